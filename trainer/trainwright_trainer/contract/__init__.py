@@ -1,0 +1,15 @@
+"""The seam between compiler and trainer: pydantic only, no torch.
+
+The compiler renders a :class:`RunSpec` and reads the tables (exit codes, metrics, layout); the trainer obeys them.
+"""
+
+from trainwright_trainer.contract.exit_codes import EXIT_CODES, Disposition, ExitCode, codes_with
+from trainwright_trainer.contract.metrics import METRICS
+from trainwright_trainer.contract.spec import API_VERSION, Lifecycle, RunSpec, Script, StaticRendezvous, World
+from trainwright_trainer.contract.termination import Cause, TerminationMessage
+from trainwright_trainer.contract.training import Training
+
+__all__ = [
+    "API_VERSION", "EXIT_CODES", "METRICS", "Cause", "Disposition", "ExitCode", "Lifecycle", "RunSpec", "Script",
+    "StaticRendezvous", "TerminationMessage", "Training", "World", "codes_with",
+]

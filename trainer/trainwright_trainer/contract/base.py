@@ -1,0 +1,22 @@
+"""The two settings every contract model shares: frozen, and closed to unknown keys."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_INTEGER = 2**53
+"""Largest integer that survives a round trip through JSON in every language (and through jsii)."""
+
+Count = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+Index = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Port = Annotated[int, Field(ge=1024, le=65535)]
+Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0, le=10_000_000, allow_inf_nan=False)]
+
+
+class Contract(BaseModel):
+    """A frozen model that refuses keys it does not know. Its validator is built when it is first used, so importing is quick."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)

@@ -1,0 +1,97 @@
+"""Exit codes of the supervisor: one table that the trainer obeys and the compiler renders failure policies from.
+
+Permanent codes stay in 10-29 and retryable ones in 200-249. That is legal for a Job's ``podFailurePolicy``, for Kubeflow's
+``restartPolicy: ExitCode`` (1-127 permanent, 128-255 retried) and clear of 1, 2, 126-128 and 128+signal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+
+class Disposition(Enum):
+    """What an operator should do with a pod that ended with a code."""
+
+    DONE = "done"
+    PERMANENT = "permanent"
+    """The same pod would fail again: end the job."""
+    COUNTED = "counted"
+    """Worth another try, against the retry budget."""
+    IGNORED = "ignored"
+    """Not this pod's fault: retry without touching the budget (the attempt ledger ends a loop with NO_PROGRESS)."""
+
+
+class ExitCode(IntEnum):
+    DONE = 0
+    INVALID_SPEC = 10
+    TOPOLOGY_MISMATCH = 11
+    DATA_CHANGED = 12
+    NO_CHECKPOINT = 13
+    DIVERGED = 14
+    OUT_OF_MEMORY = 15
+    NO_PROGRESS = 16
+    INTERNAL = 200
+    NODE_UNHEALTHY = 201
+    PEER_LOST = 202
+    STORAGE = 203
+    HANG = 204
+    PEERS_NEVER_CAME = 205
+    PREEMPTED_SAVED = 210
+    PREEMPTED_NOT_SAVED = 211
+    USER_FAILURE = 220
+
+
+@dataclass(frozen=True, slots=True)
+class ExitCodeEntry:
+    code: ExitCode
+    reason: str
+    """CamelCase word for the termination message."""
+    meaning: str
+    disposition: Disposition
+    remedy: str
+
+
+def _table(*rows: ExitCodeEntry) -> dict[ExitCode, ExitCodeEntry]:
+    return {row.code: row for row in rows}
+
+
+_D, _P, _C, _I = Disposition.DONE, Disposition.PERMANENT, Disposition.COUNTED, Disposition.IGNORED
+
+EXIT_CODES = _table(
+    ExitCodeEntry(ExitCode.DONE, "Completed", "target reached and the final checkpoint committed", _D, "nothing"),
+    ExitCodeEntry(ExitCode.INVALID_SPEC, "InvalidSpec", "the run specification is invalid or of an unknown version", _P,
+                  "fix the run, or use an image whose trainer knows this version"),
+    ExitCodeEntry(ExitCode.TOPOLOGY_MISMATCH, "TopologyMismatch", "declared topology differs from the real one", _P,
+                  "compare nodes, processes per node and the image of every pod"),
+    ExitCodeEntry(ExitCode.DATA_CHANGED, "DataChanged", "data is missing or its fingerprint changed", _P,
+                  "restore the data, or start a new lineage"),
+    ExitCodeEntry(ExitCode.NO_CHECKPOINT, "NoCheckpoint", "a checkpoint was committed, or is required, and none verifies", _P,
+                  "restore one, or start at step 0 in the way that the message names"),
+    ExitCodeEntry(ExitCode.DIVERGED, "Diverged", "the loss or the gradients are not finite", _P,
+                  "lower the learning rate or lengthen the warm-up"),
+    ExitCodeEntry(ExitCode.OUT_OF_MEMORY, "OutOfMemory", "out of memory in a training step", _P,
+                  "lower the micro batch and raise accumulation"),
+    ExitCodeEntry(ExitCode.NO_PROGRESS, "NoProgress", "several attempts ended without a newer checkpoint", _P,
+                  "read the termination messages of the attempts in the ledger"),
+    ExitCodeEntry(ExitCode.INTERNAL, "InternalError", "an unexpected error", _C, "read the log of the rank named"),
+    ExitCodeEntry(ExitCode.NODE_UNHEALTHY, "NodeUnhealthy", "the node failed a health check", _C, "cordon the node"),
+    ExitCodeEntry(ExitCode.PEER_LOST, "PeerLost", "another pod of the run ended or fell silent", _I,
+                  "look for the pod that ended first"),
+    ExitCodeEntry(ExitCode.STORAGE, "StorageUnavailable", "the checkpoint volume cannot be read or written", _C,
+                  "check the claim: space, quota, permissions"),
+    ExitCodeEntry(ExitCode.HANG, "Hang", "a rank made no progress and was ended by the watchdog", _C,
+                  "read the stack dump beside the checkpoints"),
+    ExitCodeEntry(ExitCode.PEERS_NEVER_CAME, "PeersNeverCame", "not all pods joined in time", _C,
+                  "look for pods that are not scheduled"),
+    ExitCodeEntry(ExitCode.PREEMPTED_SAVED, "PreemptedSaved", "told to end; every finished step is committed", _I, "nothing"),
+    ExitCodeEntry(ExitCode.PREEMPTED_NOT_SAVED, "PreemptedNotSaved", "told to end; steps since the last commit are lost", _I,
+                  "compare the save time with the grace period"),
+    ExitCodeEntry(ExitCode.USER_FAILURE, "UserFailure", "the user's own program failed", _C, "read its log"),
+)
+"""Every code with its meaning, its disposition and what a person does about it."""
+
+
+def codes_with(disposition: Disposition) -> tuple[int, ...]:
+    """The codes of one disposition, ascending."""
+    return tuple(sorted(int(row.code) for row in EXIT_CODES.values() if row.disposition is disposition))
