@@ -1,0 +1,69 @@
+"""What a commit rests on is fsynced before the rename that makes it visible."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, StorageError
+from trainwright_trainer.checkpoint.durable import make_directory, replace_file
+
+
+def test_everything_is_synced_in_order(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[tuple[str, int]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def recording_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        order.append(("sync", os.fstat(descriptor).st_ino))
+
+    def recording_replace(source: Path, target: Path) -> None:
+        order.append(("rename", os.stat(source).st_ino))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", recording_fsync)
+    monkeypatch.setattr(os, "replace", recording_replace)
+    draft = store.begin(7, "first")
+    draft.path("by-library").write_bytes(b"xyz")
+    files = (draft.write("model", [b"abc"]), draft.write("optimizer/rank-0", []), draft.digest_existing("by-library"))
+    record = CommitRecord(identity="i", attempt="first", step=7, samples_consumed=7, world_size=1, files=files)
+    store.commit(record)
+
+    data, commits = store.directory / "step-7.first", store.directory / "commits"
+    renamed = order.index(("rename", (commits / "step-7.first.json").stat().st_ino))
+    before = {inode for _, inode in order[:renamed]}
+    needed = [store.path(record, file.name) for file in record.files]
+    needed += [data, data / "optimizer", commits / "step-7.first.json", store.directory, store.directory.parent]
+    assert {path.name for path in needed if path.stat().st_ino not in before} == set()
+    assert order[renamed + 1 :] == [("sync", commits.stat().st_ino)]
+
+
+def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    replace_file(path, b"old")
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", refuse)
+        with pytest.raises(StorageError, match="Input/output error; the volume itself failed"):
+            replace_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_file_system_without_directory_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def picky(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}") == str(tmp_path):
+            raise OSError(22, "Invalid argument")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", picky)
+    make_directory(tmp_path / "a" / "b")
+    replace_file(tmp_path / "file", b"x")
+    assert (tmp_path / "a" / "b").is_dir()
