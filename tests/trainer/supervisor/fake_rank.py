@@ -1,0 +1,117 @@
+"""A rank without a model: speaks the real messages through the real link, and behaves as the test asks.
+
+``FAKE_PLANS`` maps a rank's number (or ``*``) to its behaviour: ``finish:N`` does N ticks and is done (the default is 30),
+``fail:CODE:N`` reports a code before tick N, ``exit:CODE:N`` exits without a word, ``abort:N`` aborts, ``starting`` never
+begins, ``mute`` starts and never answers, ``stuck`` does not stop when told, ``leak:N`` leaves two orphans, one of them in a
+session of its own, and does N ticks. What it did is appended to ``FAKE_JOURNAL``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NoReturn
+
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
+from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.lifecycle.link import Link, open_link
+from trainwright_trainer.lifecycle.messages import LINK_FD_ENV
+
+RANK = int(os.environ["RANK"])
+TICK_SECONDS = float(os.environ.get("FAKE_TICK_SECONDS", "0.02"))
+
+
+def note(event: str, **facts: object) -> None:
+    line = json.dumps({"event": event, "rank": RANK, "time": time.time(), **facts})
+    with Path(os.environ["FAKE_JOURNAL"]).open("a") as journal:
+        journal.write(line + "\n")
+
+
+def plan() -> tuple[str, list[int]]:
+    plans = json.loads(os.environ.get("FAKE_PLANS", "{}"))
+    kind, *numbers = str(plans.get(str(RANK), plans.get("*", "finish:30"))).split(":")
+    return kind, [int(number) for number in numbers]
+
+
+def end(code: int) -> NoReturn:
+    os._exit(code)
+
+
+def leave_orphans() -> None:
+    """A child that ends at once, and its own child that outlives it: in our group, and in a session of its own."""
+    sleeper = "import time; time.sleep(600)"
+    script = (
+        "import subprocess, sys\n"
+        "nowhere = subprocess.DEVNULL\n"
+        "for session in (False, True):\n"
+        f"    command = [sys.executable, '-c', {sleeper!r}]\n"
+        "    child = subprocess.Popen(command, start_new_session=session, stdout=nowhere, stderr=nowhere)\n"
+        "    print(child.pid, flush=True)\n"
+    )
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    note("orphans", pids=[int(pid) for pid in found.stdout.split()])
+
+
+def train(link: Link, kind: str, numbers: list[int]) -> None:
+    last = numbers[-1] if numbers else 10**9
+    committed: int | None = None
+    link.phase("training", 0)
+    for tick in range(1, 10**9):
+        action = link.boundary(tick)
+        if action == "save":
+            note("save", tick=tick)
+            committed = tick - 1
+            link.phase("saving", committed)
+            link.committed(committed, 0.5)
+            link.phase("training", committed)
+        if action == "stop" and kind != "stuck":
+            note("stop", tick=tick)
+            link.committed(tick - 1, 0.5)
+            link.result(ExitCode.PREEMPTED_SAVED, step=tick - 1)
+            end(ExitCode.PREEMPTED_SAVED)
+        if tick > last:
+            break
+        if tick == last and kind == "fail":
+            link.result(ExitCode(numbers[0]), Cause(rank=RANK, kind="Planned", message=f"rank {RANK} fails as planned"), tick - 1)
+            end(numbers[0])
+        if tick == last and kind == "exit":
+            end(numbers[0])
+        if tick == last and kind == "abort":
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.abort()
+        time.sleep(TICK_SECONDS)
+        link.measured({"trainwright_step": tick, "trainwright_loss": 1 / tick})
+    link.phase("finished", last)
+    link.committed(last, 0.5)
+    link.result(ExitCode.DONE, step=last)
+    end(0)
+
+
+def main() -> None:
+    kind, numbers = plan()
+    descriptors = [number for number in map(int, os.listdir("/proc/self/fd")) if Path(f"/proc/self/fd/{number}").exists()]
+    note(
+        "started", pid=os.getpid(), environment={name: os.environ[name] for name in RANK_ENVIRONMENT},
+        descriptors=sorted(descriptors), link=int(os.environ[LINK_FD_ENV]), session=os.getsid(0),
+    )
+    if kind == "mute":
+        print("mute", flush=True)
+        time.sleep(600)
+    link = open_link(os.environ)
+    link.phase("restoring")
+    if kind == "starting":
+        time.sleep(600)
+    if kind == "leak":
+        leave_orphans()
+        kind = "finish"
+    train(link, kind, numbers)
+
+
+if __name__ == "__main__":
+    main()

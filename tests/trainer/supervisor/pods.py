@@ -1,0 +1,185 @@
+"""Real supervisors as processes of this machine, each on an address of its own, with ranks that need no torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainwright_trainer.contract import RunSpec, TerminationMessage
+from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_PATH_ENV
+
+PATIENCE_SECONDS = 60.0
+"""For anything that takes a second on an idle machine."""
+FAKE_RANK = Path(__file__).with_name("fake_rank.py")
+SUPERVISE = (
+    "import os, sys\n"
+    "from trainwright_trainer import signals\n"
+    "signals.hold()\n"  # as the program does
+    "from trainwright_trainer.supervisor import supervise\n"
+    "sys.exit(supervise(os.environ, trainer_command=[sys.executable, sys.argv[1]]))\n"
+)
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.02)
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("", 0)) for _ in range(count)]
+    ports = [int(listener.getsockname()[1]) for listener in sockets]
+    for listener in sockets:
+        listener.close()
+    return ports
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def parent_of(pid: int) -> int:
+    [parent] = re.findall(r"^PPid:\t(\d+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return int(parent)
+
+
+@dataclass
+class PodProcess:
+    """One supervisor. ``ended_at`` is known once :meth:`wait` has returned."""
+
+    node: int
+    process: subprocess.Popen[bytes]
+    log_path: Path
+    message_path: Path
+    address: str
+    http_port: int
+    ended_at: float = 0.0
+
+    def log(self) -> list[dict[str, Any]]:
+        """Its events so far; lines of others on the same output are passed over."""
+        events = []
+        for line in self.log_path.read_text().splitlines():
+            try:
+                events.append(json.loads(line))
+            except ValueError:
+                continue
+        return [event for event in events if isinstance(event, dict)]
+
+    def heard(self, name: str) -> dict[str, Any] | None:
+        """Its first event of this name, if there is one yet."""
+        return next((event for event in self.log() if event["event"] == name), None)
+
+    def wait_for_event(self, name: str) -> dict[str, Any]:
+        wait_until(lambda: self.heard(name) is not None or self.process.poll() is not None, f"event {name} of node {self.node}")
+        event = self.heard(name)
+        assert event is not None, f"node {self.node} ended without {name}:\n{self.log_path.read_text()}"
+        return event
+
+    def wait(self) -> int:
+        try:
+            code = self.process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"node {self.node} did not end:\n{self.log_path.read_text()}") from None
+        self.ended_at = self.ended_at or time.monotonic()
+        return code
+
+    def message(self) -> TerminationMessage:
+        return TerminationMessage.model_validate_json(self.message_path.read_bytes())
+
+    def get(self, path: str) -> tuple[int, str]:
+        with urllib.request.urlopen(f"http://{self.address}:{self.http_port}{path}", timeout=10) as answer:
+            return int(answer.status), answer.read().decode()
+
+
+@dataclass
+class Run:
+    """A run of several pods, from one specification."""
+
+    directory: Path
+    spec: RunSpec
+    address_base: str
+    plans: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    pods: list[PodProcess] = field(default_factory=list)
+
+    @property
+    def journal_path(self) -> Path:
+        return self.directory / "journal.jsonl"
+
+    def start(self, node: int, *, spec: RunSpec | None = None, environment: Mapping[str, str] | None = None) -> PodProcess:
+        number = len(self.pods)
+        spec_path = self.directory / f"spec-{number}.json"
+        spec_path.write_text((spec or self.spec).model_dump_json())
+        log_path, message_path = self.directory / f"pod-{number}.log", self.directory / f"termination-{number}.json"
+        address = f"{self.address_base}{node + 1 if all(pod.node != node for pod in self.pods) else 100 + number}"
+        with log_path.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", SUPERVISE, str(FAKE_RANK)],
+                env={
+                    **os.environ, SPEC_ENV: str(spec_path), BIND_ENV: address, "NODE_INDEX": str(node),
+                    TERMINATION_PATH_ENV: str(message_path), "FAKE_JOURNAL": str(self.journal_path),
+                    "FAKE_PLANS": json.dumps(self.plans), **self.environment, **(environment or {}),
+                },
+                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            )
+        pod = PodProcess(node, process, log_path, message_path, address, self.spec.http_port)
+        self.pods.append(pod)
+        return pod
+
+    def start_all(self) -> list[PodProcess]:
+        return [self.start(node) for node in range(self.spec.world.nodes)]
+
+    def wait(self) -> list[int]:
+        codes = [pod.wait() for pod in self.pods]
+        for pod, code in zip(self.pods, codes, strict=True):
+            if code >= 0:
+                assert pod.message().code == code, f"node {pod.node} exits with {code} and says {pod.message().code}"
+        return codes
+
+    def journal(self, event: str) -> list[dict[str, Any]]:
+        if not self.journal_path.exists():
+            return []
+        lines = [json.loads(line) for line in self.journal_path.read_text().splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def wait_for_ranks(self) -> dict[int, int]:
+        """Process ids by rank, once all ranks have started and every pod's metrics show a step of training."""
+        wait_until(lambda: len(self.journal("started")) == self.spec.world.size, "all ranks started")
+        return {line["rank"]: line["pid"] for line in self.journal("started")}
+
+    def wait_for_training(self) -> dict[int, int]:
+        pids = self.wait_for_ranks()
+        for pod in self.pods:
+            wait_until(lambda pod=pod: "\ntrainwright_step " in pod.get("/metrics")[1], "a step of training")  # type: ignore[misc]
+        return pids
+
+    def clean_up(self) -> None:
+        for pod in self.pods:
+            if pod.process.poll() is None:
+                pod.process.send_signal(signal.SIGCONT)
+                pod.process.kill()
+            pod.process.wait(PATIENCE_SECONDS)
+        for line in self.journal("started"):
+            wait_until(lambda pid=line["pid"]: not is_running(pid), "ranks end with their supervisor", 10)  # type: ignore[misc]
+
+
+def logs(run: Run) -> str:
+    """For the message of a failing assertion."""
+    return "\n".join(f"--- node {pod.node}\n{pod.log_path.read_text()}" for pod in run.pods)

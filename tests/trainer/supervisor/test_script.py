@@ -1,0 +1,136 @@
+"""The user's own program under the supervisor."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from tests.trainer.supervisor.conftest import NewRun
+from tests.trainer.supervisor.pods import Run, logs, wait_until
+
+from trainwright_trainer.checkpoint import read_complete
+from trainwright_trainer.contract import ExitCode
+
+TRAP = """
+    import os, signal, sys, time
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+    open(os.path.join(sys.argv[1], "rank-" + os.environ["RANK"]), "w").close()
+    while not stopped:
+        time.sleep(0.02)
+    sys.exit(int(sys.argv[2]))
+"""
+
+
+def script(source: str, *arguments: object, **options: Any) -> dict[str, Any]:
+    command = [sys.executable, "-c", textwrap.dedent(source), *map(str, arguments)]
+    return {"kind": "script", "command": command, **options}
+
+
+def last_words(run: Run, index: int = 0) -> str:
+    cause = run.pods[index].message().cause
+    assert cause is not None
+    return cause.message
+
+
+def wait_for_scripts(run: Run, directory: Path) -> None:
+    wait_until(lambda: len(list(directory.glob("rank-*"))) == run.spec.world.size, "scripts are ready")
+
+
+def test_success_writes_the_marker_and_is_not_run_again(new_run: NewRun, tmp_path: Path) -> None:
+    run = new_run(nodes=2, work=script("print('trained')", state_directory=str(tmp_path / "state")))
+    run.start_all()
+    assert run.wait() == [0, 0], logs(run)
+    complete = read_complete(tmp_path / "state")
+    assert complete is not None
+    assert complete.identity == run.spec.identity
+    assert "trained" in run.pods[0].log_path.read_text()
+    run.pods.clear()
+    run.start(1)
+    assert run.wait() == [0]
+    assert "trained" not in run.pods[0].log_path.read_text()
+
+
+def test_its_environment_is_torchs(new_run: NewRun) -> None:
+    run = new_run(nodes=2, processes=2, work=script("import os; print('rank', os.environ['RANK'], os.environ['MASTER_ADDR'])"))
+    run.start_all()
+    assert run.wait() == [0, 0]
+    assert f"rank 3 {run.spec.world.rendezvous.host}" in run.pods[1].log_path.read_text()
+
+
+def test_signals_are_as_a_program_expects_them(new_run: NewRun) -> None:
+    run = new_run(nodes=1, work={"kind": "script", "command": ["grep", "-E", "SigIgn|SigBlk", "/proc/self/status"]})
+    run.start_all()
+    assert run.wait() == [0]
+    for line in run.pods[0].log_path.read_text().splitlines():
+        if line.startswith("Sig"):
+            assert int(line.split()[1], 16) == 0, line
+
+
+def test_a_failure_is_the_users(new_run: NewRun) -> None:
+    run = new_run(nodes=2, work=script("import os, sys; sys.exit(14 if os.environ['RANK'] == '1' else 0)"))
+    run.start_all()
+    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.USER_FAILURE], logs(run)
+    assert last_words(run, 1) == "rank 1 exited with 14"
+
+
+def test_the_protocol_lets_it_use_our_codes(new_run: NewRun) -> None:
+    run = new_run(nodes=1, work=script("import sys; sys.exit(14)", protocol=True))
+    run.start_all()
+    assert run.wait() == [ExitCode.DIVERGED]
+
+
+def test_a_pod_that_is_done_waits_for_the_others(new_run: NewRun) -> None:
+    """A finished index of a Job never comes back, so it must not finish alone."""
+    source = "import os, sys, time; time.sleep(2 * int(os.environ['RANK'])); sys.exit(int(os.environ['RANK']))"
+    run = new_run(nodes=2, work=script(source))
+    run.start_all()
+    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.USER_FAILURE], logs(run)
+
+
+def test_sigterm_reaches_every_script(new_run: NewRun, tmp_path: Path) -> None:
+    run = new_run(nodes=2, work=script(TRAP, tmp_path, ExitCode.PREEMPTED_SAVED, protocol=True))
+    run.start_all()
+    wait_for_scripts(run, tmp_path)
+    run.pods[1].process.send_signal(signal.SIGTERM)
+    assert run.wait() == [ExitCode.PREEMPTED_SAVED] * 2, logs(run)
+
+
+def test_a_script_that_exits_with_0_when_told_to_end_has_not_finished(new_run: NewRun, tmp_path: Path) -> None:
+    run = new_run(nodes=2, work=script(TRAP, tmp_path, 0, state_directory=str(tmp_path / "state")))
+    run.start_all()
+    wait_for_scripts(run, tmp_path)
+    run.pods[0].process.send_signal(signal.SIGTERM)
+    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED] * 2, logs(run)
+    assert last_words(run) == "rank 0 exited with 0 after SIGTERM"
+    assert read_complete(tmp_path / "state") is None
+
+
+def test_a_script_that_is_done_does_not_finish_without_those_told_to_end(new_run: NewRun, tmp_path: Path) -> None:
+    source = "import os, sys\nif os.environ['RANK'] == '0': sys.exit(0)\n" + textwrap.dedent(TRAP)
+    run = new_run(nodes=2, work=script(source, tmp_path, 0))
+    run.start_all()
+    run.pods[0].wait_for_event("rank_ended")
+    wait_until(lambda: (tmp_path / "rank-1").exists(), "script 1 is ready")
+    run.pods[1].process.send_signal(signal.SIGTERM)
+    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED] * 2, logs(run)
+
+
+def test_a_script_that_ignores_sigterm_is_killed_in_time(new_run: NewRun, tmp_path: Path) -> None:
+    source = TRAP.replace("stopped.append(1)", "None")
+    run = new_run(nodes=1, grace_seconds=4, work=script(source, tmp_path, 0))
+    run.start_all()
+    wait_for_scripts(run, tmp_path)
+    run.pods[0].process.send_signal(signal.SIGTERM)
+    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED]
+    assert "within the grace period of 4 s" in last_words(run)
+
+
+def test_a_program_that_is_not_there(new_run: NewRun) -> None:
+    run = new_run(nodes=2, work={"kind": "script", "command": ["no-such-program"]})
+    run.start(1)
+    assert run.wait() == [ExitCode.USER_FAILURE]
+    assert "no such program is in this image" in last_words(run)

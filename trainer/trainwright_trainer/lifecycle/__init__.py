@@ -1,0 +1,1 @@
+"""What a rank and its supervisor say to each other."""

@@ -1,0 +1,90 @@
+"""Messages between a rank and its supervisor: one JSON object a line over an inherited socket.
+
+A *tick* is one unit of work that every rank does in the same order: an optimizer step or an evaluation batch. Ticks are how
+all ranks agree to stop or save at the same place without a collective: the supervisor asks every rank where it is, a rank's
+listener thread answers at once with the tick its main thread is in and from then on holds the main thread at the next boundary,
+node 0 takes the highest answer, and everyone acts at the boundary after it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.contract.termination import Cause
+
+LINK_FD_ENV = "TRAINWRIGHT_LINK_FD"
+"""Environment variable with the file descriptor of the rank's end of the socket."""
+ATTEMPT_ENV = "TRAINWRIGHT_ATTEMPT"
+"""Environment variable with the attempt's nonce, the same in all pods."""
+
+Phase = Literal["starting", "restoring", "training", "saving", "evaluating", "finished"]
+Action = Literal["stop", "save"]
+
+
+class PhaseChanged(Contract):
+    type: Literal["phase"] = "phase"
+    phase: Phase
+    step: int | None = None
+
+
+class Measured(Contract):
+    """Values for ``/metrics``, by metric name."""
+
+    type: Literal["measured"] = "measured"
+    values: dict[str, float]
+
+
+class Committed(Contract):
+    type: Literal["committed"] = "committed"
+    step: int
+    seconds: float
+
+
+class At(Contract):
+    """Answer to :class:`Where`; no tick before the training loop has begun or after it has ended."""
+
+    type: Literal["at"] = "at"
+    request: int
+    tick: int | None
+
+
+class Result(Contract):
+    """A rank's last word. A rank that ends without one failed by what its exit status says."""
+
+    type: Literal["result"] = "result"
+    code: int
+    cause: Cause | None = None
+    step: int | None = None
+
+
+class Where(Contract):
+    """Say which tick you are in, and hold at the next boundary until :class:`Act` or :class:`Carry` comes."""
+
+    type: Literal["where"] = "where"
+    request: int
+
+
+class Act(Contract):
+    """At the boundary of this tick: save, and for ``stop`` end afterwards."""
+
+    type: Literal["act"] = "act"
+    request: int
+    action: Action
+    tick: int
+
+
+class Carry(Contract):
+    """Nothing was agreed: carry on."""
+
+    type: Literal["carry"] = "carry"
+    request: int
+
+
+FromRank = Annotated[PhaseChanged | Measured | Committed | At | Result, Field(discriminator="type")]
+ToRank = Annotated[Where | Act | Carry, Field(discriminator="type")]
+
+FROM_RANK: TypeAdapter[PhaseChanged | Measured | Committed | At | Result] = TypeAdapter(FromRank)
+TO_RANK: TypeAdapter[Where | Act | Carry] = TypeAdapter(ToRank)

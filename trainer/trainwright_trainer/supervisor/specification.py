@@ -1,0 +1,109 @@
+"""The run's specification as this pod found it: the file, its digest, and clear sentences where it is invalid."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, from_json
+
+from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE
+from trainwright_trainer.contract.spec import API_VERSION, RunSpec
+from trainwright_trainer.supervisor.refusal import Refusal
+
+MOST_PROBLEMS = 5
+"""Problems told at once; a termination message holds 4 KiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Specification:
+    path: Path
+    sha256: str
+    """Of the file's bytes: pods that read different files must not train together."""
+    spec: RunSpec
+
+
+def specification_path(environ: Mapping[str, str]) -> Path:
+    """Where the compiler says the file is, or its usual place."""
+    return Path(environ.get(SPEC_ENV) or Path(SPEC_DIRECTORY) / SPEC_FILE)
+
+
+def read_specification(path: Path) -> Specification:
+    """Read and check the file. Raises :class:`Refusal` with INVALID_SPEC and a sentence that says what to change."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _invalid(f"cannot read {path}: {error.strerror}; mount the run's ConfigMap there, or set {SPEC_ENV}") from None
+    try:
+        document: object = from_json(data)
+    except ValueError as error:
+        raise _invalid(f"{path} is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise _invalid(f"{path} holds a {type(document).__name__}; it must be a JSON object with the keys of {API_VERSION}")
+    if document.get("api_version", API_VERSION) != API_VERSION:
+        raise _invalid(
+            f"{path}: api_version is {document['api_version']!r} and this trainer reads {API_VERSION!r}; "
+            "use an image whose trainer knows that version"
+        )
+    try:
+        spec = RunSpec.model_validate_json(data)
+    except ValidationError as error:
+        raise _invalid(f"{path}: {'; '.join(_problems(error, document))}") from None
+    return Specification(path.absolute(), hashlib.sha256(data).hexdigest(), spec)
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(ExitCode.INVALID_SPEC, "InvalidSpec", message)
+
+
+def _problems(error: ValidationError, document: object) -> Iterator[str]:
+    details = error.errors(include_url=False)
+    for problem in details[:MOST_PROBLEMS]:
+        yield _sentence(problem, document)
+    if len(details) > MOST_PROBLEMS:
+        yield f"and {len(details) - MOST_PROBLEMS} more"
+
+
+def _sentence(problem: ErrorDetails, document: object) -> str:
+    key = _key(problem["loc"], document)
+    if problem["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(str(problem["loc"][-1]), sorted(_known_keys(Contract)), n=1)
+        return f"{key} is not a known key; " + (f"did you mean {close[0]}?" if close else "remove it")
+    if problem["type"] == "missing":
+        return f"{key} is missing; add it"
+    if problem["type"] == "value_error":
+        text = str(problem["ctx"]["error"]) if "ctx" in problem else problem["msg"]
+        return f"{key}: {text}" if key else text
+    value = problem["input"]
+    found = f" (it is {json.dumps(value, default=str)[:80]})" if not isinstance(value, dict | list) else ""
+    text = problem["msg"][0].lower() + problem["msg"][1:]
+    return f"{key}: {text}{found}"
+
+
+def _key(location: tuple[int | str, ...], document: object) -> str:
+    """The key as the file spells it: pydantic's path also names the variant it tried, which is in no file."""
+    parts, node = list[str](), document
+    for position, part in enumerate(location):
+        try:
+            node = node[part]  # type: ignore[index]
+        except (TypeError, LookupError):
+            if position < len(location) - 1:
+                continue
+        parts.append(str(part))
+    return ".".join(parts)
+
+
+def _known_keys(model: type[Contract]) -> set[str]:
+    keys: set[str] = set()
+    for child in model.__subclasses__():
+        fields: Mapping[str, Any] = child.model_fields
+        keys |= set(fields) | _known_keys(child)
+    return keys

@@ -1,0 +1,105 @@
+"""What supervisors say to each other: one JSON object a line over the control channel between each pod and node 0.
+
+``Where``, ``Act`` and ``Carry`` pass through to the ranks as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from trainwright_trainer.contract.base import Contract, Index
+from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.lifecycle.messages import Act, Carry, Where
+
+
+class Ping(Contract):
+    """Still there. Sent both ways; silence means that the other end is lost."""
+
+    type: Literal["ping"] = "ping"
+
+
+class Join(Contract):
+    """A pod's first word. Keep it readable for every trainer version: it is how two versions find out that they differ."""
+
+    type: Literal["join"] = "join"
+    node: Index
+    host: str
+    sha256: str
+    """Of the specification file."""
+    version: str
+    """Of the trainer."""
+
+
+class EndRequested(Contract):
+    """This pod was told to end: end the run in an orderly way."""
+
+    type: Literal["end_requested"] = "end_requested"
+    why: str
+
+
+class Position(Contract):
+    """Where the ranks of a pod are, in answer to ``Where``."""
+
+    type: Literal["position"] = "position"
+    request: int
+    tick: int | None = None
+    """The highest of its ranks; None if all of them are past their last tick."""
+    absent: str | None = None
+    """Why a rank of this pod cannot save now, if one cannot."""
+
+
+class Saved(Contract):
+    """A rank reports a commit."""
+
+    type: Literal["saved"] = "saved"
+    step: int
+
+
+class Bye(Contract):
+    """All ranks of this pod have ended, with this code."""
+
+    type: Literal["bye"] = "bye"
+    code: int
+    cause: Cause | None = None
+
+
+class Start(Contract):
+    """Everybody is here: start the ranks."""
+
+    type: Literal["start"] = "start"
+    attempt: str
+    committed_step: int | None
+    """Of the newest commit, before this attempt."""
+
+
+class Terminate(Contract):
+    """The run is to end, and why. A script's ranks get SIGTERM; the trainer's own hear in an ``Act`` at which tick."""
+
+    type: Literal["terminate"] = "terminate"
+    cause: Cause
+
+
+class Leave(Contract):
+    """End now, with this code unless a rank of yours failed by itself; it has so long to say so."""
+
+    type: Literal["leave"] = "leave"
+    code: int
+    cause: Cause
+    patience_seconds: float
+
+
+class Finished(Contract):
+    """Every pod is done."""
+
+    type: Literal["finished"] = "finished"
+
+
+Upward = EndRequested | Position | Saved | Bye
+"""To node 0, after ``Join``."""
+Downward = Start | Where | Act | Carry | Terminate | Leave | Finished
+"""From node 0."""
+AnyMessage = Ping | Join | Upward | Downward
+
+MESSAGE: TypeAdapter[AnyMessage] = TypeAdapter(Annotated[AnyMessage, Field(discriminator="type")])
