@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from trainwright_trainer.contract.data import Data, Digits, PythonSource
+from trainwright_trainer.contract.model import Llama, Model, ResNet, ViT
+from trainwright_trainer.contract.training import Task
+from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.model.build import build_model
+
+DIGITS = Digits(source="digits")
+SOURCE = PythonSource(source="python-stdlib", sequence_length=32)
+MODEL: TypeAdapter[Model] = TypeAdapter(Model)
+
+LLAMA: dict[str, Any] = {
+    "vocab_size": 256, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+}
+LLAMAS: list[dict[str, Any]] = [
+    LLAMA,
+    LLAMA | {"vocab_size": 300, "num_hidden_layers": 3, "num_key_value_heads": 2},
+    LLAMA | {"hidden_size": 64, "num_hidden_layers": 1, "tie_word_embeddings": True},
+]
+VITS: list[dict[str, Any]] = [
+    {"image_size": 8, "patch_size": 4, "num_channels": 1, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+     "num_attention_heads": 2, "num_labels": 10},
+    {"image_size": 224, "patch_size": 16, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 1,
+     "num_attention_heads": 3, "num_labels": 1000, "dropout": 0.2},
+]
+RESNET: dict[str, Any] = {"num_labels": 10, "num_channels": 1, "embedding_size": 16, "layer_type": "basic"}
+RESNETS: list[dict[str, Any]] = [
+    {"num_labels": 1000},
+    RESNET | {"hidden_sizes": [16, 32, 64], "depths": [2, 1, 2]},
+    RESNET | {"hidden_sizes": [16, 32], "depths": [1, 1]},
+    {"num_labels": 5, "embedding_size": 8, "hidden_sizes": [32, 32], "depths": [1, 2]},
+]
+
+
+def count(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("keys", LLAMAS)
+def test_llama_has_the_parameters_that_the_contract_says(keys: dict[str, Any]) -> None:
+    model = Llama(architecture="llama", **keys)
+    assert count(build_model(model, "causal-lm", SOURCE)) == model.parameters
+
+
+@pytest.mark.parametrize("keys", VITS)
+def test_vit_has_the_parameters_that_the_contract_says(keys: dict[str, Any]) -> None:
+    model = ViT(architecture="vit", **keys)
+    assert count(build_model(model, "image-classification", DIGITS)) == model.parameters
+
+
+@pytest.mark.parametrize("keys", RESNETS)
+def test_resnet_has_the_parameters_that_the_contract_says(keys: dict[str, Any]) -> None:
+    model = ResNet(architecture="resnet", **keys)
+    assert count(build_model(model, "image-classification", DIGITS)) == model.parameters
+
+
+def test_what_the_run_says_reaches_the_configuration() -> None:
+    vit = build_model(ViT(architecture="vit", **VITS[1]), "image-classification", DIGITS)
+    config: Any = vit.config
+    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.2
+    assert config._attn_implementation == "sdpa"
+    llama: Any = build_model(Llama(architecture="llama", rope_theta=5e5, **LLAMAS[0]), "causal-lm", SOURCE)
+    assert llama.config.rope_parameters["rope_theta"] == 5e5
+    assert llama.model.rotary_emb.inv_freq[-1] == pytest.approx(5e5 ** -(6 / 8))
+    assert next(iter(llama.parameters())).dtype == torch.float32
+
+
+def transformers(model_type: str, task: Task = "causal-lm", data: Data = SOURCE, **config: Any) -> torch.nn.Module:
+    parsed = MODEL.validate_python({"architecture": "transformers", "model_type": model_type, "config": config})
+    return build_model(parsed, task, data)
+
+
+def test_any_architecture_by_its_own_keys_or_their_aliases() -> None:
+    small: dict[str, Any] = {"n_head": 2, "n_positions": 64, "vocab_size": 256}
+    own = transformers("gpt2", n_embd=32, n_layer=2, **small)
+    assert count(own) == count(transformers("gpt2", hidden_size=32, num_hidden_layers=2, **small))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "config", "message"),
+    [
+        ("gpt22", {}, r"model_type gpt22 is unknown to transformers; did you mean gpt2"),
+        ("gpt2", {"n_layers": 2}, r"model.config.n_layers is not a key of model_type gpt2; did you mean n_layer"),
+        ("gpt2", {"n_layer": "two"}, r"model.config of gpt2: .*n_layer"),
+        ("gpt2", {"auto_map": {"AutoModel": "evil.py"}}, r"auto_map is not a key"),
+        ("gpt2", {"vocab_size": 100}, r"model.config.vocab_size of gpt2 is 100; python-stdlib needs at least 256"),
+        ("gpt2", {"n_positions": 16}, r"model.config.max_position_embeddings of gpt2 is 16; python-stdlib needs at least 32"),
+        ("vit", {}, r"model_type vit cannot be built for task causal-lm"),
+    ],
+)
+def test_refusals(model_type: str, config: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidRunError, match=message) as raised:
+        transformers(model_type, **config)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 400
+
+
+def test_images_of_another_shape() -> None:
+    with pytest.raises(InvalidRunError, match=r"model\.config\.num_labels of vit is 2; digits needs exactly 10"):
+        transformers("vit", "image-classification", DIGITS, image_size=8, num_channels=1)
+
+
+def test_wrong_parameter_count() -> None:
+    config = {"n_layer": 1, "n_embd": 24}
+    model = MODEL.validate_python({"architecture": "transformers", "model_type": "gpt2", "parameters": 5, "config": config})
+    with pytest.raises(InvalidRunError, match=r"model.parameters is 5, and the module has"):
+        build_model(model, "causal-lm", SOURCE)

@@ -1,0 +1,209 @@
+"""Real ranks as real processes: forked from one server that has imported torch, so that a run of two starts in a second."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright_trainer.contract import RunSpec
+from trainwright_trainer.contract.layout import SPEC_ENV
+from trainwright_trainer.lifecycle.messages import (
+    ATTEMPT_ENV,
+    FROM_RANK,
+    Act,
+    At,
+    Carry,
+    Committed,
+    Measured,
+    PhaseChanged,
+    Result,
+    Where,
+)
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT))  # multiprocessing hands this path to the children, which import the module below by name
+
+from tests.trainer.training.rank_process import run_rank  # noqa: E402
+
+PATIENCE_SECONDS = 60.0
+"""For anything that takes a second on an idle machine."""
+
+Message = PhaseChanged | Measured | Committed | At | Result
+
+
+@dataclass
+class Rank:
+    """A running rank, and the test's end of its link if it has one."""
+
+    number: int
+    process: ForkServerProcess
+    output: Path
+    link: socket.socket | None
+    messages: list[Message] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def listen(self) -> None:
+        assert self.link is not None
+        for line in self.link.makefile("rb"):
+            with self.changed:
+                self.messages.append(FROM_RANK.validate_json(line))
+                self.changed.notify_all()
+
+    def say(self, message: Where | Act | Carry) -> None:
+        assert self.link is not None
+        self.link.sendall(message.model_dump_json().encode() + b"\n")
+
+    def wait_for(self, wanted: Callable[[Message], bool]) -> Message:
+        def found() -> Message | None:
+            return next((message for message in self.messages if wanted(message)), None)
+
+        with self.changed:
+            message = self.changed.wait_for(found, timeout=PATIENCE_SECONDS)
+        assert message is not None, f"rank {self.number} never said it:\n{self.output.read_text()}"
+        return message
+
+    def code(self) -> int:
+        self.process.join(PATIENCE_SECONDS)
+        assert self.process.exitcode is not None, f"rank {self.number} still runs:\n{self.output.read_text()}"
+        return self.process.exitcode
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What it logged under this name."""
+        lines = [json.loads(line) for line in self.output.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["event"] == name]
+
+
+class Ranks:
+    """Starts runs; whatever still lives at the end of a test is killed."""
+
+    def __init__(self, context: ForkServerContext, folder: Path) -> None:
+        self._context, self._folder = context, folder
+        self._started: list[Rank] = []
+
+    def start(self, spec: dict[str, Any], *, linked: bool = False) -> list[Rank]:
+        """One process per rank of the specification, in the order of ranks."""
+        number = len(self._started)
+        run = self._folder / f"run-{number}"
+        run.mkdir()
+        world = RunSpec.model_validate(spec).world
+        (run / "run.json").write_text(json.dumps(spec))
+        ranks = []
+        for rank in range(world.size):
+            ours, theirs = socket.socketpair() if linked else (None, None)
+            environment = {
+                SPEC_ENV: str(run / "run.json"), ATTEMPT_ENV: f"attempt-{number}",
+                "RANK": str(rank), "WORLD_SIZE": str(world.size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(world.size),
+                "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1",
+                "MASTER_ADDR": world.rendezvous.host, "MASTER_PORT": str(world.rendezvous.port),
+            }
+            output = run / f"rank-{rank}.log"
+            output.touch()
+            process = self._context.Process(target=run_rank, args=(environment, str(output), theirs), daemon=True)
+            process.start()
+            if theirs is not None:
+                theirs.close()
+            ranks.append(Rank(rank, process, output, ours))
+        self._started += ranks
+        for started in ranks:
+            if started.link is not None:
+                threading.Thread(target=started.listen, daemon=True).start()
+        return ranks
+
+    def finish(self, spec: dict[str, Any], code: int = 0) -> list[Rank]:
+        """Start, wait for the end, and expect this code of every rank."""
+        ranks = self.start(spec)
+        codes = [rank.code() for rank in ranks]
+        assert codes == [code] * len(ranks), "\n".join(rank.output.read_text() for rank in ranks)
+        return ranks
+
+    def close(self) -> None:
+        for rank in self._started:
+            rank.process.kill()
+            rank.process.join()
+            if rank.link is not None:
+                rank.link.close()
+
+
+@pytest.fixture(scope="session")
+def rank_server() -> Iterator[ForkServerContext]:
+    with pytest.MonkeyPatch.context() as environment:
+        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            environment.setenv(name, "1")
+        environment.setenv("GLOO_SOCKET_IFNAME", "lo")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["trainwright_trainer.assembly"])
+        yield context
+
+
+@pytest.fixture
+def ranks(rank_server: ForkServerContext, tmp_path: Path) -> Iterator[Ranks]:
+    running = Ranks(rank_server, tmp_path)
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def module_ranks(rank_server: ForkServerContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    running = Ranks(rank_server, tmp_path_factory.mktemp("ranks"))
+    yield running
+    running.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+Spec = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="session")
+def spec() -> Spec:
+    """A small run of digits in JSON; keywords replace keys of ``work``."""
+
+    def build(directory: Path, *, world: int = 2, **work: Any) -> dict[str, Any]:
+        return {
+            "api_version": "trainer.trainwright.dev/v1",
+            "run": "digits",
+            "identity": "digits-1",
+            "world": {
+                "nodes": 1, "processes_per_node": world, "device": "cpu", "node_index_env": "JOB_COMPLETION_INDEX",
+                "rendezvous": {"kind": "static", "host": "127.0.0.1", "port": free_port()}, "control_port": 29400,
+            },
+            "lifecycle": {"grace_seconds": 600, "save_seconds": 5},
+            "http_port": 9400,
+            "work": {
+                "kind": "trainer",
+                "engine": "ddp",
+                "task": "image-classification",
+                "model": {
+                    "architecture": "vit", "image_size": 8, "patch_size": 4, "num_channels": 1, "hidden_size": 32,
+                    "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_labels": 10,
+                },
+                "data": {"source": "digits"},
+                "batch": {"micro": 16},
+                "optimizer": {"kind": "adamw"},
+                "learning_rate": {"peak": 0.003, "warmup_samples": 64},
+                "duration": {"steps": 12},
+                "clip_norm": 1.0,
+                "precision": "fp32",
+                "checkpoints": {"directory": str(directory), "every_steps": 4},
+                "evaluation": {"max_batches": 2},
+                "log_every_steps": 1,
+                **work,
+            },
+        }
+
+    return build

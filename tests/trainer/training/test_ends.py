@@ -1,0 +1,226 @@
+"""How ranks end: every documented code from a real cause, with one sentence and no traceback as the message."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.trainer.training.conftest import PATIENCE_SECONDS, Rank, Ranks, Spec
+
+from trainwright_trainer.checkpoint import CheckpointStore
+from trainwright_trainer.contract.layout import SPEC_ENV
+from trainwright_trainer.lifecycle.messages import Act, At, Carry, Committed, Measured, PhaseChanged, Result, Where
+
+LONG: dict[str, Any] = {"duration": {"steps": 100_000}}
+
+
+def reason(rank: Rank) -> str:
+    [event] = rank.events("rank_failed")
+    assert "exception" not in event
+    text: str = event["reason"]
+    assert "\n" not in text
+    return text
+
+
+def in_training(rank: Rank) -> None:
+    rank.wait_for(lambda message: isinstance(message, Measured) and message.values.get("trainwright_step", 0) >= 2)
+
+
+def answers(rank: Rank, request: int) -> At:
+    answer = rank.wait_for(lambda message: isinstance(message, At) and message.request == request)
+    assert isinstance(answer, At)
+    return answer
+
+
+def test_changed_data(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    ranks.finish(spec(tmp_path / "lineage", world=1))
+    [rank] = ranks.finish(spec(tmp_path / "lineage", world=1, data={"source": "digits", "held_out": 0.3}), code=12)
+    assert "restore the data" in reason(rank)
+
+
+def test_required_checkpoint_is_missing(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    checkpoints = {"directory": str(tmp_path / "lineage"), "resume": "required"}
+    for rank in ranks.finish(spec(tmp_path, checkpoints=checkpoints), code=13):
+        assert "no checkpoint that verifies" in reason(rank)
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_does_not_start_over(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    directory = tmp_path / "lineage"
+    ranks.finish(spec(directory, world=1))
+    for model in directory.glob("step-*/model.safetensors"):
+        model.write_bytes(b"")
+    for _ in range(2):  # in later attempts neither, when nothing is left but what was set aside
+        [rank] = ranks.finish(spec(directory, world=1), code=13)
+        assert "damaged and set aside" in reason(rank)
+        assert "move the directory away" in reason(rank)
+    directory.rename(tmp_path / "given up")
+    [rank] = ranks.finish(spec(directory, world=1))
+    assert rank.events("run_started")[0]["step"] == 0
+
+
+def test_resume_never_starts_anew(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    directory = tmp_path / "lineage"
+    ranks.finish(spec(directory, world=1))
+    anew = spec(directory, world=1, checkpoints={"directory": str(directory), "resume": "never"}) | {"identity": "digits-2"}
+    [rank] = ranks.finish(anew)
+    assert rank.events("run_started")[0]["step"] == 0
+    [rank] = ranks.finish(anew)  # as after a preemption: its own checkpoints count
+    assert rank.events("run_started")[0]["step"] == rank.events("finished")[0]["step"] > 0
+
+
+def test_finished_run_started_again_does_no_step(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    ranks.finish(spec(tmp_path / "lineage", world=1))
+    [rank] = ranks.finish(spec(tmp_path / "lineage", world=1))
+    assert not rank.events("step")
+    assert not rank.events("checkpoint_committed")
+
+
+def test_edited_model_on_the_same_directory(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    ranks.finish(spec(tmp_path / "lineage", world=1))
+    edited = spec(tmp_path / "lineage", world=1)
+    edited["work"]["model"]["intermediate_size"] = 128
+    [rank] = ranks.finish(edited, code=10)
+    assert "another model" in reason(rank)
+
+
+def test_storage_refuses(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    [rank] = ranks.finish(spec(tmp_path / "file" / "lineage", world=1), code=203)
+    assert str(tmp_path / "file") in reason(rank)
+
+
+def test_out_of_memory(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    huge = spec(tmp_path / "lineage", world=1)
+    huge["work"]["model"]["intermediate_size"] = 10**13
+    [rank] = ranks.finish(huge, code=15)
+    [event] = rank.events("rank_failed")
+    assert "memory" in event["reason"]
+
+
+def test_world_of_another_size(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    declared = spec(tmp_path / "lineage", world=1)
+    [rank] = ranks.start(declared, linked=True)
+    path = rank.output.parent / "run.json"
+    path.write_text(json.dumps(declared))
+    assert rank.code() == 0
+    declared["world"]["processes_per_node"] = 2
+    lone = dict(os.environ, RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", GROUP_RANK="0")
+    lone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(declared["world"]["rendezvous"]["port"]), SPEC_ENV: str(path)}
+    path.write_text(json.dumps(declared))
+    ended = subprocess.run(
+        [sys.executable, "-m", "trainwright_trainer.rank"], env=lone, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    assert ended.returncode == 11
+    assert "world.nodes x world.processes_per_node is 1 x 2 = 2" in ended.stdout
+    assert "Traceback" not in ended.stdout + ended.stderr
+
+
+def test_killed_peer(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    lost, left = ranks.start(spec(tmp_path / "lineage", **LONG), linked=True)
+    in_training(lost)
+    assert lost.process.pid is not None
+    os.kill(lost.process.pid, signal.SIGKILL)
+    started = time.monotonic()
+    assert left.code() == 202
+    assert time.monotonic() - started < 10
+    result = left.wait_for(lambda message: isinstance(message, Result))
+    assert isinstance(result, Result)
+    assert result.code == 202
+    assert result.cause is not None
+    assert result.cause.rank == 1
+
+
+def test_supervisor_gone(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    [rank] = ranks.start(spec(tmp_path / "lineage", world=1, **LONG), linked=True)
+    in_training(rank)
+    assert rank.link is not None
+    rank.link.shutdown(2)
+    assert rank.code() == 200
+
+
+def test_asked_before_training_there_is_no_tick(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    [rank] = ranks.start(spec(tmp_path / "lineage", world=1), linked=True)
+    rank.say(Where(request=7))
+    answer = answers(rank, 7)
+    if answer.tick is not None:  # the rank was faster than the request
+        rank.say(Carry(request=7))
+    assert rank.code() == 0
+    phases = [message.phase for message in rank.messages if isinstance(message, PhaseChanged)]
+    assert phases[:2] == ["starting", "restoring"]
+    assert phases[-1] == "finished"
+    assert isinstance(rank.messages[-1], Result)
+
+
+def test_periodic_save_then_carry_then_stop(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    directory = tmp_path / "lineage"
+    running = ranks.start(spec(directory, checkpoints={"directory": str(directory)}, **LONG), linked=True)
+    in_training(running[0])
+    for request, action in ((1, "save"), (2, None), (3, "stop")):
+        for rank in running:
+            rank.say(Where(request=request))
+        ticks = [answers(rank, request).tick for rank in running]
+        tick = max(tick for tick in ticks if tick is not None) + 1
+        for rank in running:
+            rank.say(Carry(request=request) if action is None else Act(request=request, action=action, tick=tick))
+        if action == "save":
+            for rank in running:
+                rank.wait_for(lambda message: isinstance(message, Committed))
+    assert [rank.code() for rank in running] == [210, 210]
+    saved = sorted(message.step for message in running[1].messages if isinstance(message, Committed))
+    assert len(saved) == 2
+    assert [record.step for record in CheckpointStore(directory).records()] == saved[::-1]
+
+
+def test_grace_too_short_for_a_save(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    directory = tmp_path / "lineage"
+    short = spec(directory, world=1, checkpoints={"directory": str(directory)}, **LONG)
+    short["lifecycle"] = {"grace_seconds": 30, "save_seconds": 60}
+    [rank] = ranks.start(short, linked=True)
+    in_training(rank)
+    rank.say(Where(request=1))
+    tick = answers(rank, 1).tick
+    assert tick is not None
+    rank.say(Act(request=1, action="stop", tick=tick + 1))
+    assert rank.code() == 211
+    assert not CheckpointStore(directory).records()
+
+
+def test_stop_in_the_middle_of_evaluation(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    directory = tmp_path / "lineage"
+    settings: dict[str, Any] = {"duration": {"steps": 2}, "batch": {"micro": 1}, "evaluation": {}}
+    settings["data"] = {"source": "digits", "held_out": 0.9}  # a second or more of evaluation, for the request to arrive in
+    running = ranks.start(spec(directory, **settings, checkpoints={"directory": str(directory)}), linked=True)
+    for rank in running:
+        rank.wait_for(lambda message: isinstance(message, PhaseChanged) and message.phase == "evaluating")
+        rank.say(Where(request=1))
+    ticks = [answers(rank, 1).tick for rank in running]
+    tick = max(tick for tick in ticks if tick is not None) + 1
+    for rank in running:
+        rank.say(Act(request=1, action="stop", tick=tick))
+    assert [rank.code() for rank in running] == [210, 210]
+    assert CheckpointStore(directory).records()[0].step == 2
+    leader, _ = ranks.finish(spec(directory, **settings, checkpoints={"directory": str(directory)}))
+    assert not leader.events("step")
+    assert len(leader.events("evaluated")) == 1
+
+
+@pytest.mark.parametrize(("world", "code"), [(1, 210), (2, 211)])
+def test_sigterm_without_a_supervisor(ranks: Ranks, spec: Spec, tmp_path: Path, world: int, code: int) -> None:
+    directory = tmp_path / "lineage"
+    running = ranks.start(spec(directory, world=world, **LONG))
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not running[0].events("step"):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for rank in running:
+        rank.process.terminate()
+    assert [rank.code() for rank in running] == [code] * world
+    if world == 1:
+        assert running[0].events("stopped")[0]["step"] == CheckpointStore(directory).records()[0].step

@@ -1,0 +1,1 @@
+"""Models from ``transformers`` configurations, without any download."""

@@ -1,0 +1,151 @@
+"""From a run's ``model`` to a module of ``transformers``."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, cast
+
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageClassification,
+    LlamaConfig,
+    LlamaForCausalLM,
+    ResNetConfig,
+    ResNetForImageClassification,
+    ViTConfig,
+    ViTForImageClassification,
+)
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE, Data, Digits
+from trainwright_trainer.contract.model import Llama, Model, ResNet, TransformersModel, ViT
+from trainwright_trainer.contract.training import Task
+from trainwright_trainer.failures import InvalidRunError
+
+_ATTENTION = "sdpa"
+_NOT_ARCHITECTURE = frozenset({
+    "transformers_version", "architectures", "auto_map", "dtype", "torch_dtype", "model_type", "_name_or_path", "id2label",
+    "label2id", "return_dict", "attn_implementation", "trust_remote_code", "output_attentions", "output_hidden_states",
+    "use_pretrained_backbone", "use_timm_backbone", "backbone", "backbone_config", "backbone_kwargs",
+})
+"""Keys of a configuration that name code, files or labels rather than shape the network."""
+
+
+def build_model(model: Model, task: Task, data: Data) -> nn.Module:
+    """A freshly initialised module in fp32, from torch's current random state.
+
+    Raises:
+        InvalidRunError: The configuration is not one that ``transformers`` can build, or does not fit the data.
+    """
+    match model:
+        case Llama():
+            return _llama(model)
+        case ViT():
+            return _vit(model)
+        case ResNet():
+            return _resnet(model)
+        case TransformersModel():
+            return _any(model, task, data)
+
+
+def _llama(model: Llama) -> nn.Module:
+    return LlamaForCausalLM(LlamaConfig(  # type: ignore[call-arg]  # the base class takes the rest as **kwargs
+        vocab_size=model.vocab_size,
+        hidden_size=model.hidden_size,
+        intermediate_size=model.intermediate_size,
+        num_hidden_layers=model.num_hidden_layers,
+        num_attention_heads=model.num_attention_heads,
+        num_key_value_heads=model.key_value_heads,
+        max_position_embeddings=model.max_position_embeddings,
+        rope_parameters={"rope_type": "default", "rope_theta": model.rope_theta},
+        tie_word_embeddings=model.tie_word_embeddings,
+        use_cache=False,
+        attn_implementation=_ATTENTION,
+    ))
+
+
+def _vit(model: ViT) -> nn.Module:
+    return ViTForImageClassification(ViTConfig(  # type: ignore[call-arg]
+        image_size=model.image_size,
+        patch_size=model.patch_size,
+        num_channels=model.num_channels,
+        hidden_size=model.hidden_size,
+        intermediate_size=model.intermediate_size,
+        num_hidden_layers=model.num_hidden_layers,
+        num_attention_heads=model.num_attention_heads,
+        hidden_dropout_prob=model.dropout,
+        attention_probs_dropout_prob=model.dropout,
+        num_labels=model.num_labels,
+        attn_implementation=_ATTENTION,
+    ))
+
+
+def _resnet(model: ResNet) -> nn.Module:
+    return ResNetForImageClassification(ResNetConfig(  # type: ignore[call-arg]
+        num_channels=model.num_channels,
+        embedding_size=model.embedding_size,
+        hidden_sizes=list(model.hidden_sizes),
+        depths=list(model.depths),
+        layer_type=model.layer_type,
+        num_labels=model.num_labels,
+    ))
+
+
+def _any(model: TransformersModel, task: Task, data: Data) -> nn.Module:
+    config = _config(model)
+    _fit(model.model_type, config, data)
+    factory: Any = AutoModelForCausalLM if task == "causal-lm" else AutoModelForImageClassification
+    try:
+        module = factory.from_config(config, trust_remote_code=False)
+    except (ValueError, TypeError, ImportError, OSError, AttributeError) as error:
+        raise InvalidRunError(f"model_type {model.model_type} cannot be built for task {task}: {_first_line(error)}") from error
+    counted = sum(parameter.numel() for parameter in module.parameters())
+    if model.parameters is not None and model.parameters != counted:
+        raise InvalidRunError(f"model.parameters is {model.parameters}, and the module has {counted}")
+    return cast("nn.Module", module)
+
+
+def _config(model: TransformersModel) -> Any:
+    """The configuration, after every key was found to be one that this architecture reads."""
+    if model.model_type not in CONFIG_MAPPING:
+        close = _did_you_mean(model.model_type, list(CONFIG_MAPPING))
+        raise InvalidRunError(f"model_type {model.model_type} is unknown to transformers{close}")
+    kind = CONFIG_MAPPING[model.model_type]
+    known = {name for name in vars(kind()) if not name.startswith("_")} | set(kind.attribute_map) | {"num_labels"}
+    known -= _NOT_ARCHITECTURE
+    for key in model.config:
+        if key not in known:
+            close = _did_you_mean(key, sorted(known))
+            raise InvalidRunError(f"model.config.{key} is not a key of model_type {model.model_type}{close}")
+    try:
+        return AutoConfig.for_model(model.model_type, **model.config)
+    except (ValueError, TypeError) as error:
+        raise InvalidRunError(f"model.config of {model.model_type}: {_first_line(error)}") from error
+    except Exception as error:  # huggingface_hub's strict dataclasses raise a class of their own that derives from Exception
+        raise InvalidRunError(f"model.config of {model.model_type}: {' '.join(str(error).split())}") from error
+
+
+def _fit(model_type: str, config: Any, data: Data) -> None:
+    """Refuse what would fail, or train silently wrong, in the first forward pass."""
+    wanted: dict[str, tuple[str, int]]
+    if isinstance(data, Digits):
+        exact = {"num_labels": DIGITS_CLASSES, "num_channels": 1, "image_size": DIGITS_IMAGE_SIZE}
+        wanted = {key: ("exactly", value) for key, value in exact.items()}
+    else:
+        wanted = {"vocab_size": ("at least", data.vocabulary), "max_position_embeddings": ("at least", data.sequence_length)}
+    for key, (relation, value) in wanted.items():
+        found = getattr(config, key, None)
+        if isinstance(found, int) and (found != value if relation == "exactly" else found < value):
+            raise InvalidRunError(f"model.config.{key} of {model_type} is {found}; {data.source} needs {relation} {value}")
+
+
+def _did_you_mean(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=3)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

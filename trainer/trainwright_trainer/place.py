@@ -1,0 +1,64 @@
+"""Where a process stands in the run: its rank and its machine's share of the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
+from trainwright_trainer.contract.spec import World
+from trainwright_trainer.failures import TopologyMismatchError
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A rank's numbers, as torchrun and our supervisor give them in the environment."""
+
+    rank: int
+    world_size: int
+    local_rank: int
+    node: int
+
+    @property
+    def leads(self) -> bool:
+        """Whether this rank speaks for the run: it logs and commits."""
+        return self.rank == 0
+
+    @property
+    def leads_node(self) -> bool:
+        """Whether this rank reports its pod's metrics."""
+        return self.local_rank == 0
+
+
+def place_from(environment: Mapping[str, str], world: World) -> Place:
+    """Read and check the rank's environment.
+
+    Raises:
+        TopologyMismatchError: A variable is missing or no number, or the world is of another size than the specification's.
+    """
+    numbers = {name: _number(environment, name) for name in RANK_ENVIRONMENT if name not in ("MASTER_ADDR", "GROUP_WORLD_SIZE")}
+    if not environment.get("MASTER_ADDR"):
+        raise TopologyMismatchError("MASTER_ADDR is not set: a rank is started by `trainwright-trainer supervise` or by torchrun")
+    place = Place(numbers["RANK"], numbers["WORLD_SIZE"], numbers["LOCAL_RANK"], numbers["GROUP_RANK"])
+    if place.world_size != world.size:
+        raise TopologyMismatchError(
+            f"WORLD_SIZE is {place.world_size}, and world.nodes x world.processes_per_node is "
+            f"{world.nodes} x {world.processes_per_node} = {world.size}"
+        )
+    if not 0 <= place.rank < place.world_size:
+        raise TopologyMismatchError(f"RANK {place.rank} is not below WORLD_SIZE {place.world_size}")
+    if not 0 <= place.local_rank < world.processes_per_node:
+        raise TopologyMismatchError(
+            f"LOCAL_RANK {place.local_rank} is not below world.processes_per_node {world.processes_per_node}"
+        )
+    return place
+
+
+def _number(environment: Mapping[str, str], name: str) -> int:
+    text = environment.get(name)
+    if text is None:
+        raise TopologyMismatchError(f"{name} is not set: a rank is started by `trainwright-trainer supervise` or by torchrun")
+    try:
+        return int(text)
+    except ValueError:
+        raise TopologyMismatchError(f"{name} is {text!r}, not a number") from None

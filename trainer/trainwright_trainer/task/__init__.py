@@ -1,0 +1,1 @@
+"""Tasks: what a batch is, and what is measured on it."""

@@ -1,0 +1,50 @@
+"""What the loop and the engines ask of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from trainwright_trainer.data.dataset import Split
+from trainwright_trainer.data.order import SampleIds
+
+Batch = Mapping[str, Tensor]
+
+IGNORED = -100
+"""Label that counts neither in the loss nor as an item: torch's own default for ``ignore_index``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Sums over the items (images or tokens) of a batch, as scalars on the model's device."""
+
+    loss: Tensor
+    """Sum of the items' losses, fp32, differentiable."""
+    correct: Tensor
+    """Items predicted right."""
+
+
+class Task(Protocol):
+    """Turns sample ids into tensors, and a model's answer into sums."""
+
+    def collate(self, split: Split, ids: SampleIds) -> Batch:
+        """Tensors on the CPU for these samples; ``PADDING`` becomes a sample whose labels are ``IGNORED``."""
+
+    def items(self, batch: Batch) -> int:
+        """Items of the batch that count: images, or tokens to predict."""
+
+    def measure(self, model: nn.Module, batch: Batch) -> Measurement:
+        """One forward pass."""
+
+
+def sums(logits: Tensor, labels: Tensor) -> Measurement:
+    """Cross entropy summed over items, from logits ``(items, classes)`` and labels ``(items,)``.
+
+    In fp32 whatever the logits are: the sum over a long vocabulary loses its tail in bf16.
+    """
+    loss = torch.nn.functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
+    return Measurement(loss, (logits.argmax(dim=-1) == labels).sum())
