@@ -1,0 +1,9 @@
+"""The ``trainwright`` command."""
+
+import gc
+
+gc.set_threshold(100_000)  # a command is over before it has made that much garbage; looking for it costs a tenth of the start
+
+from trainwright.cli.main import main  # noqa: E402
+
+__all__ = ["main"]

@@ -1,0 +1,76 @@
+"""``trainwright explain``: why a line of ``dist/`` is as it is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainwright.cli.options import ProjectOption
+from trainwright.cli.session import fail, open_sources, output, stop, today
+from trainwright.explain import Explainer, Explanation
+from trainwright.manifest import foundation
+from trainwright.project import Build, Project, build_project
+
+
+def command(
+    place: Annotated[
+        str, typer.Argument(metavar="FILE[:LINE|:POINTER]", help="A file of dist/, and a line number or /Kind/path in it.")
+    ],
+    project: ProjectOption = None,
+) -> None:
+    """Say where each value comes from, and why it is as it is.
+
+    Without a line or a pointer, every line of the file is explained.
+    """
+    where, sources = open_sources(project)
+    name, _, part = place.partition(":")
+    path = (Path.cwd() / name).resolve()
+    if not path.is_file():
+        stop(f"{name} is not a file")
+    build = build_project(sources, today())
+    explainer = explainer_for(where, build, path)
+    if explainer is None:
+        if build.failed and path.is_relative_to(where.dist):
+            fail(build.findings)
+        stop(f"{name} is not a file that trainwright writes: give one of dist/, such as {_example(build)}")
+    for answer in _answers(explainer, part):
+        output(_text(where.shown(path), answer))
+
+
+def explainer_for(project: Project, build: Build, path: Path) -> Explainer | None:
+    """The explainer of one file of ``dist/``; None for a file that nothing makes."""
+    relative = path.relative_to(project.dist).as_posix() if path.is_relative_to(project.dist) else ""
+    text = path.read_text(encoding="utf-8")
+    for run in build.runs.values():
+        if run.output.path == relative:
+            target = run.compiled.target
+            return Explainer(text, project.shown(path), run.output, target.constants, run.file.locator(run.cluster))
+    for built in build.foundations.values():
+        if built.output.path == relative:
+            return Explainer(text, project.shown(path), built.output, foundation.CONSTANTS, built.locator)
+    return None
+
+
+def _example(build: Build) -> str:
+    return next((f"dist/{path}" for path in build.outputs if "/runs/" in path), "dist/CLUSTER/NAMESPACE/runs/RUN.k8s.yaml")
+
+
+def _answers(explainer: Explainer, part: str) -> list[Explanation]:
+    if not part:
+        return list(explainer.all())
+    answer = (
+        explainer.line(int(part))
+        if re.fullmatch(r"[0-9]{1,9}", part)
+        else explainer.pointer(part if part.startswith("/") else f"/{part}")
+    )
+    if answer is None:
+        stop(f"nothing at {part}: give a line of the file, or a pointer such as /Job/spec/completions")
+    return [answer]
+
+
+def _text(shown: str, answer: Explanation) -> str:
+    source = f"  ({answer.where})" if answer.where else ""
+    return f"{shown}:{answer.line}: {answer.text}\n    {answer.reason}{source}"

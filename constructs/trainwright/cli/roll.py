@@ -1,0 +1,27 @@
+"""``trainwright roll``: accept that runs restart."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from trainwright.cli.options import ProjectOption
+from trainwright.cli.session import open_sources, run_file
+from trainwright.cli.synth import write
+
+
+def command(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs that may get a new identity.")],
+    project: ProjectOption = None,
+) -> None:
+    """Accept that runs restart, and write dist/.
+
+    For runs whose own files did not change: a profile edit or another compiler moved them. A new identity is a new job: Argo CD
+    removes the old one and starts the new one. A trainer workload resumes from the same checkpoints; a script or a command has a
+    new directory.
+    """
+    _, sources = open_sources(project)
+    for name in runs:
+        run_file(sources, name)
+    write(project, accepted=tuple(dict.fromkeys(runs)))

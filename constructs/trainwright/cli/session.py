@@ -1,0 +1,95 @@
+"""What every command needs: the project, its sources, and one way to fail."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path, PurePath
+from typing import NoReturn
+
+import typer
+
+from trainwright.cli.exit import Exit
+from trainwright.findings import CompileError, Finding
+from trainwright.project import Project, Sources, find_project, load_sources
+from trainwright.report.finding import render_findings
+
+
+def output(text: str) -> None:
+    """A result, on standard output."""
+    print(text)
+
+
+def say(text: str) -> None:
+    """Progress or a message, on standard error."""
+    print(text, file=sys.stderr)
+
+
+def open_project(folder: Path | None) -> Project:
+    try:
+        return find_project(folder or Path.cwd())
+    except CompileError as error:
+        stop(f"{error.findings[0].message}: {error.findings[0].fix}")
+
+
+def open_sources(folder: Path | None) -> tuple[Project, Sources]:
+    project = open_project(folder)
+    return project, load_sources(project)
+
+
+def today() -> date:
+    """The day, the same in every time zone, that waivers are compared with.
+
+    SOURCE_DATE_EPOCH sets it for a build that must not move with the clock.
+    """
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if epoch is None:
+        return datetime.now(UTC).date()
+    try:
+        return datetime.fromtimestamp(int(epoch), UTC).date()
+    except (ValueError, OverflowError):
+        stop(f"SOURCE_DATE_EPOCH is {epoch!r}, which is no number of seconds since 1970")
+
+
+def show(findings: Sequence[Finding]) -> None:
+    """Findings, on standard error; in colour on a terminal, and never wrapped, so that they can be searched."""
+    if findings:
+        from rich.console import Console
+
+        render_findings(findings, Console(stderr=True, highlight=False, soft_wrap=True))
+
+
+def fail(findings: Sequence[Finding]) -> NoReturn:
+    """Print findings and end with FINDINGS."""
+    show(findings)
+    raise typer.Exit(Exit.FINDINGS)
+
+
+def stop(message: str, code: Exit = Exit.USAGE) -> NoReturn:
+    """Print one sentence and end."""
+    say(message)
+    raise typer.Exit(code)
+
+
+def run_file(sources: Sources, name: str) -> str:
+    """A run's name, checked; a name that does not exist ends the command with the ones that do."""
+    if name in sources.runs:
+        return name
+    if sources.findings and name not in sources.runs:
+        broken = [
+            finding
+            for finding in sources.findings
+            if finding.where.file and Path(finding.where.file).stem.replace("_", "-") == name
+        ]
+        if broken:
+            fail(broken)
+    from trainwright.shape import closest
+
+    near = closest(PurePath(name).stem.replace("_", "-"), list(sources.runs))
+    hint = f"did you mean {near}? " if near else ""
+    stop(f"there is no run {name}; {hint}runs: {', '.join(sources.runs) or 'none'}")
+
+
+__all__ = ["CompileError", "fail", "open_project", "open_sources", "output", "run_file", "say", "show", "stop", "today"]

@@ -1,0 +1,175 @@
+"""Why a line of ``dist/`` is as it is: recomputed from the run, never written into the YAML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.codes import found
+from trainwright.findings import CompileError, Where
+from trainwright.locate import Locator, escape
+from trainwright.manifest.config import payload_provenance
+from trainwright.manifest.why import nearest
+from trainwright.project.build import Output
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer for one line."""
+
+    line: int
+    pointer: str
+    """``/Kind/path``, and ``#/path`` for a place inside a file that the object holds."""
+    text: str
+    where: Where | None
+    """The line of the user's file that decides it, where there is one."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    document: int
+    pointer: str
+    payload: str | None = None
+    """Pointer inside a JSON file that the value holds."""
+
+
+class Explainer:
+    """Answers for every line of one file of ``dist/``."""
+
+    def __init__(self, text: str, shown: str, output: Output, constants: Mapping[str, str], locate: Locator) -> None:
+        """For the ``text`` of the file that ``output`` became.
+
+        Raises:
+            CompileError: TW503, where the file no longer holds the objects that were written.
+        """
+        self._lines = text.removesuffix("\n").split("\n")
+        self._documents = _compose(text, shown)
+        self._kinds = [str(_child(document, "kind")) for document in self._documents]
+        if self._kinds != [manifest["kind"] for manifest in output.manifests]:
+            raise _edited(shown, f"it does not hold the objects that {output.change} makes")
+        self._provenance = output.provenance
+        self._constants = constants
+        self._locate = locate
+        self._payload = payload_provenance()
+        self._places = self._map_lines()
+
+    def line(self, number: int) -> Explanation | None:
+        """The answer for a line, counted from 1; None only past the end of the file."""
+        if not 1 <= number <= len(self._lines):
+            return None
+        text = self._lines[number - 1].strip()
+        place = self._places.get(number)
+        if place is None:
+            return Explanation(number, "", text, None, "separates two objects of the file")
+        return self._explain(number, place, text)
+
+    def pointer(self, pointer: str) -> Explanation | None:
+        """The answer for ``/Kind/path``; None where no line has it."""
+        for number in range(1, len(self._lines) + 1):
+            answer = self.line(number)
+            if answer and answer.pointer == pointer:
+                return answer
+        return None
+
+    def all(self) -> Iterator[Explanation]:
+        """Every line in order."""
+        for number in range(1, len(self._lines) + 1):
+            answer = self.line(number)
+            if answer:
+                yield answer
+
+    def _explain(self, number: int, place: _Place, text: str) -> Explanation:
+        kind = self._kinds[place.document]
+        found_at, answer = nearest(self._provenance[place.document], place.pointer)
+        constant = self._constant(kind, place.pointer)
+        shown, rest = f"/{kind}{place.pointer}", place.pointer.removeprefix(found_at)
+        if place.payload is not None:
+            found_at, answer = nearest(self._payload, place.payload)
+            constant, shown, rest = None, f"{shown}#{place.payload}", place.payload.removeprefix(found_at)
+        if answer is None or (constant is not None and constant[0] > found_at.count("/")):
+            reason = constant[1] if constant else "part of the object"
+            return Explanation(number, shown, text, None, reason)
+        # the same keys below: a value that was passed through is found at its own line of the user's file
+        return Explanation(number, shown, text, self._locate.source(answer.source + rest), answer.reason)
+
+    def _constant(self, kind: str, pointer: str) -> tuple[int, str] | None:
+        path = f"{kind}{pointer}"
+        while path not in self._constants:
+            if "/" not in path:
+                return None
+            path = path.rpartition("/")[0]
+        return path.count("/"), self._constants[path]
+
+    def _map_lines(self) -> dict[int, _Place]:
+        places: dict[int, _Place] = {}
+        for index, document in enumerate(self._documents):
+            for pointer, first, last, node in _walk(document, ""):
+                for line in range(first, last + 1):
+                    places[line] = _Place(index, pointer)
+                if getattr(node, "style", None) == "|" and pointer.endswith(".json"):
+                    for line, payload in _payload_lines(node, first):
+                        places[line] = _Place(index, pointer, payload)
+        return places
+
+
+def _compose(text: str, shown: str) -> list[Any]:
+    """The node graph of each document, with the lines of every node.
+
+    Raises:
+        CompileError: where the file is not YAML any more.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        documents = [node for node in YAML(typ="safe", pure=True).compose_all(text) if node is not None]
+    except (YAMLError, RecursionError) as error:
+        raise _edited(shown, f"it is not YAML any more: {(str(error) or type(error).__name__).splitlines()[0]}") from error
+    seen: set[int] = set()
+    waiting = list(documents)
+    while waiting:
+        node = waiting.pop()
+        entries = (
+            [part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,))]
+            if isinstance(node.value, list)
+            else []
+        )
+        if id(node) in seen or any(isinstance(entry, tuple) and not isinstance(entry[0].value, str) for entry in node.value):
+            raise _edited(shown, "it holds an alias, or a key that is no text")
+        seen.add(id(node))
+        waiting += entries
+    return documents
+
+
+def _edited(shown: str, message: str) -> CompileError:
+    return CompileError([found("TW503", Where(shown), message, "run `trainwright synth`, which restores it")])
+
+
+def _walk(node: Any, pointer: str) -> Iterator[tuple[str, int, int, Any]]:
+    """Every key and item with the lines it covers, parents before children."""
+    if isinstance(node.value, list):
+        for number, entry in enumerate(node.value):
+            key, value = entry if isinstance(entry, tuple) else (None, entry)
+            below = f"{pointer}/{escape(key.value) if key is not None else number}"
+            first = (key or value).start_mark.line + 1
+            last = value.end_mark.line + (1 if value.end_mark.column else 0)
+            yield below, first, max(first, last), value
+            yield from _walk(value, below)
+
+
+def _payload_lines(node: Any, first: int) -> Iterator[tuple[int, str]]:
+    """Lines of a JSON file inside a block scalar, which begins on the line after its key."""
+    documents = _compose(node.value, "")
+    if documents:
+        for line in range(first + 1, first + 1 + len(node.value.splitlines())):
+            yield line, ""
+        for pointer, start, last, _ in _walk(documents[0], ""):
+            for line in range(start, last + 1):
+                yield first + line, pointer
+
+
+def _child(node: Any, key: str) -> str | None:
+    entries = node.value if isinstance(node.value, list) else []
+    return next((entry[1].value for entry in entries if isinstance(entry, tuple) and entry[0].value == key), None)

@@ -1,0 +1,35 @@
+"""Identity: the hash in a run's name, which moves exactly when a pod would change.
+
+The projection is versioned: version 1 is every object of the run with its kind's mutable parts left out, and the attempt. A
+change of the projection renames every run of every user, so the golden fleet test pins it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainwright.plan.checkpoint import short_hash
+
+PROJECTION = 1
+PLACEHOLDER = "00000000"
+"""Stands for the hash while the objects are lowered for hashing: same length, so that every derived name is as long."""
+
+MUTABLE_EVERYWHERE = ("/metadata/labels", "/metadata/annotations")
+
+
+def identity_hash(manifests: Sequence[Mapping[str, Any]], mutable: Mapping[str, tuple[str, ...]], attempt: int) -> str:
+    """Eight base32 characters over the objects as lowered with the placeholder name."""
+    objects = [_immutable(manifest, (*MUTABLE_EVERYWHERE, *mutable.get(str(manifest["kind"]), ()))) for manifest in manifests]
+    return short_hash({"projection": PROJECTION, "attempt": attempt, "objects": objects})
+
+
+def _immutable(manifest: Mapping[str, Any], pointers: tuple[str, ...]) -> dict[str, Any]:
+    kept = dict(manifest)
+    for pointer in pointers:
+        first, *rest = pointer.split("/")[1:]
+        if not rest:
+            kept.pop(first, None)
+        elif isinstance(kept.get(first), Mapping):
+            kept[first] = _immutable(kept[first], ("/" + "/".join(rest),))
+    return kept

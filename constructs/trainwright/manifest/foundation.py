@@ -1,0 +1,69 @@
+"""The foundation of a namespace: what must be there before runs, and stays after them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainwright.cluster import Claim, Cluster
+from trainwright.locate import escape
+from trainwright.manifest.why import Why
+
+KEEP = {"argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
+"""Argo CD neither prunes the object nor deletes it with its Application: no run's end may take checkpoints along."""
+
+CONSTANTS = {
+    "Namespace": "where the runs live",
+    "Namespace/metadata": "the namespace of the runs",
+    "Namespace/metadata/labels": "pod security standard that the API server enforces",
+    "Namespace/metadata/annotations": "removing an Application never removes the namespace",
+    "PersistentVolumeClaim": "storage that outlives every run",
+    "PersistentVolumeClaim/metadata": "referenced by the runs' mounts",
+    "PersistentVolumeClaim/metadata/annotations": "removing a run, or an Application, never removes checkpoints or data",
+    "PersistentVolumeClaim/spec": "as the cluster profile describes it",
+}
+
+
+def foundation(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
+    """The managed objects of one namespace, in the order in which they are needed; empty where nothing is ours to create."""
+    place = cluster.namespaces[namespace]
+    pointer = f"cluster:/namespaces/{escape(namespace)}"
+    objects = [_namespace(namespace, place.pod_security, pointer)] if place.managed else []
+    for name, claim in place.claims.items():
+        if claim.managed:
+            objects.append(_claim(namespace, name, claim, f"{pointer}/claims/{escape(name)}"))
+    return objects
+
+
+def _namespace(name: str, pod_security: str, pointer: str) -> dict[str, Any]:
+    level = Why(pod_security, f"{pointer}/pod_security", "pod security standard of the namespace")
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": Why(name, pointer, "as the cluster profile names it"),
+            "labels": {
+                "app.kubernetes.io/managed-by": "trainwright",
+                "pod-security.kubernetes.io/enforce": level,
+                "pod-security.kubernetes.io/warn": level,
+            },
+            "annotations": dict(KEEP),
+        },
+    }
+
+
+def _claim(namespace: str, name: str, claim: Claim, pointer: str) -> dict[str, Any]:
+    spec: dict[str, Any] = {"accessModes": Why([claim.access], f"{pointer}/access", "as the cluster profile says")}
+    if claim.storage_class:
+        spec["storageClassName"] = Why(claim.storage_class, f"{pointer}/storage_class", "as the cluster profile says")
+    spec["resources"] = {"requests": {"storage": Why(str(claim.size), f"{pointer}/size", "as the cluster profile says")}}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": Why(name, pointer, "as the cluster profile names it"),
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": "trainwright"},
+            "annotations": dict(KEEP),
+        },
+        "spec": spec,
+    }

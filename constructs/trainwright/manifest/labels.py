@@ -1,0 +1,39 @@
+"""Labels of objects and pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainwright.locate import escape
+from trainwright.manifest.why import Why
+from trainwright.plan import Plan
+from trainwright.run import Run
+
+RESERVED_PREFIXES = ("app.kubernetes.io/", "trainwright.dev/", "batch.kubernetes.io/", "sidecar.istio.io/")
+"""Label keys that the plan or a controller owns."""
+
+
+def object_labels(run: Run, plan: Plan) -> dict[str, Any]:
+    """Labels of every object of a run: free to change, they restart nothing."""
+    return {
+        "app.kubernetes.io/name": Why(run.run, "run:/run", "the run"),
+        "app.kubernetes.io/instance": Why(plan.name, "trainwright", "this identity of the run"),
+        "app.kubernetes.io/managed-by": "trainwright",
+        "trainwright.dev/team": Why(run.team, "run:/team", "who owns the run"),
+        **{key: Why(value, f"run:/labels/{escape(key)}", "as asked; objects only") for key, value in run.labels.items()},
+    }
+
+
+def pod_labels(run: Run, plan: Plan) -> dict[str, Any]:
+    """Labels of every pod: part of the run's identity."""
+    return {
+        "app.kubernetes.io/name": Why(run.run, "run:/run", "the run"),
+        "app.kubernetes.io/instance": Why(plan.name, "trainwright", "this identity of the run"),
+        "sidecar.istio.io/inject": Why(
+            "false", "trainwright", "a mesh sidecar never ends, and it stands between ranks and rendezvous"
+        ),
+        **{
+            key: Why(value, f"run:/pod_labels/{escape(key)}", "as asked; part of the identity")
+            for key, value in run.pod_labels.items()
+        },
+    }

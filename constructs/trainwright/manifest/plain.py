@@ -1,0 +1,79 @@
+"""What a manifest may hold so that JSON, cdk8s and every YAML reader see the same value.
+
+A manifest reaches ``dist/`` through JSON and the ``yaml`` package of npm, and is read by Kubernetes, by people's tools and by us.
+Some values do not survive that: NaN ends the jsii kernel, integers above 2**53 are rounded, a null inside a mapping is dropped,
+and a few strings are written in a form that readers disagree on. They are named here, before anything is written.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from trainwright.locate import escape
+
+LARGEST_INTEGER = 2**53
+"""JavaScript has doubles only; above this, whole numbers are rounded."""
+
+_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff]")
+"""Left unescaped by cdk8s, and not legal in YAML or folded into a space by readers of YAML 1.1. Surrogates cannot be encoded."""
+
+_MISTAKEN = re.compile(r"=|<<|[-+]?0o[0-7]+|[-+]_+")
+"""Written without quotes, and read as a special key (YAML 1.1), as an octal number (YAML 1.2), or refused (ruamel.yaml)."""
+
+_BLOCK_TAB = re.compile(r"[ \n]*\t[\s\S]*\n|[ \n]*\n[ \n]*\t")
+"""Text of several lines becomes a block, and a block's first line may not start with a tab (libyaml, Kubernetes' reader)."""
+
+
+def problems(value: object, pointer: str = "") -> Iterator[tuple[str, str]]:
+    """JSON pointer and reason of each part of a manifest that would not arrive as it is."""
+    # Exact types: jsii turns subclasses, such as the members of an Enum, into references to objects of its own.
+    if type(value) is dict:
+        yield from _mapping_problems(value, pointer)
+    elif type(value) is list:
+        for index, item in enumerate(value):
+            yield from problems(item, f"{pointer}/{index}")
+    elif type(value) in (str, int, float):
+        if reason := _scalar_problem(value):
+            yield pointer, reason
+    elif type(value) is not bool and value is not None:
+        yield pointer, f"is a {type(value).__name__}; use only dict, list, str, int, float, bool and None"
+
+
+def _mapping_problems(value: dict[object, object], pointer: str) -> Iterator[tuple[str, str]]:
+    for key, item in value.items():
+        if type(key) is not str:
+            yield pointer, f"has the key {key!r}, which is not a string"
+            continue
+        place = f"{pointer}/{escape(key)}"
+        # jsii reads mappings with its own marker keys as references, and JavaScript takes __proto__ for the prototype.
+        reason = f"has the reserved key {key!r}" if key.startswith("$jsii.") or key == "__proto__" else _text_problem(key)
+        if reason:
+            yield place, reason
+        elif item is None:
+            yield place, "is null, and a key without a value is left out on the way: remove the key"
+        else:
+            yield from problems(item, place)
+
+
+def _scalar_problem(value: object) -> str | None:
+    if isinstance(value, str):
+        return _text_problem(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"is {value}, which JSON does not have"
+    if isinstance(value, int | float) and abs(value) > LARGEST_INTEGER:
+        return "is above 2**53 and would be rounded"
+    return None
+
+
+def _text_problem(text: str) -> str | None:
+    if found := _CONTROL.search(text):
+        return f"holds the character {found.group()!a}, which YAML readers change or refuse"
+    if _MISTAKEN.fullmatch(text):
+        return f"is the text {text!r}, which YAML readers take for something else"
+    if "\n" not in text and "\t" in text:
+        return "holds a tab in text of one line, which some YAML readers refuse: use a space, or several lines"
+    if "\n" in text and (_BLOCK_TAB.match(text) or (text.strip() == "" and text.strip("\n") != "")):
+        return "starts with a tab or holds nothing but blanks, in text of several lines, which YAML readers change or refuse"
+    return None

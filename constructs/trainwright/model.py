@@ -1,0 +1,42 @@
+"""The settings that every model of the compiler shares, and the name types of Kubernetes.
+
+Modules of models do without ``from __future__ import annotations``: pydantic would compile each annotation from text, which is a
+tenth of the time that a command takes to start. For the same reason a validator is built when it is first used, and
+defaults are constructed without one.
+"""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Model(BaseModel):
+    """A frozen value that refuses keys it does not know and numbers that JSON cannot hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+DnsLabel = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)]
+"""A DNS-1035 label: lower case, digits and dashes, starting with a letter."""
+
+DnsSubdomain = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$", min_length=1, max_length=253)
+]
+"""A DNS-1123 subdomain, the rule for names of Secrets, claims and service accounts."""
+
+_PREFIX = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/"
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+
+QualifiedName = Annotated[str, Field(pattern=rf"^({_PREFIX})?{_NAME}$", max_length=253)]
+"""A label key or an extended resource name: an optional DNS prefix and a name of at most 63 characters."""
+
+ExtendedResource = Annotated[str, Field(pattern=rf"^{_PREFIX}{_NAME}$", max_length=253)]
+"""Name of a resource that a device plugin offers: always with a prefix, so it is never ``cpu`` or ``memory``."""
+
+LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", max_length=63)]
+
+EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=253)]
+"""An environment variable's name, as shells and programs accept it."""
+
+AbsolutePath = Annotated[str, Field(pattern=r"^/[^:\x00]*[^:/\x00]$", max_length=1024)]
+"""An absolute path inside the container, without a colon and not the root."""

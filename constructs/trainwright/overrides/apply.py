@@ -1,0 +1,193 @@
+"""Patches the manifests of a run with its overrides, and refuses what the plan owns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.codes import found
+from trainwright.findings import Finding
+from trainwright.locate import Locator, at, escape, tokens
+from trainwright.manifest.plain import problems
+from trainwright.manifest.why import Answer, Provenance
+from trainwright.overrides.merge import is_keyed, merge, merge_key, touched
+from trainwright.overrides.owned import owned_parts, owner_of, subtree
+from trainwright.plan import Resolution
+
+Manifest = dict[str, Any]
+Place = tuple[str, str]
+"""Pointer into an object, and pointer into the patch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """One override: which object, where in it, and where it stands in the run."""
+
+    kind: str
+    pointer: str
+    value: dict[str, Any]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Patched:
+    """Manifests after the overrides, and what the overrides touched: ``Kind/pointer`` for the review."""
+
+    manifests: list[Manifest]
+    touched: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+
+def apply_overrides(
+    resolution: Resolution, manifests: list[Manifest], provenance: list[Provenance], locate: Locator
+) -> Patched:
+    """Patch the manifests and note the run as the source of what changed. A patch with a finding is left out."""
+    patches, findings = _patches(resolution, locate)
+    patched, changed = list(manifests), []
+    for patch in patches:
+        index = next((i for i, manifest in enumerate(patched) if manifest["kind"] == patch.kind), None)
+        if index is None:
+            kinds = ", ".join(dict.fromkeys(str(manifest["kind"]) for manifest in manifests))
+            findings.append(
+                found("TW602", locate.run(patch.source), f"the run has no object of kind {patch.kind}", f"use one of: {kinds}")
+            )
+            continue
+        refused = list(_unwritable(patch, locate))
+        places = [] if refused else list(touched(at(patched[index], patch.pointer), patch.value, patch.pointer))
+        after = patched[index] if refused else _with(patched[index], tokens(patch.pointer), patch.value)
+        refused = refused or _refused(resolution, _Step(patch, manifests[index], patched[index], after), places, locate)
+        if refused:
+            findings += refused
+            continue
+        patched[index] = after
+        for pointer, there in places:
+            _note(provenance[index], pointer, Answer(f"run:{patch.source}{there}", "an override of the run"))
+            changed.append(f"{patch.kind}{pointer}")
+    return Patched(patched, tuple(changed), tuple(findings))
+
+
+def _patches(resolution: Resolution, locate: Locator) -> tuple[list[Patch], list[Finding]]:
+    overrides, target, patches, findings = resolution.run.overrides, resolution.target, [], []
+    for role, value in overrides.pod.items():
+        source = f"/overrides/pod/{escape(role)}"
+        if role not in target.templates:
+            message = f"{target.title} has no pod role {role}"
+            findings.append(found("TW602", locate.run(source), message, f"use one of: {', '.join(target.templates)}"))
+            continue
+        kind, pointer = target.templates[role]
+        patches.append(Patch(kind, f"{pointer}/spec", value, source))
+    for number, override in enumerate(overrides.objects):
+        source = f"/overrides/objects/{number}"
+        if override.target == target.name:
+            patches.append(Patch(override.kind, "", override.patch, f"{source}/patch"))
+        else:
+            message = f"the patch is for target {override.target}, the run goes to {target.name}"
+            findings.append(found("TW602", locate.run(f"{source}/target"), message, "remove it, or write it for this target"))
+    return patches, findings
+
+
+def _unwritable(patch: Patch, locate: Locator) -> Iterator[Finding]:
+    """Values that no manifest can hold, and items of one list that would be merged into each other."""
+    for pointer, reason in problems(_without_null(patch.value)):
+        yield found(
+            "TW603",
+            locate.run(patch.source + pointer),
+            f"{pointer or 'the patch'} {reason}",
+            "write a value that JSON and YAML can hold",
+        )
+    for pointer, field, items in _lists(patch.value, ""):
+        if not is_keyed(items, field):
+            continue
+        names = [item[merge_key(field)] for item in items]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            yield found(
+                "TW603",
+                locate.run(patch.source + pointer),
+                f"{pointer} names {twice} twice",
+                "write one item with all its fields",
+            )
+
+
+def _without_null(node: Any) -> Any:
+    """A patch without the keys that it removes; a null in a list stays, and is a problem."""
+    if isinstance(node, dict):
+        return {key: _without_null(value) for key, value in node.items() if value is not None}
+    return [_without_null(item) for item in node] if isinstance(node, list) else node
+
+
+def _lists(node: Any, pointer: str, field: str = "") -> Iterator[tuple[str, str, list[Any]]]:
+    if isinstance(node, list):
+        yield pointer, field, node
+        for index, item in enumerate(node):
+            yield from _lists(item, f"{pointer}/{index}")
+    elif isinstance(node, dict):
+        for key, value in node.items():
+            yield from _lists(value, f"{pointer}/{escape(key)}", key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One patch on one object."""
+
+    patch: Patch
+    compiled: Manifest
+    """As the compiler wrote it."""
+    before: Manifest
+    """After the patches before this one."""
+    after: Manifest
+
+
+def _refused(resolution: Resolution, step: _Step, places: list[Place], locate: Locator) -> list[Finding]:
+    """Findings on what the plan owns, where its own field says it better, and on patches that do nothing."""
+    patch = step.patch
+    if not places:
+        message = f"the patch changes nothing: {patch.kind} is like that already"
+        return [found("TW602", locate.run(patch.source), message, "remove it")]
+    parts = [(re.compile(part.pattern), part) for part in owned_parts(resolution, step.compiled)]
+    findings = []
+    for pointer, there in places:
+        where = locate.run(patch.source + there)
+        reached = {*subtree(at(step.before, pointer), pointer), *subtree(at(step.after, pointer), pointer)}
+        part = next((part for pattern, part in parts if any(pattern.fullmatch(place) for place in reached)), None)
+        if part:
+            findings.append(found("TW601", where, f"{patch.kind}{pointer} is {part.what}, which the plan owns", part.fix))
+        else:
+            findings += [found("TW601", where, message, fix) for message, fix in _variables(resolution, step, pointer)]
+    return findings
+
+
+def _variables(resolution: Resolution, step: _Step, pointer: str) -> Iterator[tuple[str, str]]:
+    """Environment variables of the training container that a change touches and that are not free."""
+    match = re.fullmatch(r"(.*/spec/containers/0/env)(?:/([0-9]+)(?:/.*)?)?", pointer)
+    if not match:
+        return
+    lists = [at(manifest, match[1]) for manifest in (step.before, step.after)]
+    entries = [entry for variables in lists if isinstance(variables, list) for entry in variables]
+    if match[2]:
+        entries = [at(manifest, f"{match[1]}/{match[2]}") for manifest in (step.before, step.after)]
+    for name in dict.fromkeys(str(entry["name"]) for entry in entries if isinstance(entry, dict) and "name" in entry):
+        owner = owner_of(name, resolution)
+        if owner:
+            yield owner, "remove it"
+        elif name in resolution.run.env:
+            yield f"{name} is set by the run itself", f"change env.{name}"
+
+
+def _note(provenance: Provenance, pointer: str, answer: Answer) -> None:
+    """The answer for a changed branch; those for what stood there are gone with it."""
+    for stale in [known for known in provenance if known.startswith(f"{pointer}/")]:
+        del provenance[stale]
+    provenance[pointer] = answer
+
+
+def _with(node: Any, path: list[str], value: dict[str, Any]) -> Any:
+    """The object with the patch applied below a path, which may lead through lists."""
+    if not path:
+        return merge(node, value)
+    first, *rest = path
+    if isinstance(node, list):
+        return [_with(item, rest, value) if str(index) == first else item for index, item in enumerate(node)]
+    return {**node, first: _with(node[first], rest, value)}

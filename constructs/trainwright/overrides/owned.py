@@ -1,0 +1,155 @@
+"""What the plan owns in a run's objects: an override of it is refused, and the run's own field is named instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trainwright.locate import at, escape
+from trainwright.manifest.ownership import Owned
+from trainwright.plan import Resolution
+from trainwright.run import CommandWorkload
+from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
+
+Manifest = dict[str, Any]
+
+OBJECT = (
+    Owned(r"/(apiVersion|kind)", "the kind of the object", "choose another target"),
+    Owned(r"/metadata/(name|namespace)", "the name of the object", "change run or namespace"),
+    Owned(
+        r"/metadata/generateName",
+        "the name of the object",
+        "remove it: Argo CD cannot apply an object without a fixed name; raise attempt to run again",
+    ),
+    Owned(
+        r"/metadata/(uid|resourceVersion|generation|creationTimestamp|deletion\w+|managedFields|ownerReferences|selfLink)|/status.*",
+        "what the API server writes",
+        "remove it",
+    ),
+    Owned(
+        r"/metadata/labels/(app\.kubernetes\.io|trainwright\.dev)~1.*", "a label of the plan", "use labels, with keys of your own"
+    ),
+    Owned(
+        r"/metadata/annotations/argocd\.argoproj\.io~1(hook.*|sync-wave|sync-options)",
+        "how Argo CD treats the run",
+        "remove it: a hook or a forced sync would run a finished run again, and a wave would hold the sync for the whole run",
+    ),
+)
+"""Of every object."""
+
+TEMPLATE = (
+    Owned(
+        r"/metadata/labels/((app\.kubernetes\.io|trainwright\.dev|batch\.kubernetes\.io|sidecar\.istio\.io)~1.*|job-name|controller-uid)",
+        "a label of the plan",
+        "use pod_labels, with keys of your own",
+    ),
+    Owned(
+        r"/spec/(subdomain|hostname|setHostnameAsFQDN|nodeName)",
+        "the address of the pod",
+        "remove it: peers know the pod by its index",
+    ),
+    Owned(
+        r"/spec/restartPolicy", "how pods come back", "change restarts: a failed pod is replaced, so that its exit code counts"
+    ),
+    Owned(
+        r"/spec/terminationGracePeriodSeconds",
+        "the grace period",
+        "change checkpoints, or the claim's write_mebibytes_per_second",
+    ),
+    Owned(
+        r"/spec/(serviceAccount|serviceAccountName|automountServiceAccountToken)", "the service account", "change service_account"
+    ),
+    Owned(
+        r"/spec/(shareProcessNamespace|hostPID)",
+        "process 1 of the pod",
+        "remove it: the supervisor must be process 1 to end the ranks",
+    ),
+    Owned(r"/spec/ephemeralContainers.*", "nothing that a template can hold", "use initContainers with restartPolicy: Always"),
+)
+
+MAIN = (
+    Owned(r"/(name|image|command|args)(/.*)?", "the work of the container", "change image or workload"),
+    Owned(r"/ports.*", "a port of the plan", "remove it: the plan decides ports"),
+    Owned(r"/resources/(limits|requests)/(cpu|memory)", "the resources of a pod", "change resources"),
+    Owned(
+        r"/(lifecycle|restartPolicy|restartPolicyRules|(readiness|liveness|startup)Probe)(/.*)?|/terminationMessage(Path|Policy)",
+        "the contract with the supervisor",
+        "remove it: SIGTERM, probes and exit codes go through the supervisor",
+    ),
+)
+
+
+def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
+    """What the plan owns of one object as it was compiled, with the patterns made for this very run."""
+    kind, target = str(manifest["kind"]), resolution.target
+    parts = [*OBJECT, *target.owned.get(kind, ())]
+    pointer = next((pointer for template_kind, pointer in target.templates.values() if template_kind == kind), None)
+    if pointer is None:
+        return parts
+    pod = at(manifest, f"{pointer}/spec")
+    main = f"{pointer}/spec/containers/0"
+    parts += [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in TEMPLATE]
+    parts += [Owned(f"{main}(?:{part.pattern})", part.what, part.fix) for part in MAIN]
+    return parts + _placement(pod, f"{pointer}/spec") + _devices(resolution, main) + _volumes(pod, pointer, main)
+
+
+def _placement(pod: Manifest, pointer: str) -> list[Owned]:
+    parts = [
+        Owned(f"{pointer}/nodeSelector/{re.escape(escape(key))}", "a label of the node pool", "change node_pool")
+        for key in pod.get("nodeSelector", {})
+    ]
+    if pod.get("tolerations"):
+        fix = "list what is to be added; the pool's own tolerations stay"
+        parts.append(Owned(f"{pointer}/tolerations/{_indexes(pod['tolerations'])}(/.*)?", "a toleration of the node pool", fix))
+    return parts
+
+
+def _devices(resolution: Resolution, main: str) -> list[Owned]:
+    amounts = f"{main}/resources/(limits|requests)"
+    pool, parts = resolution.pool, []
+    if pool.gpu:
+        parts.append(
+            Owned(f"{amounts}/{re.escape(escape(pool.gpu.resource))}", "the number of GPUs", "change topology.gpus_per_node")
+        )
+    if pool.fabric.resource:
+        fix = "change the fabric in the cluster profile"
+        parts.append(Owned(f"{amounts}/{re.escape(escape(pool.fabric.resource))}", "the pod's RDMA devices", fix))
+    return parts
+
+
+def _volumes(pod: Manifest, pointer: str, main: str) -> list[Owned]:
+    """Volumes and mounts of the plan; only the sizes of its own scratch and of shared memory have no field in a run."""
+    free = [str(index) for index, volume in enumerate(pod["volumes"]) if volume["name"] in ("shm", "tmp")]
+    sized = f"(?!/({'|'.join(free)})/emptyDir/sizeLimit$)" if free else ""
+    mounts = pod["containers"][0]["volumeMounts"]
+    return [
+        Owned(f"{pointer}/spec/volumes{sized}/{_indexes(pod['volumes'])}(/.*)?", "a volume of the plan", "change mounts"),
+        Owned(f"{main}/volumeMounts/{_indexes(mounts)}(/.*)?", "a mount of the plan", "change mounts"),
+    ]
+
+
+def _indexes(items: Sequence[Any]) -> str:
+    return f"({'|'.join(map(str, range(len(items))))})"
+
+
+def owner_of(name: str, resolution: Resolution) -> str | None:
+    """Who sets an environment variable of the training container, where that is not the run: a sentence, or None."""
+    binding = resolution.binding
+    planned = {variable.name for variable in resolution.plan.environment if not variable.source.startswith("run:/env/")}
+    if name in binding.injects:
+        return f"{name} is set by the controller: {binding.injects[name]}"
+    if name in planned or name.startswith("TRAINWRIGHT_"):
+        return f"{name} is set by the plan"
+    if name in RANK_ENVIRONMENT or name.startswith(("PET_", "TORCHELASTIC_")):
+        who = "torchrun" if isinstance(resolution.run.workload, CommandWorkload) else "the supervisor"
+        return f"{name} is set by {who} for each rank"
+    return None
+
+
+def subtree(node: Any, pointer: str) -> Iterator[str]:
+    """The pointer and every pointer below it."""
+    yield pointer
+    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in children:
+        yield from subtree(value, f"{pointer}/{escape(str(key))}")

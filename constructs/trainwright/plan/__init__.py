@@ -1,0 +1,6 @@
+"""Every number and name of a run, decided: the plan."""
+
+from trainwright.plan.model import Plan
+from trainwright.plan.resolve import Resolution, resolve
+
+__all__ = ["Plan", "Resolution", "resolve"]

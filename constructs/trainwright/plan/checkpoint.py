@@ -1,0 +1,111 @@
+"""Where checkpoints live, what one weighs, and what grace period a final save needs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from math import ceil
+from typing import Any
+
+from trainwright.cluster import Cluster
+from trainwright.codes import found
+from trainwright.findings import CompileError
+from trainwright.locate import Locator, escape
+from trainwright.plan.memory import optimizer_bytes
+from trainwright.plan.model import CheckpointPlan, GracePlan
+from trainwright.run import ClaimMount, CommandWorkload, Run
+from trainwright.units import Duration
+
+DEFAULT_EVERY = Duration(1800)
+MINIMUM_GRACE_SECONDS = 60
+EXIT_MARGIN_SECONDS = 30
+"""For agreement, commit and the end of the processes, beside the save itself."""
+
+
+def short_hash(value: Any) -> str:
+    """Eight characters of Crockford-like base32 over a canonical JSON form."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    digest = base64.b32encode(hashlib.sha256(text.encode()).digest()).decode().lower()[:8]
+    return digest.translate(str.maketrans("ilou", "0189"))
+
+
+def lineage(run: Run) -> str | None:
+    """Hash of model, optimizer kind and data: what a checkpoint must share with the run that resumes from it."""
+    work = run.trainer
+    if work is None:
+        return None
+    kept = run.model_dump(mode="json", include={"workload": {"task": True, "model": True, "data": True, "optimizer": {"kind"}}})[
+        "workload"
+    ]
+    return short_hash({**kept, "optimizer": work.optimizer.kind})
+
+
+def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> CheckpointPlan | None:
+    """The run's own directory on its checkpoint claim; None where the run mounts none."""
+    mount = run.mounts.get(run.checkpoints.mount)
+    if mount is None:
+        return None
+    if not isinstance(mount, ClaimMount) or mount.read_only:
+        raise CompileError(
+            [
+                found(
+                    "TW231",
+                    locate.run(f"/mounts/{escape(run.checkpoints.mount)}"),
+                    f"checkpoints go to {run.checkpoints.mount}, which is not a writable claim",
+                    f"write `{run.checkpoints.mount}: {{claim: NAME}}` without read_only",
+                )
+            ]
+        )
+    line = lineage(run)
+    directory, key = f"{run.checkpoints.mount}/{run.run}/{line or name.rpartition('-')[2]}", line or name.rpartition("-")[2]
+    reason = (
+        "model, optimizer and data decide it: an edit of nodes, batch or schedule resumes"
+        if line
+        else "opaque work: each identity its own"
+    )
+    if isinstance(run.workload, CommandWorkload) and run.workload.resume_from:
+        directory, reason = run.workload.resume_from, "as asked"
+    namespace = cluster.namespaces.get(run.namespace)
+    claim = namespace.claims.get(mount.claim) if namespace else None
+    size = _size(run)
+    speed = (claim.write_mebibytes_per_second if claim else 200) * 2**20
+    every, seconds, steps = _every(run)
+    return CheckpointPlan(
+        mount=run.checkpoints.mount,
+        claim=mount.claim,
+        directory=directory,
+        lineage=key,
+        lineage_reason=reason,
+        every=every,
+        every_seconds=seconds,
+        every_steps=steps,
+        keep=run.checkpoints.keep,
+        size=size,
+        save_seconds=None if size is None else round(size / speed, 1),
+    )
+
+
+def _size(run: Run) -> int | None:
+    """Weights in fp32 and optimizer state; buffers and random states are too small to count."""
+    work = run.trainer
+    if work is None or work.model.parameters is None:
+        return None
+    return (4 + optimizer_bytes(work.optimizer)) * work.model.parameters
+
+
+def _every(run: Run) -> tuple[str, float | None, int | None]:
+    """In words, in seconds, in steps; where the run says neither, a default in time."""
+    asked = run.checkpoints
+    steps, time = asked.every_steps, asked.every if asked.every or asked.every_steps else DEFAULT_EVERY
+    words = [f"every {steps} steps"] if steps else []
+    words += [f"every {time}"] if time else []
+    return " and ".join(words), time.seconds if time else None, steps
+
+
+def plan_grace(checkpoint: CheckpointPlan | None) -> GracePlan:
+    """Twice the expected save, since a volume is slowest when every run saves at once, and a margin to end in order."""
+    save = 15 if checkpoint is None or checkpoint.save_seconds is None else ceil(2 * checkpoint.save_seconds)
+    seconds = max(MINIMUM_GRACE_SECONDS, save + EXIT_MARGIN_SECONDS)
+    reason = f"twice the expected save, and {EXIT_MARGIN_SECONDS} s to agree and end; at least {MINIMUM_GRACE_SECONDS} s"
+    return GracePlan(seconds=seconds, save_seconds=seconds - EXIT_MARGIN_SECONDS, reason=reason)

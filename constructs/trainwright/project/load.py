@@ -1,0 +1,199 @@
+"""A project on disk: cluster profiles and runs under ``charts/``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainwright.cluster import Cluster
+from trainwright.codes import found
+from trainwright.findings import CompileError, Finding, Where
+from trainwright.locate import Locator, Positions
+from trainwright.module import load_python_run
+from trainwright.project.lock import Digest, digest
+from trainwright.reading import validate
+from trainwright.rules.profile import check_profile
+from trainwright.run import Run
+from trainwright.source import read_yaml
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    path: Path
+    name: str
+    """The path as shown to people: relative to the project."""
+    cluster: Cluster
+    positions: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    path: Path
+    name: str
+    run: Run
+    positions: Positions
+    digest: Digest
+
+    def locator(self, cluster: ClusterFile | None) -> Locator:
+        return Locator(
+            run_file=self.name,
+            run_positions=self.positions,
+            cluster_file=cluster.name if cluster else None,
+            cluster_positions=cluster.positions if cluster else {},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Where everything is."""
+
+    root: Path
+
+    @property
+    def clusters(self) -> Path:
+        return self.root / "charts" / "clusters"
+
+    @property
+    def runs(self) -> Path:
+        return self.root / "charts" / "runs"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "charts" / "trainwright.lock"
+
+    @property
+    def dist(self) -> Path:
+        return self.root / "dist"
+
+    def shown(self, path: Path) -> str:
+        """A path as people read it: relative to the project where it lies inside."""
+        return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.as_posix()
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Every profile and every run that could be read, and what is wrong with the others."""
+
+    clusters: dict[str, ClusterFile]
+    runs: dict[str, RunFile]
+    findings: tuple[Finding, ...]
+
+
+def find_project(start: Path) -> Project:
+    """The nearest folder, from ``start`` upwards, that has ``charts/``.
+
+    Raises:
+        CompileError: where there is none.
+    """
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if (folder / "charts" / "runs").is_dir() or (folder / "charts" / "clusters").is_dir():
+            return Project(folder)
+    where = Where(file=str(start), line=None, column=None, pointer="")
+    raise CompileError(
+        [
+            found(
+                "TW101",
+                where,
+                f"no project here: there is no charts/runs in {start} or above it",
+                "run this inside a project, or name it with --project",
+            )
+        ]
+    )
+
+
+RUN_SUFFIXES = (".yaml", ".yml", ".py")
+PROFILE_SUFFIXES = (".yaml", ".yml")
+
+
+def load_sources(project: Project) -> Sources:
+    """Read all files; a file that cannot be read becomes findings and does not hide the others."""
+    profiles = sorted(path for suffix in PROFILE_SUFFIXES for path in project.clusters.glob(f"*{suffix}"))
+    files = sorted(path for path in project.runs.glob("*") if path.suffix in RUN_SUFFIXES and not path.name.startswith("_"))
+    findings: list[Finding] = []
+    return Sources(_clusters(project, profiles, findings), _runs(project, files, findings), tuple(findings))
+
+
+def load_sources_for(project: Project, run: str) -> Sources:
+    """One run and its cluster's profile, if they can be found by their file names; otherwise everything."""
+    stems = (run, run.replace("-", "_")) if re.fullmatch(r"[-a-z0-9]{1,40}", run) else ()  # a name is no path
+    files = [path for stem in stems for suffix in RUN_SUFFIXES if (path := project.runs / f"{stem}{suffix}").is_file()]
+    findings: list[Finding] = []
+    runs = _runs(project, files, findings) if len(files) == 1 else {}
+    if run not in runs:
+        return load_sources(project)
+    cluster = runs[run].run.cluster
+    profiles = [path for suffix in PROFILE_SUFFIXES if (path := project.clusters / f"{cluster}{suffix}").is_file()]
+    return Sources(_clusters(project, profiles, findings), runs, tuple(findings)) if profiles else load_sources(project)
+
+
+def _clusters(project: Project, paths: list[Path], findings: list[Finding]) -> dict[str, ClusterFile]:
+    clusters: dict[str, ClusterFile] = {}
+    for path in paths:
+        try:
+            loaded = load_cluster_file(path, project.shown(path))
+        except CompileError as error:
+            findings += error.findings
+            continue
+        name = loaded.cluster.cluster
+        findings += check_profile(loaded.cluster, Locator(cluster_file=loaded.name, cluster_positions=loaded.positions))
+        if name in clusters:
+            findings.append(_twice("cluster", name, loaded.name, clusters[name].name))
+        clusters.setdefault(name, loaded)
+    return clusters
+
+
+def _runs(project: Project, paths: list[Path], findings: list[Finding]) -> dict[str, RunFile]:
+    runs: dict[str, RunFile] = {}
+    for path in paths:
+        try:
+            loaded = load_run_file(path, project.shown(path))
+        except CompileError as error:
+            findings += error.findings
+            continue
+        if loaded.run.run in runs:
+            findings.append(_twice("run", loaded.run.run, loaded.name, runs[loaded.run.run].name))
+        runs.setdefault(loaded.run.run, loaded)
+    return runs
+
+
+def _twice(kind: str, name: str, here: str, there: str) -> Finding:
+    return found("TW109", Where(here, pointer=f"/{kind}"), f"{kind} {name} is also in {there}", "remove one of the two")
+
+
+def load_cluster_file(path: Path, shown: str) -> ClusterFile:
+    """One profile; its file is called like its cluster."""
+    document = read_yaml(path, shown)
+    cluster = validate(Cluster, document)
+    _same_name(path, shown, cluster.cluster, "cluster", document.positions)
+    return ClusterFile(path, shown, cluster, document.positions)
+
+
+def load_run_file(path: Path, shown: str) -> RunFile:
+    """One run, from YAML or from a Python module that exports RUN; its file is called like the run."""
+    positions: Positions
+    if path.suffix == ".py":
+        run, positions = load_python_run(path, shown), {"": (1, 1)}
+    else:
+        document = read_yaml(path, shown)
+        run, positions = validate(Run, document), document.positions
+    _same_name(path, shown, run.run, "run", positions)
+    return RunFile(path, shown, run, positions, digest(path.read_bytes()))
+
+
+def _same_name(path: Path, shown: str, name: str, key: str, positions: Positions) -> None:
+    stem = path.stem.replace("_", "-") if path.suffix == ".py" else path.stem
+    if stem != name:
+        line, column = positions.get(f"/{key}", (1, 1))
+        where = Where(file=shown, line=line, column=column, pointer=f"/{key}")
+        raise CompileError(
+            [
+                found(
+                    "TW109",
+                    where,
+                    f"{key} {name} is in a file called {path.name}",
+                    f"rename the file to {name}{path.suffix}, or write `{key}: {stem}`",
+                )
+            ]
+        )

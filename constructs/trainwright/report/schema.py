@@ -1,0 +1,49 @@
+"""JSON Schema of a model, with the text under each field as its description."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+
+def described_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema that an editor completes and checks keys with.
+
+    Descriptions are read from the sources only here: pydantic would read them whenever a model is loaded.
+    """
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
+    models = {found.__name__: found for found in _models_in(model)}
+    for name, part in {model.__name__: schema, **schema.get("$defs", {})}.items():
+        if name in models:
+            texts = _field_texts(models[name])
+            for field, described in part.get("properties", {}).items():
+                described.update({"description": texts[field]} if field in texts else {})
+    return schema
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The model, and every model that its fields can hold."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from _models_in(field.annotation)
+    for argument in get_args(annotation):
+        yield from _models_in(argument)
+
+
+def _field_texts(model: type[BaseModel]) -> dict[str, str]:
+    """Field -> the string that stands below it in the class."""
+    body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
+    if not isinstance(body, ast.ClassDef):
+        return {}
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in zip(body.body, body.body[1:], strict=False)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
+    }

@@ -1,0 +1,112 @@
+"""Rules on what the cluster offers and allows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from trainwright.cluster import Cluster
+from trainwright.codes import found
+from trainwright.findings import Finding, Where
+from trainwright.manifest.pod import uses_rdma
+from trainwright.plan import Resolution
+from trainwright.rules.context import Context
+
+KNOWN_KUBERNETES = tuple(range(29, 38))
+"""Minor versions of Kubernetes 1 whose API this compiler knows."""
+
+_HOST = r"(?P<registry>[a-z0-9]([-a-z0-9.]*[a-z0-9])?(:[0-9]{1,5})?)"
+_IMAGE = re.compile(
+    rf"({_HOST}/)?(?P<path>[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)"
+    r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+
+
+def image(context: Context) -> Iterator[Finding]:
+    """The image of the run."""
+    yield from image_findings(context.run.image, context.cluster, context.locate.run("/image"))
+
+
+def image_findings(reference: str, cluster: Cluster, where: Where) -> Iterator[Finding]:
+    """A digest says which bytes run; a tag says which bytes ran when somebody pushed it."""
+    match = _IMAGE.fullmatch(reference)
+    if match is None:
+        yield found("TW304", where, f"{reference!r} is not an image reference", "write registry/path@sha256:<64 hex digits>")
+        return
+    if match["digest"] is None:
+        yield found("TW305", where, f"{reference} is not pinned by digest", "write registry/path@sha256:<digest>")
+    allowed = cluster.registries
+    if allowed and not any(reference == prefix or reference.startswith(prefix.rstrip("/") + "/") for prefix in allowed):
+        yield found(
+            "TW306",
+            where,
+            f"cluster {cluster.cluster} does not allow images from there",
+            f"use an image below one of: {', '.join(allowed)}",
+        )
+
+
+def namespace(context: Context) -> Iterator[Finding]:
+    known = context.cluster.namespaces
+    if context.run.namespace not in known:
+        names = ", ".join(known) or "none"
+        yield found(
+            "TW303",
+            context.locate.run("/namespace"),
+            f"cluster {context.cluster.cluster} has no namespace {context.run.namespace}",
+            f"use one of: {names}; or add it to the cluster profile (managed: false if it is there already)",
+        )
+
+
+def kubernetes_version(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    version, target = context.cluster.kubernetes, resolution.target
+    minor = int(version.split(".")[1])
+    where = context.locate.cluster("/kubernetes")
+    if minor not in KNOWN_KUBERNETES:
+        yield found(
+            "TW307",
+            where,
+            f"Kubernetes {version} is not known to this compiler",
+            f"known: 1.{KNOWN_KUBERNETES[0]} to 1.{KNOWN_KUBERNETES[-1]}",
+        )
+    elif (1, minor) < target.minimum_kubernetes:
+        needed = ".".join(map(str, target.minimum_kubernetes))
+        yield found(
+            "TW307",
+            where,
+            f"{target.title} needs Kubernetes {needed}, the cluster has {version}",
+            "upgrade the cluster: older versions lack the failure rules that bring all ranks back together",
+        )
+
+
+def pod_fits_node(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    resources, pool, name = resolution.plan.resources, resolution.pool, resolution.plan.world.pool
+    for key, asked, there in (("cpu", resources.cpu, pool.cpus), ("memory", resources.memory, pool.memory)):
+        if (asked.millicores if key == "cpu" else asked.bytes) > (there.millicores if key == "cpu" else there.bytes):  # type: ignore[union-attr]
+            yield found(
+                "TW308",
+                context.locate.run(f"/resources/{key}"),
+                f"a pod asks for {asked} {key}, a node of {name} has {there}",
+                f"lower resources.{key}, or use another node pool",
+            )
+    if resources.shm.bytes >= resources.memory.bytes:
+        yield found(
+            "TW308",
+            context.locate.run("/resources/memory"),
+            f"shared memory of {resources.shm} counts against the pod's memory of {resources.memory}",
+            "raise resources.memory",
+        )
+
+
+def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    place = context.cluster.namespaces.get(context.run.namespace)
+    if place and place.pod_security != "privileged" and uses_rdma(resolution) and resolution.pool.fabric.ipc_lock:
+        yield found(
+            "TW310",
+            context.locate.run("/namespace"),
+            f"RDMA on pool {resolution.plan.world.pool} needs IPC_LOCK, which pod security {place.pod_security} refuses",
+            "let the node's runtime give unlimited memlock (ipc_lock: false), or use a namespace of level privileged",
+        )
+
+
+RUN = (image, namespace)
+PLAN = (pod_fits_node, pod_security, kubernetes_version)

@@ -1,0 +1,20 @@
+"""What a rule may look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+
+from trainwright.cluster import Cluster
+from trainwright.locate import Locator
+from trainwright.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A run, its cluster, where both are written, and the day that waivers are compared with."""
+
+    run: Run
+    cluster: Cluster
+    locate: Locator
+    today: date

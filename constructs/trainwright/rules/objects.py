@@ -1,0 +1,83 @@
+"""Rules on names, labels and the finished objects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from trainwright.codes import found
+from trainwright.findings import Finding, Where
+from trainwright.locate import at, escape
+from trainwright.manifest.labels import RESERVED_PREFIXES
+from trainwright.manifest.plain import problems
+from trainwright.plan import Resolution
+from trainwright.rules.context import Context
+from trainwright.rules.schema import schema_problems
+
+LONGEST_LABEL = 63
+RESERVED_LABELS = frozenset({"job-name", "controller-uid"})
+"""Without a prefix, and set by the Job controller all the same."""
+
+
+def labels(context: Context) -> Iterator[Finding]:
+    """Keys by which something else finds the objects or pods."""
+    for field in ("labels", "pod_labels"):
+        for key in getattr(context.run, field):
+            if key.startswith((*RESERVED_PREFIXES, "argocd.argoproj.io/")) or key in RESERVED_LABELS:
+                yield found(
+                    "TW410",
+                    context.locate.run(f"/{field}/{escape(key)}"),
+                    f"label {key} is owned by the plan or a controller",
+                    "use a prefix of your own, such as example.com/",
+                )
+
+
+def generated_names(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Names that the controller derives must be DNS labels; the API server finds out only when the pods are made."""
+    for pattern in resolution.binding.generated_names:
+        name = pattern.format(name=resolution.plan.name)
+        if len(name) > LONGEST_LABEL:
+            yield found(
+                "TW402",
+                context.locate.run("/run"),
+                f"{resolution.target.title} derives {name}, {len(name)} characters long",
+                f"shorten the run's name by {len(name) - LONGEST_LABEL}",
+            )
+
+
+def values_are_plain(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+    """Values that JSON, YAML and every reader of YAML see alike."""
+    for manifest in manifests:
+        for pointer, reason in problems(manifest):
+            where = _place(context, manifest, pointer)
+            yield found(
+                "TW107",
+                where,
+                f"{manifest['kind']}{pointer} {reason}",
+                "write it in other words, or keep it in a file of the image",
+            )
+
+
+def _place(context: Context, manifest: dict[str, Any], pointer: str) -> Where:
+    """The value's place in the run, where it stands there on its own."""
+    match = re.search(r"/containers/0/(env|command)/([0-9]+)", pointer)
+    if match is None:
+        return context.locate.run()
+    if match[1] == "command":
+        return context.locate.run(f"/workload/command/{match[2]}")
+    name = at(manifest, f"{pointer[: match.end()]}/name")
+    return context.locate.run(f"/env/{name}" if name in context.run.env else "")
+
+
+def overrides_are_valid(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+    """Patched objects must pass the API's own schema; what the compiler wrote alone is proven by its tests."""
+    overrides = context.run.overrides
+    if overrides.pod or overrides.objects:
+        for problem in schema_problems(manifests, context.cluster.kubernetes, resolution.target.templates):
+            yield found("TW603", context.locate.run("/overrides"), problem, "write a field that the API has, with its type")
+
+
+RUN = (labels,)
+PLAN = (generated_names,)
+MANIFESTS = (values_are_plain, overrides_are_valid)

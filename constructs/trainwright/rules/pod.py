@@ -1,0 +1,259 @@
+"""Rules on the finished pod: what overrides put into it must be schedulable, admissible and as reviewed as the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from trainwright.codes import found
+from trainwright.findings import Finding, Where
+from trainwright.locate import at, escape
+from trainwright.manifest.volumes import RESERVED_PATHS
+from trainwright.plan import Resolution
+from trainwright.rules.cluster import image_findings
+from trainwright.rules.context import Context
+from trainwright.rules.environment import nccl_findings, secret_findings
+from trainwright.rules.pod_security import containers_of, violations
+from trainwright.rules.storage import path_findings
+from trainwright.units import Bytes, Cpu, UnitError
+from trainwright_trainer.contract.layout import CONTROL_PORT, HTTP_PORT, RENDEZVOUS_PORT
+
+Manifests = Sequence[dict[str, Any]]
+Tree = dict[str, Any]
+
+PORTS = (RENDEZVOUS_PORT, CONTROL_PORT, HTTP_PORT)
+"""What every pod of every run listens on."""
+
+
+def pods(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[tuple[str, Tree]]:
+    """The spec of each pod template, with its role; none where no override can have changed one."""
+    overrides = context.run.overrides
+    if not overrides.pod and not overrides.objects:
+        return
+    for role, (kind, pointer) in resolution.target.templates.items():
+        for manifest in manifests:
+            if manifest["kind"] == kind:
+                yield role, at(manifest, f"{pointer}/spec")
+
+
+def place(context: Context, role: str, field: str, name: str | None = None) -> Where:
+    """Where an override writes a field of the pod, or the item of that name in it."""
+    patch = context.run.overrides.pod.get(role, {})
+    if field not in patch:
+        return context.locate.run("/overrides")
+    pointer, items = f"/overrides/pod/{escape(role)}/{escape(field)}", patch[field]
+    if isinstance(items, list):
+        for index, item in enumerate(items):
+            if isinstance(item, dict) and item.get("name") == name:
+                return context.locate.run(f"{pointer}/{index}")
+    return context.locate.run(pointer)
+
+
+def added_containers(pod: Tree) -> list[tuple[str, Tree]]:
+    """All but the container that trains, each with the list that it stands in."""
+    return [(field, container) for field, container in containers_of(pod) if container is not pod["containers"][0]]
+
+
+def is_consistent(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """References inside a pod, which a schema does not see and the API server refuses."""
+    for role, pod in pods(context, resolution, manifests):
+        names = [container.get("name") for _, container in containers_of(pod)]
+        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+            yield found(
+                "TW603",
+                place(context, role, "initContainers", name),
+                f"two containers are called {name}",
+                "give each its own name",
+            )
+        for volume in pod.get("volumes") or []:
+            sources = sorted(volume.keys() - {"name"})
+            if len(sources) > 1:
+                message = f"volume {volume['name']} has several sources: {', '.join(sources)}"
+                yield found(
+                    "TW603",
+                    place(context, role, "volumes", volume["name"]),
+                    message,
+                    "keep one, in a volume with a name of its own",
+                )
+        volumes = {volume["name"] for volume in pod.get("volumes") or []}
+        for field, container in containers_of(pod):
+            where = place(context, role, field, container.get("name"))
+            for mount in container.get("volumeMounts") or []:
+                if mount.get("name") not in volumes:
+                    message = (
+                        f"container {container.get('name')} mounts volume {mount.get('name')}, and the pod has none of that name"
+                    )
+                    yield found("TW603", where, message, f"add it to volumes; there are: {', '.join(sorted(volumes))}")
+
+
+def mounts(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """Mounts that an override adds beside those of the plan."""
+    for role, pod in pods(context, resolution, manifests):
+        main = pod["containers"][0]
+        paths = [str(mount.get("mountPath")) for mount in main.get("volumeMounts") or []]
+        planned = [path for path in paths if path in RESERVED_PATHS or path in context.run.mounts]
+        where = place(context, role, "containers", main["name"])
+        for path in paths:
+            if path in planned:
+                continue
+            yield from path_findings(path, where)
+            if any(PurePosixPath(other).is_relative_to(path) for other in planned if other not in RESERVED_PATHS):
+                yield found("TW233", where, f"{path} would hide what the run mounts below it", "mount it elsewhere")
+
+
+def ends_with_the_run(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """A Job is complete when every ordinary container has ended; a native sidecar is ended by the kubelet."""
+    for role, pod in pods(context, resolution, manifests):
+        for container in pod["containers"][1:]:
+            name = container.get("name")
+            yield found(
+                "TW607",
+                place(context, role, "containers", name),
+                f"container {name} would keep the pod alive after training",
+                "write it under initContainers, with restartPolicy: Always: Kubernetes ends such a sidecar with the run",
+            )
+
+
+def has_resources(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """Requests that equal limits in every container: what is not asked for is taken from the ranks."""
+    plan, pool = resolution.plan, resolution.pool
+    for role, pod in pods(context, resolution, manifests):
+        cpu, memory = plan.resources.cpu.millicores, plan.resources.memory.bytes
+        complete = True
+        for field, container in added_containers(pod):
+            where = place(context, role, field, container.get("name"))
+            amounts, problem = _amounts(container)
+            if problem:
+                complete = False
+                yield found(
+                    "TW606",
+                    where,
+                    f"container {container.get('name')} {problem}",
+                    "add resources, the same in requests and limits: {requests: {cpu: 100m, memory: 128Mi}, limits: …}",
+                )
+            elif field == "containers" or container.get("restartPolicy") == "Always":
+                cpu, memory = cpu + amounts[0], memory + amounts[1]
+            yield from _devices(container, resolution, where)
+        if complete and (cpu > pool.cpus.millicores or memory > pool.memory.bytes):
+            asked = f"{cpu / 1000:g} CPUs and {memory / 2**30:.1f} GiB"
+            yield found(
+                "TW308",
+                context.locate.run("/resources"),
+                f"with its sidecars a pod asks for {asked}, a node of {plan.world.pool} has {pool.cpus} and {pool.memory}",
+                "lower resources, or those of the sidecars",
+            )
+
+
+def _amounts(container: Tree) -> tuple[tuple[int, int], str | None]:
+    """CPU in millicores and memory in bytes, or what is wrong with them."""
+    resources = container.get("resources") or {}
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for key in ("cpu", "memory"):
+        if key not in limits:
+            return (0, 0), f"has no {key} limit"
+        if str(requests.get(key, limits[key])) != str(limits[key]):
+            return (0, 0), f"requests {requests[key]} {key} and has a limit of {limits[key]}: the pod could be evicted first"
+    try:
+        return (Cpu.parse(limits["cpu"]).millicores, Bytes.parse(limits["memory"]).bytes), None
+    except UnitError as error:
+        return (0, 0), f"has limits that cannot be read: {error}"
+
+
+def _devices(container: Tree, resolution: Resolution, where: Where) -> Iterator[Finding]:
+    resources = container.get("resources") or {}
+    asked = {*(resources.get("limits") or {}), *(resources.get("requests") or {})}
+    pool = resolution.pool
+    for device in sorted(asked & {pool.gpu.resource if pool.gpu else "", pool.fabric.resource or ""}):
+        message = f"container {container.get('name')} asks for {device}, which the ranks need"
+        yield found("TW601", where, message, "remove it: the plan decides GPUs and RDMA devices of a pod")
+
+
+def ports_are_free(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """Containers of one pod share its address."""
+    for role, pod in pods(context, resolution, manifests):
+        for field, container in added_containers(pod):
+            for port in container.get("ports") or []:
+                if port.get("containerPort") in PORTS:
+                    yield found(
+                        "TW601",
+                        place(context, role, field, container.get("name")),
+                        f"container {container.get('name')} listens on {port['containerPort']}, a port of the plan",
+                        f"use another than {', '.join(map(str, PORTS))}",
+                    )
+
+
+def host_network(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """On the node's network names need another DNS policy, and ports are the node's."""
+    for role, pod in pods(context, resolution, manifests):
+        policy = pod.get("dnsPolicy", "ClusterFirst")
+        if not pod.get("hostNetwork"):
+            if policy not in ("ClusterFirst", "ClusterFirstWithHostNet"):
+                yield found(
+                    "TW605",
+                    place(context, role, "dnsPolicy"),
+                    f"with dnsPolicy {policy} pods cannot find each other by name",
+                    "remove dnsPolicy, or write ClusterFirst; use dnsConfig for more name servers",
+                )
+            continue
+        where = place(context, role, "hostNetwork")
+        if policy != "ClusterFirstWithHostNet":
+            yield found(
+                "TW605",
+                where,
+                "on the node's network pods cannot find each other by name",
+                "add dnsPolicy: ClusterFirstWithHostNet",
+            )
+        gpu, needed = resolution.pool.gpu, resolution.needs.gpus_per_node
+        if gpu is None or needed < gpu.per_node:
+            ports = ", ".join(map(str, PORTS))
+            yield found(
+                "TW605",
+                where,
+                f"two pods on one node would want the same ports of it, {ports}",
+                "take whole nodes, so that no other run can be there: raise topology.gpus_per_node; or remove hostNetwork",
+            )
+
+
+def security(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """What the namespace's pod security standard refuses: the Job would be there, and never have a pod."""
+    namespace = context.cluster.namespaces.get(context.run.namespace)
+    if namespace is None:
+        return
+    for role, pod in pods(context, resolution, manifests):
+        for field, name, problem in dict.fromkeys(violations(pod, namespace.pod_security)):
+            yield found(
+                "TW604",
+                place(context, role, field, name),
+                f"pod security {namespace.pod_security} refuses {problem}",
+                f"remove it, or use a namespace of a lower level than {namespace.pod_security}",
+            )
+
+
+def images(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """The images of added containers, by the rules of the run's own."""
+    for role, pod in pods(context, resolution, manifests):
+        for field, container in added_containers(pod):
+            yield from image_findings(
+                str(container.get("image", "")), context.cluster, place(context, role, field, container.get("name"))
+            )
+
+
+def variables(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """Variables that overrides set, by the rules of the run's own."""
+    for role, pod in pods(context, resolution, manifests):
+        for field, container in containers_of(pod):
+            planned = {variable.name for variable in resolution.plan.environment} if container is pod["containers"][0] else set()
+            added = {str(entry.get("name")): entry.get("value") for entry in container.get("env") or []}
+            env = {name: value for name, value in added.items() if name not in planned}
+            where = partial(_there, place(context, role, field, container.get("name")))
+            yield from nccl_findings(env, where)
+            yield from secret_findings(env, where)
+
+
+def _there(where: Where, _: str) -> Where:
+    return where
+
+
+MANIFESTS = (is_consistent, mounts, ends_with_the_run, has_resources, ports_are_free, host_network, security, images, variables)

@@ -1,0 +1,164 @@
+"""Rules in training's words: batch, learning rate, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.codes import found
+from trainwright.findings import Finding
+from trainwright.plan import Resolution
+from trainwright.plan.specification import render_for
+from trainwright.rules.context import Context
+from trainwright.run import CommandWorkload
+from trainwright_trainer.contract.data import Digits
+from trainwright_trainer.contract.model import ResNet
+from trainwright_trainer.contract.training import AdamW
+from trainwright_trainer.contract.versions import KNOWN_VERSIONS
+
+GIB = 2**30
+LARGE_SCALING = 4.0
+"""Growth of the learning rate from which a missing warm-up is worth a word (Goyal et al. 2017, section 2.2)."""
+
+
+def complete(context: Context) -> Iterator[Finding]:
+    """Our trainer needs a batch and a learning rate."""
+    run = context.run
+    for key in ("batch", "learning_rate"):
+        if run.trainer and getattr(run, key) is None:
+            yield found("TW201", context.locate.run("/workload"), f"workload trainer needs {key}", f"add `{key}:` to the run")
+
+
+def without_effect(context: Context) -> Iterator[Finding]:
+    """Fields that only our trainer reads: a script or a command has arguments of its own."""
+    run, work = context.run, context.run.workload
+    if run.trainer:
+        return
+    fields = [key for key in ("batch", "learning_rate") if getattr(run, key) is not None]
+    fields += [
+        f"checkpoints/{key}" for key in ("every", "every_steps", "keep", "resume") if key in run.checkpoints.model_fields_set
+    ]
+    if isinstance(work, CommandWorkload):
+        fields += [
+            key for key in ("trainer_version", "peer_wait") if key in run.model_fields_set and getattr(run, key) is not None
+        ]
+    for key in fields:
+        yield found(
+            "TW207",
+            context.locate.run(f"/{key}"),
+            f"workload {work.kind} does not read {key.replace('/', '.')}",
+            "remove it, and give the program its own arguments; or use workload trainer",
+        )
+
+
+def trainer_version(context: Context) -> Iterator[Finding]:
+    """The image's trainer decides which fields it can be given."""
+    run = context.run
+    if isinstance(run.workload, CommandWorkload):
+        return
+    known = ", ".join(KNOWN_VERSIONS)
+    if run.trainer_version is None:
+        yield found(
+            "TW202",
+            context.locate.run("/image"),
+            "trainer_version is missing",
+            f"add `trainer_version: {KNOWN_VERSIONS[-1]}`, the version of trainwright-trainer in the image",
+        )
+    elif run.trainer_version not in KNOWN_VERSIONS:
+        yield found(
+            "TW202",
+            context.locate.run("/trainer_version"),
+            f"trainer {run.trainer_version} is not known to this compiler",
+            f"use an image with one of: {known}",
+        )
+
+
+def version_fields(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A field that the image's trainer does not know, and that the run sets."""
+    if resolution.spec is not None and context.run.trainer_version:
+        for problem in render_for(resolution.spec, context.run.trainer_version)[1]:
+            yield found(
+                "TW208", context.locate.run("/trainer_version"), problem, "use a newer image, or leave the field at its default"
+            )
+
+
+def linear_with_adam(context: Context) -> Iterator[Finding]:
+    work, rate = context.run.trainer, context.run.learning_rate
+    if work and rate and rate.scaling == "linear" and isinstance(work.optimizer, AdamW):
+        yield found(
+            "TW203",
+            context.locate.run("/learning_rate/scaling"),
+            "linear scaling with AdamW overshoots at large batches",
+            "write `scaling: square_root`, or use optimizer sgd",
+        )
+
+
+def warmup(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    rate = resolution.plan.learning_rate
+    if rate and rate.warmup_steps == 0 and rate.peak > LARGE_SCALING * rate.base:
+        yield found(
+            "TW204",
+            context.locate.run("/learning_rate"),
+            f"the learning rate is scaled from {rate.base:.1e} to {rate.peak:.1e} without warm-up",
+            "add warmup_steps",
+        )
+
+
+def warmup_ends(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Where the number of steps is known beforehand."""
+    rate, duration = resolution.plan.learning_rate, resolution.plan.duration
+    if rate and duration and duration.steps is not None and rate.warmup_steps >= duration.steps:
+        yield found(
+            "TW209",
+            context.locate.run("/learning_rate/warmup_steps"),
+            f"the warm-up of {rate.warmup_steps:,} steps is as long as the training, {duration.steps:,} steps",
+            "lower warmup_steps, or train for longer",
+        )
+
+
+def batch_statistics(context: Context) -> Iterator[Finding]:
+    work, batch = context.run.trainer, context.run.batch
+    if work and batch and batch.accumulation > 1 and isinstance(work.model, ResNet):
+        yield found(
+            "TW205",
+            context.locate.run("/batch/accumulation"),
+            f"batch norm sees micro batches of {batch.micro}, not the accumulated batch",
+            "raise micro and lower accumulation",
+        )
+
+
+def batch_fits_data(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    work, batch = context.run.trainer, resolution.plan.batch
+    if work and batch and isinstance(work.data, Digits) and batch.effective > work.data.train_samples:
+        yield found(
+            "TW206",
+            context.locate.run("/batch"),
+            f"the effective batch of {batch.effective} is larger than the data, {work.data.train_samples} samples",
+            "lower micro, accumulation or nodes",
+        )
+
+
+def memory_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Refuse only where even the lower bound does not fit."""
+    memory = resolution.plan.memory
+    if memory is None:
+        return
+    where = context.locate.run("/batch/micro")
+    bounds = f"{memory.low / GIB:.1f} to {memory.high / GIB:.1f} GiB a rank"
+    estimate = f"{bounds}, {memory.limit / GIB:.1f} GiB there ({memory.limit_reason})"
+    states = sum(part.low for part in memory.parts if part.name != "activations")
+    if memory.low > memory.limit:
+        more = "use GPUs with more memory" if resolution.plan.world.gpus_per_node else "raise resources.memory"
+        fix = (
+            f"lower batch.micro and raise batch.accumulation, or {more}"
+            if states < memory.limit
+            else f"weights, gradients and optimizer alone do not fit: take a smaller model, or {more}"
+        )
+        yield found("TW220", where, f"the run does not fit: {estimate}", fix)
+    elif memory.high > memory.limit:
+        yield found(
+            "TW221", where, f"the run may not fit: {estimate}", "lower batch.micro and raise batch.accumulation, or measure it"
+        )
+
+
+RUN = (complete, without_effect, trainer_version, linear_with_adam, batch_statistics)
+PLAN = (version_fields, warmup, warmup_ends, batch_fits_data, memory_fits)

@@ -1,0 +1,201 @@
+"""The run: what an ML engineer asks for, in training's words."""
+
+from datetime import date
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainwright.handshake import TargetName
+from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
+from trainwright.run.workload import TrainerWorkload, Workload
+from trainwright.topology import AnyTopology
+from trainwright.units import Bytes, Cpu, Duration
+
+RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
+"""A DNS-1035 label that leaves room for the hash and for the names that operators derive."""
+
+Rate = Annotated[float, Field(gt=0, le=1e6)]
+
+
+class Batch(Model):
+    """Samples per rank and forward pass, and forward passes per optimizer step."""
+
+    micro: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Samples of one rank in one forward pass."""
+    accumulation: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Forward passes for each optimizer step."""
+
+
+class LearningRate(Model):
+    """A base rate, and how it follows the effective batch."""
+
+    base: Rate
+    """The rate before scaling."""
+    base_batch: Annotated[int, Field(ge=1, le=2**40)] | None = None
+    """Effective batch that the base rate was tuned for."""
+    scaling: Literal["none", "linear", "square_root"] = "none"
+    """How the rate follows the effective batch."""
+    warmup_steps: Annotated[int, Field(ge=0, le=2**40)] = 0
+    """Optimizer steps from 0 to the peak rate."""
+
+    @model_validator(mode="after")
+    def _scaling_needs_a_base(self) -> Self:
+        if self.scaling != "none" and self.base_batch is None:
+            raise ValueError(f"scaling {self.scaling} needs base_batch, the effective batch that base was tuned for")
+        return self
+
+
+class Checkpoints(Model):
+    """How often to save, and where."""
+
+    mount: AbsolutePath = "/checkpoints"
+    """Mount path of the checkpoint claim."""
+    every: Duration | None = None
+    """Time between checkpoints; default 30m where `every_steps` is not given."""
+    every_steps: Annotated[int, Field(ge=1, le=2**40)] | None = None
+    """Optimizer steps between checkpoints."""
+    keep: Annotated[int, Field(ge=2, le=1000)] = 3
+    """Committed checkpoints that stay; older ones are removed."""
+    resume: Literal["auto", "required", "never"] = "auto"
+    """`auto` starts at 0 where there is no checkpoint, `required` refuses to, `never` ignores those of earlier identities."""
+
+
+class ClaimMount(Model):
+    """A PersistentVolumeClaim of the namespace."""
+
+    claim: DnsSubdomain
+    """A claim of the namespace, as the cluster profile names it."""
+    read_only: bool = False
+    """Data sets should be."""
+    sub_path: Annotated[str, Field(pattern=r"^[^/].*$", max_length=512)] | None = None
+    """A folder inside the volume."""
+
+    @model_validator(mode="after")
+    def _stays_inside(self) -> Self:
+        if self.sub_path and ".." in self.sub_path.split("/"):
+            raise ValueError("sub_path must stay inside the volume: remove '..'")
+        return self
+
+
+class ScratchMount(Model):
+    """Empty space on the node that lives as long as the pod."""
+
+    scratch: Bytes
+    """Its size; lives as long as the pod."""
+
+
+Mount = ClaimMount | ScratchMount
+
+
+class SecretReference(Model):
+    """A key of a Secret; only the reference is rendered, so a rotation changes nothing."""
+
+    secret: DnsSubdomain
+    """Name of the Secret."""
+    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
+    """Key in it."""
+
+
+EnvValue = Annotated[str, Field(max_length=131_072)] | SecretReference
+
+
+class Resources(Model):
+    """Of one pod; requests equal limits."""
+
+    cpu: Cpu | None = None
+    """Default: the pod's share of the node by GPUs, or one a process."""
+    memory: Bytes | None = None
+    """Default: the pod's share of the node by GPUs, or 2Gi a process."""
+
+
+class ObjectOverride(Model):
+    """A merge patch on one object, pinned to the target that emits it."""
+
+    target: TargetName
+    """The target that emits the object."""
+    kind: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z]*$", max_length=63)]
+    """Kind of the object."""
+    patch: dict[str, Any]
+    """A merge patch; lists of named things merge by name."""
+
+
+class Overrides(Model):
+    """The escape hatch: Kubernetes fields that the run's own words do not cover."""
+
+    pod: dict[DnsLabel, dict[str, Any]] = Field(default_factory=dict)
+    """Role -> patch of its pod template's ``spec`` (lists merge by name)."""
+    objects: tuple[ObjectOverride, ...] = ()
+    """Patches on whole objects."""
+
+
+class Waiver(Model):
+    """A finding that the team accepts, until a day."""
+
+    code: Annotated[str, Field(pattern=r"^TW[0-9]{3}$")]
+    """The finding, such as TW203."""
+    reason: Annotated[str, Field(min_length=10, max_length=500)]
+    """Shown in every review."""
+    expires: date
+    """The last day it holds."""
+
+
+class Run(Model):
+    """One training run."""
+
+    run: RunName
+    """Name of the run; its file is called like it."""
+    team: DnsLabel
+    """Who owns it: a label."""
+    namespace: DnsLabel
+    """A namespace of the cluster profile."""
+    cluster: DnsLabel
+    """A profile in charts/clusters."""
+    image: Annotated[str, Field(min_length=1, max_length=1024)]
+    """The container image, pinned by digest."""
+    trainer_version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = None
+    """Version of trainwright-trainer inside the image (trainer and script workloads)."""
+    topology: AnyTopology
+    """What processes there are."""
+    workload: Workload
+    """What they do."""
+    batch: Batch | None = None
+    """Samples (trainer workload)."""
+    learning_rate: LearningRate | None = None
+    """The rate (trainer workload)."""
+    checkpoints: Checkpoints = Field(default_factory=Checkpoints.model_construct)
+    """How often, where and how many."""
+    target: TargetName | None = None
+    """Default: the cluster's."""
+    node_pool: DnsLabel | None = None
+    """Default: the first pool of the cluster that fits."""
+    mounts: dict[AbsolutePath, Mount] = Field(default_factory=dict)
+    """Path in the pod -> a claim, or scratch space."""
+    resources: Resources = Field(default_factory=Resources.model_construct)
+    """Of one pod; requests equal limits."""
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
+    """Variable -> text, or a key of a Secret."""
+    service_account: DnsSubdomain | None = None
+    """Setting it also mounts its token."""
+    image_pull_secrets: tuple[DnsSubdomain, ...] = ()
+    """Secrets for pulling the image."""
+    labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
+    """Reach objects only: editing one restarts nothing."""
+    pod_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
+    """Reach pods: editing one is a new run."""
+    restarts: Annotated[int, Field(ge=0, le=1000)] = 3
+    """Counted failures that one pod index may have."""
+    peer_wait: Duration = Field(default_factory=lambda: Duration.parse("30m"))
+    """How long pods wait for pods that are not scheduled yet."""
+    attempt: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Raise it to run the same thing again."""
+    state: Literal["active", "done"] = "active"
+    """A run that is done is not emitted any more."""
+    overrides: Overrides = Field(default_factory=Overrides.model_construct)
+    """The escape hatch; always shown in the review."""
+    waivers: tuple[Waiver, ...] = ()
+    """Findings that the team accepts, until a day."""
+
+    @property
+    def trainer(self) -> TrainerWorkload | None:
+        """The workload, where our trainer runs it."""
+        return self.workload if isinstance(self.workload, TrainerWorkload) else None

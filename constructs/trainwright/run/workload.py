@@ -1,0 +1,75 @@
+"""Three kinds of work, with three honest sets of guarantees."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainwright.model import AbsolutePath, Model
+from trainwright_trainer.contract.data import Data
+from trainwright_trainer.contract.model import Model as TrainedModel
+from trainwright_trainer.contract.training import AdamW, Evaluation, Optimizer, Precision, Schedule, Task, disagreements
+
+Argument = Annotated[str, Field(max_length=131_072)]
+Command = Annotated[tuple[Argument, ...], Field(min_length=1, max_length=1024)]
+
+
+class TrainerWorkload(Model):
+    """Our trainer: everything is known, so everything is guaranteed."""
+
+    kind: Literal["trainer"]
+    """Our trainer."""
+    task: Task
+    """What is learnt."""
+    model: TrainedModel
+    """The architecture and its sizes."""
+    data: Data
+    """What it learns from."""
+    optimizer: Optimizer = Field(default_factory=lambda: AdamW.model_construct(kind="adamw"))
+    """Default: adamw."""
+    clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = 1.0
+    """Largest global gradient norm; null turns clipping off."""
+    precision: Precision = "bf16"
+    """Of forward and backward pass; weights and optimizer stay fp32."""
+    schedule: Schedule = "cosine"
+    """Shape of the rate after warm-up."""
+    epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Passes over the data; or `steps`."""
+    steps: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    """Optimizer steps; or `epochs`."""
+    seed: Annotated[int, Field(ge=0, le=2**53)] = 0
+    """Of weights, dropout and data order."""
+    evaluation: Evaluation = Field(default_factory=Evaluation.model_construct)
+    """How often to look at held-out data; always at the end."""
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        if (self.epochs is None) == (self.steps is None):
+            raise ValueError("give exactly one of epochs and steps")
+        for problem in disagreements(self.task, self.model, self.data):
+            raise ValueError(problem)
+        return self
+
+
+class ScriptWorkload(Model):
+    """Your program, one process per rank, under our supervisor."""
+
+    kind: Literal["script"]
+    """Your program under our supervisor."""
+    command: Command
+    """Program and arguments, one a list element; one process a rank."""
+    protocol: bool = False
+    """Whether the program ends with the trainer's exit codes; otherwise any failure means "user failure"."""
+
+
+class CommandWorkload(Model):
+    """An opaque command, one process per pod, with torchrun's environment."""
+
+    kind: Literal["command"]
+    """An opaque command."""
+    command: Command
+    """Program and arguments, one a list element; one process a pod."""
+    resume_from: AbsolutePath | None = None
+    """Checkpoint directory to continue from instead of the run's own."""
+
+
+Workload = Annotated[TrainerWorkload | ScriptWorkload | CommandWorkload, Field(discriminator="kind")]

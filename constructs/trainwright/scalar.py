@@ -1,0 +1,65 @@
+"""Plain scalars by the core schema of YAML 1.2 (yaml.org/spec/1.2.2, section 10.3.2), and what of them JSON cannot hold."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from trainwright_trainer.contract.base import MAX_INTEGER
+
+Scalar = str | int | float | bool | None
+
+_NULL = frozenset(("", "~", "null", "Null", "NULL"))
+_BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
+_OCTAL = re.compile(r"0o[0-7]+")
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_LONGEST_NUMBER = 400
+"""Digits: enough for every float written out, and short of the length at which Python refuses to read an integer."""
+
+
+class ScalarError(ValueError):
+    """A scalar that has a type but no value that can be passed on."""
+
+    def __init__(self, message: str, fix: str) -> None:
+        self.fix = fix
+        super().__init__(message)
+
+
+def read_scalar(text: str) -> Scalar:
+    """The value of a plain (unquoted) scalar. ``yes``, ``on``, dates and ``1:30`` are text; ``2e-5`` and ``0o17`` are numbers.
+
+    Raises:
+        ScalarError: for .nan, .inf, numbers too large for a float, and integers above 2^53.
+    """
+    if text in _NULL:
+        return None
+    if text in _BOOL:
+        return _BOOL[text]
+    if _NOT_FINITE.fullmatch(text):
+        raise ScalarError(f"{text} is not a finite number", "write a finite number")
+    if _INTEGER.fullmatch(text):
+        return _integer(text, 10)
+    if _OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
+        return _integer(text, 0)
+    if _FLOAT.fullmatch(text):
+        return _float(text)
+    return text
+
+
+def _integer(text: str, base: int) -> int:
+    if len(text) > _LONGEST_NUMBER or abs(number := int(text, base)) > MAX_INTEGER:
+        raise ScalarError(
+            f"{text if len(text) <= 40 else text[:37] + '...'} is larger than 2^53, which JSON readers round",
+            "write a smaller number, or put it in quotes if it is text",
+        )
+    return number
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ScalarError(f"{text if len(text) <= 40 else text[:37] + '...'} is too large for a number", "write a finite number")
+    return number
