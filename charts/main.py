@@ -1,0 +1,39 @@
+"""The app that `cdk8s synth` runs: every run and profile in charts/, to $CDK8S_OUTDIR.
+
+It compiles everything before it writes anything. Written to dist/ it does what `trainwright synth` does, the lock included;
+written elsewhere it leaves dist/ and the lock alone.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from trainwright.cli.session import show, today
+from trainwright.findings import CompileError
+from trainwright.project import build_project, find_project, guard, load_sources, synth
+
+
+def main() -> int:
+    try:
+        project = find_project(Path(__file__).parent)
+        build = build_project(load_sources(project), today())
+        guard(project, build, ())
+        outdir = Path(os.environ.get("CDK8S_OUTDIR") or project.dist)
+        from trainwright.cdk8s import write_files  # starts Node: only once everything has compiled
+
+        if outdir.resolve() == project.dist.resolve():
+            synth(project, build, write_files)
+        else:
+            write_files({path: output.manifests for path, output in build.outputs.items()}, outdir)
+        show(build.findings)
+    except CompileError as error:
+        show(error.findings)
+        return 1
+    except OSError as error:
+        print(f"trainwright: {error}", file=sys.stderr)
+        return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

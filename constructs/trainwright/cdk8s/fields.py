@@ -1,0 +1,81 @@
+"""The fields of a run as keyword arguments, for constructs that state the topology themselves."""
+
+# No `from __future__ import annotations` here: with it a TypedDict does not know which of its keys are required.
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Required, TypedDict
+
+from cdk8s import Chart
+from constructs import Construct
+
+from trainwright.cluster import Cluster
+from trainwright.codes import found
+from trainwright.findings import CompileError
+from trainwright.handshake import TargetName
+from trainwright.locate import Locator
+from trainwright.reading import validate_data
+from trainwright.run import (
+    Batch,
+    Checkpoints,
+    CommandWorkload,
+    LearningRate,
+    Mount,
+    Overrides,
+    Resources,
+    Run,
+    ScriptWorkload,
+    SecretReference,
+    TrainerWorkload,
+    Waiver,
+)
+from trainwright.units import Duration
+
+
+class RunFields(TypedDict, total=False):
+    """All of :class:`trainwright.run.Run` but cluster and topology, with its names and meanings."""
+
+    run: str
+    """Default: the construct's id."""
+    namespace: str
+    """Default: the chart's namespace."""
+    team: Required[str]
+    image: Required[str]
+    workload: Required[TrainerWorkload | ScriptWorkload | CommandWorkload]
+    trainer_version: str
+    batch: Batch
+    learning_rate: LearningRate
+    checkpoints: Checkpoints
+    target: TargetName
+    node_pool: str
+    mounts: Mapping[str, Mount]
+    resources: Resources
+    env: Mapping[str, str | SecretReference]
+    service_account: str
+    image_pull_secrets: Sequence[str]
+    labels: Mapping[str, str]
+    pod_labels: Mapping[str, str]
+    restarts: int
+    peer_wait: Duration | str
+    attempt: int
+    state: Literal["active", "done"]
+    overrides: Overrides
+    waivers: Sequence[Waiver]
+
+
+def run_from_fields(
+    scope: Construct, id: str, cluster: Cluster, topology: Mapping[str, Any], fields: RunFields, locate: Locator
+) -> Run:
+    """The run that keyword arguments describe; its name is ``id`` and its namespace the chart's where they do not say.
+
+    Raises:
+        CompileError: with one finding for each argument that is wrong or missing.
+    """
+    defaults: dict[str, Any] = {"run": id, "namespace": Chart.of(scope).namespace}
+    data = {**defaults, **fields, "cluster": cluster.cluster, "topology": topology}
+    if data["namespace"] is None:
+        fix = "give the Chart a namespace, or pass namespace="
+        raise CompileError([found("TW106", locate.run("/namespace"), f"{id} has no namespace", fix)])
+    try:
+        return validate_data(Run, data, locate.run_file, locate.run_positions)
+    except CompileError as error:
+        raise error from None  # the findings say it all; pydantic's own error above them would bury them
