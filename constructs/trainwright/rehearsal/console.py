@@ -1,0 +1,214 @@
+"""What a person sees of a rehearsal: overrides, progress, pods that end, and the result."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from trainwright.rehearsal.job_status import Decision, IndexFailed, Replace
+from trainwright.rehearsal.observer import Observer, Opening
+from trainwright.rehearsal.outcome import Outcome, termination_message
+from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.pod_end import PodEnd
+from trainwright.rehearsal.problem import CannotWorkError
+from trainwright.rehearsal.training_log import Event, TrainingLog
+from trainwright_trainer.contract import ExitCode
+
+PLAIN_SECONDS = 2.0
+"""Between two lines of progress where there is no terminal to draw on."""
+LONGEST_MESSAGE = 200
+FAILURE_LINES = 15
+"""Of the log of the pod that failed first."""
+MILESTONES = frozenset({"run_started", "restored", "checkpoint_committed", "evaluated", "stopped"})
+
+
+class ConsoleObserver(Observer):
+    """Prints to a rich console: a live line on a terminal, plain lines elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._opening: Opening | None = None
+        self._live: Progress | None = None
+        self._task = TaskID(0)
+        self._last_line = 0.0
+        self._ready: set[int] = set()
+
+    def opened(self, opening: Opening) -> None:
+        self._opening = opening
+        job = opening.setting.objects.job
+        pods = f"{job.completions} pods" if job.completions > 1 else "1 pod"
+        self._say(f"[bold]{escape(job.name)}[/] in {escape(job.namespace)}: {pods} on this machine")
+        self._say("\n[bold]Overrides[/]: where this differs from the cluster")
+        width = max(len(override.subject) for override in opening.overrides)
+        for override in opening.overrides:
+            self._say(f"  [dim]{escape(override.subject):<{width}}[/]  {escape(override.text)}")
+        self._say("")
+        if opening.was_complete:
+            self._say(f"This run is complete in {escape(str(opening.setting.workspace.root))}: its pods will end at once. "
+                      "Train anew with --fresh.")
+
+    def pod_started(self, pod: Pod) -> None:
+        self._say(f"pod {pod.name} runs at {pod.address}")
+
+    def pod_ready(self, pod: Pod) -> None:
+        self._ready.add(pod.index)
+        if self._opening and len(self._ready) == self._opening.setting.objects.job.completions:
+            self._say("all pods are ready")
+
+    def pod_event(self, pod: Pod, text: str) -> None:
+        self._say(f"[yellow]pod {pod.name}: {escape(text)}[/]")
+
+    def log_event(self, pod: Pod, container: str, event: Event) -> None:
+        if event.name == "pod_ended":
+            return  # its termination message says the same
+        if event.loud:
+            self._say(f"[yellow]{escape(f'[{pod.index}]')} {escape(event.text)}[/]")
+        elif pod.index == 0 and event.name == "step":
+            self._progress()
+        elif pod.index == 0 and event.name in MILESTONES:
+            self._milestone(event)
+
+    def log_line(self, pod: Pod, container: str, line: str) -> None:
+        if pod.index == 0:
+            self._say(escape(line))
+
+    def pod_ended(self, pod: Pod, end: PodEnd) -> None:
+        self._ready.discard(pod.index)
+        self._say(f"pod {pod.name} ended: {escape(describe_end(end))}")
+
+    def decided(self, end: PodEnd, decision: Decision, delay_seconds: float) -> None:
+        if isinstance(decision, Replace):
+            counted = f"failure {decision.failures} of index {end.index}" if decision.match.action == "Count" else "not counted"
+            rule = "" if decision.match.rule is None else f", {decision.match.action} rule at index {decision.match.rule}"
+            self._say(f"index {end.index} gets a new pod in {delay_seconds:g} s ({counted}{rule})")
+        elif isinstance(decision, IndexFailed):
+            self._say(f"[yellow]index {end.index} has failed for good[/]")
+
+    def stopping(self, reason: str) -> None:
+        self._say(f"{escape(reason)}: pods are told to end")
+
+    def close(self) -> None:
+        """Stop drawing."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True)
+
+    def _progress(self) -> None:
+        log = self._training
+        if not self._console.is_terminal:
+            if time.monotonic() - self._last_line >= PLAIN_SECONDS:
+                self._last_line = time.monotonic()
+                self._say(describe_progress(log))
+            return
+        if self._live is None:
+            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
+            self._live = Progress(*columns, console=self._console)
+            self._task = self._live.add_task("", total=log.target_samples)
+            self._live.start()
+        self._live.update(self._task, description=describe_progress(log), completed=log.samples or 0, total=log.target_samples)
+
+    def _milestone(self, event: Event) -> None:
+        log = self._training
+        match event.name:
+            case "run_started":
+                self._say(f"training from step {log.step}: {log.world_size} ranks, {log.global_batch} samples a step")
+            case "restored":
+                self._say(f"resumed from step {log.restored_step}: {escape(log.checkpoint or '')}")
+            case "checkpoint_committed":
+                self._say(f"step {log.committed_step} is committed")
+            case "evaluated" if log.accuracy is not None:
+                self._say(f"step {log.step}: held-out accuracy {log.accuracy:.1%}")
+            case _:
+                self._say(escape(event.text))
+
+    @property
+    def _training(self) -> TrainingLog:
+        return self._opening.training if self._opening else TrainingLog()
+
+
+def describe_progress(log: TrainingLog) -> str:
+    """``step 120 of 900  loss 0.312  accuracy 91.0%  1830 samples/s``."""
+    of = f" of {int(-(-log.target_samples // log.global_batch))}" if log.target_samples and log.global_batch else ""
+    parts = [f"step {log.step}{of}"]
+    if log.last_loss is not None:
+        parts.append(f"loss {log.last_loss:.3f}")
+    if log.accuracy is not None:
+        parts.append(f"accuracy {log.accuracy:.1%}")
+    if log.samples_per_second is not None:
+        parts.append(f"{log.samples_per_second:.0f} samples/s")
+    return "  ".join(parts)
+
+
+def describe_end(end: PodEnd) -> str:
+    """Exit codes, and why, as far as the termination messages say."""
+    parts = []
+    for container in end.containers:
+        message = termination_message(container)
+        text = f"exit code {container.exit_code}"
+        if message is not None:
+            text += f" ({message.reason}{': ' + message.cause.message if message.cause else ''})"
+        elif container.message.strip():
+            lines = [line for line in container.message.splitlines() if any(character.isalpha() for character in line)]
+            text += f": {lines[-1].strip()[:LONGEST_MESSAGE]}" if lines else ""
+        parts.append(text if len(end.containers) == 1 else f"{container.name} {text}")
+    return ", ".join(parts)
+
+
+def print_outcome(console: Console, outcome: Outcome, workspace: Path) -> None:
+    """The last words: what came of it, and where it lies."""
+    style = {"Complete": "green", "Failed": "red", "Stopped": "yellow"}[outcome.status]
+    log = outcome.training
+    rows: list[tuple[str, str]] = []
+    if log.first_loss is not None and log.last_loss is not None:
+        rows.append(("loss", f"{log.first_loss:.3f} -> {log.last_loss:.3f} (steps {log.first_step} to {log.step})"))
+    if log.accuracy is not None:
+        rows.append(("held-out accuracy", f"{log.accuracy:.1%}"))
+    if log.checkpoint is not None:
+        rows.append(("checkpoint", log.checkpoint))
+    rows.append(("duration", f"{outcome.seconds:.0f} s"))
+    rows += [(f"pod {end.pod}", describe_end(end)) for end in outcome.pods]
+    rows.append(("logs", str(workspace / "pods")))
+    headline = f"\n[bold {style}]{outcome.status}[/]: {escape(outcome.reason)}, {escape(outcome.message)}"
+    console.print(headline, highlight=False, soft_wrap=True)
+    for name, text in rows:
+        console.print(f"  [dim]{escape(name):<18}[/] {escape(text)}", highlight=False, soft_wrap=True)
+    if outcome.status == "Failed":
+        _print_first_failure(console, outcome, workspace)
+    if outcome.status == "Stopped":
+        step = outcome.committed_step
+        console.print("No step is known to be committed." if step is None else
+                      f"Step {step} is committed: rehearse again and it goes on from there.", highlight=False)
+    elif any(message.code == ExitCode.NO_PROGRESS for message in outcome.termination_messages):
+        console.print("Attempts of earlier rehearsals count too: --fresh forgets them.", highlight=False)
+    elif outcome.was_complete:
+        console.print("The run was complete before: rehearse with --fresh to train anew.", highlight=False)
+
+
+def _print_first_failure(console: Console, outcome: Outcome, workspace: Path) -> None:
+    """The end of the log of the pod that failed first; of pod 0 it was on the screen already."""
+    first = next((end for end in outcome.pods if not end.succeeded), None)
+    failed = first.failed_container if first else None
+    if first is None or failed is None or first.index == 0:
+        return
+    log = workspace / "pods" / first.pod / f"{failed.name}.log"
+    with suppress(OSError):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-FAILURE_LINES:]
+        console.print(f"\nThe last lines of {log}, which failed first:", markup=False, highlight=False, soft_wrap=True)
+        for line in lines:
+            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_problems(console: Console, error: CannotWorkError) -> None:
+    """Every reason, each with what to do."""
+    console.print("[bold red]These manifests cannot work:[/]", highlight=False)
+    for problem in error.problems:
+        console.print(f"  {escape(problem.where)}: {escape(problem.message)}", highlight=False, soft_wrap=True)
+        console.print(f"    [dim]{escape(problem.fix)}[/]", highlight=False, soft_wrap=True)

@@ -1,0 +1,118 @@
+"""Environment of a container, by the kubelet's rules (pkg/kubelet/kubelet_pods.go, makeEnvironmentVariables).
+
+``envFrom`` first, then ``env`` in order, where the last of a name wins and ``$(VAR)`` sees what stands before it. The Job
+controller appends JOB_COMPLETION_INDEX at the end, unless the container defines it, so entries of ``env`` cannot refer to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainwright.rehearsal.expansion import expand, unresolved
+from trainwright.rehearsal.kinds import ConfigMap, Container, EnvVar, KeySelector
+from trainwright.rehearsal.pod import INDEX_KEY, Pod
+from trainwright.rehearsal.problem import Problem
+
+COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
+
+
+@dataclass(slots=True)
+class Environment:
+    """The variables as the container would see them."""
+
+    values: dict[str, str] = field(default_factory=dict)
+    from_caller: list[str] = field(default_factory=list)
+    """Variables whose Secret is not here, and that the caller's environment stands in for."""
+    unexpanded: dict[str, list[str]] = field(default_factory=dict)
+    """Variable -> references in it that stay as they are, because nothing of that name stands before it."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def container_environment(
+    container: Container, pod: Pod, config_maps: Mapping[str, ConfigMap], caller: Mapping[str, str], where: str
+) -> Environment:
+    """Resolve ``envFrom`` and ``env``. Problems are collected, so that all of them can be told at once."""
+    environment = Environment()
+    _take_whole_sources(environment, container, config_maps, where)
+    for variable in container.env:
+        value = _value(environment, variable, pod, config_maps, caller, f"{where}, env {variable.name}")
+        if value is not None:
+            environment.values[variable.name] = value
+    if all(variable.name != COMPLETION_INDEX for variable in container.env):
+        environment.values[COMPLETION_INDEX] = pod.labels[INDEX_KEY]
+    return environment
+
+
+def _take_whole_sources(environment: Environment, container: Container, config_maps: Mapping[str, ConfigMap], where: str) -> None:
+    for source in container.env_from:
+        if source.config_map_ref is not None:
+            name = source.config_map_ref.name
+            if name in config_maps:
+                environment.values |= {f"{source.prefix}{key}": value for key, value in config_maps[name].data.items()}
+            elif not source.config_map_ref.optional:
+                environment.problems.append(_no_config_map(f"{where}, envFrom", name))
+        elif source.secret_ref is not None and not source.secret_ref.optional:
+            environment.problems.append(Problem(
+                f"{where}, envFrom", f"Secret {source.secret_ref.name} is not here, and only the cluster knows its keys",
+                "name each key with secretKeyRef, so that a rehearsal can take its value from your environment",
+            ))
+
+
+def _value(
+    environment: Environment, variable: EnvVar, pod: Pod, config_maps: Mapping[str, ConfigMap], caller: Mapping[str, str],
+    where: str,
+) -> str | None:
+    source = variable.value_from
+    if variable.value or source is None:
+        if missing := unresolved(variable.value, environment.values):
+            environment.unexpanded[variable.name] = missing
+        return expand(variable.value, environment.values)
+    if source.field_ref is not None:
+        found = pod.field(source.field_ref.field_path)
+        if found is None:
+            environment.problems.append(Problem(where, f"fieldPath {source.field_ref.field_path} is not one of the downward API",
+                                                "use a field such as metadata.name or status.podIP"))
+        return found
+    if source.config_map_key_ref is not None:
+        return _from_config_map(environment, source.config_map_key_ref, config_maps, pod.namespace, where)
+    if source.secret_key_ref is not None:
+        return _from_caller(environment, variable.name, source.secret_key_ref, caller, where)
+    environment.problems.append(Problem(where, "a rehearsal does not provide resourceFieldRef", "write the value"))
+    return None
+
+
+def _from_config_map(
+    environment: Environment, reference: KeySelector, config_maps: Mapping[str, ConfigMap], namespace: str, where: str
+) -> str | None:
+    config_map = config_maps.get(reference.name)
+    if config_map is not None and reference.key in config_map.data:
+        return config_map.data[reference.key]
+    if not reference.optional:
+        environment.problems.append(
+            _no_config_map(where, reference.name) if config_map is None else
+            Problem(where, f"couldn't find key {reference.key} in ConfigMap {namespace}/{reference.name}", _keys(config_map))
+        )
+    return None
+
+
+def _from_caller(
+    environment: Environment, name: str, reference: KeySelector, caller: Mapping[str, str], where: str
+) -> str | None:
+    if name in caller:
+        environment.from_caller.append(name)
+        return caller[name]
+    if not reference.optional:
+        environment.problems.append(Problem(
+            where, f"it comes from key {reference.key} of Secret {reference.name}, which is in the cluster and not here",
+            f"export {name} before the rehearsal; any value will do that the program accepts",
+        ))
+    return None
+
+
+def _no_config_map(where: str, name: str) -> Problem:
+    return Problem(where, f'configmap "{name}" not found', "put the ConfigMap beside the Job, under the name that is referred to")
+
+
+def _keys(config_map: ConfigMap) -> str:
+    return f"it has {', '.join(config_map.data) or 'no keys'}"

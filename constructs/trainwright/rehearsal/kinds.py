@@ -1,0 +1,297 @@
+"""The part of the Kubernetes API that a rehearsal plays: Job, Service, ConfigMap, and what their pods are made of.
+
+Fields that a rehearsal does not look at are passed over; fields that it reads are checked as the API server would check them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from trainwright_trainer.contract.layout import SPEC_ENV
+
+Number = Annotated[int, Field(strict=True, ge=0)]
+PortNumber = Annotated[int, Field(strict=True, ge=1, le=65535)]
+PortReference = PortNumber | str
+"""A number, or the name of a container port."""
+
+
+def _empty_if_null(value: Any) -> Any:
+    return {} if value is None else value
+
+
+class Kind(BaseModel):
+    """Frozen, camelCase as in YAML, and open to the many fields that do not matter here."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+
+class Metadata(Kind):
+    name: str = ""
+    namespace: str = "default"
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class KeySelector(Kind):
+    """``configMapKeyRef`` or ``secretKeyRef``."""
+
+    name: str
+    key: str
+    optional: bool = False
+
+
+class FieldSelector(Kind):
+    field_path: str
+
+
+class EnvSource(Kind):
+    field_ref: FieldSelector | None = None
+    config_map_key_ref: KeySelector | None = None
+    secret_key_ref: KeySelector | None = None
+    resource_field_ref: Mapping[str, Any] | None = None
+
+
+class EnvVar(Kind):
+    name: str
+    value: str = ""
+    value_from: EnvSource | None = None
+
+
+class Source(Kind):
+    """A whole ConfigMap or Secret in ``envFrom``."""
+
+    name: str
+    optional: bool = False
+
+
+class EnvFrom(Kind):
+    prefix: str = ""
+    config_map_ref: Source | None = None
+    secret_ref: Source | None = None
+
+
+class ContainerPort(Kind):
+    container_port: PortNumber
+    name: str = ""
+
+
+class HttpHeader(Kind):
+    name: str
+    value: str
+
+
+class HttpGet(Kind):
+    port: PortReference
+    path: str = "/"
+    host: str = ""
+    scheme: Literal["HTTP", "HTTPS"] = "HTTP"
+    http_headers: Sequence[HttpHeader] = ()
+
+
+class TcpSocket(Kind):
+    port: PortReference
+    host: str = ""
+
+
+class Exec(Kind):
+    command: Sequence[str] = ()
+
+
+class Probe(Kind):
+    """Defaults are the API server's."""
+
+    http_get: HttpGet | None = None
+    tcp_socket: TcpSocket | None = None
+    exec: Exec | None = None
+    grpc: Mapping[str, Any] | None = None
+    initial_delay_seconds: Number = 0
+    period_seconds: Annotated[int, Field(ge=1)] = 10
+    timeout_seconds: Annotated[int, Field(ge=1)] = 1
+    failure_threshold: Annotated[int, Field(ge=1)] = 3
+    success_threshold: Annotated[int, Field(ge=1)] = 1
+
+
+class VolumeMount(Kind):
+    name: str
+    mount_path: str
+    sub_path: str = ""
+    sub_path_expr: str = ""
+    read_only: bool = False
+
+
+class Container(Kind):
+    name: str
+    image: str = ""
+    command: Sequence[str] = ()
+    args: Sequence[str] = ()
+    working_dir: str = ""
+    env: Sequence[EnvVar] = ()
+    env_from: Sequence[EnvFrom] = ()
+    ports: Sequence[ContainerPort] = ()
+    readiness_probe: Probe | None = None
+    liveness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    termination_message_path: str = "/dev/termination-log"
+    termination_message_policy: Literal["File", "FallbackToLogsOnError"] = "File"
+    volume_mounts: Sequence[VolumeMount] = ()
+    restart_policy: str | None = None
+    """``Always`` makes an init container a sidecar."""
+
+
+class KeyToPath(Kind):
+    key: str
+    path: str
+
+
+class ConfigMapVolume(Kind):
+    name: str = ""
+    items: Sequence[KeyToPath] | None = None
+    optional: bool = False
+
+
+class ClaimVolume(Kind):
+    claim_name: str
+    read_only: bool = False
+
+
+class DownwardItem(Kind):
+    path: str
+    field_ref: FieldSelector | None = None
+
+
+class DownwardVolume(Kind):
+    items: Sequence[DownwardItem] = ()
+
+
+class Projection(Kind):
+    config_map: ConfigMapVolume | None = None
+    downward_api: DownwardVolume | None = Field(default=None, alias="downwardAPI")
+    secret: Mapping[str, Any] | None = None
+    service_account_token: Mapping[str, Any] | None = None
+
+
+class ProjectedVolume(Kind):
+    sources: Sequence[Projection] = ()
+
+
+class Volume(BaseModel):
+    """One source by its key; a kind that a rehearsal does not know is kept by name, to say so."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
+
+    name: str
+    empty_dir: Annotated[Mapping[str, Any] | None, BeforeValidator(_empty_if_null)] = None
+    config_map: ConfigMapVolume | None = None
+    persistent_volume_claim: ClaimVolume | None = None
+    downward_api: DownwardVolume | None = Field(default=None, alias="downwardAPI")
+    projected: ProjectedVolume | None = None
+
+    @property
+    def other_source(self) -> str:
+        """Key of a source that is none of the above."""
+        return next(iter(self.model_extra or {}), "emptyDir")
+
+
+class PodSpec(Kind):
+    containers: Annotated[Sequence[Container], Field(min_length=1)]
+    init_containers: Sequence[Container] = ()
+    volumes: Sequence[Volume] = ()
+    restart_policy: str = "Always"
+    subdomain: str = ""
+    service_account_name: str = "default"
+    termination_grace_period_seconds: Number = 30
+    host_network: bool = False
+
+    @property
+    def main(self) -> Container:
+        """The container that reads the run's specification, else the first."""
+        reads = (container for container in self.containers if any(variable.name == SPEC_ENV for variable in container.env))
+        return next(reads, self.containers[0])
+
+
+class PodTemplate(Kind):
+    metadata: Metadata = Metadata()
+    spec: PodSpec
+
+
+class OnExitCodes(Kind):
+    operator: Literal["In", "NotIn"]
+    values: Sequence[int]
+    container_name: str | None = None
+
+
+class OnPodCondition(Kind):
+    type: str
+    status: str = "True"
+
+
+class FailureRule(Kind):
+    action: Literal["FailJob", "FailIndex", "Ignore", "Count"]
+    on_exit_codes: OnExitCodes | None = None
+    on_pod_conditions: Sequence[OnPodCondition] = ()
+
+
+class FailurePolicy(Kind):
+    rules: Sequence[FailureRule]
+
+
+class JobSpec(Kind):
+    template: PodTemplate
+    completion_mode: str = "NonIndexed"
+    completions: Number | None = None
+    parallelism: Number = 1
+    backoff_limit: Number | None = None
+    backoff_limit_per_index: Number | None = None
+    max_failed_indexes: Number | None = None
+    active_deadline_seconds: Number | None = None
+    pod_failure_policy: FailurePolicy | None = None
+    success_policy: Mapping[str, Any] | None = None
+    suspend: bool = False
+
+
+class Job(Kind):
+    metadata: Metadata
+    spec: JobSpec
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def pod(self) -> PodSpec:
+        return self.spec.template.spec
+
+    @property
+    def completions(self) -> int:
+        return self.spec.completions or 0
+
+
+class ServicePort(Kind):
+    port: PortNumber
+    name: str = ""
+    target_port: PortReference | None = None
+
+
+class ServiceSpec(Kind):
+    cluster_ip: str = Field(default="", alias="clusterIP")
+    selector: Mapping[str, str] = {}
+    publish_not_ready_addresses: bool = False
+    ports: Sequence[ServicePort] = ()
+
+
+class Service(Kind):
+    metadata: Metadata
+    spec: ServiceSpec
+
+
+class ConfigMap(Kind):
+    metadata: Metadata
+    data: Mapping[str, str] = {}

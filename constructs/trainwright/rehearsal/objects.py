@@ -1,0 +1,91 @@
+"""The objects in a file: the one Job, and the ConfigMaps and Services beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from trainwright.rehearsal.kinds import ConfigMap, Job, Kind, Service
+from trainwright.rehearsal.problem import CannotWorkError, Problem, UsageError
+
+K = TypeVar("K", bound=Kind)
+IGNORED_KINDS = frozenset({"Namespace", "PersistentVolumeClaim"})
+"""Objects that may stand beside a Job and mean nothing on one machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """What is rehearsed."""
+
+    job: Job
+    config_maps: Mapping[str, ConfigMap]
+    """By name, of the Job's namespace."""
+    services: Mapping[str, Service]
+    elsewhere: Mapping[tuple[str, str], str]
+    """Kind and name -> namespace, of ConfigMaps and Services that the pods do not see because it is not theirs."""
+    left_out: tuple[str, ...]
+    """``Kind name`` of objects that a rehearsal does not play."""
+
+
+def read_manifests(path: Path) -> list[dict[str, Any]]:
+    """Every document of a YAML file. Raises :class:`UsageError` where the file is no YAML of Kubernetes objects."""
+    try:
+        documents = list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (YAMLError, UnicodeDecodeError, ValueError) as error:
+        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    manifests = [document for document in documents if document is not None]
+    if not all(isinstance(manifest, dict) for manifest in manifests):
+        raise UsageError(f"{path} holds something else than Kubernetes objects")
+    return manifests
+
+
+def find_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
+    """Sort the manifests by kind. Raises :class:`CannotWorkError` for no Job, a second one, or a field of the wrong type."""
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
+    for manifest in manifests:
+        by_kind.setdefault(str(manifest.get("kind")), []).append(manifest)
+    jobs = by_kind.pop("Job", [])
+    if len(jobs) != 1:
+        found = "no Job" if not jobs else f"{len(jobs)} Jobs"
+        raise CannotWorkError([Problem("manifests", f"there is {found} in them", "rehearse the file of one run")])
+    job = _read(Job, jobs[0])
+    config_maps = [_read(ConfigMap, manifest) for manifest in by_kind.pop("ConfigMap", [])]
+    services = [_read(Service, manifest) for manifest in by_kind.pop("Service", [])]
+    near: list[ConfigMap | Service] = [*config_maps, *services]
+    return Objects(
+        job=job,
+        config_maps={one.metadata.name: one for one in config_maps if one.metadata.namespace == job.namespace},
+        services={one.metadata.name: one for one in services if one.metadata.namespace == job.namespace},
+        elsewhere={
+            (type(one).__name__, one.metadata.name): one.metadata.namespace
+            for one in near if one.metadata.namespace != job.namespace
+        },
+        left_out=tuple(
+            f"{kind} {(manifest.get('metadata') or {}).get('name')}"
+            for kind, group in by_kind.items() if kind not in IGNORED_KINDS for manifest in group
+        ),
+    )
+
+
+def _read(kind: type[K], manifest: Mapping[str, Any]) -> K:
+    name = (manifest.get("metadata") or {}).get("name") if isinstance(manifest.get("metadata"), dict) else None
+    try:
+        return kind.model_validate(manifest)
+    except ValidationError as error:
+        where = f"{kind.__name__} {name or 'without a name'}"
+        raise CannotWorkError([
+            Problem(where, f"{'.'.join(map(str, detail['loc']))}: {_lower(detail['msg'])}", "write what the API expects there")
+            for detail in error.errors(include_url=False)[:10]
+        ]) from None
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,143 @@
+"""Rehearse manifests: check them, play them, and say how it went."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from trainwright.rehearsal.checks import check_job, check_objects, check_size
+from trainwright.rehearsal.controller import JobController, Run, StopRequest, StopRequests
+from trainwright.rehearsal.names import Names
+from trainwright.rehearsal.objects import find_objects
+from trainwright.rehearsal.observer import Observer, Opening
+from trainwright.rehearsal.options import Options
+from trainwright.rehearsal.outcome import SIGNAL, Outcome, outcome_of
+from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.pod_run import PodRun
+from trainwright.rehearsal.ports import check_addresses
+from trainwright.rehearsal.problem import CannotWorkError
+from trainwright.rehearsal.rewrite import PathRewriter
+from trainwright.rehearsal.scale import Scaled, scale_down
+from trainwright.rehearsal.setting import Setting
+from trainwright.rehearsal.specification import find_specification
+from trainwright.rehearsal.statements import statements, writable_claims
+from trainwright.rehearsal.strangers import without_strangers
+from trainwright.rehearsal.training_log import TrainingLog, parse_event
+from trainwright.rehearsal.volumes import claim_folders
+from trainwright.rehearsal.workspace import Workspace
+from trainwright_trainer.contract.layout import COMPLETE_MARKER
+
+
+def rehearse(
+    manifests: Sequence[Mapping[str, Any]], workspace: Path, options: Options, observer: Observer | None = None
+) -> Outcome:
+    """Play the pods of the one Job in ``manifests`` as local processes, until the Job is over.
+
+    SIGTERM and SIGINT end all pods with their grace period (a second one at once), if this is the main thread.
+
+    Raises:
+        CannotWorkError: before any process starts, with every reason that the manifests and this machine show.
+        UsageError: the workspace cannot be used.
+    """
+    observer = observer or Observer()
+    scaled = _checked(manifests, options)
+    place = Workspace(workspace)
+    with place.opened():
+        setting = Setting(scaled.objects, scaled.specification, options, place, Names(scaled.objects, options.first_address))
+        if options.fresh:
+            place.empty_claims(writable_claims(setting))
+        overrides = (*scaled.overrides, *statements(setting))
+        was_complete = _is_complete(setting)
+        training = TrainingLog()
+        observer.opened(Opening(setting, overrides, was_complete, training))
+        started = time.monotonic()
+        run = asyncio.run(_play(setting, observer, training))
+        return outcome_of(run, training, time.monotonic() - started, overrides, was_complete)
+
+
+def _checked(manifests: Sequence[Mapping[str, Any]], options: Options) -> Scaled:
+    """The manifests as they stand are checked, not what is left of them after scaling down."""
+    objects, left_out = without_strangers(find_objects(manifests), options)
+    if problems := list(check_job(objects.job)):
+        raise CannotWorkError(problems)
+    if problems := list(check_objects(objects, find_specification(objects.config_maps), options)):
+        raise CannotWorkError(problems)
+    scaled = scale_down(objects, options)
+    if problems := list(check_size(scaled.objects.job)) or list(check_addresses(scaled.objects, options.first_address)):
+        raise CannotWorkError(problems)
+    return replace(scaled, overrides=(*scaled.overrides, *left_out))
+
+
+def _is_complete(setting: Setting) -> bool:
+    """Whether the state directory holds a COMPLETE marker of this identity, so that the pods end at once."""
+    specification = setting.specification
+    state = specification.spec.state_directory if specification else None
+    if specification is None or state is None:
+        return False
+    folder = PathRewriter(claim_folders(setting.spec, setting.spec.main, setting.workspace.claims))(state)
+    with suppress(OSError, ValueError, AttributeError):
+        marker = json.loads((Path(folder) / COMPLETE_MARKER).read_text(encoding="utf-8"))
+        return bool(marker.get("identity") == specification.spec.identity)
+    return False
+
+
+async def _play(setting: Setting, observer: Observer, training: TrainingLog) -> Run:
+    stops = StopRequests()
+
+    def on_line(pod: Pod, container: str, line: str) -> None:
+        event = parse_event(line)
+        if event is None:
+            observer.log_line(pod, container, line)
+            return
+        if pod.index == 0:
+            training.take(event)
+        observer.log_event(pod, container, event)
+
+    def never_ready(pod: Pod, reason: str) -> None:
+        stops.add(StopRequest("PodNeverReady", f"pod {pod.name} never became ready. {reason}"))
+
+    def create(index: int) -> PodRun:
+        return PodRun(setting.create_pod(index), setting, observer, on_line, never_ready)
+
+    controller = JobController(setting.objects.job, create, observer, stops, setting.options.replace_seconds)
+    with _signals(stops), _time_limit(stops, setting.options.timeout_seconds):
+        return await controller.run()
+
+
+@contextmanager
+def _signals(stops: StopRequests) -> Iterator[None]:
+    """SIGTERM and SIGINT become requests to stop; where this is not the main thread they are left alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    under_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    numbers = (signal.SIGTERM, signal.SIGINT, *(() if under_nohup else (signal.SIGHUP,)))
+    for number in numbers:
+        loop.add_signal_handler(number, stops.add, StopRequest(SIGNAL, f"ended by {number.name}"))
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
+@contextmanager
+def _time_limit(stops: StopRequests, seconds: float | None) -> Iterator[None]:
+    if seconds is None:
+        yield
+        return
+    request = StopRequest("Timeout", f"the rehearsal was not over after {seconds:g} s")
+    timer = asyncio.get_running_loop().call_later(seconds, stops.add, request)
+    try:
+        yield
+    finally:
+        timer.cancel()

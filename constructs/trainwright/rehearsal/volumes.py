@@ -1,0 +1,153 @@
+"""Volumes of a pod as folders of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from trainwright.rehearsal.expansion import expand
+from trainwright.rehearsal.kinds import ConfigMap, ConfigMapVolume, Container, DownwardVolume, PodSpec, Volume, VolumeMount
+from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.problem import Problem
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - path inside the container
+"""Stays the host's: programs reach it through shm_open, which no rewriting of paths can redirect."""
+
+Files = dict[str, str]
+"""Path inside a volume -> text."""
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeFolders:
+    """Where the volumes of one pod lie."""
+
+    claims: Path
+    """One folder for each claim, kept between rehearsals and shared by all pods."""
+    pod: Path
+    """The pod's own."""
+
+    def claim(self, name: str) -> Path:
+        return self.claims / name
+
+    def scratch(self, volume: str) -> Path:
+        return self.pod / "volumes" / volume
+
+    def files(self, container: str, volume: str) -> Path:
+        """Rendered files differ by container, because paths in them are rewritten for its own mounts."""
+        return self.pod / "files" / container / volume
+
+
+def check_volumes(spec: PodSpec, pod: Pod, config_maps: Mapping[str, ConfigMap], where: str) -> Iterator[Problem]:
+    """What would keep the kubelet from starting the pod: missing ConfigMaps and keys, mounts of volumes that are not there."""
+    volumes = {volume.name: volume for volume in spec.volumes}
+    for volume in spec.volumes:
+        yield from rendered_files(volume, pod, config_maps, where)[1]
+        if not _is_known(volume):
+            yield Problem(f"{where}, volume {volume.name}", f"a rehearsal does not provide volumes of kind {volume.other_source}",
+                          "use a ConfigMap, a claim or an emptyDir")
+    for container in (*spec.init_containers, *spec.containers):
+        for mount in container.volume_mounts:
+            if mount.name not in volumes:
+                place = f"{where}, container {container.name}, mount {mount.mount_path}"
+                yield Problem(place, f"there is no volume {mount.name}", f"the pod has {', '.join(volumes) or 'none'}")
+
+
+def rendered_files(volume: Volume, pod: Pod, config_maps: Mapping[str, ConfigMap], where: str) -> tuple[Files, list[Problem]]:
+    """Files of a configMap, downwardAPI or projected volume, and what is missing for them; nothing for other volumes."""
+    files, problems = Files(), list[Problem]()
+    place = f"{where}, volume {volume.name}"
+    if volume.config_map is not None:
+        _add_config_map(files, problems, volume.config_map, config_maps, place)
+    if volume.downward_api is not None:
+        _add_fields(files, volume.downward_api, pod)
+    for projection in volume.projected.sources if volume.projected else ():
+        if projection.config_map is not None:
+            _add_config_map(files, problems, projection.config_map, config_maps, place)
+        elif projection.downward_api is not None:
+            _add_fields(files, projection.downward_api, pod)
+        else:
+            kind = "secret" if projection.secret is not None else "serviceAccountToken"
+            problems.append(Problem(place, f"a rehearsal has no {kind} to project", "leave it out, or mark it optional"))
+    return files, problems
+
+
+def _is_known(volume: Volume) -> bool:
+    sources = (volume.empty_dir, volume.config_map, volume.persistent_volume_claim, volume.downward_api, volume.projected)
+    return any(source is not None for source in sources)
+
+
+def _add_config_map(
+    files: Files, problems: list[Problem], source: ConfigMapVolume, config_maps: Mapping[str, ConfigMap], where: str
+) -> None:
+    config_map = config_maps.get(source.name)
+    if config_map is None:
+        if not source.optional:
+            problems.append(Problem(
+                where, f'MountVolume.SetUp failed: configmap "{source.name}" not found',
+                f"put it beside the Job; there is {', '.join(config_maps) or 'no ConfigMap'}",
+            ))
+        return
+    if source.items is None:
+        files |= config_map.data
+        return
+    for item in source.items:
+        if item.key in config_map.data:
+            files[item.path] = config_map.data[item.key]
+        elif not source.optional:
+            problems.append(Problem(
+                where, f"MountVolume.SetUp failed: configmap references non-existent config key: {item.key}",
+                f"ConfigMap {source.name} has {', '.join(config_map.data) or 'no keys'}",
+            ))
+
+
+def _add_fields(files: Files, source: DownwardVolume, pod: Pod) -> None:
+    for item in source.items:
+        files[item.path] = pod.field(item.field_ref.field_path) or "" if item.field_ref else ""
+
+
+def mounted_folders(
+    spec: PodSpec, container: Container, values: Mapping[str, str], folders: VolumeFolders
+) -> dict[str, Path]:
+    """Mount path -> path on this machine. Folders of claims and scratch are made; files are written by :func:`write_files`."""
+    volumes = {volume.name: volume for volume in spec.volumes}
+    mounted = {}
+    for mount in container.volume_mounts:
+        path = _clean(mount.mount_path)
+        if path != SHARED_MEMORY:
+            mounted[path] = _folder(volumes[mount.name], mount, container, values, folders)
+    return mounted
+
+
+def claim_folders(spec: PodSpec, container: Container, claims: Path) -> dict[str, Path]:
+    """Mount path -> folder, of the claims alone; nothing is made."""
+    by_volume = {volume.name: volume.persistent_volume_claim for volume in spec.volumes}
+    return {
+        _clean(mount.mount_path): claims / claim.claim_name / mount.sub_path
+        for mount in container.volume_mounts if (claim := by_volume.get(mount.name)) is not None
+    }
+
+
+def _folder(volume: Volume, mount: VolumeMount, container: Container, values: Mapping[str, str], folders: VolumeFolders) -> Path:
+    sub_path = expand(mount.sub_path_expr, values) if mount.sub_path_expr else mount.sub_path
+    if volume.empty_dir is not None or volume.persistent_volume_claim is not None:
+        claim = volume.persistent_volume_claim
+        folder = (folders.scratch(volume.name) if claim is None else folders.claim(claim.claim_name)) / sub_path
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+    folder = folders.files(container.name, volume.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / sub_path
+
+
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write rendered files, read-only as the kubelet mounts them."""
+    for name, text in files.items():
+        path = folder / PurePosixPath(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o444)
+
+
+def _clean(path: str) -> str:
+    return str(PurePosixPath(path))
