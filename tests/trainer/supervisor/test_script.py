@@ -61,13 +61,17 @@ def test_its_environment_is_torchs(new_run: NewRun) -> None:
     assert f"rank 3 {run.spec.world.rendezvous.host}" in run.pods[1].log_path.read_text()
 
 
+KEPT_BY_THE_C_LIBRARY = 1 << 31 | 1 << 32
+"""Signals 32 and 33: glibc lets no program change them, so they are as whoever started the tests left them."""
+
+
 def test_signals_are_as_a_program_expects_them(new_run: NewRun) -> None:
     run = new_run(nodes=1, work={"kind": "script", "command": ["grep", "-E", "SigIgn|SigBlk", "/proc/self/status"]})
     run.start_all()
     assert run.wait() == [0]
     for line in run.pods[0].log_path.read_text().splitlines():
         if line.startswith("Sig"):
-            assert int(line.split()[1], 16) == 0, line
+            assert int(line.split()[1], 16) & ~KEPT_BY_THE_C_LIBRARY == 0, line
 
 
 def test_a_failure_is_the_users(new_run: NewRun) -> None:

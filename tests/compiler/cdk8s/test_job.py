@@ -1,0 +1,163 @@
+"""Runs as constructs in a chart author's own app."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from pathlib import Path
+from typing import Any
+
+import cdk8s
+import pytest
+
+from trainwright import Cluster, CompileError, Run, compile_run
+from trainwright.cdk8s import DDPJob, RunFields, RunWarning, TrainingJob
+from trainwright.run import ClaimMount, ScriptWorkload
+from trainwright.topology import DDP
+
+IMAGE = "registry.example.com/train@sha256:" + "0123456789abcdef" * 4
+CLUSTER = Cluster.model_validate({
+    "cluster": "laptop", "kubernetes": "1.34",
+    "node_pools": {"cpu": {"cpus": 8, "memory": "32Gi"}},
+    "namespaces": {"training": {"claims": {"saved": {"managed": False}}}},
+})
+WORK = ScriptWorkload(kind="script", command=("python", "train.py"))
+MOUNTS = {"/checkpoints": ClaimMount(claim="saved")}
+RUN = Run(
+    run="mnist", team="vision", namespace="training", cluster="laptop", image=IMAGE, trainer_version="0.1.0",
+    topology=DDP(kind="ddp", nodes=2, gpus_per_node=0), workload=WORK, mounts={"/checkpoints": ClaimMount(claim="saved")},
+)
+
+
+def chart(**options: Any) -> cdk8s.Chart:
+    return cdk8s.Chart(cdk8s.Testing.app(), "chart", **{"namespace": "training", **options})
+
+
+def ddp(scope: cdk8s.Chart, id: str = "mnist", nodes: int = 2, **fields: Any) -> DDPJob:
+    settings = {"team": "vision", "image": IMAGE, "trainer_version": "0.1.0", "workload": WORK, "mounts": MOUNTS, **fields}
+    return DDPJob(scope, id, cluster=CLUSTER, nodes=nodes, gpus_per_node=0, **settings)
+
+
+def test_fields_are_those_of_a_run_but_what_the_construct_states() -> None:
+    fields = set(Run.model_fields) - {"cluster", "topology"}
+    required = {name for name in fields if Run.model_fields[name].is_required()} - {"run", "namespace"}
+    assert set(RunFields.__annotations__) == fields
+    assert RunFields.__required_keys__ == required
+
+
+def test_topology_arguments_are_those_of_the_topology() -> None:
+    own = set(inspect.signature(DDPJob.__init__).parameters) - {"self", "scope", "id", "cluster", "fields"}
+    assert own == set(DDP.model_fields) - {"kind"}
+
+
+def test_a_job_is_the_compiled_run() -> None:
+    scope = chart()
+    job = ddp(scope)
+    compiled = compile_run(RUN, CLUSTER)
+    assert job.run == RUN
+    assert job.plan == compiled.plan
+    assert job.name == compiled.plan.name
+    assert job.findings == compiled.findings
+    assert [item.kind for item in job.api_objects] == ["ConfigMap", "Service", "Job"]
+    assert cdk8s.Testing.synth(scope) == list(compiled.manifests)
+    assert [list(item) for item in cdk8s.Testing.synth(scope)] == [list(manifest) for manifest in compiled.manifests]
+
+
+def test_a_value_a_file_and_keywords_are_the_same_run(tmp_path: Path) -> None:
+    file = tmp_path / "mnist.yaml"
+    file.write_text(
+        f"run: mnist\nteam: vision\nnamespace: training\ncluster: laptop\nimage: {IMAGE}\ntrainer_version: 0.1.0\n"
+        "topology: {kind: ddp, nodes: 2, gpus_per_node: 0}\nworkload: {kind: script, command: [python, train.py]}\n"
+        "mounts: {/checkpoints: {claim: saved}}\n"
+    )
+    names = {
+        ddp(chart()).name,
+        TrainingJob(chart(), "a", cluster=CLUSTER, run=RUN).name,
+        TrainingJob(chart(), "b", cluster=CLUSTER, run=file).name,
+        TrainingJob(chart(), "c", cluster=CLUSTER, run=str(file)).name,
+    }
+    assert len(names) == 1
+
+
+def test_name_and_namespace_can_be_stated() -> None:
+    job = ddp(chart(namespace="elsewhere"), "job", run="mnist", namespace="training")
+    assert (job.plan.run, job.plan.namespace) == ("mnist", "training")
+
+
+def test_chart_labels_and_later_ones_reach_objects_and_move_no_name() -> None:
+    scope = chart(labels={"example.com/cost-center": "research"})
+    job = ddp(scope)
+    job.api_objects[2].metadata.add_label("example.com/late", "1")
+    job.api_objects[2].metadata.add_annotation("example.com/note", "2")
+    objects = cdk8s.Testing.synth(scope)
+    assert job.name == ddp(chart()).name
+    assert all(item["metadata"]["labels"]["example.com/cost-center"] == "research" for item in objects)
+    assert all(item["metadata"]["labels"]["trainwright.dev/team"] == "vision" for item in objects)
+    assert objects[2]["metadata"]["labels"]["example.com/late"] == "1"
+    assert objects[2]["metadata"]["annotations"] == {"example.com/note": "2"}
+    assert "example.com/cost-center" not in str(objects[2]["spec"])
+
+
+def test_runs_and_other_constructs_share_a_chart() -> None:
+    scope = chart()
+    first, second = ddp(scope, "one"), ddp(scope, "two", nodes=3)
+    cdk8s.ApiObject(scope, "other", api_version="v1", kind="ConfigMap")
+    assert first.name.startswith("one-")
+    assert second.name.startswith("two-")
+    assert len(cdk8s.Testing.synth(scope)) == 7
+
+
+def test_a_run_that_is_done_has_a_plan_and_no_objects() -> None:
+    scope = chart()
+    job = ddp(scope, state="done")
+    assert job.plan.world.size == 2
+    assert job.api_objects == ()
+    assert cdk8s.Testing.synth(scope) == []
+
+
+def test_errors_name_the_authors_line_and_every_field() -> None:
+    with pytest.raises(CompileError) as caught:
+        ddp(chart(), nodes=0, team="Vision", colour="red")
+    assert {finding.where.pointer for finding in caught.value.findings} == {"/topology/nodes", "/team", "/colour"}
+    assert {Path(finding.where.file or "").name for finding in caught.value.findings} == {"test_job.py"}
+    line = ddp.__code__.co_firstlineno + 2
+    assert f"test_job.py:{line}" in str(caught.value)
+    assert "jsii" not in str(caught.value)
+
+
+def test_errors_in_a_file_name_the_files_line(tmp_path: Path) -> None:
+    file = tmp_path / "mnist.yaml"
+    file.write_text("run: mnist\nteam: vision\nnodes: 2\n")
+    with pytest.raises(CompileError, match=r"mnist\.yaml:3"):
+        TrainingJob(chart(), "mnist", cluster=CLUSTER, run=file)
+
+
+def test_a_chart_without_a_namespace_asks_for_one() -> None:
+    with pytest.raises(CompileError, match=r"TW106: mnist has no namespace; give the Chart a namespace"):
+        ddp(chart(namespace=None))
+
+
+def test_a_profile_of_another_cluster_is_refused() -> None:
+    with pytest.raises(CompileError, match="TW110: run mnist is for cluster h100-ib, and is given the profile of laptop"):
+        TrainingJob(chart(), "mnist", cluster=CLUSTER, run=RUN.model_copy(update={"cluster": "h100-ib"}))
+
+
+def test_warnings_are_pythons_own_and_shown_once_at_the_authors_line() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            job = ddp(chart(), image="registry.example.com/train:latest")
+    [warning] = [entry for entry in caught if entry.category is RunWarning]
+    assert "TW305" in str(warning.message)
+    assert Path(warning.filename).name == "test_job.py"
+    assert [finding.code for finding in job.findings] == ["TW305"]
+
+
+def test_types_are_checked_by_mypy() -> None:
+    """mypy reads this test too, and finds an ignore that it does not need."""
+    with pytest.raises(CompileError):
+        DDPJob(chart(), "x", cluster=CLUSTER, nodes="2", gpus_per_node=0, team="t", image=IMAGE, workload=WORK)  # type: ignore[arg-type]
+    with pytest.raises(CompileError):
+        DDPJob(chart(), "x", cluster=CLUSTER, nodes=2, gpus_per_node=0, image=IMAGE, workload=WORK)  # type: ignore[call-arg]
+    with pytest.raises(CompileError):
+        DDPJob(chart(), "x", cluster=CLUSTER, nodes=2, gpus_per_node=0, team="t", image=IMAGE, workload=WORK, x=1)  # type: ignore[call-arg]

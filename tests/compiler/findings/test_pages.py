@@ -1,0 +1,98 @@
+"""Every code has a page, and the examples on the pages are true."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+
+import pytest
+from tests.compiler.findings.page import PAGES, Block, read_page, write_example
+
+from trainwright.codes import CODES, Code
+from trainwright.findings import Finding, Severity
+from trainwright.project import Project, build_project, load_sources
+
+TODAY = date(2026, 7, 1)
+NO_EXAMPLE = {"TW208", "TW401", "TW402", "TW507"}
+"""Findings that no run can have yet; their rules are tested on their own."""
+
+COMMANDS = [code for code in CODES if "```console" in (PAGES / f"{code}.md").read_text(encoding="utf-8")]
+FILES = [code for code in CODES if code not in COMMANDS and code not in NO_EXAMPLE]
+
+
+def severity_of(entry: Code) -> str:
+    word = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}[entry.severity]
+    return f"{word}, can be waived" if entry.waivable else word
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_code_has_a_page_with_its_title_and_severity(code: str) -> None:
+    page = read_page(code)
+    assert page.title == f"# {code}: {CODES[code].title}"
+    assert page.severity == severity_of(CODES[code])
+    assert list(page.sections) == (["Example"] if code in NO_EXAMPLE else ["Bad", "Good"])
+
+
+def test_each_page_has_a_code_and_a_line_in_the_index() -> None:
+    assert {path.stem for path in PAGES.glob("*.md")} == {*CODES, "README"}
+    index = (PAGES / "README.md").read_text(encoding="utf-8")
+    lines = [f"| [{entry.id}]({entry.id}.md) | {severity_of(entry)} | {entry.title} |" for entry in CODES.values()]
+    assert [line for line in index.splitlines() if line.startswith("| [TW")] == lines
+
+
+def findings_of(blocks: tuple[Block, ...], project: Path) -> tuple[Finding, ...]:
+    write_example(blocks, project)
+    return build_project(load_sources(Project(project)), TODAY).findings
+
+
+@pytest.mark.parametrize("code", FILES)
+def test_the_bad_example_has_the_finding(code: str, tmp_path: Path) -> None:
+    findings = findings_of(read_page(code).sections["Bad"], tmp_path / "project")
+    assert code in {finding.code for finding in findings}
+    for finding in findings:
+        assert finding.where.file, finding
+        assert finding.message, finding
+        assert finding.fix, finding
+
+
+@pytest.mark.parametrize("code", FILES)
+def test_the_good_example_compiles_without_it(code: str, tmp_path: Path) -> None:
+    findings = findings_of(read_page(code).sections["Good"], tmp_path / "project")
+    assert code not in {finding.code for finding in findings if finding.waived is None}
+    assert not [finding for finding in findings if finding.severity is Severity.ERROR]
+
+
+def play(block: Block, project: Path) -> str:
+    """What the commands print; each must end with the exit code that its comment states."""
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    printed = ""
+    for line in block.text.splitlines():
+        assert line.startswith("$ "), line
+        expected = re.search(r"# exit ([0-9]+)$", line)
+        command = ["bash", "-c", line[2:]]
+        result = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=100, check=False)
+        printed = result.stdout + result.stderr
+        assert result.returncode == (int(expected[1]) if expected else 0), (line, printed)
+        assert "Traceback" not in printed, printed
+        assert "internal error" not in printed, printed
+    return printed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", COMMANDS)
+def test_the_commands_of_the_bad_example_end_with_the_finding(code: str, tmp_path: Path) -> None:
+    (block,) = read_page(code).sections["Bad"]
+    write_example((), tmp_path / "project")
+    assert code in play(block, tmp_path / "project")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", COMMANDS)
+def test_the_commands_of_the_good_example_end_without_it(code: str, tmp_path: Path) -> None:
+    (block,) = read_page(code).sections["Good"]
+    write_example((), tmp_path / "project")
+    assert code not in play(block, tmp_path / "project")

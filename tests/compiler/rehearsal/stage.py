@@ -1,0 +1,168 @@
+"""A stage for rehearsals: manifests of a small run, and an observer that remembers."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainwright.rehearsal import Observer, Opening, Options, Outcome, rehearse
+from trainwright.rehearsal.job_status import Decision
+from trainwright.rehearsal.objects import Objects, find_objects, read_manifests
+from trainwright.rehearsal.pod import Pod
+from trainwright.rehearsal.pod_end import PodEnd
+from trainwright.rehearsal.training_log import Event
+
+ROOT = Path(__file__).resolve().parents[3]
+DIST = ROOT / "dist"
+DIGITS = DIST / "laptop" / "training" / "runs" / "digits-ddp.k8s.yaml"
+LLAMA = DIST / "h100-ib" / "training" / "runs" / "llama-1b-ddp.k8s.yaml"
+SCRIPT = DIST / "h100-ib" / "training" / "runs" / "own-script.k8s.yaml"
+COMMAND = DIST / "h100-ib" / "training" / "runs" / "torchrun-command.k8s.yaml"
+
+Manifest = dict[str, Any]
+JOB = "probe-a1b2c3d4"
+PORT = 9400
+
+_blocks = itertools.count()
+
+
+def first_address() -> str:
+    """A loopback address that no other test and no other test process uses."""
+    return f"127.{50 + os.getpid() % 150}.{next(_blocks) % 250}.2"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on, on any address."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def manifests(program: str, pods: int = 1, **container: Any) -> list[Manifest]:
+    """ConfigMap, Service and Job of a run whose pods run ``program``, a Python script that the ConfigMap carries."""
+    meta = {"namespace": "training"}
+    return [
+        {
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": JOB, **meta},
+            "data": {"program.py": program, "note": "/data/x"},
+        },
+        {
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": JOB, **meta},
+            "spec": {
+                "clusterIP": "None", "publishNotReadyAddresses": True, "selector": {"batch.kubernetes.io/job-name": JOB},
+                "ports": [{"name": "http", "port": PORT, "targetPort": "http"}],
+            },
+        },
+        {
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": JOB, **meta},
+            "spec": {
+                "completionMode": "Indexed", "completions": pods, "parallelism": pods,
+                "backoffLimitPerIndex": 1, "maxFailedIndexes": 0,
+                "podFailurePolicy": {"rules": [
+                    {"action": "FailJob", "onExitCodes": {"containerName": "main", "operator": "In", "values": [10]}},
+                    {"action": "Ignore", "onExitCodes": {"containerName": "main", "operator": "In", "values": [202]}},
+                ]},
+                "template": {
+                    "metadata": {"labels": {"app.kubernetes.io/name": "probe"}},
+                    "spec": {
+                        "restartPolicy": "Never", "subdomain": JOB, "terminationGracePeriodSeconds": 20,
+                        "containers": [{
+                            "name": "main", "image": "registry.example.com/probe@sha256:0",
+                            "command": ["python", "/code/program.py"],
+                            "ports": [{"name": "http", "containerPort": PORT}],
+                            "env": [{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+                            "volumeMounts": [{"name": "code", "mountPath": "/code"}, {"name": "data", "mountPath": "/data"}],
+                            **container,
+                        }],
+                        "volumes": [
+                            {"name": "code", "configMap": {"name": JOB}},
+                            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+                        ],
+                    },
+                },
+            },
+        },
+    ]
+
+
+def of_kind(objects: list[Manifest], kind: str) -> Manifest:
+    return next(manifest for manifest in objects if manifest["kind"] == kind)
+
+
+def container_of(objects: list[Manifest]) -> Manifest:
+    container: Manifest = of_kind(objects, "Job")["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def from_dist(path: Path) -> list[Manifest]:
+    return copy.deepcopy(read_manifests(path))
+
+
+def as_objects(found: list[Manifest]) -> Objects:
+    return find_objects(found)
+
+
+@dataclass
+class Recorder(Observer):
+    """Remembers everything it is told."""
+
+    openings: list[Opening] = field(default_factory=list)
+    started: list[Pod] = field(default_factory=list)
+    ready: list[Pod] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+    lines: list[tuple[int, str]] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+
+    def opened(self, opening: Opening) -> None:
+        self.openings.append(opening)
+
+    def pod_started(self, pod: Pod) -> None:
+        self.started.append(pod)
+
+    def pod_ready(self, pod: Pod) -> None:
+        self.ready.append(pod)
+
+    def pod_event(self, pod: Pod, text: str) -> None:
+        self.events.append(text)
+
+    def log_line(self, pod: Pod, container: str, line: str) -> None:
+        self.lines.append((pod.index, line))
+
+    def log_event(self, pod: Pod, container: str, event: Event) -> None:
+        self.lines.append((pod.index, event.name))
+
+    def pod_ended(self, pod: Pod, end: PodEnd) -> None:
+        pass
+
+    def decided(self, end: PodEnd, decision: Decision, delay_seconds: float) -> None:
+        self.decisions.append(decision)
+
+    def stopping(self, reason: str) -> None:
+        pass
+
+    def said(self, index: int) -> list[str]:
+        """Lines of the pods of one index."""
+        return [line for of, line in self.lines if of == index]
+
+
+def options(**changes: Any) -> Options:
+    return Options(**{"first_address": first_address(), "replace_seconds": 0.05, "timeout_seconds": 90.0, **changes})
+
+
+def play(found: list[Manifest], workspace: Path, **changes: Any) -> tuple[Outcome, Recorder]:
+    recorder = Recorder()
+    return rehearse(found, workspace, options(**changes), recorder), recorder
+
+
+def overridden(recorder: Recorder) -> Iterator[str]:
+    for opening in recorder.openings:
+        yield from map(str, opening.overrides)

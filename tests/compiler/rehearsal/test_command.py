@@ -1,0 +1,121 @@
+"""What ``trainwright rehearse`` prints and exits with."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from ruamel.yaml import YAML
+from tests.compiler.rehearsal.stage import DIGITS, JOB, Manifest, container_of, from_dist, manifests, of_kind
+
+from trainwright.rehearsal import rehearse_file
+
+LOG = """
+import json
+def say(event, level="info", **fields):
+    print(json.dumps({"event": event, "level": level, "run": "probe", "rank": 0, **fields}), flush=True)
+say("run_started", step=0, samples=0, target_samples=640, global_batch=64, world_size=1)
+say("step", step=1, samples=64, loss=2.3, samples_per_second=100.0)
+say("slow_disk", level="warning", path="/data")
+say("checkpoint_committed", step=5, path="/data/step-5")
+say("step", step=10, samples=640, loss=0.5, samples_per_second=120.0)
+say("evaluated", step=10, loss=0.4, accuracy=0.93)
+"""
+
+
+def run(found: list[Manifest] | str, tmp_path: Path, terminal: bool = False, **choices: Any) -> tuple[int, str]:
+    file = tmp_path / "run.k8s.yaml"
+    if isinstance(found, str):
+        file.write_text(found)
+    else:
+        with file.open("w") as stream:
+            YAML(typ="safe", pure=True).dump_all(found, stream)
+    console = Console(file=io.StringIO(), force_terminal=terminal, width=120)
+    code = rehearse_file(file, workspace=tmp_path / "w", console=console, **choices)
+    assert isinstance(console.file, io.StringIO)
+    return code, console.file.getvalue()
+
+
+def test_a_rehearsal_that_completes(tmp_path: Path) -> None:
+    code, text = run(manifests(LOG), tmp_path)
+    assert code == 0
+    for part in (
+        f"{JOB} in training: 1 pod on this machine",
+        "Overrides: where this differs from the cluster",
+        f"/data -> {tmp_path}/w/claims/data",
+        "training from step 0: 1 ranks, 64 samples a step",
+        "step 1 of 10  loss 2.300  100 samples/s",
+        "[0] slow disk, path",
+        "step 5 is committed",
+        "step 10: held-out accuracy 93.0%",
+        "Complete: CompletionsReached",
+        "2.300 -> 0.500 (steps 1 to 10)",
+        f"{tmp_path}/w/claims/data/step-5",
+    ):
+        assert part in text
+
+
+def test_a_live_line_on_a_terminal(tmp_path: Path) -> None:
+    code, text = run(manifests(LOG), tmp_path, terminal=True)
+    assert code == 0
+    assert "\x1b[" in text
+    assert "held-out accuracy" in text
+
+
+def test_a_rehearsal_that_fails_shows_why(tmp_path: Path) -> None:
+    program = 'import os, sys, time\nif os.environ["JOB_COMPLETION_INDEX"] == "1":\n    sys.exit("the reason")\ntime.sleep(600)'
+    found = manifests(program, pods=2)
+    of_kind(found, "Job")["spec"]["backoffLimitPerIndex"] = 0
+    code, text = run(found, tmp_path)
+    assert code == 1
+    assert "Failed: MaxFailedIndexesExceeded" in text
+    assert "which failed first:\n  the reason" in text
+
+
+def test_manifests_that_cannot_work(tmp_path: Path) -> None:
+    found = from_dist(DIGITS)
+    of_kind(found, "Service")["spec"]["selector"] = {"app": "other"}
+    container_of(found)["ports"][2]["containerPort"] = 9401
+    code, text = run(found, tmp_path)
+    assert code == 3
+    assert "These manifests cannot work:" in text
+    assert "the pods have no label app" in text
+    assert "containerPort is 9401" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("a: [", "is not YAML"), ("- 1\n", "something else than Kubernetes objects"), ("text", "something else than Kubernetes")],
+)
+def test_a_file_that_holds_no_manifests(tmp_path: Path, text: str, reason: str) -> None:
+    code, printed = run(text, tmp_path)
+    assert code == 2
+    assert reason in printed
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO())
+    assert rehearse_file(tmp_path / "none.yaml", workspace=tmp_path / "w", console=console) == 2
+
+
+def test_an_empty_file_has_no_job(tmp_path: Path) -> None:
+    code, printed = run("", tmp_path)
+    assert code == 3
+    assert "there is no Job in them" in printed
+
+
+def test_a_file_that_only_the_image_holds_is_told(tmp_path: Path) -> None:
+    found = manifests("print('x')")
+    container_of(found)["command"] = ["python", "/app/train.py"]
+    of_kind(found, "Job")["spec"]["backoffLimitPerIndex"] = 0
+    code, printed = run(found, tmp_path)
+    assert code == 1
+    assert "give a folder that stands for /app: --mount /app=FOLDER" in printed
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "train.py").write_text("print('trained')")
+    code, printed = run(found, tmp_path, mounts={"/app": tmp_path / "app"})
+    assert code == 0
+    assert "trained" in printed

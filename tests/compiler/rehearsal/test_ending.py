@@ -1,0 +1,244 @@
+"""How pods end: exit codes, probes, signals, and no process is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, options, play
+
+from trainwright.rehearsal.container_init import KILLED
+from trainwright.rehearsal.container_run import INIT
+from trainwright.rehearsal.job_status import IndexDone, Replace
+
+PATIENCE_SECONDS = 60.0
+
+AT_ONCE = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 20}
+
+REHEARSE = """
+import json, sys
+from pathlib import Path
+from trainwright.rehearsal import Options, rehearse
+from tests.compiler.rehearsal.stage import Recorder
+sys.exit(rehearse(json.loads(sys.argv[1]), Path(sys.argv[2]), Options(first_address=sys.argv[3]), Recorder()).exit_code)
+"""
+
+ONCE = """
+import os, pathlib, sys
+tried = pathlib.Path("/data/tried-" + os.environ["JOB_COMPLETION_INDEX"])
+if not tried.exists():
+    tried.touch()
+    sys.exit({code})
+"""
+
+LINGER = """
+import os, pathlib, signal, subprocess, sys, time
+def stop(*_):
+    pathlib.Path("/data/told").touch()
+    sys.exit({code})
+signal.signal(signal.SIGTERM, stop)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+pathlib.Path("/data/pids").write_text(f"{{os.getpid()}} {{child.pid}}")
+pathlib.Path("/data/pids").rename("/data/running")
+time.sleep(600)
+"""
+
+
+def until(condition: object, what: str) -> None:
+    """Wait for a callable to become true."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_SECONDS} s"
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def rehearsing(found: list[Manifest], workspace: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A rehearsal in a process of its own, whose pods write ``/data/running`` when they do."""
+    command = [sys.executable, "-c", REHEARSE, json.dumps(found), str(workspace), options().first_address]
+    root = Path(__file__).resolve().parents[3]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(root)}) as process:
+        try:
+            until((workspace / "claims" / "data" / "running").exists, "the start of the pod")
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+
+
+def pids(workspace: Path) -> list[int]:
+    return [int(pid) for pid in (workspace / "claims" / "data" / "running").read_text().split()]
+
+
+def test_a_failed_index_gets_a_new_pod(tmp_path: Path) -> None:
+    outcome, recorder = play(manifests(ONCE.format(code=1), pods=2), tmp_path / "w")
+    assert outcome.status == "Complete"
+    assert len(recorder.started) == 4
+    assert len({pod.name for pod in recorder.started}) == 4
+    assert [type(decision) for decision in recorder.decisions].count(Replace) == 2
+    assert sorted((end.index, end.containers[0].exit_code) for end in outcome.pods) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_a_success_is_final(tmp_path: Path) -> None:
+    program = ONCE.format(code=202).replace("if not", 'if os.environ["JOB_COMPLETION_INDEX"] == "1" and not')
+    outcome, recorder = play(manifests(program, pods=2), tmp_path / "w")
+    assert outcome.status == "Complete"
+    assert sorted(pod.index for pod in recorder.started) == [0, 1, 1]
+    assert sum(isinstance(decision, IndexDone) for decision in recorder.decisions) == 1
+
+
+def test_a_permanent_code_fails_the_job_and_ends_the_other_pods(tmp_path: Path) -> None:
+    program = 'import os, sys, time\nif os.environ["JOB_COMPLETION_INDEX"] == "1":\n    sys.exit(10)\ntime.sleep(600)'
+    outcome, _ = play(manifests(program, pods=2), tmp_path / "w")
+    assert (outcome.status, outcome.reason, outcome.exit_code) == ("Failed", "PodFailurePolicy", 1)
+    assert f"Container main for pod training/{JOB}-1-" in outcome.message
+    assert outcome.message.endswith("failed with exit code 10 matching FailJob rule at index 0")
+    assert [(end.index, end.containers[0].exit_code) for end in outcome.pods] == [(1, 10), (0, 128 + signal.SIGTERM)]
+
+
+def test_used_up_retries_fail_the_job(tmp_path: Path) -> None:
+    outcome, recorder = play(manifests("raise SystemExit(1)"), tmp_path / "w")
+    assert outcome.reason == "MaxFailedIndexesExceeded"
+    assert len(recorder.started) == 2
+
+
+def test_the_deadline_of_the_job(tmp_path: Path) -> None:
+    found = manifests("import time; time.sleep(600)")
+    of_kind(found, "Job")["spec"]["activeDeadlineSeconds"] = 1
+    outcome, _ = play(found, tmp_path / "w")
+    assert (outcome.status, outcome.reason) == ("Failed", "DeadlineExceeded")
+
+
+def test_the_time_limit_of_the_rehearsal(tmp_path: Path) -> None:
+    outcome, _ = play(manifests("import time; time.sleep(600)"), tmp_path / "w", timeout_seconds=0.5)
+    assert (outcome.status, outcome.reason, outcome.exit_code) == ("Failed", "Timeout", 1)
+
+
+def test_readiness_that_nobody_answers_says_who_listens(tmp_path: Path) -> None:
+    program = f"import os, socket, time; s = socket.create_server((os.environ['POD_IP'], {PORT + 1})); time.sleep(600)"
+    found = manifests(program, readinessProbe={"httpGet": {"path": "/readyz", "port": "http"}})
+    outcome, recorder = play(found, tmp_path / "w", ready_seconds=4.0)
+    address = recorder.started[0].address
+    assert (outcome.status, outcome.reason) == ("Failed", "PodNeverReady")
+    assert f"{address}:{PORT}/readyz: connection refused: nothing listens there" in outcome.message
+    if sys.platform == "linux":
+        assert f"the container listens on {address}:{PORT + 1}" in outcome.message
+
+
+def test_readiness_that_answers_with_an_error_says_so(tmp_path: Path) -> None:
+    program = (
+        "import http.server, os\n"
+        f"http.server.HTTPServer((os.environ['POD_IP'], {PORT}), http.server.BaseHTTPRequestHandler).serve_forever()"
+    )
+    found = manifests(program, readinessProbe={"httpGet": {"path": "/readyz", "port": "http"}})
+    outcome, _ = play(found, tmp_path / "w", ready_seconds=0.2)
+    assert "HTTP probe failed with statuscode: 501" in outcome.message
+
+
+@pytest.mark.parametrize("probe", [{"exec": {"command": ["python", "-c", "raise SystemExit(3)"]}}, {"tcpSocket": {"port": PORT}}])
+def test_liveness_that_fails_ends_the_container(tmp_path: Path, probe: dict[str, object]) -> None:
+    found = manifests("import time; time.sleep(600)", livenessProbe={**probe, **AT_ONCE})
+    of_kind(found, "Job")["spec"]["backoffLimitPerIndex"] = 0
+    outcome, recorder = play(found, tmp_path / "w")
+    assert outcome.pods[0].containers[0].exit_code == 128 + signal.SIGTERM
+    assert "Liveness probe failed 1 times" in recorder.events[0]
+
+
+def test_a_startup_probe_holds_the_others_back(tmp_path: Path) -> None:
+    program = "import pathlib, time; time.sleep(1.5); pathlib.Path('/data/up').touch(); time.sleep(1.5)"
+    is_up = {"exec": {"command": ["python", "-c", "import os, sys; sys.exit(not os.path.exists(sys.argv[1]))", "/data/up"]}}
+    found = manifests(program, startupProbe={**is_up, "timeoutSeconds": 20}, livenessProbe={**is_up, **AT_ONCE})
+    outcome, recorder = play(found, tmp_path / "w")
+    assert outcome.status == "Complete"
+    assert not recorder.events
+
+
+def test_a_program_that_does_not_end_is_killed_after_its_grace_period(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "pathlib.Path('/data/on').touch()\n"
+        "time.sleep(600)"
+    )
+    dead_once_on = {"command": ["python", "-c", "import os, sys; sys.exit(os.path.exists(sys.argv[1]))", "/data/on"]}
+    found = manifests(program, livenessProbe={"exec": dead_once_on, **AT_ONCE})
+    of_kind(found, "Job")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    of_kind(found, "Job")["spec"]["backoffLimitPerIndex"] = 0
+    outcome, _ = play(found, tmp_path / "w")
+    assert outcome.pods[0].containers[0].exit_code == KILLED
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_pods_in_order(tmp_path: Path, number: signal.Signals) -> None:
+    with rehearsing(manifests(LINGER.format(code=210)), tmp_path / "w") as process:
+        process.send_signal(number)
+        assert process.wait(PATIENCE_SECONDS) == 143
+    assert (tmp_path / "w" / "claims" / "data" / "told").exists()
+    assert not any(map(alive, pids(tmp_path / "w")))
+
+
+def test_pods_that_succeed_while_they_are_told_to_end_complete_the_job(tmp_path: Path) -> None:
+    with rehearsing(manifests(LINGER.format(code=0)), tmp_path / "w") as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_second_signal_does_not_wait_for_the_grace_period(tmp_path: Path) -> None:
+    program = LINGER.format(code=0).replace("    sys.exit(0)\n", "")
+    found = manifests(program)
+    of_kind(found, "Job")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 600
+    with rehearsing(found, tmp_path / "w") as process:
+        process.send_signal(signal.SIGTERM)
+        until((tmp_path / "w" / "claims" / "data" / "told").exists, "SIGTERM in the pod")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_SECONDS) == 143
+    assert not any(map(alive, pids(tmp_path / "w")))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_rehearsal_that_is_killed_takes_every_process_along(tmp_path: Path) -> None:
+    with rehearsing(manifests(LINGER.format(code=0)), tmp_path / "w") as process:
+        found = pids(tmp_path / "w")
+        assert all(map(alive, found))
+        process.kill()
+        process.wait(PATIENCE_SECONDS)
+        until(lambda: not any(map(alive, found)), "the end of the pod's processes")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_what_a_container_leaves_behind_ends_with_its_first_process(tmp_path: Path) -> None:
+    play(manifests(LINGER.format(code=0).replace("time.sleep(600)\n", "")), tmp_path / "w")
+    assert not any(map(alive, pids(tmp_path / "w")))
+
+
+@pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", KILLED)])
+def test_exit_codes_are_the_ones_that_a_container_runtime_reports(code: str, expected: int) -> None:
+    command = [sys.executable, "-I", "-S", str(INIT), sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.wait(PATIENCE_SECONDS) == expected
+
+
+def test_one_workspace_serves_one_rehearsal_at_a_time(tmp_path: Path) -> None:
+    from trainwright.rehearsal import UsageError
+
+    with rehearsing(manifests(LINGER.format(code=0)), tmp_path / "w"), pytest.raises(UsageError, match="another rehearsal uses"):
+        play(manifests(""), tmp_path / "w")
+
+

@@ -1,0 +1,117 @@
+"""A container's environment follows the kubelet's rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.compiler.rehearsal.stage import JOB, as_objects, container_of, manifests
+
+from trainwright.rehearsal.environment import Environment, container_environment
+from trainwright.rehearsal.pod import INDEX_KEY, create_pod
+
+CALLER = {"TOKEN": "from-the-caller"}
+
+
+def resolve(env: list[dict[str, Any]], index: int = 1, **container: Any) -> Environment:
+    found = manifests("", pods=3)
+    container_of(found).update(env=env, **container)
+    objects = as_objects(found)
+    pod = create_pod(objects.job, index, "127.0.0.3")
+    return container_environment(objects.job.pod.containers[0], pod, objects.config_maps, CALLER, "container main")
+
+
+def field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def key(name: str, config_map: str, key: str, optional: bool | None = None) -> dict[str, Any]:
+    reference: dict[str, Any] = {"name": config_map, "key": key}
+    if optional is not None:
+        reference["optional"] = optional
+    return {"name": name, "valueFrom": {"configMapKeyRef": reference}}
+
+
+def secret(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"secretKeyRef": {"name": "keys", "key": "token", **more}}}
+
+
+def test_the_last_of_a_name_wins_and_references_see_what_stands_before() -> None:
+    pairs = [("A", "1"), ("B", "$(A)"), ("A", "2"), ("C", "$(A)$(B)")]
+    found = resolve([{"name": name, "value": value} for name, value in pairs])
+    assert {name: found.values[name] for name in "ABC"} == {"A": "2", "B": "1", "C": "21"}
+
+
+def test_a_reference_to_what_comes_later_stays_and_is_told() -> None:
+    found = resolve([{"name": "A", "value": "$(B)"}, {"name": "B", "value": "1"}])
+    assert found.values["A"] == "$(B)"
+    assert found.unexpanded == {"A": ["B"]}
+
+
+def test_the_completion_index_is_appended_so_env_cannot_refer_to_it() -> None:
+    found = resolve([{"name": "RANK", "value": "$(JOB_COMPLETION_INDEX)"}], index=2)
+    assert found.values["JOB_COMPLETION_INDEX"] == "2"
+    assert found.values["RANK"] == "$(JOB_COMPLETION_INDEX)"
+    assert list(found.values)[-1] == "JOB_COMPLETION_INDEX"
+
+
+def test_a_completion_index_of_the_container_s_own_stays() -> None:
+    assert resolve([{"name": "JOB_COMPLETION_INDEX", "value": "7"}]).values["JOB_COMPLETION_INDEX"] == "7"
+
+
+def test_fields_of_the_pod() -> None:
+    found = resolve([
+        field("IP", "status.podIP"), field("NAME", "metadata.name"), field("NAMESPACE", "metadata.namespace"),
+        field("NODE", "spec.nodeName"),
+        field("INDEX", f"metadata.labels['{INDEX_KEY}']"), field("SAME", f"metadata.annotations['{INDEX_KEY}']"),
+        field("APP", "metadata.labels['app.kubernetes.io/name']"), field("NONE", "metadata.labels['none']"),
+        field("JOB", "metadata.labels['batch.kubernetes.io/job-name']"), field("LEGACY", "metadata.labels['job-name']"),
+    ]).values
+    assert found["NAME"].startswith(f"{JOB}-1-")
+    assert len(found["NAME"]) == len(f"{JOB}-1-") + 5
+    assert (found["IP"], found["NAMESPACE"], found["NODE"]) == ("127.0.0.3", "training", "rehearsal")
+    assert (found["INDEX"], found["SAME"], found["APP"], found["NONE"]) == ("1", "1", "probe", "")
+    assert (found["JOB"], found["LEGACY"]) == (JOB, JOB)
+
+
+def test_a_field_that_the_downward_api_does_not_know() -> None:
+    [problem] = resolve([field("X", "spec.hostname")]).problems
+    assert "spec.hostname" in problem.message
+
+
+def test_keys_of_a_config_map() -> None:
+    found = resolve([key("NOTE", JOB, "note"), key("NONE", JOB, "none", optional=True), key("GONE", "gone", "x", optional=True)])
+    assert found.values["NOTE"] == "/data/x"
+    assert "NONE" not in found.values
+    assert "GONE" not in found.values
+    assert not found.problems
+
+
+def test_a_missing_key_and_a_missing_config_map_are_told_in_the_kubelet_s_words() -> None:
+    messages = [problem.message for problem in resolve([key("A", JOB, "none"), key("B", "gone", "x")]).problems]
+    assert messages == [f"couldn't find key none in ConfigMap training/{JOB}", 'configmap "gone" not found']
+
+
+def test_a_whole_config_map_comes_first_and_with_its_prefix() -> None:
+    found = resolve([{"name": "P_note", "value": "own"}], envFrom=[{"prefix": "P_", "configMapRef": {"name": JOB}}])
+    assert found.values["P_note"] == "own"
+    assert found.values["P_program.py"] == ""
+
+
+def test_a_missing_whole_config_map() -> None:
+    assert 'configmap "gone" not found' in str(resolve([], envFrom=[{"configMapRef": {"name": "gone"}}]).problems[0])
+    assert not resolve([], envFrom=[{"configMapRef": {"name": "gone", "optional": True}}]).problems
+
+
+def test_a_secret_comes_from_the_caller_or_is_refused() -> None:
+    found = resolve([secret("TOKEN"), secret("OTHER"), secret("MAYBE", optional=True)])
+    assert found.values["TOKEN"] == CALLER["TOKEN"]
+    assert found.from_caller == ["TOKEN"]
+    assert "MAYBE" not in found.values
+    [problem] = found.problems
+    assert "key token of Secret keys" in problem.message
+    assert "export OTHER" in problem.fix
+
+
+def test_a_whole_secret_is_refused() -> None:
+    [problem] = resolve([], envFrom=[{"secretRef": {"name": "keys"}}]).problems
+    assert "Secret keys is not here" in problem.message

@@ -1,0 +1,112 @@
+"""A run on GPUs is scaled down to one machine, and every change is stated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.compiler.rehearsal.stage import COMMAND, DIGITS, LLAMA, SCRIPT, Manifest, as_objects, from_dist, of_kind, options
+
+from trainwright.rehearsal.scale import Scaled, scale_down
+from trainwright_trainer.contract import RunSpec, Training
+
+
+def scaled(found: list[Manifest], **changes: Any) -> Scaled:
+    return scale_down(as_objects(found), options(**changes))
+
+
+def spec_of(result: Scaled) -> RunSpec:
+    assert result.specification is not None
+    return result.specification.spec
+
+
+def gpu_run(**work: Any) -> list[Manifest]:
+    found = from_dist(LLAMA)
+    data = of_kind(found, "ConfigMap")["data"]
+    document = json.loads(data["run.json"])
+    document["work"].update(work)
+    data["run.json"] = json.dumps(document)
+    return found
+
+
+def test_a_run_on_cpus_stays_as_it_is() -> None:
+    found = scaled(from_dist(DIGITS))
+    assert not found.overrides
+    assert found.objects == as_objects(from_dist(DIGITS))
+
+
+def test_a_run_on_gpus_loses_its_size() -> None:
+    found = scaled(from_dist(LLAMA))
+    spec = spec_of(found)
+    assert (spec.world.nodes, spec.world.processes_per_node, spec.world.device) == (2, 1, "cpu")
+    assert (found.objects.job.completions, found.objects.job.spec.parallelism) == (2, 2)
+    assert isinstance(spec.work, Training)
+    assert (spec.work.duration.steps, spec.work.model.parameters or 0) < (21, 10_000_000)
+    text = " ".join(map(str, found.overrides))
+    assert "2 instead of 4" in text
+    assert 'world.device "cuda" -> "cpu"' in text
+    assert "work.model.num_hidden_layers 22 -> 2" in text
+
+
+def test_a_script_on_gpus_keeps_its_command() -> None:
+    before, after = json.loads(of_kind(from_dist(SCRIPT), "ConfigMap")["data"]["run.json"]), spec_of(scaled(from_dist(SCRIPT)))
+    assert after.work.model_dump(mode="json", exclude_none=True) == before["work"]
+    assert (after.world.device, after.world.processes_per_node) == ("cpu", 1)
+
+
+def test_an_opaque_command_runs_as_it_is() -> None:
+    assert scaled(from_dist(COMMAND)).objects == as_objects(from_dist(COMMAND))
+
+
+@pytest.mark.parametrize("path", [DIGITS, LLAMA], ids=lambda path: path.name)
+def test_fewer_pods_where_asked(path: Path) -> None:
+    found = scaled(from_dist(path), nodes=1)
+    assert found.objects.job.completions == found.objects.job.spec.parallelism == spec_of(found).world.nodes == 1
+
+
+def test_two_runs_that_differ_in_size_only_look_alike_when_scaled() -> None:
+    larger = gpu_run(batch={"micro": 64, "accumulation": 16})
+    assert spec_of(scaled(larger)).work == spec_of(scaled(from_dist(LLAMA))).work
+
+
+@given(
+    head=st.integers(1, 64).map(lambda n: 2 * n), heads=st.integers(1, 64), groups=st.integers(1, 8), layers=st.integers(1, 100),
+    inner=st.integers(1, 30000), tied=st.booleans(),
+)
+def test_a_smaller_llama_is_still_one(head: int, heads: int, groups: int, layers: int, inner: int, tied: bool) -> None:
+    model = {
+        "architecture": "llama", "vocab_size": 32000, "hidden_size": head * heads * groups, "intermediate_size": inner,
+        "num_hidden_layers": layers, "num_attention_heads": heads * groups, "num_key_value_heads": heads,
+        "max_position_embeddings": 2048, "tie_word_embeddings": tied,
+    }
+    spec = spec_of(scaled(gpu_run(model=model)))
+    assert spec.world.device == "cpu"
+    assert isinstance(spec.work, Training)
+    assert (spec.work.model.parameters or 0) < 10_000_000
+
+
+IMAGES = {"source": "digits"}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"architecture": "vit", "image_size": 8, "patch_size": 2, "num_channels": 1, "hidden_size": 768,
+         "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "num_labels": 10},
+        {"architecture": "resnet", "num_channels": 1, "image_size": 8, "num_labels": 10},
+        {"architecture": "transformers", "model_type": "beit", "config": {"num_hidden_layers": 24}},
+    ],
+    ids=lambda model: str(model["architecture"]),
+)
+def test_other_architectures_shrink_too(model: dict[str, Any]) -> None:
+    spec = spec_of(scaled(gpu_run(model=model, task="image-classification", data=IMAGES)))
+    assert spec.world.device == "cpu"
+    assert isinstance(spec.work, Training)
+    if model["architecture"] == "transformers":
+        assert spec.work.model.model_dump()["config"] == {"num_hidden_layers": 2}
+    else:
+        assert (spec.work.model.parameters or 0) < 1_000_000

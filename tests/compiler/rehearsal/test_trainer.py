@@ -1,0 +1,153 @@
+"""The real trainer, from the YAML in dist/: two pods, checkpoints, a signal, a lost peer."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.compiler.rehearsal.stage import DIGITS, LLAMA, first_address, free_ports, from_dist, play
+
+from trainwright.rehearsal import rehearse_file
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
+
+PATIENCE_SECONDS = 180.0
+
+REHEARSE = """
+import sys
+from pathlib import Path
+from rich.console import Console
+from trainwright.rehearsal import Options, console, objects, outcome, rehearse
+observer = console.ConsoleObserver(Console(width=200))
+options = Options(first_address=sys.argv[3])
+result = rehearse(objects.read_manifests(Path(sys.argv[1])), Path(sys.argv[2]), options, observer)
+console.print_outcome(Console(width=200), result, Path(sys.argv[2]))
+sys.exit(result.exit_code)
+"""
+
+
+def on_ports_of_its_own(path: Path, folder: Path) -> Path:
+    """The file with other port numbers: rank 0 listens on every address, so two rehearsals at once would meet."""
+    text = path.read_text()
+    for number, free in zip((29500, 29400, 9400), free_ports(3), strict=True):
+        text = text.replace(str(number), str(free))
+    copy = folder / path.name
+    copy.write_text(text)
+    return copy
+
+
+class Rehearsal:
+    """``rehearse`` in a process of its own, whose output can be waited for."""
+
+    def __init__(self, file: Path, workspace: Path, log: Path) -> None:
+        self._log = log
+        with log.open("wb") as output:
+            command = [sys.executable, "-u", "-c", REHEARSE, str(file), str(workspace), first_address()]
+            self.process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=workspace.parent)
+
+    @property
+    def text(self) -> str:
+        return self._log.read_text()
+
+    def until(self, words: str) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while words not in self.text:
+            assert self.process.poll() is None, f"it ended before {words!r}:\n{self.text}"
+            assert time.monotonic() < deadline, f"{words!r} did not come:\n{self.text}"
+            time.sleep(0.05)
+
+    def finish(self) -> int:
+        return self.process.wait(PATIENCE_SECONDS)
+
+    def __enter__(self) -> Rehearsal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait(PATIENCE_SECONDS)
+
+
+def pod_processes(workspace: Path, index: int) -> list[int]:
+    """Processes of the pods of an index, by the environment that they were started with."""
+    wanted, found = f"JOB_COMPLETION_INDEX={index}".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            if wanted in environment and any(str(workspace).encode() in value for value in environment):
+                found.append(int(folder.name))
+    return found
+
+
+def test_it_trains_and_a_second_rehearsal_has_nothing_to_do(tmp_path: Path) -> None:
+    file = on_ports_of_its_own(DIGITS, tmp_path)
+    console = Console(file=io.StringIO(), width=200)
+    outcome, recorder = play(from_dist(file), tmp_path / "w", timeout_seconds=PATIENCE_SECONDS)
+    assert (outcome.status, outcome.exit_code) == ("Complete", 0)
+    training = outcome.training
+    assert training.accuracy is not None
+    assert training.accuracy > 0.9
+    assert training.first_loss is not None
+    assert training.last_loss is not None
+    assert training.last_loss < training.first_loss / 4
+    assert training.checkpoint is not None
+    assert Path(training.checkpoint).is_dir()
+    assert {pod.index for pod in recorder.ready} == {0, 1}
+    assert [message.reason for message in outcome.termination_messages] == ["Completed", "Completed"]
+    assert rehearse_file(file, workspace=tmp_path / "w", console=console) == 0
+    assert isinstance(console.file, io.StringIO)
+    assert "its pods will end at once" in console.file.getvalue()
+
+
+def test_a_signal_half_way_and_on_from_the_committed_step(tmp_path: Path) -> None:
+    file = on_ports_of_its_own(DIGITS, tmp_path)
+    with Rehearsal(file, tmp_path / "w", tmp_path / "first.log") as first:
+        first.until("step 200 is committed")
+        first.process.send_signal(signal.SIGTERM)
+        assert first.finish() == 143
+    committed = int(first.text.rpartition("Step ")[2].split()[0])
+    assert committed >= 200
+    assert f"Step {committed} is committed: rehearse again and it goes on from there." in first.text
+    with Rehearsal(file, tmp_path / "w", tmp_path / "second.log") as second:
+        assert second.finish() == 0
+    assert f"training from step {committed}:" in second.text
+    assert "Complete: CompletionsReached" in second.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_pod_that_is_killed_brings_all_pods_back(tmp_path: Path) -> None:
+    file = on_ports_of_its_own(DIGITS, tmp_path)
+    with Rehearsal(file, tmp_path / "w", tmp_path / "log") as rehearsal:
+        rehearsal.until("step 100 is committed")
+        for pid in pod_processes(tmp_path / "w", 1):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        rehearsal.until("(PeerLost")
+        assert rehearsal.finish() == 0
+    assert "index 1 gets a new pod in 2 s (failure 1 of index 1)" in rehearsal.text
+    assert "index 0 gets a new pod in 2 s (not counted, Ignore rule at index 2)" in rehearsal.text
+    assert "Complete: CompletionsReached" in rehearsal.text
+
+
+def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
+    outcome, _ = play(from_dist(on_ports_of_its_own(LLAMA, tmp_path)), tmp_path / "w", timeout_seconds=300.0)
+    assert outcome.status == "Complete"
+    assert outcome.training.step == 20
+    assert outcome.committed_step == 20
+
+
+def test_an_invalid_specification_fails_the_job_with_its_code(tmp_path: Path) -> None:
+    manifests = from_dist(on_ports_of_its_own(DIGITS, tmp_path))
+    manifests[0]["data"]["run.json"] = manifests[0]["data"]["run.json"].replace('"seed"', '"sead"')
+    outcome, _ = play(manifests, tmp_path / "w")
+    assert (outcome.status, outcome.reason) == ("Failed", "PodFailurePolicy")
+    assert "failed with exit code 10 matching FailJob rule at index 0" in outcome.message
+    assert "did you mean seed?" in outcome.pods[0].containers[0].message

@@ -1,0 +1,128 @@
+"""Command lines: one token an element, no secret, and nothing that contradicts the plan."""
+
+from __future__ import annotations
+
+import pytest
+from tests.compiler.example import codes, command, message, script
+
+
+@pytest.mark.parametrize("token", ["-np 2", "- -np 32", "-x NCCL_DEBUG=INFO", "--bind-to none", "--flag ", "-v\tx", "--a\nb"])
+def test_an_option_with_a_blank_is_one_argument(token: str) -> None:
+    assert codes(command("mpirun", token)) == ["TW405"]
+    assert codes(script("python", "train.py", token)) == ["TW405"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("python", "train.py", "--name=value with blank"),
+        ("python", "train.py", "a b"),
+        ("sh", "-c", "-x is no option here"),
+        ("/usr/bin/env", "bash", "-lc", "--odd start"),
+        ("python", "train.py", "-1 2"),
+        ("python", "-np", "2"),
+    ],
+)
+def test_blanks_elsewhere_are_fine(words: tuple[str, ...]) -> None:
+    assert codes(command(*words)) == []
+
+
+def test_the_fix_spells_out_the_elements() -> None:
+    assert "['-np', '32']" in message(command("mpirun", "- -np 32"))
+
+
+def test_a_secret_in_an_argument_is_found_and_not_repeated() -> None:
+    token = "hf_" + "b" * 34
+    text = message(command("python", "train.py", f"--token={token}"))
+    assert "looks like a secret" in text
+    assert token not in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("torchrun", "--rdzv_backend=c10d", "train.py"),
+        ("torchrun", "--rdzv-backend", "c10d", "--node_rank", "0", "train.py"),
+        ("bash", "-c", "exec torchrun --rdzv_backend c10d train.py"),
+        ("python", "-m", "torch.distributed.run", "--rdzv-backend=etcd-v2", "train.py"),
+    ],
+)
+def test_a_dynamic_rendezvous_ignores_the_plans_ranks(words: tuple[str, ...]) -> None:
+    assert "TW406" in codes(command(*words))
+
+
+@pytest.mark.parametrize("option", ["--rdzv_backend=static", "--rdzv_backend=$(BACKEND)"])
+def test_a_static_rendezvous_is_the_plans(option: str) -> None:
+    assert codes(command("torchrun", option, "train.py")) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--nnodes=4",),
+        ("--nnodes", "1:4"),
+        ("--nproc_per_node=4",),
+        ("--nproc-per-node", "gpu"),
+        ("--master_port=29501",),
+        ("--master_addr", "localhost"),
+        ("--node_rank=0",),
+        ("--standalone",),
+        ("--max-restarts", "3", "--nnodes=3"),
+    ],
+)
+def test_options_that_contradict_the_plan(options: tuple[str, ...]) -> None:
+    assert codes(command("torchrun", *options, "train.py")) == ["TW411"]
+    assert codes(command("python", "-m", "torch.distributed.run", *options, "train.py")) == ["TW411"]
+    assert codes(command("bash", "-c", " ".join(["torchrun", *options, "train.py"]))) == ["TW411"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--nnodes=2", "--nproc_per_node=8"),
+        ("--nnodes=$(PET_NNODES)",),
+        ("--node_rank=$(PET_NODE_RANK)",),
+        ("--master_port", "29500"),
+        ("--max-restarts=0",),
+    ],
+)
+def test_options_that_agree_with_the_plan(options: tuple[str, ...]) -> None:
+    assert codes(command("torchrun", *options, "train.py")) == []
+
+
+def test_options_of_the_program_are_its_own() -> None:
+    assert codes(command("torchrun", "train.py", "--nnodes", "7", "--standalone")) == []
+    assert codes(command("python", "train.py", "--nnodes=7")) == []
+
+
+def test_one_node_may_stand_alone() -> None:
+    topology = {"topology": {"nodes": 1}}
+    assert codes(command("torchrun", "--standalone", "train.py") | topology) == []
+    assert codes(command("torchrun", "--node_rank=0", "train.py") | topology) == []
+
+
+def test_the_finding_names_both_values_and_the_field() -> None:
+    text = message(command("torchrun", "--nproc_per_node=4", "train.py"))
+    assert "--nproc_per_node '4' is not what the plan says, 8" in text
+    assert "topology" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("torchrun", "train.py"),
+        ("/opt/bin/torchrun", "train.py"),
+        ("python", "-m", "torch.distributed.run", "train.py"),
+        ("deepspeed", "train.py"),
+        ("accelerate", "launch", "train.py"),
+        ("mpirun", "python", "train.py"),
+        ("bash", "-c", "torchrun train.py"),
+    ],
+)
+def test_a_script_is_started_once_a_rank_and_needs_no_launcher(words: tuple[str, ...]) -> None:
+    assert codes(script(*words)) == ["TW411"]
+
+
+def test_a_script_that_only_mentions_a_launcher_is_fine() -> None:
+    assert codes(script("python", "train.py", "--launcher", "mpirun")) == []

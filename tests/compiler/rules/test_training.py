@@ -1,0 +1,112 @@
+"""Batch, learning rate, memory and what each kind of work reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.compiler.example import codes, command, findings, message, script
+
+from trainwright.findings import Severity
+from trainwright_trainer.contract import versions
+
+
+def llama(hidden: int, layers: int) -> dict[str, Any]:
+    model = {
+        "architecture": "llama",
+        "vocab_size": 32000,
+        "hidden_size": hidden,
+        "intermediate_size": 4 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 32,
+        "max_position_embeddings": 2048,
+    }
+    data = {"source": "python-stdlib", "tokenizer": "bpe", "vocabulary": 32000, "sequence_length": 2048}
+    return {"task": "causal-lm", "model": model, "data": data}
+
+
+def rate(**fields: Any) -> dict[str, Any]:
+    return {"learning_rate": {"base": 1e-3, "base_batch": 16, "warmup_steps": 0} | fields}
+
+
+SGD = {"workload": {"optimizer": {"kind": "sgd"}}}
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (rate(scaling="linear", warmup_steps=10), ["TW203"]),
+        (rate(scaling="linear", warmup_steps=10) | SGD, []),
+        (rate(scaling="square_root"), []),
+        (rate(scaling="square_root", base_batch=4), ["TW204"]),
+        (rate(scaling="square_root", base_batch=4, warmup_steps=1), []),
+        (rate(scaling="linear") | SGD, ["TW204"]),
+        (rate(scaling="linear", base_batch=32) | SGD, []),
+    ],
+)
+def test_scaling_of_the_learning_rate(run: dict[str, Any], expected: list[str]) -> None:
+    assert codes(run) == expected
+
+
+@pytest.mark.parametrize("missing", [["batch"], ["learning_rate"], ["batch", "learning_rate"]])
+def test_our_trainer_needs_batch_and_learning_rate(missing: list[str]) -> None:
+    assert codes(dict.fromkeys(missing)) == ["TW201"] * len(missing)
+
+
+@pytest.mark.parametrize(("version", "expected"), [("0.1.0", []), ("0.0.1", ["TW202"]), (None, ["TW202"])])
+def test_the_version_in_the_image(version: str | None, expected: list[str]) -> None:
+    assert codes({"trainer_version": version}) == expected
+    assert codes(script("python", "x.py") | {"trainer_version": version}) == expected
+
+
+def test_a_field_that_is_newer_than_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later trainer that adds a field: the run's default is not rendered, another value is refused."""
+    monkeypatch.setitem(versions.FIELD_SINCE, "work.seed", "0.2.0")
+    assert codes() == []
+    assert codes({"workload": {"seed": 1}}) == ["TW208"]
+
+
+def test_the_batch_must_fit_the_data() -> None:
+    assert codes({"batch": {"micro": 89}}) == []
+    assert codes({"batch": {"micro": 90}}) == ["TW206"]
+    assert "1440 is larger than the data, 1438 samples" in message({"batch": {"micro": 90}})
+
+
+def test_batch_norm_and_accumulation() -> None:
+    model = {"architecture": "resnet", "image_size": 8, "num_channels": 1, "hidden_sizes": [16], "depths": [1], "num_labels": 10}
+    assert codes({"workload": {"model": model}, "batch": {"accumulation": 2}}) == ["TW205"]
+    assert codes({"workload": {"model": model}}) == []
+    assert codes({"batch": {"accumulation": 2}}) == []
+
+
+def test_memory_is_refused_only_where_the_lower_bound_does_not_fit() -> None:
+    assert codes({"workload": llama(2048, 22), "batch": {"micro": 1}}) == []
+    assert codes({"workload": llama(2048, 22), "batch": {"micro": 10}}) == ["TW221"]
+    assert codes({"workload": llama(2048, 22), "batch": {"micro": 64}}) == ["TW220"]
+
+
+def test_the_fix_for_memory_depends_on_what_takes_it() -> None:
+    assert "batch.accumulation" in message({"workload": llama(2048, 22), "batch": {"micro": 64}})
+    assert "weights, gradients and optimizer alone do not fit" in message({"workload": llama(8192, 80), "batch": {"micro": 1}})
+    on_cpu = {"topology": {"nodes": 2, "gpus_per_node": 0}, "workload": llama(2048, 22), "batch": {"micro": 1}}
+    assert "raise resources.memory" in message(on_cpu)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"batch": {"micro": 8}},
+        {"learning_rate": {"base": 1e-3, "warmup_steps": 0}},
+        {"checkpoints": {"every_steps": 5}},
+        {"checkpoints": {"resume": "never"}},
+    ],
+)
+@pytest.mark.parametrize("work", [script("python", "x.py"), command("python", "x.py")], ids=["script", "command"])
+def test_fields_that_only_our_trainer_reads(work: dict[str, Any], field: dict[str, Any]) -> None:
+    (finding,) = findings(work | field)
+    assert (finding.code, finding.severity) == ("TW207", Severity.INFO)
+
+
+def test_fields_that_no_command_reads() -> None:
+    assert codes(command("python", "x.py") | {"peer_wait": "1h", "trainer_version": "0.1.0"}) == ["TW207", "TW207"]
+    assert codes(script("python", "x.py") | {"peer_wait": "1h"}) == []

@@ -1,0 +1,86 @@
+"""What an edit of each field does to the name and to the checkpoints, as ``docs/gitops.md`` says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from tests.compiler.example import RUN, Data, compiled
+from tests.compiler.findings.page import overlay
+from tests.compiler.projects import ROOT
+
+from trainwright.run import Run, TrainerWorkload
+
+PAGE = ROOT / "docs" / "gitops.md"
+ELSEWHERE = {"run", "namespace", "cluster", "target", "trainer_version", "state", "workload", "workload.kind"}
+"""Fields that make another run, that nothing else can be written in today, or that stand in the table part by part."""
+
+EDITS: dict[str, Data] = {
+    "labels": {"labels": {"example.com/note": "edited"}},
+    "team": {"team": "another"},
+    "waivers": {"waivers": [{"code": "TW305", "reason": "built anew every night", "expires": "2031-01-01"}]},
+    "topology": {"topology": {"nodes": 4}},
+    "batch": {"batch": {"micro": 4}},
+    "learning_rate": {"learning_rate": {"base": 0.5}},
+    "checkpoints": {"checkpoints": {"keep": 7}},
+    "image": {"image": "registry.example.com/another@sha256:" + "a" * 64},
+    "node_pool": {"node_pool": "spot"},
+    "mounts": {"mounts": {"/data": {"claim": "dataset", "read_only": True}}},
+    "resources": {"resources": {"cpu": 100}},
+    "env": {"env": {"PLAIN": "edited"}},
+    "service_account": {"service_account": "trainer"},
+    "image_pull_secrets": {"image_pull_secrets": ["registry"]},
+    "pod_labels": {"pod_labels": {"example.com/note": "edited"}},
+    "restarts": {"restarts": 7},
+    "peer_wait": {"peer_wait": "2h"},
+    "attempt": {"attempt": 2},
+    "overrides": {"overrides": {"pod": {"node": {"priorityClassName": "high"}}}},
+    "checkpoints.mount": {"checkpoints": {"mount": "/saved"}, "mounts": {"/saved": {"claim": "checkpoints"}}},
+    "workload.optimizer": {"workload": {"optimizer": {"kind": "adamw", "weight_decay": 0.2}}},
+    "workload.optimizer.kind": {"workload": {"optimizer": {"kind": "sgd"}}},
+    "workload.clip_norm": {"workload": {"clip_norm": 2.0}},
+    "workload.precision": {"workload": {"precision": "fp32"}},
+    "workload.schedule": {"workload": {"schedule": "linear"}},
+    "workload.epochs": {"workload": {"epochs": 60}},
+    "workload.steps": {"workload": {"epochs": None, "steps": 500}},
+    "workload.seed": {"workload": {"seed": 9}},
+    "workload.evaluation": {"workload": {"evaluation": {"every_steps": 50}}},
+    "workload.model": {"workload": {"model": {"dropout": 0.1}}},
+    "workload.data": {"workload": {"data": {"held_out": 0.3}}},
+    "workload.task": {
+        "workload": {
+            "task": "causal-lm",
+            "model": {"architecture": "llama", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 128,
+                      "num_hidden_layers": 2, "num_attention_heads": 4},
+            "data": {"source": "python-stdlib"},
+        },
+    },
+}
+
+
+def rows() -> Iterator[tuple[str, str, str]]:
+    """Field, name and checkpoints, as the page says."""
+    table = PAGE.read_text(encoding="utf-8").partition("## What an edit does")[2].partition("\n\n- ")[0]
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            fields, name, checkpoints = (cell.strip() for cell in line.strip("|").split("|"))
+            for field in re.findall(r"`([^`]+)`", fields):
+                yield field, name, checkpoints
+
+
+def test_every_field_of_a_run_is_in_the_table() -> None:
+    listed = [field for field, _, _ in rows()]
+    assert len(listed) == len(set(listed))
+    known = {*Run.model_fields, *(f"workload.{field}" for field in TrainerWorkload.model_fields)}
+    assert known - ELSEWHERE <= {*listed} == EDITS.keys()
+
+
+@pytest.mark.parametrize(("field", "name", "checkpoints"), list(rows()))
+def test_an_edit_does_what_the_page_says(field: str, name: str, checkpoints: str) -> None:
+    before, after = compiled().plan, compiled(EDITS[field]).plan
+    assert before.checkpoint is not None
+    assert after.checkpoint is not None
+    assert overlay(RUN, EDITS[field]) != RUN
+    assert (after.name == before.name) == (name == "stays")
+    assert (after.checkpoint.directory == before.checkpoint.directory) == (checkpoints != "starts at step 0")

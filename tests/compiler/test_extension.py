@@ -1,0 +1,239 @@
+"""A new topology and a new target are one module and one line in a registry each: two of them, added from outside.
+
+Nothing in the compiler knows them. What a change of the sources would widen (``AnyTopology`` and ``TargetName``, the types by
+which a run file names them) is widened in a subclass of the run here; the rest is the registry of targets.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, get_args
+
+import pytest
+from pydantic import Field
+from ruamel.yaml import YAML
+from tests.compiler.example import CLUSTER, RUN, TODAY, Data
+from tests.compiler.findings.page import overlay
+
+from trainwright.cluster import Cluster
+from trainwright.compile import CompiledRun, compile_run
+from trainwright.explain import Explainer
+from trainwright.findings import CompileError, Finding
+from trainwright.handshake import Binding, Guarantee, Needs, Process, Refusal, Rendezvous, RestartUnit, Role, Success, TargetName
+from trainwright.locate import Locator
+from trainwright.manifest import config
+from trainwright.manifest.labels import object_labels
+from trainwright.manifest.ownership import Owned
+from trainwright.manifest.pod import pod_template, template_constants
+from trainwright.manifest.why import Why
+from trainwright.model import Model
+from trainwright.plan import Resolution
+from trainwright.project import Output
+from trainwright.reading import validate_data
+from trainwright.report.plan import plan_lines
+from trainwright.run import Run
+from trainwright.target import TARGETS, IndexedJob, Target
+from trainwright.topology import DDP, AnyTopology, Topology, Work
+from trainwright.topology.process import torch_process
+
+JOB = "/spec/replicatedJobs/0/template/spec"
+
+
+class Gossip(Model):
+    """``kind: gossip``: one rank a node, each averages with its neighbours; what one rank loses the others make good."""
+
+    title: ClassVar[str] = "Gossip"
+    engine: ClassVar[Literal["ddp"]] = "ddp"
+    keeps: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.EXIT_CODES, Guarantee.EXACT_RESUME})
+
+    kind: Literal["gossip"]
+    neighbours: int
+    elastic: bool = False
+
+    def needs(self) -> Needs:
+        return Needs(
+            nodes=self.neighbours + 1,
+            processes_per_node=1,
+            gpus_per_node=0,
+            rendezvous=Rendezvous.STATIC,
+            success=Success.ALL_RANKS,
+            restart=RestartUnit.ONE_RANK,
+            elastic=(2, self.neighbours + 1) if self.elastic else None,
+        )
+
+    def processes(self, binding: Binding, work: Work) -> dict[str, Process]:
+        return {role.name: torch_process(self.needs(), binding, work) for role in binding.roles if role.holds_ranks}
+
+
+class JobSet:
+    """A JobSet of one replicated Job, as short as it can be."""
+
+    name = "job-set"
+    title = "JobSet"
+    minimum_kubernetes = (1, 33)
+    templates: Mapping[str, tuple[str, str]] = {"node": ("JobSet", f"{JOB}/template")}
+    mutable: Mapping[str, tuple[str, ...]] = {"JobSet": ("/spec/ttlSecondsAfterFinished",)}
+    owned: Mapping[str, tuple[Owned, ...]] = {
+        "ConfigMap": config.OWNED,
+        "JobSet": (Owned("/spec/failurePolicy.*", "how all Jobs start again", "change restarts"),),
+    }
+    constants: Mapping[str, str] = {
+        **config.CONSTANTS,
+        "JobSet": "the run itself",
+        f"JobSet{JOB}/completionMode": "each pod has a fixed index",
+        **template_constants(f"JobSet{JOB}/template"),
+    }
+
+    def bind(self, needs: Needs) -> Binding | Refusal:
+        if needs.elastic:
+            return Refusal("a JobSet has a fixed number of pods", "set elastic to false")
+        return Binding(
+            roles=(Role(name="node", pods=needs.nodes, host="{name}-node-0-{index}.{name}", container="node"),),
+            rank_zero_host="{name}-node-0-0.{name}",
+            rendezvous_port=29501,
+            node_index_env="JOB_COMPLETION_INDEX",
+            injects={"JOB_COMPLETION_INDEX": "the pod's completion index, set by the Job controller"},
+            guarantees=frozenset(Guarantee) - {Guarantee.RESHARD},
+            generated_names=(f"{{name}}-node-0-{needs.nodes - 1}-abcde",),
+        )
+
+    def lower(self, resolution: Resolution) -> list[Data]:
+        run, plan, role = resolution.run, resolution.plan, resolution.binding.roles[0]
+        job = {
+            "completionMode": "Indexed",
+            "completions": Why(role.pods, "run:/topology", "one index a node"),
+            "parallelism": Why(role.pods, "run:/topology", "all nodes at once"),
+            "template": pod_template(resolution, role),
+        }
+        job_set = {
+            "apiVersion": "jobset.x-k8s.io/v1alpha2",
+            "kind": "JobSet",
+            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)},
+            "spec": {
+                "failurePolicy": {"maxRestarts": Why(run.restarts, "run:/restarts", "restarts of all Jobs together")},
+                "replicatedJobs": [{"name": "node", "replicas": 1, "template": {"spec": job}}],
+            },
+        }
+        return [config.specification_map(resolution), job_set] if resolution.spec else [job_set]
+
+
+class WideRun(Run):
+    """A run as it is with the two registered."""
+
+    topology: Annotated[DDP | Gossip, Field(discriminator="kind")]  # type: ignore[assignment]
+    target: Literal["indexed-job", "job-set"] | None = None  # type: ignore[assignment]
+
+
+GOSSIP: Data = {"topology": {"kind": "gossip", "neighbours": 2}}
+
+
+@pytest.fixture(autouse=True)
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TARGETS, JobSet.name, JobSet())
+
+
+def compiled(*changes: Data) -> CompiledRun:
+    data = RUN
+    for change in changes:
+        data = overlay(data, change)
+    return compile_run(validate_data(WideRun, data, None, {}), Cluster.model_validate(CLUSTER), today=TODAY)
+
+
+def refused(*changes: Data) -> Finding:
+    with pytest.raises(CompileError) as caught:
+        compiled(*changes)
+    (finding,) = caught.value.findings
+    return finding
+
+
+def test_what_is_built_in_is_of_the_same_kind() -> None:
+    """Held by mypy; and the types by which run files name things say what the registries hold."""
+    topology: Topology = DDP(kind="ddp", nodes=1, gpus_per_node=0)
+    another: Topology = Gossip(kind="gossip", neighbours=1)
+    targets: list[Target] = [IndexedJob(), JobSet()]
+    assert isinstance(topology, AnyTopology)
+    assert another.needs().world_size == 2
+    assert {*get_args(TargetName), JobSet.name} == {target.name for target in targets} == TARGETS.keys()
+
+
+@pytest.mark.parametrize("topology", [{}, GOSSIP], ids=["ddp", "gossip"])
+@pytest.mark.parametrize("target", [IndexedJob, JobSet], ids=["indexed-job", "job-set"])
+def test_every_topology_goes_to_every_target(topology: Data, target: type[Target]) -> None:
+    result = compiled(topology, {"target": target.name})
+    plan = result.plan
+    assert plan.target_title == target.title
+    assert plan.world.size == plan.world.nodes * plan.world.processes_per_node
+    assert plan.rendezvous.port == (29501 if target is JobSet else 29500)
+    assert result.manifests[-1]["kind"] in target.templates["node"]
+    assert plan_lines(plan)[0] == f"{plan.name} on lab · {plan.topology} · {target.title}"
+
+
+def test_the_plan_promises_what_both_keep() -> None:
+    assert compiled(GOSSIP, {"target": "job-set"}).plan.guarantees == ("exit codes", "exact resume")
+    assert "resume at another size" not in compiled({"target": "job-set"}).plan.guarantees
+
+
+def test_a_cluster_can_have_another_default() -> None:
+    profile = Cluster.model_validate(CLUSTER).model_copy(update={"default_target": "job-set"})
+    assert compile_run(validate_data(WideRun, RUN, None, {}), profile, today=TODAY).plan.target == "job-set"
+
+
+def test_a_misspelt_kind_is_told_with_the_kinds_there_are() -> None:
+    finding = refused({"topology": {"kind": "gosip"}})
+    assert (finding.code, finding.where.pointer) == ("TW107", "/topology/kind")
+    assert finding.fix == "did you mean gossip? Allowed: ddp, gossip"
+
+
+def test_a_key_of_another_kind_is_told_as_such() -> None:
+    finding = refused(GOSSIP, {"topology": {"nodes": 3}})
+    assert (finding.code, finding.where.pointer) == ("TW105", "/topology/nodes")
+    assert finding.fix == "remove it: it is a key of kind ddp"
+
+
+@pytest.mark.parametrize("target", ["indexed-job", "job-set"])
+def test_a_topology_that_a_target_cannot_carry_is_a_finding(target: str) -> None:
+    finding = refused(GOSSIP, {"topology": {"elastic": True}, "target": target})
+    assert (finding.code, finding.where.pointer) == ("TW401", "/topology")
+    assert finding.message.startswith(f"{TARGETS[target].title} cannot carry Gossip: ")
+    assert finding.fix
+
+
+def test_names_that_the_other_controller_derives_are_checked() -> None:
+    short = compiled({"target": "job-set", "run": "n" * 36})
+    assert len(f"{short.plan.name}-node-0-1-abcde") <= 63
+    assert refused({"target": "job-set", "run": "n" * 40}, GOSSIP, {"topology": {"neighbours": 100}}).code == "TW402"
+
+
+def test_an_edit_of_what_is_mutable_there_moves_no_name() -> None:
+    assert compiled({"target": "job-set"}).identity != compiled({"target": "indexed-job"}).identity
+    assert compiled({"target": "job-set", "labels": {"a": "b"}}).identity == compiled({"target": "job-set"}).identity
+
+
+def test_overrides_reach_its_pods_and_keep_away_from_what_the_plan_owns() -> None:
+    patched = compiled({"target": "job-set", "overrides": {"pod": {"node": {"priorityClassName": "high"}}}})
+    assert patched.overridden == (f"JobSet{JOB}/template/spec/priorityClassName",)
+    finding = refused({"target": "job-set", "overrides": {"pod": {"node": {"restartPolicy": "OnFailure"}}}})
+    assert (finding.code, finding.fix.partition(":")[0]) == ("TW601", "change restarts")
+    finding = refused({"target": "job-set", "overrides": {"pod": {"node": {"priorityClass": "high"}}}})
+    assert (finding.code, finding.message.partition(": ")[0]) == ("TW603", f"JobSet{JOB}/template/spec")
+
+
+def test_a_value_that_yaml_readers_change_is_found_in_its_pods_too() -> None:
+    finding = refused({"target": "job-set", "env": {"PLAIN": "a\tb"}})
+    assert (finding.code, finding.where.pointer) == ("TW107", "/env/PLAIN")
+
+
+def test_every_line_has_an_answer() -> None:
+    result = compiled(GOSSIP, {"target": "job-set"})
+    text = _yaml(result.manifests)
+    output = Output("lab/training/runs/example.k8s.yaml", result.manifests, result.provenance, "example.yaml")
+    answers = list(Explainer(text, "example.k8s.yaml", output, result.target.constants, Locator()).all())
+    assert len(answers) == len(text.splitlines()) > 100
+    assert [answer.pointer for answer in answers if answer.reason == "part of the object"] == []
+
+
+def _yaml(manifests: tuple[dict[str, Any], ...]) -> str:
+    stream = io.StringIO()
+    YAML(typ="safe", pure=True).dump_all([dict(manifest) for manifest in manifests], stream)
+    return stream.getvalue()
