@@ -13,7 +13,7 @@ endif
 
 ifneq ($(filter rehearse,$(MAKECMDGOALS)),)
   ifeq ($(RUN),)
-    $(error Name a run, for example: make rehearse RUN=digits-ddp. The runs here: $(notdir $(basename $(wildcard charts/runs/*.yaml charts/runs/*.py))))
+    $(error Name a run, for example: make rehearse RUN=digits-ddp. The runs here: $(subst _,-,$(notdir $(basename $(wildcard charts/runs/*.yaml charts/runs/*.py)))))
   endif
 endif
 

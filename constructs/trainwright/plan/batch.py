@@ -56,4 +56,4 @@ def plan_duration(run: Run, batch: BatchPlan | None) -> DurationPlan | None:
     per_epoch = work.data.train_samples
     samples = ceil((work.epochs or 0) * per_epoch)
     steps = ceil(samples / batch.effective)
-    return DurationPlan(epochs=work.epochs, steps=steps, samples=samples, reason=f"{per_epoch} training samples an epoch")
+    return DurationPlan(epochs=work.epochs, steps=steps, samples=samples, reason=f"{per_epoch:,} training samples an epoch")
