@@ -9,6 +9,7 @@ from typing import Any
 
 from cdk8s import ApiObject, ApiObjectMetadata, App, Chart, JsonPatch
 
+from trainwright.manifest.key import object_key
 from trainwright.manifest.plain import problems
 
 EXTENSION = ".k8s.yaml"
@@ -88,8 +89,8 @@ def _identity(path: str, index: int, manifest: Manifest) -> tuple[str, str, str,
     """Group, kind, namespace and name, as far as a manifest states them."""
     metadata = manifest.get("metadata")
     named = metadata if isinstance(metadata, Mapping) else {}
-    version, kind, name = manifest.get("apiVersion"), manifest.get("kind"), named.get("name")
-    for pointer, value in (("/apiVersion", version), ("/kind", kind), ("/metadata/name", name)):
+    stated = {"/apiVersion": manifest.get("apiVersion"), "/kind": manifest.get("kind"), "/metadata/name": named.get("name")}
+    for pointer, value in stated.items():
         if not isinstance(value, str) or not value:
             raise ValueError(f"{path}: object {index} has no {pointer}")
-    return str(version).rpartition("/")[0], str(kind), str(named.get("namespace", "")), str(name)
+    return object_key(manifest)

@@ -77,19 +77,16 @@ def run_file(sources: Sources, name: str) -> str:
     """A run's name, checked; a name that does not exist ends the command with the ones that do."""
     if name in sources.runs:
         return name
-    if sources.findings and name not in sources.runs:
-        broken = [
-            finding
-            for finding in sources.findings
-            if finding.where.file and Path(finding.where.file).stem.replace("_", "-") == name
-        ]
-        if broken:
-            fail(broken)
+    broken = [
+        finding
+        for finding in sources.findings
+        if finding.where.file and Path(finding.where.file).stem.replace("_", "-") == name
+    ]
+    if broken:
+        fail(broken)
     from trainwright.shape import closest
 
     near = closest(PurePath(name).stem.replace("_", "-"), list(sources.runs))
     hint = f"did you mean {near}? " if near else ""
     stop(f"there is no run {name}; {hint}runs: {', '.join(sources.runs) or 'none'}")
 
-
-__all__ = ["CompileError", "fail", "open_project", "open_sources", "output", "run_file", "say", "show", "stop", "today"]

@@ -35,9 +35,7 @@ def lineage(run: Run) -> str | None:
     work = run.trainer
     if work is None:
         return None
-    kept = run.model_dump(mode="json", include={"workload": {"task": True, "model": True, "data": True, "optimizer": {"kind"}}})[
-        "workload"
-    ]
+    kept = run.model_dump(mode="json", include={"workload": {"task", "model", "data"}})["workload"]
     return short_hash({**kept, "optimizer": work.optimizer.kind})
 
 
@@ -58,7 +56,8 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
             ]
         )
     line = lineage(run)
-    directory, key = f"{run.checkpoints.mount}/{run.run}/{line or name.rpartition('-')[2]}", line or name.rpartition("-")[2]
+    key = line or name.rpartition("-")[2]
+    directory = f"{run.checkpoints.mount}/{run.run}/{key}"
     reason = (
         "model, optimizer and data decide it: an edit of nodes, batch or schedule resumes"
         if line

@@ -9,9 +9,8 @@ from trainwright.handshake import Needs
 from trainwright.locate import Locator
 from trainwright.plan.model import ResourcesPlan, WorldPlan
 from trainwright.run import Run
-from trainwright.units import Bytes, Cpu
+from trainwright.units import GIB, Bytes, Cpu
 
-GIB = 2**30
 FABRIC_TITLES = {"tcp": "TCP", "infiniband": "InfiniBand", "roce": "RoCE", "efa": "EFA"}
 NODE_SHARE = 0.9
 """Share of a node that pods can have; the rest is the kubelet's and the daemons'."""

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from trainwright.plan.model import MemoryPart
 from trainwright.run import TrainerWorkload
+from trainwright.units import GIB
 from trainwright_trainer.contract.data import PythonSource
 from trainwright_trainer.contract.model import Llama, ResNet, TransformersModel, ViT
 from trainwright_trainer.contract.training import AdamW, Optimizer
 
-GIB = 2**30
 FRAMEWORK_GPU = (GIB * 8 // 10, GIB * 25 // 10)
 """CUDA context, cuBLAS workspace and NCCL buffers: an assumption, not a measurement."""
 FRAMEWORK_CPU = (GIB * 3 // 10, GIB * 9 // 10)

@@ -15,7 +15,7 @@ from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
 from trainwright.plan.environment import plan_environment
 from trainwright.plan.machine import choose_pool, plan_resources, plan_world
 from trainwright.plan.memory import memory_parts
-from trainwright.plan.model import MemoryPlan, Plan, RendezvousPlan, ResourcesPlan
+from trainwright.plan.model import MemoryPlan, Plan, RendezvousPlan, ResourcesPlan, WorldPlan
 from trainwright.plan.specification import Decided, build_specification
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
 from trainwright.topology import Work
@@ -76,7 +76,7 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
         checkpoint=checkpoint,
         grace=plan_grace(checkpoint),
     )
-    memory, unknown = _memory(run, needs, resources, pool)
+    memory, unknown = _memory(run, decided.world, resources, pool)
     plan = Plan(
         run=run.run,
         name=name,
@@ -132,16 +132,15 @@ def _rendezvous(needs: Needs, binding: Binding, name: str) -> RendezvousPlan:
     )
 
 
-def _memory(run: Run, needs: Needs, resources: ResourcesPlan, pool: NodePool) -> tuple[MemoryPlan | None, str | None]:
+def _memory(run: Run, world: WorldPlan, resources: ResourcesPlan, pool: NodePool) -> tuple[MemoryPlan | None, str | None]:
     if run.trainer is None or run.batch is None:
         return None, "the work is opaque to the compiler"
-    device = "cuda" if needs.gpus_per_node else "cpu"
-    parts = memory_parts(run.trainer, run.batch.micro, device)
+    parts = memory_parts(run.trainer, run.batch.micro, world.device)
     if parts is None:
         return None, "model.parameters is not stated"
-    if pool.gpu and needs.gpus_per_node:
+    if pool.gpu and world.gpus_per_node:
         return MemoryPlan(parts=parts, limit=pool.gpu.memory.bytes, limit_reason=f"memory of one {pool.gpu.model}"), None
-    share = resources.memory.bytes // needs.processes_per_node
+    share = resources.memory.bytes // world.processes_per_node
     return MemoryPlan(parts=parts, limit=share, limit_reason="a rank's share of the pod's memory"), None
 
 

@@ -13,6 +13,7 @@ from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.locate import Locator
 from trainwright.manifest.foundation import foundation
+from trainwright.manifest.key import object_key
 from trainwright.manifest.why import Provenance, split
 from trainwright.project.load import ClusterFile, RunFile, Sources
 from trainwright.project.lock import Digest, manifests_digest
@@ -153,18 +154,10 @@ def duplicates(outputs: Sequence[Output]) -> list[Finding]:
     for output in outputs:
         cluster = output.path.partition("/")[0]
         for manifest in output.manifests:
-            group = str(manifest["apiVersion"]).rpartition("/")[0]
-            metadata = manifest["metadata"]
-            key = (cluster, group, str(manifest["kind"]), str(metadata.get("namespace", "")), str(metadata["name"]))
+            _, kind, _, name = identity = object_key(manifest)
+            key = (cluster, *identity)
             if key in seen:
-                where = Where(file=output.change, line=None, column=None, pointer="")
-                findings.append(
-                    found(
-                        "TW507",
-                        where,
-                        f"{manifest['kind']} {metadata['name']} is also made from {seen[key]}",
-                        "rename one of the two",
-                    )
-                )
+                message = f"{kind} {name} is also made from {seen[key]}"
+                findings.append(found("TW507", Where(output.change), message, "rename one of the two"))
             seen.setdefault(key, output.change)
     return findings

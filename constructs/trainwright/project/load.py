@@ -90,7 +90,7 @@ def find_project(start: Path) -> Project:
     for folder in (start, *start.parents):
         if (folder / "charts" / "runs").is_dir() or (folder / "charts" / "clusters").is_dir():
             return Project(folder)
-    where = Where(file=str(start), line=None, column=None, pointer="")
+    where = Where(str(start))
     raise CompileError(
         [
             found(

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from trainwright.codes import found
-from trainwright.findings import CompileError, Where
+from trainwright.findings import CompileError
 from trainwright.model import Model
 from trainwright.reading import validate
 from trainwright.scalar import read_scalar
@@ -77,11 +77,10 @@ def read_lock(path: Path, shown: str | None = None) -> Lock:
         return validate(Lock, read_yaml(path, shown))
     except CompileError as error:
         first = error.findings[0]
-        where = Where(file=first.where.file, line=first.where.line, column=first.where.column, pointer=first.where.pointer)
         merge = any(line.startswith(b"<<<<<<<") for line in path.read_bytes().splitlines())
         message = "it holds the marks of a merge conflict" if merge else first.message
         fix = "take either side, then run `trainwright synth`" if merge else "restore it from git, then run `trainwright synth`"
-        raise CompileError([found("TW506", where, f"the lock cannot be read: {message}", fix)]) from error
+        raise CompileError([found("TW506", first.where, f"the lock cannot be read: {message}", fix)]) from error
 
 
 def lock_text(lock: Lock) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Literal
 
 from trainwright.codes import found
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.project.build import Build, Output
 from trainwright.project.load import Project
-from trainwright.project.lock import Digest, Lock, LockedFoundation, LockedRun, digest, read_lock
+from trainwright.project.lock import Lock, LockedFoundation, LockedRun, digest, read_lock
 
 SUFFIX = ".k8s.yaml"
 
@@ -63,7 +64,7 @@ def compare(project: Project, build: Build, lock: Lock) -> list[Finding]:
         elif locked.manifests == output.digest and digest(path.read_bytes()) != locked.dist:
             fix = f"edit {output.change} instead (`trainwright explain {shown}:LINE` says where), then run `trainwright synth`"
             findings.append(found("TW503", _file(shown), f"{shown} was edited by hand", fix))
-    for shown, kind in _others(project, build, lock):
+    for shown, kind in other_files(project, build, lock).items():
         if kind == "stale" and build.failed:
             continue  # it may belong to a run that does not compile at the moment
         if kind == "stale":
@@ -104,25 +105,15 @@ def _stale(build: Build, lock: Lock) -> Iterator[Finding]:
         )
 
 
-def _others(project: Project, build: Build, lock: Lock) -> Iterator[tuple[str, str]]:
-    """Files in ``dist/`` that the build does not make: ours from before (by digest) are stale, the others foreign."""
+def other_files(project: Project, build: Build, lock: Lock) -> dict[str, Literal["stale", "foreign"]]:
+    """Files in ``dist/`` that the build does not make, as shown: ours from before (by digest) are stale, the others foreign."""
     expected, ours = set(build.outputs), lock.dist_digests
-    if not project.dist.is_dir():
-        return
-    for path in sorted(project.dist.rglob("*")):
+    others: dict[str, Literal["stale", "foreign"]] = {}
+    for path in sorted(project.dist.rglob("*")) if project.dist.is_dir() else []:
         if path.is_file() and path.relative_to(project.dist).as_posix() not in expected:
             stale = path.name.endswith(SUFFIX) and digest(path.read_bytes()) in ours
-            yield project.shown(path), "stale" if stale else "foreign"
-
-
-def stale_files(project: Project, build: Build, lock: Lock) -> list[str]:
-    """Files, as shown, that an earlier synth wrote and nothing makes any more."""
-    return [shown for shown, kind in _others(project, build, lock) if kind == "stale"]
-
-
-def foreign_files(project: Project, build: Build, lock: Lock) -> list[str]:
-    """Files, as shown, that are not ours: they stay."""
-    return [shown for shown, kind in _others(project, build, lock) if kind == "foreign"]
+            others[project.shown(path)] = "stale" if stale else "foreign"
+    return others
 
 
 def edited_files(project: Project, build: Build, lock: Lock) -> list[Output]:
@@ -133,7 +124,4 @@ def edited_files(project: Project, build: Build, lock: Lock) -> list[Output]:
 
 
 def _file(shown: str) -> Where:
-    return Where(file=shown, line=None, column=None, pointer="")
-
-
-__all__ = ["Digest", "compare", "edited_files", "foreign_files", "known_lock", "moved_runs", "stale_files"]
+    return Where(shown)

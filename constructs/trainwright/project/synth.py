@@ -15,7 +15,7 @@ from trainwright.findings import CompileError, Severity
 from trainwright.project.build import Build
 from trainwright.project.load import Project
 from trainwright.project.lock import Lock, LockedFoundation, LockedRun, digest, lock_text
-from trainwright.project.status import edited_files, foreign_files, known_lock, moved_runs, stale_files
+from trainwright.project.status import edited_files, known_lock, moved_runs, other_files
 
 Writer = Callable[[Mapping[str, Sequence[Mapping[str, Any]]], Path], None]
 """Writes files (path -> objects) below a folder; cdk8s is the one writer of ``dist/``."""
@@ -57,7 +57,8 @@ def synth(project: Project, build: Build, write: Writer, accepted: Collection[st
     """
     lock = guard(project, build, accepted)
     edited = {output.path for output in edited_files(project, build, lock)}
-    stale = stale_files(project, build, lock)
+    others = other_files(project, build, lock)
+    stale, foreign = (tuple(shown for shown, kind in others.items() if kind == wanted) for wanted in ("stale", "foreign"))
     with _workspace(project) as fresh:
         write({path: output.manifests for path, output in build.outputs.items()}, fresh)
         digests = {path: digest((fresh / path).read_bytes()) for path in build.outputs}
@@ -70,8 +71,7 @@ def synth(project: Project, build: Build, write: Writer, accepted: Collection[st
         _move(fresh / project.lock.name, project.lock)
     # after a crash a file may be as it should be, though the lock knows another
     restored = tuple(project.shown(project.dist / path) for path in changed if path in edited)
-    foreign = foreign_files(project, build, lock)
-    return Written(tuple(project.shown(project.dist / path) for path in changed), tuple(stale), restored, tuple(foreign))
+    return Written(tuple(project.shown(project.dist / path) for path in changed), stale, restored, foreign)
 
 
 @contextmanager

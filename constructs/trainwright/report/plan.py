@@ -8,8 +8,8 @@ from typing import Any
 
 from trainwright.findings import Finding, Severity
 from trainwright.plan import Plan
+from trainwright.units import GIB
 
-GIB = 2**30
 WIDTH = 14
 
 

@@ -17,7 +17,7 @@ from trainwright.rules.context import Context
 from trainwright.rules.environment import nccl_findings, secret_findings
 from trainwright.rules.pod_security import containers_of, violations
 from trainwright.rules.storage import path_findings
-from trainwright.units import Bytes, Cpu, UnitError
+from trainwright.units import GIB, Bytes, Cpu, UnitError
 from trainwright_trainer.contract.layout import CONTROL_PORT, HTTP_PORT, RENDEZVOUS_PORT
 
 Manifests = Sequence[dict[str, Any]]
@@ -137,7 +137,7 @@ def has_resources(context: Context, resolution: Resolution, manifests: Manifests
                 cpu, memory = cpu + amounts[0], memory + amounts[1]
             yield from _devices(container, resolution, where)
         if complete and (cpu > pool.cpus.millicores or memory > pool.memory.bytes):
-            asked = f"{cpu / 1000:g} CPUs and {memory / 2**30:.1f} GiB"
+            asked = f"{cpu / 1000:g} CPUs and {memory / GIB:.1f} GiB"
             yield found(
                 "TW308",
                 context.locate.run("/resources"),

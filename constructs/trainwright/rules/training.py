@@ -10,12 +10,12 @@ from trainwright.plan import Resolution
 from trainwright.plan.specification import render_for
 from trainwright.rules.context import Context
 from trainwright.run import CommandWorkload
+from trainwright.units import GIB
 from trainwright_trainer.contract.data import Digits
 from trainwright_trainer.contract.model import ResNet
 from trainwright_trainer.contract.training import AdamW
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
-GIB = 2**30
 LARGE_SCALING = 4.0
 """Growth of the learning rate from which a missing warm-up is worth a word (Goyal et al. 2017, section 2.2)."""
 
