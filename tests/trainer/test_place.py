@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright_trainer.contract.spec import StaticRendezvous, World
+from trainwright_trainer.contract import StaticRendezvous, World
 from trainwright_trainer.failures import TopologyMismatchError
 from trainwright_trainer.place import Place, place_from
 

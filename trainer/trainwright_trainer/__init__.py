@@ -3,4 +3,4 @@
 Nothing here imports torch; the modules of a rank (``rank``, ``engine``, ``model``) do, and only a rank loads them.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

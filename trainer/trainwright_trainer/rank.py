@@ -17,7 +17,7 @@ from trainwright_trainer.lifecycle.link import Link, open_link
 from trainwright_trainer.lifecycle.messages import ATTEMPT_ENV
 from trainwright_trainer.log import configure, get_log
 from trainwright_trainer.place import place_from
-from trainwright_trainer.supervisor.specification import read_specification, specification_path
+from trainwright_trainer.supervisor.specification import read_specification, refuse_missing, specification_path
 
 
 def main() -> NoReturn:
@@ -45,6 +45,7 @@ def run(environment: Mapping[str, str]) -> ExitCode:
 
 def _train(environment: Mapping[str, str], link: Link) -> ExitCode:
     spec = read_specification(specification_path(environment)).spec
+    refuse_missing(spec)
     place = place_from(environment, spec.world)
     configure(spec.run, spec.identity, environment.get(ATTEMPT_ENV), place.node, place.rank)
     # Torch and transformers take seconds to import; the link answers meanwhile that there is nothing to save yet.

@@ -6,8 +6,8 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from trainwright_trainer.contract.data import Data, Digits, PythonSource
-from trainwright_trainer.contract.model import Llama, Model, ResNet, ViT
+from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFolder, PythonSource
+from trainwright_trainer.contract.model import Bert, Llama, LlamaRopeScaling, Model, ResNet, ViT
 from trainwright_trainer.contract.training import Task
 from trainwright_trainer.failures import InvalidRunError
 from trainwright_trainer.model.build import build_model
@@ -23,6 +23,14 @@ LLAMAS: list[dict[str, Any]] = [
     LLAMA,
     LLAMA | {"vocab_size": 300, "num_hidden_layers": 3, "num_key_value_heads": 2},
     LLAMA | {"hidden_size": 64, "num_hidden_layers": 1, "tie_word_embeddings": True},
+]
+BERT_LARGE = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16}
+BERTS: list[dict[str, Any]] = [
+    LLAMA,
+    LLAMA | {"type_vocab_size": 1, "max_position_embeddings": 64, "num_labels": 3},
+    {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
+    BERT_LARGE,
+    BERT_LARGE | {"num_labels": 2},
 ]
 VITS: list[dict[str, Any]] = [
     {"image_size": 8, "patch_size": 4, "num_channels": 1, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
@@ -49,6 +57,14 @@ def test_llama_has_the_parameters_that_the_contract_says(keys: dict[str, Any]) -
     assert count(build_model(model, "causal-lm", SOURCE)) == model.parameters
 
 
+@pytest.mark.parametrize("keys", BERTS)
+def test_bert_has_the_parameters_that_the_contract_says(keys: dict[str, Any]) -> None:
+    model = Bert(architecture="bert", **keys)
+    with torch.device("meta"):  # shapes without memory
+        module = build_model(model, "masked-lm" if model.num_labels is None else "text-classification", SOURCE)
+    assert count(module) == model.parameters
+
+
 @pytest.mark.parametrize("keys", VITS)
 def test_vit_has_the_parameters_that_the_contract_says(keys: dict[str, Any]) -> None:
     model = ViT(architecture="vit", **keys)
@@ -70,6 +86,22 @@ def test_what_the_run_says_reaches_the_configuration() -> None:
     assert llama.config.rope_parameters["rope_theta"] == 5e5
     assert llama.model.rotary_emb.inv_freq[-1] == pytest.approx(5e5 ** -(6 / 8))
     assert next(iter(llama.parameters())).dtype == torch.float32
+
+
+def test_llama_3_1_keeps_its_norm_and_its_stretched_frequencies() -> None:
+    scaling = LlamaRopeScaling(factor=8, original_max_position_embeddings=32)
+    model = Llama(architecture="llama", rope_theta=5e5, rms_norm_eps=1e-5, rope_scaling=scaling, **LLAMA)
+    built: Any = build_model(model, "causal-lm", SOURCE)
+    plain: Any = build_model(model.model_copy(update={"rope_scaling": None}), "causal-lm", SOURCE)
+    assert built.model.norm.variance_epsilon == 1e-5
+    assert built.model.rotary_emb.inv_freq[-1] == pytest.approx(plain.model.rotary_emb.inv_freq[-1] / 8)
+    assert built.model.rotary_emb.inv_freq[0] == plain.model.rotary_emb.inv_freq[0]
+
+
+def test_llama_without_them_is_what_it_was() -> None:
+    llama: Any = build_model(Llama(architecture="llama", **LLAMA), "causal-lm", SOURCE)
+    assert llama.config.rms_norm_eps == 1e-6
+    assert llama.config.rope_parameters == {"rope_type": "default", "rope_theta": 10000.0}
 
 
 def transformers(model_type: str, task: Task = "causal-lm", data: Data = SOURCE, **config: Any) -> torch.nn.Module:
@@ -105,6 +137,21 @@ def test_refusals(model_type: str, config: dict[str, Any], message: str) -> None
 def test_images_of_another_shape() -> None:
     with pytest.raises(InvalidRunError, match=r"model\.config\.num_labels of vit is 2; digits needs exactly 10"):
         transformers("vit", "image-classification", DIGITS, image_size=8, num_channels=1)
+
+
+def test_images_of_the_runs_own_shape() -> None:
+    folder = ImageFolder(source="image-folder", path="/data", image_size=32, classes=7)
+    with pytest.raises(InvalidRunError, match=r"model\.config\.num_labels of vit is 2; image-folder needs exactly 7"):
+        transformers("vit", "image-classification", folder, image_size=32)
+
+
+@pytest.mark.parametrize(
+    ("task", "head"), [("masked-lm", "BertForMaskedLM"), ("text-classification", "BertForSequenceClassification")]
+)
+def test_the_task_decides_the_head(task: Task, head: str) -> None:
+    data = HFDataset(source="hf-dataset", path="/data", tokenizer="/tokenizer", max_length=64)
+    built = transformers("bert", task, data, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
+    assert type(built).__name__ == head
 
 
 def test_wrong_parameter_count() -> None:

@@ -25,7 +25,7 @@ def test_all_ranks_finish(new_run: NewRun) -> None:
     assert set(started[3]["environment"]) == set(RANK_ENVIRONMENT)
     assert started[3]["environment"] == {
         "RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "3",
-        "MASTER_ADDR": run.spec.world.rendezvous.host, "MASTER_PORT": str(run.spec.world.rendezvous.port),
+        "MASTER_ADDR": run.spec.world.meeting.host, "MASTER_PORT": str(run.spec.world.meeting.port),
     }
     assert len({pod.message().attempt for pod in run.pods}) == 1
     message = run.pods[1].message()

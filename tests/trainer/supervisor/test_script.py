@@ -58,7 +58,7 @@ def test_its_environment_is_torchs(new_run: NewRun) -> None:
     run = new_run(nodes=2, processes=2, work=script("import os; print('rank', os.environ['RANK'], os.environ['MASTER_ADDR'])"))
     run.start_all()
     assert run.wait() == [0, 0]
-    assert f"rank 3 {run.spec.world.rendezvous.host}" in run.pods[1].log_path.read_text()
+    assert f"rank 3 {run.spec.world.meeting.host}" in run.pods[1].log_path.read_text()
 
 
 KEPT_BY_THE_C_LIBRARY = 1 << 31 | 1 << 32

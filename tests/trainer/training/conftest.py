@@ -104,7 +104,7 @@ class Ranks:
                 SPEC_ENV: str(run / "run.json"), ATTEMPT_ENV: f"attempt-{number}",
                 "RANK": str(rank), "WORLD_SIZE": str(world.size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(world.size),
                 "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1",
-                "MASTER_ADDR": world.rendezvous.host, "MASTER_PORT": str(world.rendezvous.port),
+                "MASTER_ADDR": world.meeting.host, "MASTER_PORT": str(world.meeting.port),
             }
             output = run / f"rank-{rank}.log"
             output.touch()

@@ -5,11 +5,22 @@ The compiler renders a :class:`RunSpec` and reads the tables (exit codes, metric
 
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, Disposition, ExitCode, codes_with
 from trainwright_trainer.contract.metrics import METRICS
-from trainwright_trainer.contract.spec import API_VERSION, Lifecycle, RunSpec, Script, StaticRendezvous, World
+from trainwright_trainer.contract.rendezvous import (
+    ElasticRendezvous,
+    MPIRendezvous,
+    RayRendezvous,
+    Rendezvous,
+    StaticRendezvous,
+    TFConfigRendezvous,
+    TrackerRendezvous,
+)
+from trainwright_trainer.contract.spec import API_VERSION, Lifecycle, RunSpec, Script, World
 from trainwright_trainer.contract.termination import Cause, TerminationMessage
 from trainwright_trainer.contract.training import Training
+from trainwright_trainer.contract.xgboost import Boosting
 
 __all__ = [
-    "API_VERSION", "EXIT_CODES", "METRICS", "Cause", "Disposition", "ExitCode", "Lifecycle", "RunSpec", "Script",
-    "StaticRendezvous", "TerminationMessage", "Training", "World", "codes_with",
+    "API_VERSION", "EXIT_CODES", "METRICS", "Boosting", "Cause", "Disposition", "ElasticRendezvous", "ExitCode", "Lifecycle",
+    "MPIRendezvous", "RayRendezvous", "Rendezvous", "RunSpec", "Script", "StaticRendezvous", "TFConfigRendezvous",
+    "TerminationMessage", "TrackerRendezvous", "Training", "World", "codes_with",
 ]

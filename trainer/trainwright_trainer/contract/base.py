@@ -14,6 +14,13 @@ Fraction = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=10_000_000, allow_inf_nan=False)]
+HostName = Annotated[str, Field(min_length=1, max_length=253)]
+Variable = Annotated[str, Field(pattern=r"^[-._A-Za-z][-._A-Za-z0-9]*$", max_length=253)]
+"""Name of an environment variable, as Kubernetes takes it."""
+AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00]*$", max_length=4096)]
+"""Of a file or a directory inside the pod."""
+EntryName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][-A-Za-z0-9_.]*$", max_length=255)]
+"""Name of one entry of a directory: no slash, no leading dot."""
 
 
 class Contract(BaseModel):

@@ -6,11 +6,19 @@ SPEC_ENV = "TRAINWRIGHT_SPEC"
 """Environment variable with the path of the run specification."""
 SPEC_DIRECTORY = "/etc/trainwright"
 SPEC_FILE = "run.json"
+DEEPSPEED_FILE = "ds_config.json"
+"""DeepSpeed's own configuration, beside the specification in the same ConfigMap."""
 BIND_ENV = "TRAINWRIGHT_BIND_ADDRESS"
 """Environment variable with the address to listen on: the pod's own IP."""
+ROLE_ENV = "TRAINWRIGHT_ROLE"
+"""Environment variable that holds ``launcher`` or ``worker``, under an operator that says so in none of its own."""
 TERMINATION_PATH_ENV = "TRAINWRIGHT_TERMINATION_PATH"
 """Environment variable with another place for the termination message than the kubelet's."""
 SUPERVISE_COMMAND = ("trainwright-trainer", "supervise")
+RANK_COMMAND = ("python", "-m", "trainwright_trainer.rank")
+"""One rank, where a launcher starts the ranks and not the supervisor."""
+RAY_COMMAND = ("trainwright-trainer", "ray")
+"""The driver of a run on a Ray cluster, which has Ray Train place and start the ranks."""
 
 RENDEZVOUS_PORT = 29500
 CONTROL_PORT = 29400

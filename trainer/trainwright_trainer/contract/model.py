@@ -4,11 +4,36 @@ Every field is written into the run's specification, so a new default in ``trans
 Parameter counts are derived from the layer shapes and tested against the real modules.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from trainwright_trainer.contract.base import Contract, Count
+
+
+class LlamaRopeScaling(Contract):
+    """Rotary frequencies stretched for long contexts, as Llama 3.1 does it (``rope_type: llama3`` of ``transformers``).
+
+    The defaults are those of the 8B, 70B and 405B models of Llama 3.1.
+    """
+
+    factor: Annotated[float, Field(ge=1, le=1e6)] = 8.0
+    """By how much low frequencies are stretched."""
+    low_freq_factor: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    """Wavelengths above the original context divided by this are stretched by the whole factor."""
+    high_freq_factor: Annotated[float, Field(gt=0, le=1e6)] = 4.0
+    """Wavelengths below the original context divided by this stay as they are; those between are interpolated."""
+    original_max_position_embeddings: Count = 8192
+    """Context that the model was trained with before it was stretched."""
+
+    @model_validator(mode="after")
+    def _low_is_below_high(self) -> Self:
+        if self.low_freq_factor >= self.high_freq_factor:
+            raise ValueError(f"low_freq_factor {self.low_freq_factor:g} is not below high_freq_factor {self.high_freq_factor:g}")
+        return self
+
+
+_NEWER_LLAMA_KEYS = ("rope_scaling", "rms_norm_eps")
 
 
 class Llama(Contract):
@@ -16,21 +41,36 @@ class Llama(Contract):
 
     architecture: Literal["llama"]
     vocab_size: Count
+    """Tokens that the model knows."""
     hidden_size: Count
+    """Width of the residual stream; a multiple of the attention heads."""
     intermediate_size: Count
+    """Width inside of the gated MLP."""
     num_hidden_layers: Count
+    """Decoder blocks."""
     num_attention_heads: Count
+    """Query heads of each block."""
     num_key_value_heads: Count | None = None
     """Grouped-query attention; default: as many as attention heads."""
     max_position_embeddings: Count = 4096
+    """Longest sequence, in tokens."""
     rope_theta: float = Field(default=10000.0, gt=0, le=1e12)
+    """Base of the rotary frequencies."""
+    rope_scaling: LlamaRopeScaling | None = None
+    """Default: frequencies as ``rope_theta`` gives them."""
+    rms_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Default: 1e-6. Llama 3.1 has 1e-5."""
     tie_word_embeddings: bool = False
+    """Whether the head shares the weights of the embedding."""
+
+    @model_serializer(mode="wrap")
+    def _without_newer_keys_that_are_not_set(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A lineage of checkpoints is a hash over all keys of the model, and a newer contract must not move it."""
+        return {key: value for key, value in write(self).items() if value is not None or key not in _NEWER_LLAMA_KEYS}
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
-        if self.hidden_size % self.num_attention_heads:
-            heads = self.num_attention_heads
-            raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {heads}")
+        _check_heads(self.hidden_size, self.num_attention_heads)
         if self.num_attention_heads % self.key_value_heads:
             raise ValueError(
                 f"num_attention_heads {self.num_attention_heads} is not a multiple of num_key_value_heads {self.key_value_heads}"
@@ -56,22 +96,29 @@ class ViT(Contract):
 
     architecture: Literal["vit"]
     image_size: Count
+    """Pixels a side."""
     patch_size: Count
+    """Pixels a side of one patch; divides the image."""
     num_channels: Count = 3
+    """Colours of the image; 1 for grey."""
     hidden_size: Count
+    """Width of the residual stream; a multiple of the attention heads."""
     intermediate_size: Count
+    """Width inside of the MLP."""
     num_hidden_layers: Count
+    """Encoder blocks."""
     num_attention_heads: Count
+    """Heads of each block."""
     num_labels: Count
+    """Classes."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of activations that is dropped in training."""
 
     @model_validator(mode="after")
     def _patches_fit(self) -> Self:
         if self.image_size % self.patch_size:
             raise ValueError(f"image_size {self.image_size} is not a multiple of patch_size {self.patch_size}")
-        if self.hidden_size % self.num_attention_heads:
-            heads = self.num_attention_heads
-            raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {heads}")
+        _check_heads(self.hidden_size, self.num_attention_heads)
         return self
 
     @property
@@ -93,12 +140,19 @@ class ResNet(Contract):
 
     architecture: Literal["resnet"]
     num_channels: Count = 3
+    """Colours of the image; 1 for grey."""
     embedding_size: Count = 64
+    """Channels after the first convolution."""
     hidden_sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=8)] = (256, 512, 1024, 2048)
+    """Channels of each stage."""
     depths: Annotated[tuple[Annotated[int, Field(ge=1, le=1000)], ...], Field(min_length=1, max_length=8)] = (3, 4, 6, 3)
+    """Blocks of each stage."""
     layer_type: Literal["basic", "bottleneck"] = "bottleneck"
+    """Two 3 x 3 convolutions a block, or three with a narrow one in the middle (ResNet-50 and larger)."""
     image_size: Count = 224
+    """Pixels a side."""
     num_labels: Count
+    """Classes."""
 
     @model_validator(mode="after")
     def _stages_match(self) -> Self:
@@ -128,6 +182,52 @@ class ResNet(Contract):
         return total + inputs * self.num_labels + self.num_labels
 
 
+class Bert(Contract):
+    """A BERT encoder: with the masked-language-model head, or with ``num_labels`` with a classifier on the pooled first token."""
+
+    architecture: Literal["bert"]
+    vocab_size: Count = 30522
+    """Tokens that the model knows."""
+    hidden_size: Count
+    """Width of the residual stream; a multiple of the attention heads."""
+    intermediate_size: Count
+    """Width inside of the MLP."""
+    num_hidden_layers: Count
+    """Encoder blocks."""
+    num_attention_heads: Count
+    """Heads of each block."""
+    max_position_embeddings: Count = 512
+    """Longest sequence, in tokens."""
+    type_vocab_size: Count = 2
+    """Kinds of segments: two for pairs of texts."""
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    """Share of activations that is dropped in training."""
+    num_labels: Count | None = None
+    """Classes (text-classification); without it the model has the head of masked-lm."""
+
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        _check_heads(self.hidden_size, self.num_attention_heads)
+        return self
+
+    @property
+    def parameters(self) -> int:
+        """Embeddings with a norm, per layer as in :class:`ViT`, and the head.
+
+        The masked-language-model head is a dense layer with a norm and a bias for each token; its weights are the
+        word embeddings. A classifier is a pooler and a linear layer.
+        """
+        hidden, inner = self.hidden_size, self.intermediate_size
+        embeddings = (self.vocab_size + self.max_position_embeddings + self.type_vocab_size) * hidden + 2 * hidden
+        layer = 4 * (hidden * hidden + hidden) + (hidden * inner + inner) + (inner * hidden + hidden) + 4 * hidden
+        dense = hidden * hidden + hidden
+        if self.num_labels is None:
+            head = dense + 2 * hidden + self.vocab_size
+        else:
+            head = dense + hidden * self.num_labels + self.num_labels
+        return embeddings + self.num_hidden_layers * layer + head
+
+
 class TransformersModel(Contract):
     """Any other architecture that ``transformers`` can build from a configuration, without remote code.
 
@@ -136,8 +236,16 @@ class TransformersModel(Contract):
 
     architecture: Literal["transformers"]
     model_type: str = Field(min_length=1, max_length=64, pattern=r"^[a-z0-9_\-]+$")
+    """Name of the architecture in `transformers`, such as `gpt2`."""
     config: dict[str, JsonValue] = Field(default_factory=dict)
+    """Fields of its configuration; the rest are its defaults."""
     parameters: Count | None = None
+    """Weights in all, for the estimates; without it nothing is said about memory."""
 
 
-Model = Annotated[Llama | ViT | ResNet | TransformersModel, Field(discriminator="architecture")]
+Model = Annotated[Llama | Bert | ViT | ResNet | TransformersModel, Field(discriminator="architecture")]
+
+
+def _check_heads(hidden_size: int, heads: int) -> None:
+    if hidden_size % heads:
+        raise ValueError(f"hidden_size {hidden_size} is not a multiple of num_attention_heads {heads}")

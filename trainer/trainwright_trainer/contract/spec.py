@@ -1,38 +1,80 @@
 """RunSpec v1: the one file that a supervisor reads, rendered by the compiler into a ConfigMap."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
-from trainwright_trainer.contract.base import Contract, Count, Port, Seconds
+from trainwright_trainer.contract.base import Contract, Count, Port, Seconds, Variable
+from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS
+from trainwright_trainer.contract.rendezvous import ElasticRendezvous, MPIRendezvous, Rendezvous, StaticRendezvous
 from trainwright_trainer.contract.training import Training
+from trainwright_trainer.contract.xgboost import Boosting
 
 API_VERSION: Final = "trainer.trainwright.dev/v1"
 
 
-class StaticRendezvous(Contract):
-    """Rank 0 listens at a name known beforehand; every rank's number follows from its pod's index."""
+class Meeting(NamedTuple):
+    """Where the pods of a static world find node 0."""
 
-    kind: Literal["static"] = "static"
-    host: str = Field(min_length=1, max_length=253)
-    port: Port
+    host: str
+    port: int
+    """Of rank 0."""
+    control_port: int
+    """Of node 0's supervisor."""
+    node_index_env: str
 
 
 class World(Contract):
-    """The processes of the run. Rank = node index x processes per node + local rank."""
+    """The processes of the run. In a static world, rank = node index x processes per node + local rank."""
 
     nodes: Count
+    """Nodes that hold ranks; of an elastic run, those that it starts with."""
     processes_per_node: Count
+    replicas_per_process: Count | None = None
+    """Devices that one process drives with a replica on each, as MultiWorkerMirrored does. Default: one."""
     device: Literal["cpu", "cuda"]
-    node_index_env: str
-    """Environment variable that holds this pod's node index."""
-    rendezvous: StaticRendezvous
-    control_port: Port
-    """Where node 0's supervisor listens for the others."""
+    node_index_env: Variable | None = None
+    """Environment variable that holds this pod's node index; None where the rendezvous numbers ranks by itself."""
+    rendezvous: Rendezvous
+    control_port: Port | None = None
+    """Where node 0's supervisor listens for the others; None where something else ties the pods to each other."""
+
+    @field_validator("rendezvous", mode="before")
+    @classmethod
+    def _static_unless_it_says_otherwise(cls, value: Any) -> Any:
+        """A file of the first release, which knew one kind, may leave the kind out."""
+        return {"kind": "static", **value} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _rendezvous_has_what_it_needs(self) -> Self:
+        kind = self.rendezvous.kind
+        if kind in ("static", "dmlc-tracker") and self.node_index_env is None:
+            raise ValueError(f"rendezvous {kind} needs node_index_env")
+        if kind == "static" and self.control_port is None:
+            raise ValueError(f"rendezvous {kind} needs control_port")
+        if isinstance(self.rendezvous, ElasticRendezvous):
+            low, high = self.rendezvous.min_nodes, self.rendezvous.max_nodes
+            if not low <= self.nodes <= high:
+                raise ValueError(f"nodes {self.nodes} is not between rendezvous.min_nodes {low} and max_nodes {high}")
+        return self
 
     @property
     def size(self) -> int:
+        """Ranks: processes that train."""
         return self.nodes * self.processes_per_node
+
+    @property
+    def replicas(self) -> int:
+        """Copies of the model that each see a micro batch of their own."""
+        return self.size * (self.replicas_per_process or 1)
+
+    @property
+    def meeting(self) -> Meeting:
+        """Where the pods find node 0. Raises :class:`TypeError` for a world that is not static: ask ``rendezvous.kind`` first."""
+        where = self.rendezvous
+        if not isinstance(where, StaticRendezvous) or self.control_port is None or self.node_index_env is None:
+            raise TypeError(f"rendezvous {where.kind} has no node 0 that is known beforehand")
+        return Meeting(where.host, where.port, self.control_port, self.node_index_env)
 
 
 class Lifecycle(Contract):
@@ -61,7 +103,7 @@ class Script(Contract):
     """Where the attempt ledger and the COMPLETE marker live, if anywhere."""
 
 
-Work = Annotated[Training | Script, Field(discriminator="kind")]
+Work = Annotated[Training | Boosting | Script, Field(discriminator="kind")]
 
 
 class RunSpec(Contract):
@@ -76,7 +118,34 @@ class RunSpec(Contract):
     http_port: Port
     work: Work
 
+    @model_validator(mode="after")
+    def _work_fits_the_world(self) -> Self:
+        problems = _of_training(self.work, self.world) if isinstance(self.work, Training) else []
+        if isinstance(self.work, Boosting) and self.world.rendezvous.kind != "dmlc-tracker":
+            problems = [f"work xgboost needs rendezvous dmlc-tracker instead of {self.world.rendezvous.kind}"]
+        for problem in problems:
+            raise ValueError(problem)
+        return self
+
     @property
     def state_directory(self) -> str | None:
         """Where checkpoints, ledger and COMPLETE marker live."""
-        return self.work.checkpoints.directory if isinstance(self.work, Training) else self.work.state_directory
+        return self.work.state_directory if isinstance(self.work, Script) else self.work.checkpoints.directory
+
+
+def _of_training(work: Training, world: World) -> list[str]:
+    rendezvous, batch, problems = world.rendezvous, work.batch, list[str]()
+    if rendezvous.kind not in (kinds := ENGINE_RENDEZVOUS[work.engine]):
+        problems.append(f"engine {work.engine} cannot meet by rendezvous {rendezvous.kind}; use {' or '.join(kinds)}")
+    elif isinstance(rendezvous, MPIRendezvous) and work.engine != "horovod" and rendezvous.host is None:
+        problems.append(f"engine {work.engine} meets through torch: it needs world.rendezvous.host and port")
+    if world.replicas_per_process is not None and work.engine != "tensorflow":
+        problems.append(f"engine {work.engine} has one replica a process; remove world.replicas_per_process")
+    if rendezvous.kind == "c10d" and batch.keep is None:
+        problems.append("rendezvous c10d lets the number of nodes change: say in batch.keep what stays then")
+    if rendezvous.kind != "c10d" and batch.keep is not None:
+        problems.append(f"the number of nodes is fixed by rendezvous {rendezvous.kind}; remove batch.keep and batch.effective")
+    product = batch.micro * batch.accumulation * world.replicas
+    if batch.effective not in (None, product):
+        problems.append(f"batch.effective is {batch.effective}, and micro x accumulation x replicas is {product}")
+    return problems

@@ -4,34 +4,36 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright_trainer.contract.base import Contract, Count, Index, NonNegative, Positive, Seconds
-from trainwright_trainer.contract.data import (
-    BYTE_VOCABULARY,
-    DIGITS_CLASSES,
-    DIGITS_IMAGE_SIZE,
-    Data,
-    Digits,
-    PythonSource,
-)
-from trainwright_trainer.contract.model import Llama, Model, ResNet, ViT
+from trainwright_trainer.contract.base import AbsolutePath, Contract, Count, Index, NonNegative, Positive, Seconds
+from trainwright_trainer.contract.data import Data
+from trainwright_trainer.contract.engine import FSDP2, DeepSpeed, Engine, engine_disagreements
+from trainwright_trainer.contract.model import Model
+from trainwright_trainer.contract.task import Task as Task
+from trainwright_trainer.contract.task import disagreements as disagreements
 
-Task = Literal["image-classification", "causal-lm"]
-Precision = Literal["fp32", "bf16"]
+Precision = Literal["fp32", "bf16", "fp16"]
 Schedule = Literal["constant", "linear", "cosine"]
+Scaling = Literal["none", "linear", "square_root"]
 
 
 class AdamW(Contract):
     kind: Literal["adamw"]
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
+    """Decay of the averages of the gradient and of its square."""
     eps: Positive = 1e-8
+    """Added to the root of the averaged square, against division by zero."""
     weight_decay: NonNegative = 0.01
+    """Decoupled from the gradient (Loshchilov and Hutter 2019, arXiv:1711.05101)."""
 
 
 class SGD(Contract):
     kind: Literal["sgd"]
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Share of the last update that is kept; 0 turns it off."""
     nesterov: bool = False
+    """Look ahead by the momentum before the gradient is taken."""
     weight_decay: NonNegative = 0.0
+    """Added to the gradient, as an L2 penalty."""
 
     @model_validator(mode="after")
     def _nesterov_needs_momentum(self) -> Self:
@@ -51,6 +53,9 @@ class LearningRate(Contract):
     warmup_samples: Index = 0
     final_fraction: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Rate at the end as a share of the peak (linear and cosine)."""
+    scaling: Scaling | None = None
+    """How the rate follows the effective batch where ``batch.keep: micro`` lets it move; ``peak`` is its value at
+    ``batch.effective``."""
 
 
 class Batch(Contract):
@@ -58,6 +63,21 @@ class Batch(Contract):
 
     micro: Count
     accumulation: Count = 1
+    """At the number of nodes that ``world.nodes`` states."""
+    keep: Literal["effective", "micro"] | None = None
+    """What stays when the number of ranks changes (c10d only).
+
+    ``effective``: each step sees exactly ``effective`` samples at every size; accumulation follows, and the last forward pass of
+    a step may be smaller. ``micro``: micro batch and accumulation stay, and the effective batch moves with the ranks.
+    """
+    effective: Count | None = None
+    """Samples of one step at ``world.nodes``: micro x accumulation x replicas. With ``keep`` only."""
+
+    @model_validator(mode="after")
+    def _keep_needs_a_base(self) -> Self:
+        if (self.keep is None) != (self.effective is None):
+            raise ValueError("give both of keep and effective, or neither")
+        return self
 
 
 class Duration(Contract):
@@ -89,15 +109,21 @@ class Evaluation(Contract):
     every_steps: Count | None = None
     """Besides the evaluation at the end of training."""
     max_batches: Count | None = None
+    """Batches of each rank; default: all of the held-out data."""
 
 
 class Training(Contract):
     """The work of ``kind: trainer``."""
 
     kind: Literal["trainer"] = "trainer"
-    engine: Literal["ddp"]
+    engine: Engine
+    deepspeed: DeepSpeed | None = None
+    fsdp2: FSDP2 | None = None
+    """Default of engine ``fsdp2``: the defaults of its settings."""
     task: Task
     model: Model
+    initial_weights: AbsolutePath | None = None
+    """Directory of safetensors as ``transformers`` names them, read where training starts at step 0. Default: random weights."""
     data: Data
     batch: Batch
     optimizer: Optimizer
@@ -105,6 +131,11 @@ class Training(Contract):
     clip_norm: Positive | None = None
     """Largest global gradient norm; None does not clip."""
     precision: Precision = "bf16"
+    """Of forward and backward pass."""
+    gradient_reduction: Precision | None = None
+    """Data type in which gradients are summed over ranks. Default: the engine's own."""
+    activation_checkpointing: bool = False
+    """Keep only the input of each block for the backward pass, and compute the rest of it again there."""
     duration: Duration
     seed: Index = 0
     evaluation: Evaluation = Field(default_factory=Evaluation)
@@ -113,43 +144,10 @@ class Training(Contract):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
-        for problem in disagreements(self.task, self.model, self.data):
+        problems = disagreements(self.task, self.model, self.data)
+        problems += engine_disagreements(self.engine, self.model, self.deepspeed, self.fsdp2)
+        if self.learning_rate.scaling is not None and self.batch.keep != "micro":
+            problems.append("learning_rate.scaling is for a batch that moves; remove it, or set batch.keep to micro")
+        for problem in problems:
             raise ValueError(problem)
         return self
-
-
-def disagreements(task: Task, model: Model, data: Data) -> list[str]:
-    """What does not fit between task, model and data, in sentences that name the key to change."""
-    problems = []
-    if task == "image-classification":
-        if not isinstance(data, Digits):
-            problems.append(
-                f"task image-classification cannot read data source {data.source}; use digits, or task causal-lm"
-            )
-        elif isinstance(model, Llama):
-            problems.append("architecture llama is a language model; use vit or resnet for task image-classification")
-        elif isinstance(model, ViT | ResNet):
-            if model.num_channels != 1:
-                problems.append(f"digits are grey images: set model.num_channels to 1 instead of {model.num_channels}")
-            if model.image_size != DIGITS_IMAGE_SIZE:
-                problems.append(f"digits are 8 x 8 pixels: set model.image_size to 8 instead of {model.image_size}")
-            if model.num_labels != DIGITS_CLASSES:
-                problems.append(f"digits have 10 classes: set model.num_labels to 10 instead of {model.num_labels}")
-    else:
-        if not isinstance(data, PythonSource):
-            problems.append(
-                f"task causal-lm cannot read data source {data.source}; use python-stdlib, or task image-classification"
-            )
-        elif isinstance(model, ViT | ResNet):
-            problems.append(f"architecture {model.architecture} reads images; use llama for task causal-lm")
-        elif isinstance(model, Llama):
-            if model.vocab_size < data.vocabulary:
-                problems.append(f"model.vocab_size {model.vocab_size} is below the data's vocabulary of {data.vocabulary}")
-            if model.max_position_embeddings < data.sequence_length:
-                problems.append(
-                    f"model.max_position_embeddings {model.max_position_embeddings} is shorter than "
-                    f"data.sequence_length {data.sequence_length}"
-                )
-    if isinstance(data, PythonSource) and data.tokenizer == "bytes" and data.vocabulary != BYTE_VOCABULARY:
-        problems.append(f"tokenizer bytes has a vocabulary of 256, not {data.vocabulary}; remove vocabulary, or use bpe")
-    return problems

@@ -10,6 +10,11 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageClassification,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
     LlamaConfig,
     LlamaForCausalLM,
     ResNetConfig,
@@ -19,12 +24,20 @@ from transformers import (
 )
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE, Data, Digits
-from trainwright_trainer.contract.model import Llama, Model, ResNet, TransformersModel, ViT
+from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE, Data, Digits, ImageFolder
+from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, TransformersModel, ViT
 from trainwright_trainer.contract.training import Task
 from trainwright_trainer.failures import InvalidRunError
 
 _ATTENTION = "sdpa"
+LLAMA_NORM_EPS = 1e-6
+"""What ``transformers`` 5 takes where a configuration does not say."""
+_FACTORIES: dict[Task, Any] = {
+    "image-classification": AutoModelForImageClassification,
+    "causal-lm": AutoModelForCausalLM,
+    "masked-lm": AutoModelForMaskedLM,
+    "text-classification": AutoModelForSequenceClassification,
+}
 _NOT_ARCHITECTURE = frozenset({
     "transformers_version", "architectures", "auto_map", "dtype", "torch_dtype", "model_type", "_name_or_path", "id2label",
     "label2id", "return_dict", "attn_implementation", "trust_remote_code", "output_attentions", "output_hidden_states",
@@ -42,6 +55,8 @@ def build_model(model: Model, task: Task, data: Data) -> nn.Module:
     match model:
         case Llama():
             return _llama(model)
+        case Bert():
+            return _bert(model)
         case ViT():
             return _vit(model)
         case ResNet():
@@ -59,11 +74,36 @@ def _llama(model: Llama) -> nn.Module:
         num_attention_heads=model.num_attention_heads,
         num_key_value_heads=model.key_value_heads,
         max_position_embeddings=model.max_position_embeddings,
-        rope_parameters={"rope_type": "default", "rope_theta": model.rope_theta},
+        rms_norm_eps=model.rms_norm_eps or LLAMA_NORM_EPS,
+        rope_parameters=_rope(model),
         tie_word_embeddings=model.tie_word_embeddings,
         use_cache=False,
         attn_implementation=_ATTENTION,
     ))
+
+
+def _rope(model: Llama) -> dict[str, Any]:
+    if model.rope_scaling is None:
+        return {"rope_type": "default", "rope_theta": model.rope_theta}
+    return {"rope_type": "llama3", "rope_theta": model.rope_theta, **model.rope_scaling.model_dump()}
+
+
+def _bert(model: Bert) -> nn.Module:
+    settings: dict[str, Any] = {} if model.num_labels is None else {"num_labels": model.num_labels}
+    config = BertConfig(  # type: ignore[call-arg]
+        vocab_size=model.vocab_size,
+        hidden_size=model.hidden_size,
+        intermediate_size=model.intermediate_size,
+        num_hidden_layers=model.num_hidden_layers,
+        num_attention_heads=model.num_attention_heads,
+        max_position_embeddings=model.max_position_embeddings,
+        type_vocab_size=model.type_vocab_size,
+        hidden_dropout_prob=model.dropout,
+        attention_probs_dropout_prob=model.dropout,
+        attn_implementation=_ATTENTION,
+        **settings,
+    )
+    return BertForMaskedLM(config) if model.num_labels is None else BertForSequenceClassification(config)
 
 
 def _vit(model: ViT) -> nn.Module:
@@ -96,9 +136,8 @@ def _resnet(model: ResNet) -> nn.Module:
 def _any(model: TransformersModel, task: Task, data: Data) -> nn.Module:
     config = _config(model)
     _fit(model.model_type, config, data)
-    factory: Any = AutoModelForCausalLM if task == "causal-lm" else AutoModelForImageClassification
     try:
-        module = factory.from_config(config, trust_remote_code=False)
+        module = _FACTORIES[task].from_config(config, trust_remote_code=False)
     except (ValueError, TypeError, ImportError, OSError, AttributeError) as error:
         raise InvalidRunError(f"model_type {model.model_type} cannot be built for task {task}: {_first_line(error)}") from error
     counted = sum(parameter.numel() for parameter in module.parameters())
@@ -133,8 +172,12 @@ def _fit(model_type: str, config: Any, data: Data) -> None:
     if isinstance(data, Digits):
         exact = {"num_labels": DIGITS_CLASSES, "num_channels": 1, "image_size": DIGITS_IMAGE_SIZE}
         wanted = {key: ("exactly", value) for key, value in exact.items()}
+    elif isinstance(data, ImageFolder):
+        exact = {"num_labels": data.classes, "num_channels": data.channels, "image_size": data.image_size}
+        wanted = {key: ("exactly", value) for key, value in exact.items()}
     else:
-        wanted = {"vocab_size": ("at least", data.vocabulary), "max_position_embeddings": ("at least", data.sequence_length)}
+        least = {"vocab_size": data.vocabulary or 1, "max_position_embeddings": data.sequence_length}
+        wanted = {key: ("at least", value) for key, value in least.items()}
     for key, (relation, value) in wanted.items():
         found = getattr(config, key, None)
         if isinstance(found, int) and (found != value if relation == "exactly" else found < value):

@@ -16,7 +16,6 @@ from trainwright_trainer import __version__
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.contract.termination import Cause
-from trainwright_trainer.contract.training import Training
 from trainwright_trainer.lifecycle.messages import Act, Action, Carry, Where
 from trainwright_trainer.log import get_log
 from trainwright_trainer.supervisor.agreement import Agreement, AtTick, Impossible, TooLate
@@ -196,7 +195,7 @@ class Coordinator:
 
     @property
     def _save_every(self) -> float | None:
-        return self._spec.work.checkpoints.every_seconds if isinstance(self._spec.work, Training) else None
+        return None if isinstance(self._spec.work, Script) else self._spec.work.checkpoints.every_seconds
 
     def _stop_run(self, cause: Cause) -> None:
         if self.state != "running" or self._stop != "no":

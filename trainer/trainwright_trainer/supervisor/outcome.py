@@ -6,9 +6,8 @@ import signal
 from dataclasses import dataclass
 
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.spec import Script
+from trainwright_trainer.contract.spec import Script, Work
 from trainwright_trainer.contract.termination import Cause
-from trainwright_trainer.contract.training import Training
 from trainwright_trainer.lifecycle.messages import Result
 
 _CODES = frozenset(int(code) for code in ExitCode)
@@ -25,7 +24,7 @@ class RankOutcome:
     """Ended by SIGABRT: for a reason of its own, or because NCCL's watchdog aborts a process whose peer is gone."""
 
 
-def outcome_of(rank: int, work: Training | Script, result: Result | None, status: int | None, at: float) -> RankOutcome:
+def outcome_of(rank: int, work: Work, result: Result | None, status: int | None, at: float) -> RankOutcome:
     """How a rank ended by itself. ``status`` is its exit status, negative for a signal; None while it still lives.
 
     A rank's own word stands whatever its exit status. A script of the user speaks by exit status: any code but 0 is USER_FAILURE,
@@ -36,7 +35,7 @@ def outcome_of(rank: int, work: Training | Script, result: Result | None, status
     if status is None:
         raise ValueError(f"rank {rank} has neither said a result nor ended")
     code, cause = _by_status(rank, work, status)
-    return RankOutcome(rank, code, at, cause, aborted=isinstance(work, Training) and status == -signal.SIGABRT)
+    return RankOutcome(rank, code, at, cause, aborted=not isinstance(work, Script) and status == -signal.SIGABRT)
 
 
 def outcome_after_sigterm(rank: int, script: Script, status: int, at: float) -> RankOutcome:
@@ -63,7 +62,7 @@ def _said(rank: int, result: Result, at: float) -> RankOutcome:
     return RankOutcome(rank, code, at, cause)
 
 
-def _by_status(rank: int, work: Training | Script, status: int) -> tuple[ExitCode, Cause | None]:
+def _by_status(rank: int, work: Work, status: int) -> tuple[ExitCode, Cause | None]:
     is_script = isinstance(work, Script)
     if status == 0 and is_script:
         return ExitCode.DONE, None

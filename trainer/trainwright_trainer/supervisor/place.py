@@ -40,7 +40,7 @@ def host_name(environ: Mapping[str, str]) -> str:
 
 
 def _node_index(environ: Mapping[str, str], world: World) -> int:
-    name = world.node_index_env
+    name = world.meeting.node_index_env
     text = environ.get(name)
     if text is None:
         raise _mismatch(f"{name} is not set in this pod, and world.node_index_env says that it holds the pod's index")

@@ -110,7 +110,7 @@ class Pod:
             return
         if self._stopping and isinstance(self._spec.work, Script) and self._state == "running":
             return  # each script ends by itself, within the grace period
-        cause = Cause(kind="PeerLost", message=f"node 0 ({self._spec.world.rendezvous.host}) is lost: {why}")
+        cause = Cause(kind="PeerLost", message=f"node 0 ({self._spec.world.meeting.host}) is lost: {why}")
         get_log().error("peer_lost", peer=0, reason=why)
         self._obey(Verdict(ExitCode.PEER_LOST, cause), patience_seconds)
 

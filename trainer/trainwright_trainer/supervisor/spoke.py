@@ -61,11 +61,11 @@ class Spoke:
 
     @property
     def _host(self) -> str:
-        return self._spec.world.rendezvous.host
+        return self._spec.world.meeting.host
 
     @property
     def _port(self) -> int:
-        return self._spec.world.control_port
+        return self._spec.world.meeting.control_port
 
     async def _listen(self, connection: Connection) -> None:
         while True:

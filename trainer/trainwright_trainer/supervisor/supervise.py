@@ -23,11 +23,11 @@ from trainwright_trainer.supervisor.measurements import Measurements
 from trainwright_trainer.supervisor.place import pod_place
 from trainwright_trainer.supervisor.pod import Pod
 from trainwright_trainer.supervisor.probes import serve_probes
-from trainwright_trainer.supervisor.program import check_program
+from trainwright_trainer.supervisor.program import check_launcher, check_program
 from trainwright_trainer.supervisor.rank_process import RankProcess
 from trainwright_trainer.supervisor.refusal import Refusal
 from trainwright_trainer.supervisor.report import UNKNOWN, Report
-from trainwright_trainer.supervisor.specification import read_specification, specification_path
+from trainwright_trainer.supervisor.specification import read_specification, refuse_missing, specification_path
 from trainwright_trainer.supervisor.spoke import Spoke
 from trainwright_trainer.supervisor.wire import Downward, Finished, Leave, Upward
 
@@ -38,12 +38,16 @@ FLUSH_SECONDS = 2.0
 LEDGER_SECONDS = 5.0
 
 
-def supervise(environ: Mapping[str, str], path: Path | None = None, trainer_command: Sequence[str] = TRAINER_COMMAND) -> int:
+def supervise(
+    environ: Mapping[str, str], path: Path | None = None, program: Sequence[str] = (),
+    trainer_command: Sequence[str] = TRAINER_COMMAND,
+) -> int:
     """Run this pod's part of a run. Blocks, and owns the process: its signals, and all of its children.
 
     Args:
         environ: The pod's environment.
         path: The specification; by default where the environment says.
+        program: The command after ``supervise --``: what a pod under mpirun is to start.
         trainer_command: What to start as each rank of a run of ``kind: trainer``.
 
     Returns:
@@ -53,7 +57,7 @@ def supervise(environ: Mapping[str, str], path: Path | None = None, trainer_comm
     report = Report(environ)
     log.configure(UNKNOWN, UNKNOWN)
     try:
-        return asyncio.run(_Supervisor(environ, path or specification_path(environ), trainer_command, report).run())
+        return asyncio.run(_Supervisor(environ, path or specification_path(environ), program, trainer_command, report).run())
     except Refusal as refusal:
         return report.write(refusal.code, refusal.cause)
     except KeyboardInterrupt:
@@ -65,9 +69,11 @@ def supervise(environ: Mapping[str, str], path: Path | None = None, trainer_comm
 
 
 class _Supervisor:
-    def __init__(self, environ: Mapping[str, str], path: Path, trainer_command: Sequence[str], report: Report) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], path: Path, program: Sequence[str], trainer_command: Sequence[str], report: Report
+    ) -> None:
         self._environ, self._trainer_command, self._report = environ, trainer_command, report
-        self._path = path
+        self._path, self._program = path, program
         self._measurements = Measurements()
         self._hub: Hub | None = None
         self._coordinator: Coordinator | None = None
@@ -77,6 +83,8 @@ class _Supervisor:
         self._specification = specification = read_specification(self._path)
         spec = self._report.spec = specification.spec
         log.configure(spec.run, spec.identity)
+        refuse_missing(spec)
+        check_launcher(self._program, spec.world)
         self._place = pod_place(self._environ, spec.world)
         self._report.node = self._place.node
         self._configure_log(None)
@@ -137,7 +145,7 @@ class _Supervisor:
         self._coordinator = coordinator = Coordinator(spec, self._specification.sha256, history, self._measurements)
         if spec.world.nodes > 1:
             self._hub = Hub(coordinator, spec.lifecycle.peer_lost_seconds)
-            await self._hub.listen(self._place.bind, spec.world.control_port)
+            await self._hub.listen(self._place.bind, spec.world.meeting.control_port)
 
         # Through the loop, as if over a wire: neither is called while it is in the middle of something.
         def to_pod(message: Downward) -> None:
