@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.identity import PLACEHOLDER, identity_hash
-from trainwright.locate import Locator
-from trainwright.manifest.why import Provenance, split
+from trainwright.locate import Locator, at
+from trainwright.manifest import around
+from trainwright.manifest.labels import in_foundation
+from trainwright.manifest.why import Provenance, plain, split
 from trainwright.plan import Plan, Resolution, resolve
 from trainwright.rules import Context, check_manifests, check_plan, check_run
+from trainwright.rules.pod_security import level_of
 from trainwright.run import Run
 from trainwright.target import TARGETS, Target
 from trainwright.waivers import check_waivers, unused_waivers, waive
@@ -31,6 +35,8 @@ class CompiledRun:
     provenance: tuple[Provenance, ...]
     """One map for each manifest."""
     overridden: tuple[str, ...]
+    security: str | None
+    """Pod security level of the pods and why, where it is not `restricted`."""
     findings: tuple[Finding, ...]
     """Warnings and notes that stand, waived ones marked; never errors."""
 
@@ -39,8 +45,19 @@ class CompiledRun:
         return self.resolution.plan
 
     @property
+    def shared(self) -> tuple[int, ...]:
+        """Indexes of the objects that live in the foundation, since runs of one shape share them."""
+        kind = self.target.shared_kind
+        return tuple(i for i, manifest in enumerate(self.manifests) if manifest["kind"] == kind or in_foundation(manifest))
+
+    @property
     def target(self) -> Target:
         return self.resolution.target
+
+    @property
+    def constants(self) -> Mapping[str, str]:
+        """``Kind/path`` -> why the constants below it are as they are, for all objects of the run."""
+        return around.constants(self.target.constants)
 
     @property
     def identity(self) -> str:
@@ -57,11 +74,12 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
     findings = _stand(context, [*check_waivers(run, context.today, context.locate), *check_run(context)])
     target = TARGETS[run.target or cluster.default_target]
-    draft = _lower(context, target, f"{run.run}-{PLACEHOLDER}")
-    name = f"{run.run}-{identity_hash(draft.manifests, target.mutable, run.attempt)}"
-    final = _lower(context, target, name)
+    draft = _lower(context, target, f"{run.run}-{PLACEHOLDER}", plain)
+    hashed = [one for one in draft.manifests if one["metadata"]["name"] != run.run and not in_foundation(one)]
+    name = f"{run.run}-{identity_hash(hashed, around.mutable(target.mutable), run.attempt, run.queue)}"
+    final = _lower(context, target, name, split)
     findings += _stand(context, [*final.findings, *check_plan(context, final.resolution)])
-    findings += _stand(context, check_manifests(context, final.resolution, final.manifests))
+    findings += _stand(context, check_manifests(context, final.resolution, final.whole))
     findings += unused_waivers(findings, run, context.locate)
     return CompiledRun(
         run=run,
@@ -70,6 +88,7 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
         manifests=tuple(final.manifests),
         provenance=tuple(final.provenance),
         overridden=final.overridden,
+        security=_security(target, final.whole),
         findings=tuple(findings),
     )
 
@@ -77,22 +96,41 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
 @dataclass(frozen=True, slots=True)
 class _Lowered:
     resolution: Resolution
+    whole: list[Manifest]
+    """With whole pods at the target's ``templates``."""
     manifests: list[Manifest]
+    """As they are written."""
     provenance: list[Provenance]
     overridden: tuple[str, ...]
     findings: tuple[Finding, ...]
 
 
-def _lower(context: Context, target: Target, name: str) -> _Lowered:
+def _lower(context: Context, target: Target, name: str, taken: Callable[[Any], tuple[Any, Provenance]]) -> _Lowered:
+    """All objects under a name; ``taken`` makes plain data of a tree, with or without where it comes from."""
     resolution = resolve(context.run, context.cluster, target, name, context.locate)
-    parts = [split(tree) for tree in target.lower(resolution)]
-    manifests, provenance = [plain for plain, _ in parts], [answers for _, answers in parts]
-    if not context.run.overrides.pod and not context.run.overrides.objects:
-        return _Lowered(resolution, manifests, provenance, (), ())
-    from trainwright.overrides.apply import apply_overrides  # few runs have any, and it takes its time to load
+    parts = [taken(tree) for tree in (*target.lower(resolution), *around.surroundings(resolution))]
+    whole, provenance = [plain for plain, _ in parts], [answers for _, answers in parts]
+    touched: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    if context.run.overrides.pod or context.run.overrides.objects:
+        from trainwright.overrides.apply import apply_overrides  # few runs have any, and it takes its time to load
 
-    patched = apply_overrides(resolution, manifests, provenance, context.locate)
-    return _Lowered(resolution, patched.manifests, provenance, patched.touched, patched.findings)
+        patched = apply_overrides(resolution, whole, provenance, context.locate)
+        whole, touched, findings = patched.manifests, patched.touched, patched.findings
+    settled = target.settle(resolution, list(zip(whole, provenance, strict=True)))
+    manifests, answers = [manifest for manifest, _ in settled], [answer for _, answer in settled]
+    return _Lowered(resolution, whole, manifests, answers, touched, findings)
+
+
+def _security(target: Target, manifests: list[Manifest]) -> str | None:
+    """The weakest level of any pod; None for `restricted`."""
+    pods = [at(one, f"{pointer}/spec") for kind, pointer in target.templates.values() for one in manifests if one["kind"] == kind]
+    levels = [level_of(pod) for pod in pods if pod]
+    for wanted in ("privileged", "baseline"):
+        problems = [problem for level, found in levels if level == wanted for problem in found]
+        if problems:
+            return f"{wanted}: {', '.join(dict.fromkeys(problems))}"
+    return None
 
 
 def _stand(context: Context, findings: list[Finding]) -> list[Finding]:

@@ -12,8 +12,17 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-TargetName = Literal["indexed-job"]
+from trainwright.units import Bytes, Cpu
+
+TargetName = Literal[
+    "indexed-job", "job-set", "pytorch-job", "train-job", "mpi-job", "tf-job", "xgboost-job", "ray-job"
+]
 """Every target, as runs and cluster profiles name it; a test holds it against the registry, ``trainwright.target.TARGETS``."""
+
+OperatorName = Literal["jobset", "training-operator", "trainer", "mpi-operator", "kuberay"]
+"""Every operator that a target can need."""
+
+MPIName = Literal["openmpi", "intel", "mpich"]
 
 
 class Rendezvous(Enum):
@@ -24,15 +33,20 @@ class Rendezvous(Enum):
     C10D = "c10d"
     """An elastic store on one host; ranks are numbered as they come."""
     MPI_HOSTFILE = "mpi-hostfile"
+    """A launcher reads where the slots are from a file and starts the ranks there over ssh."""
     TF_CONFIG = "tf-config"
+    """Every pod is given the list of all, and its own place in it, in one variable."""
     DMLC_TRACKER = "dmlc-tracker"
+    """Rank 0 runs a tracker, and every rank is given its address."""
     RAY_HEAD = "ray-head"
+    """Workers join a Ray cluster, and a driver on it places the ranks."""
 
 
 class Success(Enum):
     """When the run as a whole has succeeded."""
 
     ALL_RANKS = "all ranks end with 0"
+    ANY_RANK = "one rank ends with 0"
     CHIEF = "the chief ends with 0"
     LAUNCHER = "the launcher ends with 0"
 
@@ -51,6 +65,15 @@ class EnvironmentChannel(Enum):
     LAUNCHER = "the launcher's command line (mpirun -x)"
 
 
+class Gang(Enum):
+    """Who makes the group of pods that a gang scheduler starts together, or not at all."""
+
+    OURS = "the run's own PodGroup"
+    OPERATOR = "the operator, where its own flag for gangs is set"
+    RUNTIME = "the operator, by the policy in the run's runtime"
+    LABEL = "the operator, where its own flag for gangs is set, by a label of the run"
+
+
 class Guarantee(Enum):
     """What a pair of topology and target keeps; the plan lists them."""
 
@@ -59,6 +82,32 @@ class Guarantee(Enum):
     RESTART_ALL = "restart of all ranks together"
     EXACT_RESUME = "exact resume"
     RESHARD = "resume at another size"
+
+
+@dataclass(frozen=True, slots=True)
+class MPI:
+    """How ranks are started under MPI."""
+
+    implementation: MPIName
+    launcher_holds_ranks: bool = False
+    """Whether the launcher's pod is the first node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """Smallest and largest number of nodes of a run that may change while it runs, and how soon a change is noticed.
+
+    The times are those of torch's c10d rendezvous (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py), in whole seconds:
+    a lost node is noticed after ``keep_alive_seconds x keep_alive_attempts``, and training goes on ``last_call_seconds`` later.
+    """
+
+    minimum: int
+    maximum: int
+    keeps_batch: bool = True
+    """Whether the effective batch is the same at every size; otherwise it follows the number of nodes."""
+    last_call_seconds: int = 2
+    keep_alive_seconds: int = 1
+    keep_alive_attempts: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +120,38 @@ class Needs:
     rendezvous: Rendezvous
     success: Success
     restart: RestartUnit
-    elastic: tuple[int, int] | None = None
-    """Smallest and largest number of nodes, where it may change while running."""
+    elastic: Elastic | None = None
+    chief: bool = False
+    """Whether the first node is a role of its own, where the target leaves the choice."""
+    mpi: MPI | None = None
+    replicas_per_process: int = 1
+    """Copies of the model that one process trains, such as TensorFlow's one a GPU."""
+    version: str | None = None
+    """Release of the topology's own system in the image, as the run states it, where the operator wants to know."""
 
     @property
     def world_size(self) -> int:
+        """Ranks in all."""
         return self.nodes * self.processes_per_node
+
+    @property
+    def most_nodes(self) -> int:
+        """Nodes of the largest size that the run may have."""
+        return self.elastic.maximum if self.elastic else self.nodes
+
+    @property
+    def replicas(self) -> int:
+        """Micro batches that are computed at the same time."""
+        return self.world_size * self.replicas_per_process
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a pod that holds no ranks takes of a node."""
+
+    cpu: Cpu
+    memory: Bytes
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +164,12 @@ class Role:
     """Host name of one pod with ``{name}`` (of the run's objects) and ``{index}``; resolvable by its peers."""
     container: str
     """Name of the container that trains; some operators prescribe it."""
-    holds_ranks: bool = True
-    """False for a launcher that only starts others."""
+    share: Share | None = None
+    """Set for pods that hold no ranks, such as a launcher."""
+
+    @property
+    def holds_ranks(self) -> bool:
+        return self.share is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +180,43 @@ class Binding:
     rank_zero_host: str
     """With ``{name}``."""
     rendezvous_port: int
+    """Where a port is not the operator's to fix, the plan may choose another."""
     node_index_env: str | None
     """Variable that holds the pod's index; None where ranks are numbered by the launcher or the rendezvous."""
+    fixed_port: bool = False
+    """Whether the operator fixes the port of the rendezvous."""
+    port_name: str = "rendezvous"
+    """What the port of the rendezvous is called; some operators look for a name."""
     injects: Mapping[str, str] = field(default_factory=dict)
     """Variables that the controller sets itself -> what they hold. A run may not set them."""
     renders: Mapping[str, str] = field(default_factory=dict)
     """Variables that the target renders from pod metadata -> field path."""
     environment: EnvironmentChannel = EnvironmentChannel.POD
+    role_env: str | None = None
+    """Variable by which a pod knows that it is the ``launcher`` or a ``worker``; the plan sets it where the operator does not."""
+    hostfile: str | None = None
+    """Path of MPI's list of hosts, on the launcher."""
+    sshd: tuple[str, ...] = ()
+    """What an MPI worker runs."""
+    replaces_command: bool = False
+    """Whether the operator starts its own program in the pods, and the run's command elsewhere."""
+    own_shared_memory: bool = False
+    """Whether the operator mounts shared memory itself."""
+    counts_init_failures: bool = True
+    """Whether a pod whose init container fails counts against ``restarts``; otherwise it comes back for ever."""
+    peer_list: tuple[str, str] | None = None
+    """Variable in which the operator names every pod, and what it writes for one, with ``{host}`` and ``{namespace}``."""
+    gang: Gang = Gang.OURS
     guarantees: frozenset[Guarantee] = frozenset()
     generated_names: tuple[str, ...] = ()
     """The longest names that the controller derives, with ``{name}``: each must be a DNS label of at most 63 characters."""
+    longest_name: int = 63
+    """Characters that the operator allows in the name of the object itself."""
+
+    @property
+    def ranks(self) -> Role:
+        """The last role that holds ranks: the one with most pods, where the first node has a role of its own."""
+        return [role for role in self.roles if role.holds_ranks][-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +239,34 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class Port:
+    """What a container listens on."""
+
+    name: str
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Numbers of the ports of a run, by what they are for."""
+
+    rendezvous: int
+    control: int
+    http: int
+    ssh: int
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     """What the main container of a role runs."""
 
     command: tuple[str, ...]
-    environment: tuple[Variable, ...] = ()
+    """Empty where the operator starts its own."""
+    ports: tuple[Port, ...] = ()
     supervised: bool = True
     """Whether our supervisor is PID 1, with probes, exit codes and metrics."""
+    ready_port: str | None = None
+    """Without the supervisor: the port that answers once the pod is of use to its peers; None where nothing can tell."""
+    capabilities: Mapping[str, str] = field(default_factory=dict)
+    """Linux capabilities that the program cannot start without -> why."""

@@ -1,7 +1,7 @@
 """Identity: the hash in a run's name, which moves exactly when a pod would change.
 
-The projection is versioned: version 1 is every object of the run with its kind's mutable parts left out, and the attempt. A
-change of the projection renames every run of every user, so the golden fleet test pins it.
+The projection is versioned: version 1 is every object of the run with its kind's mutable parts left out, the attempt and the
+queue. A change of the projection renames every run of every user, so the golden fleet test pins it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,16 @@ PLACEHOLDER = "00000000"
 MUTABLE_EVERYWHERE = ("/metadata/labels", "/metadata/annotations")
 
 
-def identity_hash(manifests: Sequence[Mapping[str, Any]], mutable: Mapping[str, tuple[str, ...]], attempt: int) -> str:
-    """Eight base32 characters over the objects as lowered with the placeholder name."""
+def identity_hash(
+    manifests: Sequence[Mapping[str, Any]], mutable: Mapping[str, tuple[str, ...]], attempt: int, queue: str | None
+) -> str:
+    """Eight base32 characters over the objects as lowered with the placeholder name.
+
+    The queue is a label, and labels may change; but no controller lets a run that was admitted change its queue.
+    """
     objects = [_immutable(manifest, (*MUTABLE_EVERYWHERE, *mutable.get(str(manifest["kind"]), ()))) for manifest in manifests]
-    return short_hash({"projection": PROJECTION, "attempt": attempt, "objects": objects})
+    named = {} if queue is None else {"queue": queue}
+    return short_hash({"projection": PROJECTION, "attempt": attempt, **named, "objects": objects})
 
 
 def _immutable(manifest: Mapping[str, Any], pointers: tuple[str, ...]) -> dict[str, Any]:

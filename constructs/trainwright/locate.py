@@ -45,7 +45,7 @@ def _place(file: str | None, positions: Positions, pointer: str) -> Where:
 
 def escape(key: str) -> str:
     """One key as a token of a JSON pointer (RFC 6901)."""
-    return key.replace("~", "~0").replace("/", "~1")
+    return key.replace("~", "~0").replace("/", "~1") if "/" in key or "~" in key else key
 
 
 def tokens(pointer: str) -> list[str]:

@@ -4,7 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.handshake import TargetName
+from trainwright.cluster.monitoring import Monitoring
+from trainwright.cluster.operators import Kueue, Operator, Queue, Scheduling, TopologyLevel
+from trainwright.handshake import OperatorName, TargetName
 from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, QualifiedName
 from trainwright.units import Bytes, Cpu, Duration
 
@@ -17,9 +19,11 @@ class Gpu(Model):
     """The accelerators of one node."""
 
     model: str = Field(min_length=1, max_length=64)
+    """Its name, as the plan shows it."""
     memory: Bytes
     """Memory of one GPU."""
     per_node: Annotated[int, Field(ge=1, le=16)]
+    """GPUs of one node."""
     resource: ExtendedResource = "nvidia.com/gpu"
     """Name of the extended resource that the device plugin offers."""
 
@@ -28,25 +32,47 @@ class Fabric(Model):
     """The network between nodes."""
 
     kind: FabricKind = "tcp"
+    """What NCCL speaks over it."""
     links: Annotated[int, Field(ge=1, le=64)] = 1
     """Network links of one node that training uses."""
     gigabits_per_link: Annotated[int, Field(ge=1, le=10_000)] = 10
+    """Speed of one link."""
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,15}$")] | None = None
     """Interface for bootstrap traffic, as a pod sees it."""
+    host_interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,15}$")] | None = None
+    """The same, as a run on the node's own network (`host_network`) sees it; left out, NCCL and gloo choose."""
     hca: Annotated[str, Field(pattern=r"^[=^]?[A-Za-z0-9_:,\-]+$", max_length=512)] | None = None
     """Value of NCCL_IB_HCA; start it with ``=`` for exact names."""
+    gid_index: Annotated[int, Field(ge=0, le=255)] | None = None
+    """Index of the RoCE address, where it is the same on all nodes and NCCL does not find it itself (it does since 2.21)."""
+    traffic_class: Annotated[int, Field(ge=0, le=255)] | None = None
+    """Traffic class of RoCE that the switches keep free of loss."""
+    gpu_direct: bool | None = None
+    """Whether adapters reach the GPUs' memory; left out, NCCL finds out. Say false where it believes so and is wrong."""
     resource: ExtendedResource | None = None
     """Extended resource that gives a pod its RDMA devices."""
     resource_count: Annotated[int, Field(ge=1, le=64)] = 1
+    """How many of them a pod asks for."""
     ipc_lock: bool = False
     """Whether to add CAP_IPC_LOCK to RDMA pods, because the node's runtime limits locked memory. Prefer unlimited memlock there:
     pods run as a user, and a runtime that does not make added capabilities ambient gives them to root only (kubernetes#56374)."""
 
+    @model_validator(mode="after")
+    def _settings_fit_the_kind(self) -> Self:
+        strangers = [name for name in ("gid_index", "traffic_class") if getattr(self, name) is not None and self.kind != "roce"]
+        strangers += ["gpu_direct"] if self.gpu_direct and self.kind == "tcp" else []
+        if strangers:
+            raise ValueError(f"a fabric of kind {self.kind} has no {' and no '.join(strangers)}; remove it, or change the kind")
+        return self
+
 
 class Taint(Model):
     key: QualifiedName
+    """Tolerated by every run of the pool."""
     value: LabelValue = ""
+    """Empty where the taint has none."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
+    """What it does to pods that do not tolerate it."""
 
 
 class Spot(Model):
@@ -60,12 +86,19 @@ class NodePool(Model):
     """Nodes of one kind."""
 
     cpus: Cpu
+    """Of one node."""
     memory: Bytes
+    """Of one node."""
     gpu: Gpu | None = None
+    """Its GPUs; a pool without them runs on CPUs."""
     fabric: Fabric = Field(default_factory=Fabric.model_construct)
+    """Its network; default: TCP at 10 Gb/s."""
     labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
+    """Labels by which its nodes are chosen: the pods' nodeSelector."""
     taints: tuple[Taint, ...] = ()
+    """Taints of its nodes, which the pods tolerate."""
     spot: Spot | None = None
+    """Set where nodes can be taken back."""
 
     @model_validator(mode="after")
     def _resources_differ(self) -> Self:
@@ -80,8 +113,11 @@ class Claim(Model):
     managed: bool = True
     """Whether the foundation creates it; otherwise it is there already."""
     storage_class: DnsSubdomain | None = None
+    """Default: the cluster's own."""
     size: Bytes | None = None
+    """Needed where the foundation creates it."""
     access: AccessMode = "ReadWriteMany"
+    """Access mode."""
     write_mebibytes_per_second: Annotated[int, Field(ge=1, le=10_000_000)] = 200
     """Sequential write bandwidth that one pod can count on; decides the grace period."""
 
@@ -90,7 +126,11 @@ class Namespace(Model):
     managed: bool = True
     """Whether the foundation creates it; otherwise it is there already."""
     pod_security: PodSecurity = "restricted"
+    """Pod security standard of the namespace; what a run needs beyond it is a finding."""
     claims: dict[DnsSubdomain, Claim] = Field(default_factory=dict)
+    """PersistentVolumeClaims that runs can mount."""
+    queues: dict[DnsSubdomain, Queue] = Field(default_factory=dict)
+    """LocalQueues of Kueue."""
 
 
 class StorageClass(Model):
@@ -102,10 +142,30 @@ class Cluster(Model):
     """One cluster, as its platform team describes it."""
 
     cluster: DnsLabel
+    """Name of the cluster; its file is called like it."""
     kubernetes: Annotated[str, Field(pattern=r"^1\.(0|[1-9][0-9]{0,2})$")]
+    """Version of the API server, without the patch."""
     default_target: TargetName = "indexed-job"
+    """What carries a run that does not say."""
+    operators: dict[OperatorName, Operator] = Field(default_factory=dict)
+    """What is installed, and in which release."""
+    scheduling: Scheduling = Field(default_factory=Scheduling.model_construct)
+    """The gang scheduler, if there is one."""
+    kueue: Kueue | None = None
+    """Kueue, if it is there."""
+    topology: dict[DnsLabel, TopologyLevel] = Field(default_factory=dict)
+    """Name of a level (`rack`) -> its node label, the widest first."""
+    priorities: tuple[DnsSubdomain, ...] | None = None
+    """PriorityClasses that runs may name; null: not checked."""
+    network_policy: bool = False
+    """Whether runs are fenced off: their ranks admit each other, the scraper of the metrics and nobody else."""
+    monitoring: Monitoring | None = None
+    """What watches the runs: their metrics, alerts and dashboards."""
     node_pools: Annotated[dict[DnsLabel, NodePool], Field(min_length=1)]
+    """Kinds of nodes, in the order in which runs look for one that fits."""
     namespaces: dict[DnsLabel, Namespace] = Field(default_factory=dict)
+    """Where runs may live, with their storage and queues."""
     storage_classes: dict[DnsSubdomain, StorageClass] = Field(default_factory=dict)
+    """Storage classes that claims may name, and what their volumes can do."""
     registries: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = ()
     """Registries, or path prefixes in them, that images may come from; empty allows any."""

@@ -1,45 +1,46 @@
-"""The ConfigMap with the run's specification."""
+"""The ConfigMap with the files that a run brings into its pods."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.why import Answer, Provenance, Why
 from trainwright.plan import Resolution
-from trainwright.plan.specification import SOURCES, render_for
-from trainwright_trainer.contract.layout import SPEC_FILE
 
 
-def specification_map(resolution: Resolution) -> dict[str, Any]:
-    """Immutable, and named like the run's other objects: an edit is a new run."""
-    run, plan, spec = resolution.run, resolution.plan, resolution.spec
-    if spec is None:
-        raise AssertionError("an opaque command has no specification")
-    rendered, _ = render_for(spec, run.trainer_version or "")
-    payload = json.dumps(rendered, indent=2, ensure_ascii=False) + "\n"
+def configuration(resolution: Resolution) -> list[dict[str, Any]]:
+    """Immutable, and named like the run's other objects: an edit is a new run. None where the run brings no file."""
+    run, plan = resolution.run, resolution.plan
+    if not resolution.payloads:
+        return []
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)},
+            "immutable": True,
+            "data": {payload.key: Why(payload.text, payload.source, payload.reason) for payload in resolution.payloads},
+        }
+    ]
+
+
+def payload_provenance(resolution: Resolution) -> dict[str, Provenance]:
+    """Key of the ConfigMap -> where the values inside that file come from, by pointer into it."""
     return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)},
-        "immutable": True,
-        "data": {SPEC_FILE: Why(payload, "trainwright", "the run's specification, the one file that the supervisor reads")},
+        payload.key: {pointer: Answer(source, reason) for pointer, (source, reason) in payload.answers.items()}
+        for payload in resolution.payloads
+        if payload.answers
     }
 
 
-def payload_provenance() -> Provenance:
-    """Where the values inside the specification come from, by pointer into it."""
-    return {pointer: Answer(source, reason) for pointer, (source, reason) in SOURCES.items()}
-
-
 CONSTANTS = {
-    "ConfigMap": "what the supervisor reads; mounted into every pod",
+    "ConfigMap": "the files that the pods read; mounted into every pod",
     "ConfigMap/metadata": "named like the run's other objects",
     "ConfigMap/metadata/labels": "labels of the run's objects",
     "ConfigMap/immutable": "pods of one identity all read the same: a change is a new run, with a new name",
-    "ConfigMap/data": "the specification as one JSON file",
+    "ConfigMap/data": "each file under its own key",
 }
 
 OWNED = (Owned(r"/immutable|/data.*|/binaryData.*", "the specification of the run", "change the run's own fields"),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.cluster import Claim, Cluster
+from trainwright.cluster.operators import Queue
 from trainwright.locate import escape
 from trainwright.manifest.why import Why
 
@@ -19,6 +20,8 @@ CONSTANTS = {
     "PersistentVolumeClaim": "storage that outlives every run",
     "PersistentVolumeClaim/metadata": "referenced by the runs' mounts",
     "PersistentVolumeClaim/metadata/annotations": "removing a run, or an Application, never removes checkpoints or data",
+    "LocalQueue": "the queue that runs of this namespace name",
+    "LocalQueue/metadata": "referenced by the runs' queue",
     "PersistentVolumeClaim/spec": "as the cluster profile describes it",
 }
 
@@ -31,7 +34,24 @@ def foundation(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
     for name, claim in place.claims.items():
         if claim.managed:
             objects.append(_claim(namespace, name, claim, f"{pointer}/claims/{escape(name)}"))
+    for name, queue in place.queues.items():
+        if queue.managed:
+            objects.append(_queue(namespace, name, queue, f"{pointer}/queues/{escape(name)}"))
     return objects
+
+
+def _queue(namespace: str, name: str, queue: Queue, pointer: str) -> dict[str, Any]:
+    """v1beta2 is served since Kueue 0.15."""
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "LocalQueue",
+        "metadata": {
+            "name": Why(name, pointer, "as the cluster profile names it"),
+            "namespace": namespace,
+            "labels": {"app.kubernetes.io/managed-by": "trainwright"},
+        },
+        "spec": {"clusterQueue": Why(queue.cluster_queue, f"{pointer}/cluster_queue", "as the cluster profile says")},
+    }
 
 
 def _namespace(name: str, pod_security: str, pointer: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from trainwright.locate import escape
@@ -9,8 +10,23 @@ from trainwright.manifest.why import Why
 from trainwright.plan import Plan
 from trainwright.run import Run
 
-RESERVED_PREFIXES = ("app.kubernetes.io/", "trainwright.dev/", "batch.kubernetes.io/", "sidecar.istio.io/")
+RESERVED_PREFIXES = (
+    "app.kubernetes.io/", "trainwright.dev/", "batch.kubernetes.io/", "sidecar.istio.io/",
+    "training.kubeflow.org/", "trainer.kubeflow.org/", "jobset.sigs.k8s.io/",
+)  # fmt: skip
 """Label keys that the plan or a controller owns."""
+
+ROLE_LABEL = "trainwright.dev/role"
+"""On pods: which of the run's roles they have."""
+
+FOUNDATION = {"app.kubernetes.io/component": "foundation"}
+"""On an object that runs share, and that must be there before they are."""
+
+
+def in_foundation(manifest: Mapping[str, Any]) -> bool:
+    """Whether an object is part of no run's identity: a shared one, called after its own content."""
+    return FOUNDATION.items() <= (manifest["metadata"].get("labels") or {}).items()
+
 
 
 def object_labels(run: Run, plan: Plan) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from trainwright.locate import escape
 
@@ -28,12 +29,32 @@ _BLOCK_TAB = re.compile(r"[ \n]*\t[\s\S]*\n|[ \n]*\n[ \n]*\t")
 
 def problems(value: object, pointer: str = "") -> Iterator[tuple[str, str]]:
     """JSON pointer and reason of each part of a manifest that would not arrive as it is."""
+    if not _arrives(value):
+        yield from _walk(value, pointer)
+
+
+def _arrives(value: object) -> bool:
+    """The same question without places, which nearly every manifest answers with yes."""
+    kind = type(value)
+    if kind is dict:
+        return all(
+            type(key) is str and _key_problem(key) is None and item is not None and _arrives(item)
+            for key, item in value.items()  # type: ignore[attr-defined]
+        )
+    if kind is list:
+        return all(map(_arrives, value))  # type: ignore[call-overload]
+    if kind is str:
+        return _text_problem(value) is None
+    return kind is bool or value is None or (kind in (int, float) and _scalar_problem(value) is None)
+
+
+def _walk(value: object, pointer: str) -> Iterator[tuple[str, str]]:
     # Exact types: jsii turns subclasses, such as the members of an Enum, into references to objects of its own.
     if type(value) is dict:
         yield from _mapping_problems(value, pointer)
     elif type(value) is list:
         for index, item in enumerate(value):
-            yield from problems(item, f"{pointer}/{index}")
+            yield from _walk(item, f"{pointer}/{index}")
     elif type(value) in (str, int, float):
         if reason := _scalar_problem(value):
             yield pointer, reason
@@ -47,14 +68,18 @@ def _mapping_problems(value: dict[object, object], pointer: str) -> Iterator[tup
             yield pointer, f"has the key {key!r}, which is not a string"
             continue
         place = f"{pointer}/{escape(key)}"
-        # jsii reads mappings with its own marker keys as references, and JavaScript takes __proto__ for the prototype.
-        reason = f"has the reserved key {key!r}" if key.startswith("$jsii.") or key == "__proto__" else _text_problem(key)
-        if reason:
+        if reason := _key_problem(key):
             yield place, reason
         elif item is None:
             yield place, "is null, and a key without a value is left out on the way: remove the key"
         else:
-            yield from problems(item, place)
+            yield from _walk(item, place)
+
+
+@lru_cache(maxsize=4096)
+def _key_problem(key: str) -> str | None:
+    # jsii reads mappings with its own marker keys as references, and JavaScript takes __proto__ for the prototype.
+    return f"has the reserved key {key!r}" if key.startswith("$jsii.") or key == "__proto__" else _text_problem(key)
 
 
 def _scalar_problem(value: object) -> str | None:
@@ -67,6 +92,7 @@ def _scalar_problem(value: object) -> str | None:
     return None
 
 
+@lru_cache(maxsize=4096)
 def _text_problem(text: str) -> str | None:
     if found := _CONTROL.search(text):
         return f"holds the character {found.group()!a}, which YAML readers change or refuse"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainwright.handshake import Process, Role
+from trainwright.cluster import NodePool
+from trainwright.handshake import Port, Process, Role
 from trainwright.locate import escape
-from trainwright.manifest.labels import pod_labels
+from trainwright.manifest import scheduling
+from trainwright.manifest.data.awaiting import await_containers
+from trainwright.manifest.labels import ROLE_LABEL, pod_labels
 from trainwright.manifest.volumes import volume_mounts, volumes
 from trainwright.manifest.why import Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import EnvironmentVariable
-from trainwright_trainer.contract.layout import HTTP_PORT
+from trainwright.run import CommandWorkload
 from trainwright_trainer.contract.termination import TERMINATION_PATH
 
 Tree = dict[str, Any]
@@ -20,32 +23,52 @@ USER_ID = 1000
 """User, group and file system group of every pod; the trainer's images use the same."""
 
 
-def pod_template(resolution: Resolution, role: Role) -> Tree:
-    """Metadata and spec, in a reviewer's order: how the pod lives, where it goes, who it is, what it runs, what it mounts."""
+def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
+    """Metadata and spec, in a reviewer's order: how the pod lives, where it goes, who it is, what it runs, what it mounts.
+
+    ``life`` is what the target writes first: restart policy and address, as far as its controller leaves them open.
+    """
     run, plan, process = resolution.run, resolution.plan, resolution.processes[role.name]
+    waiting = await_containers(resolution, container_security())
     spec: Tree = {
-        "restartPolicy": "Never",
-        "subdomain": Why(plan.name, "trainwright", "name of the headless Service: gives every pod a DNS name"),
+        **life,
         "terminationGracePeriodSeconds": Why(plan.grace.seconds, "trainwright", plan.grace.reason),
-        **_placement(resolution),
+        **scheduling.pod_fields(resolution, role),
+        **pool_placement(resolution.pool, plan.world.pool),
+        **_network(resolution),
         **_service_account(resolution),
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": USER_ID,
-            "runAsGroup": USER_ID,
-            "fsGroup": USER_ID,
-            "fsGroupChangePolicy": "OnRootMismatch",
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": pod_security(),
+        **({"initContainers": waiting} if waiting else {}),
         "containers": [_container(resolution, role, process)],
-        "volumes": volumes(run, plan, process),
+        "volumes": volumes(resolution, role),
     }
-    return {"metadata": {"labels": pod_labels(run, plan)}, "spec": spec}
+    own = {ROLE_LABEL: Why(role.name, "trainwright", "what the pod is in the run")}
+    metadata: Tree = {"labels": {**pod_labels(run, plan), **own, **scheduling.pod_labels(resolution)}}
+    annotations = scheduling.pod_annotations(resolution, role)
+    return {"metadata": metadata | ({"annotations": annotations} if annotations else {}), "spec": spec}
 
 
-def _placement(resolution: Resolution) -> Tree:
-    pool, pointer = resolution.pool, f"cluster:/node_pools/{escape(resolution.plan.world.pool)}"
+def pod_security() -> Tree:
+    """A user who is not root, and no system calls but the usual: what the `restricted` standard asks of a pod."""
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": USER_ID,
+        "runAsGroup": USER_ID,
+        "fsGroup": USER_ID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def headless(resolution: Resolution) -> Tree:
+    """The address of a pod behind the run's own headless Service."""
+    return {"subdomain": Why(resolution.plan.name, "trainwright", "name of the headless Service: gives every pod a DNS name")}
+
+
+def pool_placement(pool: NodePool, name: str) -> Tree:
+    """What brings a pod to the nodes of a pool, and past their taints."""
+    pointer = f"cluster:/node_pools/{escape(name)}"
     placement: Tree = {}
     if pool.labels:
         placement["nodeSelector"] = Why(dict(pool.labels), f"{pointer}/labels", "the nodes of the pool")
@@ -63,6 +86,16 @@ def _placement(resolution: Resolution) -> Tree:
     return placement
 
 
+def _network(resolution: Resolution) -> Tree:
+    if not resolution.run.host_network:
+        return {}
+    reason = "on the node's network the cluster's names need this policy"
+    return {
+        "hostNetwork": Why(True, "run:/host_network", "as asked"),
+        "dnsPolicy": Why("ClusterFirstWithHostNet", "run:/host_network", reason),
+    }
+
+
 def _service_account(resolution: Resolution) -> Tree:
     run = resolution.run
     account: Tree = {}
@@ -78,23 +111,33 @@ def _service_account(resolution: Resolution) -> Tree:
 
 
 def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
-    run, plan = resolution.run, resolution.plan
-    command = Why(list(process.command), "run:/workload/command", "as asked")
-    if process.supervised:
-        command = Why(list(process.command), "trainwright", "the supervisor: exit codes, probes, metrics and lost peers")
+    run = resolution.run
     return {
         "name": Why(role.container, "trainwright", "the container that trains"),
         "image": Why(run.image, "run:/image", "as asked"),
-        "command": command,
-        "env": [_variable(variable) for variable in plan.environment],
-        "ports": _ports(resolution, process),
-        "resources": _resources(resolution),
-        **(_probes() if process.supervised else {}),
+        **({} if resolution.binding.replaces_command else _command(resolution, process)),
+        "env": [_variable(variable) for variable in resolution.environment(role)],
+        **({"ports": [_port(port) for port in process.ports]} if process.ports else {}),
+        "resources": _resources(resolution, role),
+        **_probes(process),
         "terminationMessagePath": TERMINATION_PATH,
         "terminationMessagePolicy": "File" if process.supervised else "FallbackToLogsOnError",
-        "securityContext": _container_security(resolution),
-        "volumeMounts": volume_mounts(run, plan, process),
+        "securityContext": _container_security(resolution, role, process),
+        "volumeMounts": volume_mounts(resolution, role),
     }
+
+
+def _command(resolution: Resolution, process: Process) -> Tree:
+    if not process.command:
+        return {}
+    workload = resolution.run.workload
+    if process.supervised:
+        source, reason = "trainwright", "the supervisor: exit codes, probes, metrics and lost peers"
+    elif isinstance(workload, CommandWorkload) and process.command == workload.command:
+        source, reason = "run:/workload/command", "as asked"
+    else:
+        source, reason = "trainwright", "waits for the launcher, which starts the ranks here"
+    return {"command": Why(list(process.command), source, reason)}
 
 
 def _variable(variable: EnvironmentVariable) -> Why:
@@ -108,27 +151,25 @@ def _variable(variable: EnvironmentVariable) -> Why:
     return Why(tree, variable.source, variable.reason)
 
 
-def _ports(resolution: Resolution, process: Process) -> list[Tree]:
-    rendezvous = resolution.plan.rendezvous
-    ports = [_port("rendezvous", rendezvous.port, "rank 0 listens here")]
-    if process.supervised:
-        ports.append(_port("control", rendezvous.control_port, "node 0's supervisor listens here for the others"))
-        ports.append(_port("http", HTTP_PORT, "probes and metrics"))
-    return ports
+def _port(port: Port) -> Tree:
+    return {"name": port.name, "containerPort": Why(port.number, "trainwright", port.reason), "protocol": "TCP"}
 
 
-def _port(name: str, number: int, reason: str) -> Tree:
-    return {"name": name, "containerPort": Why(number, "trainwright", reason), "protocol": "TCP"}
-
-
-def _resources(resolution: Resolution) -> Tree:
+def _resources(resolution: Resolution, role: Role) -> Tree:
     resources, needs, pool = resolution.plan.resources, resolution.needs, resolution.pool
-    amounts: Tree = {
+    if role.share:
+        share = role.share
+        amounts: Tree = {
+            "cpu": Why(str(share.cpu), "trainwright", share.reason),
+            "memory": Why(str(share.memory), "trainwright", share.reason),
+        }
+        return {"requests": dict(amounts), "limits": dict(amounts)}
+    amounts = {
         "cpu": Why(str(resources.cpu), "run:/resources/cpu", resources.cpu_reason),
         "memory": Why(str(resources.memory), "run:/resources/memory", resources.memory_reason),
     }
     if needs.gpus_per_node and pool.gpu:
-        amounts[pool.gpu.resource] = Why(str(needs.gpus_per_node), "run:/topology/gpus_per_node", "one GPU a rank")
+        amounts[pool.gpu.resource] = Why(str(needs.gpus_per_node), "run:/topology/gpus_per_node", "GPUs of one node")
     if uses_rdma(resolution):
         source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/fabric/resource"
         amounts[str(pool.fabric.resource)] = Why(str(pool.fabric.resource_count), source, "the pod's RDMA devices")
@@ -138,18 +179,28 @@ def _resources(resolution: Resolution) -> Tree:
 def uses_rdma(resolution: Resolution) -> bool:
     """Whether pods ask for RDMA devices: several GPU nodes on a fabric that offers them."""
     needs, fabric = resolution.needs, resolution.pool.fabric
-    return bool(needs.gpus_per_node and needs.nodes > 1 and fabric.resource)
+    return bool(needs.gpus_per_node and needs.most_nodes > 1 and fabric.resource)
 
 
-def _container_security(resolution: Resolution) -> Tree:
-    capabilities: Tree = {"drop": ["ALL"]}
-    if uses_rdma(resolution) and resolution.pool.fabric.ipc_lock:
+def container_security() -> Tree:
+    """What the `restricted` standard asks of a container, and a read-only root file system."""
+    return {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+
+
+def _container_security(resolution: Resolution, role: Role, process: Process) -> Tree:
+    security = container_security()
+    added = [Why(name, "trainwright", reason) for name, reason in process.capabilities.items()]
+    if role.holds_ranks and uses_rdma(resolution) and resolution.pool.fabric.ipc_lock:
         source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/fabric/ipc_lock"
-        capabilities["add"] = Why(["IPC_LOCK"], source, "the node's runtime limits locked memory, which RDMA needs")
-    return {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": capabilities}
+        added.append(Why("IPC_LOCK", source, "the node's runtime limits locked memory, which RDMA needs"))
+    if added:
+        security["capabilities"]["add"] = added
+    return security
 
 
-def _probes() -> Tree:
+def _probes(process: Process) -> Tree:
+    if not process.supervised:
+        return _listens(process.ready_port) if process.ready_port else {}
     return {
         "readinessProbe": {
             "httpGet": {"path": "/readyz", "port": "http"},
@@ -166,10 +217,21 @@ def _probes() -> Tree:
     }
 
 
+def _listens(port: str) -> Tree:
+    probe = {"tcpSocket": {"port": port}, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 3}
+    return {"readinessProbe": Why(probe, "trainwright", f"peers can use the pod once something listens on {port}")}
+
+
 CONSTANTS = {
     "restartPolicy": "a failed pod is replaced by a new one, so that its exit code counts and it may move to another node",
+    "affinity": "where pods are, seen from each other",
     "enableServiceLinks": "variables for every Service of the namespace would be noise, and can collide",
     "securityContext": "as strict as the `restricted` pod security standard",
+    "initContainers": "keeps the ranks back until their data is complete; as strict and as small as can be",
+    "initContainers/0/command": "looks for the markers, and says what is missing when its time is over",
+    "initContainers/0/terminationMessagePolicy": "the last lines of the log say what is missing",
+    "initContainers/0/securityContext": "as strict as the `restricted` pod security standard, with a read-only root file system",
+    "initContainers/0/volumeMounts": "the claims as the run mounts them, read-only",
     "containers": "one container: the work and its supervisor",
     "containers/0/env": "the environment, each variable with its reason",
     "containers/0/ports": "what the pod listens on",
@@ -190,5 +252,6 @@ def template_constants(prefix: str) -> dict[str, str]:
     return {
         f"{prefix}": "the pod of every rank",
         f"{prefix}/metadata": "labels that find the pods of a run; part of its identity",
+        f"{prefix}/metadata/annotations": "what schedulers read on pods",
         **{f"{prefix}/spec/{path}": reason for path, reason in CONSTANTS.items()},
     }

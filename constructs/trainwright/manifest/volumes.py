@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from trainwright.handshake import Process
+from trainwright.handshake import Role
 from trainwright.locate import escape
 from trainwright.manifest.why import Why
-from trainwright.plan import Plan
+from trainwright.plan import Resolution
+from trainwright.plan.model import DataPlan
 from trainwright.run import ClaimMount, Run
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY
 
@@ -16,20 +17,20 @@ RESERVED_PATHS = ("/dev/shm", "/tmp", SPEC_DIRECTORY)  # noqa: S108 - paths insi
 """Mount paths that the plan owns."""
 
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
-_OWN_VOLUMES = frozenset({"shm", "tmp", "spec"})
+_OWN_VOLUMES = frozenset({"shm", "tmp", "spec", "ssh-auth", "mpi-job-config", "mpi-ssh-auth", "mpi-hostfile"})
+"""The plan's, and those that operators add to start ranks by mpirun, in the place of any other volume of that name."""
 
 
-def volumes(run: Run, plan: Plan, process: Process) -> list[dict[str, Any]]:
-    """Shared memory, scratch, the specification, then the run's own mounts; a claim mounted twice is one volume."""
-    own: list[dict[str, Any]] = [
-        {
-            "name": "shm",
-            "emptyDir": {"medium": "Memory", "sizeLimit": Why(str(plan.resources.shm), "trainwright", plan.resources.shm_reason)},
-        },
-        {"name": "tmp", "emptyDir": Why({}, "trainwright", "scratch: the root file system is read-only")},
-    ]
-    if process.supervised:
-        own.append({"name": "spec", "configMap": {"name": Why(plan.name, "trainwright", "the run's specification")}})
+def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
+    """Shared memory, scratch, the run's files, then its own mounts; a claim mounted twice is one volume."""
+    run, plan = resolution.run, resolution.plan
+    own: list[dict[str, Any]] = []
+    if _shares_memory(resolution, role):
+        size = Why(str(plan.resources.shm), "trainwright", plan.resources.shm_reason)
+        own.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}})
+    own.append({"name": "tmp", "emptyDir": Why({}, "trainwright", "scratch: the root file system is read-only")})
+    if resolution.payloads:
+        own.append({"name": "spec", "configMap": {"name": Why(plan.name, "trainwright", "the run's files")}})
     names = volume_names(run)
     for path, mount in run.mounts.items():
         source = f"run:/mounts/{escape(path)}"
@@ -43,25 +44,65 @@ def volumes(run: Run, plan: Plan, process: Process) -> list[dict[str, Any]]:
     return own
 
 
-def volume_mounts(run: Run, plan: Plan, process: Process) -> list[dict[str, Any]]:
+def _shares_memory(resolution: Resolution, role: Role) -> bool:
+    """Whether the pod gets shared memory from us: its ranks' and their loaders'. It is sized for them, so beside the small share
+    of a pod without ranks it would promise more than there is; the runtime's own 64 MiB stay.
+    """
+    return role.holds_ranks and not resolution.binding.own_shared_memory
+
+
+def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """In the order of the volumes."""
-    mounts: list[dict[str, Any]] = [
-        {"name": "shm", "mountPath": Why("/dev/shm", "trainwright", plan.resources.shm_reason)},  # noqa: S108
-        {"name": "tmp", "mountPath": Why("/tmp", "trainwright", "scratch: the root file system is read-only")},  # noqa: S108
-    ]
-    if process.supervised:
-        mounts.append(
-            {"name": "spec", "mountPath": Why(SPEC_DIRECTORY, "trainwright", "the run's specification"), "readOnly": True}
-        )
-    names = volume_names(run)
+    run, plan = resolution.run, resolution.plan
+    mounts: list[dict[str, Any]] = []
+    if _shares_memory(resolution, role):
+        mounts.append({"name": "shm", "mountPath": Why("/dev/shm", "trainwright", plan.resources.shm_reason)})  # noqa: S108
+    scratch = Why("/tmp", "trainwright", "scratch: the root file system is read-only")  # noqa: S108
+    mounts.append({"name": "tmp", "mountPath": scratch})
+    mounts += _files(resolution)
+    names, prepared = volume_names(run), {data.path: data for data in plan.data}
     for path, mount in run.mounts.items():
         source = f"run:/mounts/{escape(path)}"
+        if path in prepared:
+            mounts.append(_prepared(prepared.pop(path), names))
+            continue
         entry: dict[str, Any] = {"name": names[path], "mountPath": Why(path, source, "as asked")}
         if isinstance(mount, ClaimMount) and mount.sub_path:
             entry["subPath"] = Why(mount.sub_path, f"{source}/sub_path", "as asked")
         if isinstance(mount, ClaimMount) and mount.read_only:
             entry["readOnly"] = Why(True, f"{source}/read_only", "as asked")
         mounts.append(entry)
+    return [*mounts, *(_prepared(data, names) for data in prepared.values())]
+
+
+def _prepared(data: DataPlan, names: dict[str, str]) -> dict[str, Any]:
+    """The folder of one source, at the path that the run reads; it is there once the pod's first container has ended."""
+    source = f"run:/prepare/{escape(data.path)}"
+    return {
+        "name": names[data.mount],
+        "mountPath": Why(data.path, source, "as asked"),
+        "subPath": Why(data.folder, f"{source}/source", "called after the source: another source is another folder"),
+        "readOnly": Why(True, "trainwright", "what was fetched stays as it is"),
+    }
+
+
+def _files(resolution: Resolution) -> list[dict[str, Any]]:
+    """The trainer's folder as a whole, and each file of the run at its own path."""
+    mounts: list[dict[str, Any]] = []
+    if any(not payload.mounted_alone for payload in resolution.payloads):
+        mounts.append(
+            {"name": "spec", "mountPath": Why(SPEC_DIRECTORY, "trainwright", "the run's specification"), "readOnly": True}
+        )
+    mounts += [
+        {
+            "name": "spec",
+            "mountPath": Why(payload.path, payload.source, payload.reason),
+            "subPath": Why(payload.key, "trainwright", "one file of the ConfigMap; it never changes, so it needs no update"),
+            "readOnly": True,
+        }
+        for payload in resolution.payloads
+        if payload.mounted_alone
+    ]
     return mounts
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from math import ceil, sqrt
 
-from trainwright.plan.model import BatchPlan, DurationPlan, LearningRatePlan
-from trainwright.run import Run
-from trainwright_trainer.contract.data import Digits
+from trainwright.handshake import Needs
+from trainwright.plan.model import BatchPlan, DurationPlan, ElasticPlan, ElasticSize, LearningRatePlan
+from trainwright.run import LearningRate, Run
 
 
-def plan_batch(run: Run, ranks: int) -> BatchPlan | None:
+def plan_batch(run: Run, needs: Needs) -> BatchPlan | None:
     """Effective batch = micro x accumulation x ranks."""
     if run.batch is None:
         return None
-    micro, accumulation = run.batch.micro, run.batch.accumulation
+    micro, accumulation, ranks = run.batch.micro, run.batch.accumulation, needs.replicas
     return BatchPlan(micro=micro, accumulation=accumulation, ranks=ranks, effective=micro * accumulation * ranks)
 
 
@@ -26,8 +26,7 @@ def plan_learning_rate(run: Run, batch: BatchPlan | None) -> LearningRatePlan | 
     asked = run.learning_rate
     if asked is None or batch is None:
         return None
-    ratio = batch.effective / asked.base_batch if asked.base_batch else 1.0
-    factor = {"none": 1.0, "linear": ratio, "square_root": sqrt(ratio)}[asked.scaling]
+    factor = _factor(asked, batch.effective)
     reason = "no scaling rule"
     if asked.scaling != "none":
         rule = asked.scaling.replace("_", " ")
@@ -42,6 +41,31 @@ def plan_learning_rate(run: Run, batch: BatchPlan | None) -> LearningRatePlan | 
     )
 
 
+def _factor(asked: LearningRate, effective: int) -> float:
+    """What the base rate is multiplied with at an effective batch."""
+    ratio = effective / asked.base_batch if asked.base_batch else 1.0
+    return {"none": 1.0, "linear": ratio, "square_root": sqrt(ratio)}[asked.scaling]
+
+
+def plan_elastic(run: Run, needs: Needs, batch: BatchPlan | None) -> ElasticPlan | None:
+    """Batch and learning rate at every number of nodes that the run may have.
+
+    A kept batch needs an accumulation that divides it: the next larger one is taken, and the last micro batches are smaller.
+    """
+    if needs.elastic is None or batch is None or run.batch is None:
+        return None
+    keeps = needs.elastic.keeps_batch
+    sizes = []
+    for nodes in range(needs.elastic.minimum, needs.elastic.maximum + 1):
+        at_once = batch.micro * nodes * needs.processes_per_node
+        accumulation = ceil(batch.effective / at_once) if keeps else batch.accumulation
+        effective = batch.effective if keeps else at_once * accumulation
+        peak = run.learning_rate.base * _factor(run.learning_rate, effective) if run.learning_rate else None
+        full = effective == at_once * accumulation
+        sizes.append(ElasticSize(nodes=nodes, accumulation=accumulation, effective=effective, peak=peak, full=full))
+    return ElasticPlan(keeps_batch=keeps, sizes=tuple(sizes))
+
+
 def plan_duration(run: Run, batch: BatchPlan | None) -> DurationPlan | None:
     """Optimizer steps, where the size of the data is known beforehand."""
     work = run.trainer
@@ -49,11 +73,11 @@ def plan_duration(run: Run, batch: BatchPlan | None) -> DurationPlan | None:
         return None
     if work.steps is not None:
         return DurationPlan(epochs=None, steps=work.steps, samples=work.steps * batch.effective, reason="as asked")
-    if not isinstance(work.data, Digits):
+    per_epoch = work.data.train_samples
+    if per_epoch is None:
         return DurationPlan(
             epochs=work.epochs, steps=None, samples=None, reason="the number of steps depends on the data in the pod"
         )
-    per_epoch = work.data.train_samples
     samples = ceil((work.epochs or 0) * per_epoch)
     steps = ceil(samples / batch.effective)
     return DurationPlan(epochs=work.epochs, steps=steps, samples=samples, reason=f"{per_epoch:,} training samples an epoch")

@@ -14,7 +14,7 @@ from trainwright.findings import CompileError
 from trainwright.locate import Locator, escape
 from trainwright.plan.memory import optimizer_bytes
 from trainwright.plan.model import CheckpointPlan, GracePlan
-from trainwright.run import ClaimMount, CommandWorkload, Run
+from trainwright.run import BoostingWorkload, ClaimMount, CommandWorkload, Run
 from trainwright.units import Duration
 
 DEFAULT_EVERY = Duration(1800)
@@ -31,12 +31,24 @@ def short_hash(value: Any) -> str:
 
 
 def lineage(run: Run) -> str | None:
-    """Hash of model, optimizer kind and data: what a checkpoint must share with the run that resumes from it."""
-    work = run.trainer
-    if work is None:
+    """Hash of model, optimizer kind and data: what a checkpoint must share with the run that resumes from it.
+
+    Where they start from counts, what is fetched for them, and an engine that writes files of its own. What a run leaves out is
+    left out here, so that a new field moves nobody's lineage.
+    """
+    work = run.workload
+    fetched = {path: each.model_dump(include={"source", "endpoint", "revision"}) for path, each in run.prepare.items()}
+    prepared = {"prepare": fetched} if fetched else {}
+    if isinstance(work, BoostingWorkload):
+        kept = run.model_dump(mode="json", include={"workload": {"booster", "data", "seed"}}, exclude_none=True)
+        return short_hash({**kept, **prepared})
+    if run.trainer is None:
         return None
     kept = run.model_dump(mode="json", include={"workload": {"task", "model", "data"}})["workload"]
-    return short_hash({**kept, "optimizer": work.optimizer.kind})
+    started = {"initial_weights": run.trainer.initial_weights} if run.trainer.initial_weights else {}
+    form = run.topology.checkpoint_format
+    engine = {} if form == "torch" else {"engine": form}
+    return short_hash({**kept, **started, **engine, **prepared, "optimizer": run.trainer.optimizer.kind})
 
 
 def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> CheckpointPlan | None:
@@ -68,7 +80,10 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
     namespace = cluster.namespaces.get(run.namespace)
     claim = namespace.claims.get(mount.claim) if namespace else None
     size = _size(run)
-    speed = (claim.write_mebibytes_per_second if claim else 200) * 2**20
+    needs = run.topology.needs()
+    fewest = needs.elastic.minimum if needs.elastic else needs.nodes
+    writers = fewest if run.topology.sharding().optimizer > 1 else 1  # pods write their shards side by side
+    speed = (claim.write_mebibytes_per_second if claim else 200) * 2**20 * writers
     every, seconds, steps = _every(run)
     return CheckpointPlan(
         mount=run.checkpoints.mount,

@@ -2,42 +2,81 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from trainwright.cluster import Fabric
-from trainwright.handshake import Binding, Needs, Process, Variable
-from trainwright.locate import escape
+from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Variable
 from trainwright.plan.model import EnvironmentVariable, ResourcesPlan
-from trainwright.run import Run, SecretReference
-from trainwright_trainer.contract.layout import BIND_ENV
+from trainwright.plan.network import network_variables
+from trainwright.run import CommandWorkload, Run, SecretReference
+from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV
 
 POD_IP = "status.podIP"
 
+_OF_EVERY_POD = frozenset({SPEC_ENV, BIND_ENV, "HOME", "PYTHONUNBUFFERED"})
+"""What a pod needs itself, where everything else reaches the ranks through a launcher."""
 
-def plan_environment(
-    run: Run,
-    needs: Needs,
-    binding: Binding,
-    process: Process,
-    place: tuple[str, Fabric],
-    resources: ResourcesPlan,
-    directory: str | None,
-) -> tuple[EnvironmentVariable, ...]:
-    """What the plan sets, then what the run sets; the run's own value replaces a default, and the rules refuse any other double.
 
-    ``place`` is the name of the node pool and its fabric.
-    """
-    own = [EnvironmentVariable(name=v.name, value=v.value, reason=v.reason, source=v.source) for v in process.environment]
-    if process.supervised:
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What decides the environment beside the run: the handshake, the pool with its fabric, and the pod's resources."""
+
+    needs: Needs
+    binding: Binding
+    variables: Sequence[Variable]
+    """What the topology tells its ranks."""
+    pool: str
+    fabric: Fabric
+    resources: ResourcesPlan
+    directory: str | None
+    """Of the checkpoints, where the work must be told."""
+
+
+def plan_environment(run: Run, around: Surroundings) -> tuple[EnvironmentVariable, ...]:
+    """What the plan sets, then what the run sets; its own value replaces a default, and the rules refuse any other double."""
+    needs, binding = around.needs, around.binding
+    opaque = isinstance(run.workload, CommandWorkload)
+    own = [_literal(variable) for variable in around.variables]
+    if not opaque and not binding.replaces_command:
         own.append(_field(BIND_ENV, POD_IP, "the supervisor listens on the pod's own address"))
-    own += [
-        _field(name, path, "the pod's index, by label, so that rank follows index")
-        for name, path in binding.renders.items()
-        if not process.supervised
+    if opaque:
+        reason = "the pod's index, by label, so that rank follows index"
+        own += [_field(name, path, reason) for name, path in binding.renders.items()]
+    defaults = [
+        variable
+        for variable in (*_defaults(run, needs, around.resources), *network_variables(around.pool, around.fabric, needs))
+        if variable.name not in run.env and variable.name not in binding.injects
     ]
-    own += [
-        EnvironmentVariable(name=v.name, value=v.value, reason=v.reason, source=v.source)
-        for v in (*_defaults(run, needs, resources), *_directory(directory), *_network(*place, needs))
-    ]
+    own += [_literal(variable) for variable in (*defaults, *_directory(around.directory))]
     return (*own, *_from_run(run))
+
+
+def environment_of(
+    role: Role, binding: Binding, environment: tuple[EnvironmentVariable, ...]
+) -> tuple[EnvironmentVariable, ...]:
+    """What of it the pods of one role get: all, but for workers whose ranks get it from the launcher."""
+    if binding.environment is EnvironmentChannel.POD:
+        return environment
+    if role is binding.roles[0]:
+        return (*_role(binding, "launcher", "the pod that runs mpirun"), *environment)
+    of_every_pod = (variable for variable in environment if variable.name in _OF_EVERY_POD)
+    return (*_role(binding, "worker", "a pod that runs sshd"), *of_every_pod)
+
+
+def _role(binding: Binding, value: str, reason: str) -> list[EnvironmentVariable]:
+    if binding.role_env is None or binding.role_env in binding.injects:
+        return []
+    return [_literal(Variable(binding.role_env, value, reason))]
+
+
+def forwarded(environment: Sequence[EnvironmentVariable]) -> tuple[str, ...]:
+    """Names that a launcher hands on to its ranks; what a pod's own field holds is different in each."""
+    return tuple(variable.name for variable in environment if variable.field is None)
+
+
+def _literal(variable: Variable) -> EnvironmentVariable:
+    return EnvironmentVariable(name=variable.name, value=variable.value, reason=variable.reason, source=variable.source)
 
 
 def _field(name: str, path: str, reason: str) -> EnvironmentVariable:
@@ -47,36 +86,18 @@ def _field(name: str, path: str, reason: str) -> EnvironmentVariable:
 def _defaults(run: Run, needs: Needs, resources: ResourcesPlan) -> list[Variable]:
     """Settings that any run may have another opinion on."""
     threads = max(1, resources.cpu.millicores // 1000 // needs.processes_per_node)
-    variables = [
+    return [
         Variable("HOME", "/tmp", "the root file system is read-only; caches go to the pod's scratch"),  # noqa: S108
         Variable("PYTHONUNBUFFERED", "1", "log lines leave the pod as they are written"),
         *([Variable("HF_HUB_OFFLINE", "1", "nothing is downloaded while training")] if run.trainer else []),
         Variable("OMP_NUM_THREADS", str(threads), f"CPUs {resources.cpu}, processes {needs.processes_per_node}"),
     ]
-    return [variable for variable in variables if variable.name not in run.env]
 
 
 def _directory(directory: str | None) -> list[Variable]:
     if directory is None:
         return []
     return [Variable("TRAINWRIGHT_CHECKPOINT_DIRECTORY", directory, "this run's own checkpoint directory")]
-
-
-def _network(pool: str, fabric: Fabric, needs: Needs) -> list[Variable]:
-    """NCCL and gloo settings that follow from the fabric (NCCL user guide, environment variables)."""
-    if needs.nodes == 1:
-        return []
-    variables = []
-    source = f"cluster:/node_pools/{escape(pool)}/fabric"
-    library = "NCCL" if needs.gpus_per_node else "GLOO"
-    if fabric.interface:
-        reason = "the interface for bootstrap traffic"
-        variables.append(Variable(f"{library}_SOCKET_IFNAME", fabric.interface, reason, f"{source}/interface"))
-    if needs.gpus_per_node and fabric.kind == "tcp":
-        variables.append(Variable("NCCL_IB_DISABLE", "1", "the fabric is TCP: do not look for RDMA devices", f"{source}/kind"))
-    if needs.gpus_per_node and fabric.hca:
-        variables.append(Variable("NCCL_IB_HCA", fabric.hca, "the network adapters that carry training", f"{source}/hca"))
-    return variables
 
 
 def _from_run(run: Run) -> list[EnvironmentVariable]:

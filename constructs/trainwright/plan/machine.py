@@ -116,6 +116,6 @@ def plan_resources(run: Run, pool: NodePool, needs: Needs) -> ResourcesPlan:
         cpu_reason="as asked" if asked.cpu else why,
         memory=asked.memory or memory,
         memory_reason="as asked" if asked.memory else why,
-        shm=shm,
-        shm_reason=shm_reason,
+        shm=asked.shared_memory or shm,
+        shm_reason="as asked" if asked.shared_memory else shm_reason,
     )

@@ -1,28 +1,47 @@
-"""Memory of one rank under data parallelism: an interval with its parts.
+"""Memory of one rank: an interval with its parts, for its GPU and, where parts are moved there, for the host.
 
-Model states follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, section 3.1), with fp32 parameters as autocast keeps them: 4
-bytes of weights, 4 of gradients and 8 of Adam moments for each parameter (4 with SGD momentum). Under DDP each rank holds all.
-In bf16 autocast also keeps, from the forward pass to the end of the backward pass, a copy of each weight that enters a matrix
-product or a convolution: 2 bytes for each parameter but those of an embedding table, which is only looked up.
+Model states follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, sections 3.1 and 5). P is the number of parameters, N the
+number of ranks that share a part.
 
-Activations count the tensors that one layer keeps for the backward pass, after Korthikanti et al. 2022 (arXiv:2205.05198, section
-4) with the attention matrix left out, since fused attention recomputes it. The lower bound keeps each in the compute precision;
-the upper bound doubles that, for what autocast keeps in fp32 (residuals and norms) and for allocator slack.
+Where every rank holds all (DDP), parameters are fp32, as autocast keeps them: 4 P of weights, 4 P of gradients, 8 P of Adam
+moments (4 P with SGD momentum). In half precision autocast also keeps, from the forward pass to the end of the backward pass, a
+copy of each weight that enters a matrix product or a convolution: 2 bytes for each parameter but those of an embedding table
+that is only looked up.
+
+DeepSpeed keeps weights in the compute precision (2 P in half precision) and a master copy in fp32 beside the optimizer's state,
+4 P / N. Stage 3 shares weights and gathers them for use: at least the largest tensor, at most ``stage3_max_live_parameters``
+and one tensor more (deepspeed/runtime/zero/partitioned_param_coordinator.py). Gradients travel through buckets of a fixed size.
+
+FSDP2 keeps fp32 shards of weights, gradients and state, and gathers one block and the next in the compute precision; a block is
+copied out of the buffer that it was gathered in, and its gradient is reduced, in fp32 by default
+(torch/distributed/fsdp/_fully_shard).
+
+The optimizer's step comes when activations are gone, so what it needs for itself counts only as far as it is more than those.
 """
 
 from __future__ import annotations
 
-from trainwright.plan.model import MemoryPart
-from trainwright.run import TrainerWorkload
+from dataclasses import dataclass
+
+from trainwright.cluster import NodePool
+from trainwright.plan.activations import activations
+from trainwright.plan.layers import Layers, layers
+from trainwright.plan.model import MemoryPart, MemoryPlan, ResourcesPlan, WorldPlan
+from trainwright.run import Batch, BoostingWorkload, Run, TrainerWorkload
+from trainwright.topology.sharding import Sharding
 from trainwright.units import GIB
-from trainwright_trainer.contract.data import PythonSource
-from trainwright_trainer.contract.model import Llama, ResNet, TransformersModel, ViT
 from trainwright_trainer.contract.training import AdamW, Optimizer
 
 FRAMEWORK_GPU = (GIB * 8 // 10, GIB * 25 // 10)
 """CUDA context, cuBLAS workspace and NCCL buffers: an assumption, not a measurement."""
 FRAMEWORK_CPU = (GIB * 3 // 10, GIB * 9 // 10)
 """Python, torch and transformers as a process: an assumption from a few runs."""
+FRAMEWORK_HOST = (GIB * 8 // 10, GIB * 4)
+"""The same beside a GPU, with the libraries of CUDA: an assumption."""
+PINNED_SLACK = 1.5
+"""Most that pinned memory takes beyond what lies in it: DeepSpeed's own factor (estimate_zero3_model_states_mem_needs)."""
+
+_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
 def optimizer_bytes(optimizer: Optimizer) -> int:
@@ -32,75 +51,225 @@ def optimizer_bytes(optimizer: Optimizer) -> int:
     return 4 if optimizer.momentum else 0
 
 
-def memory_parts(work: TrainerWorkload, micro: int, device: str) -> tuple[MemoryPart, ...] | None:
-    """Parts of one rank's memory in bytes, or None where the model's size is not known."""
+def plan_memory(run: Run, world: WorldPlan, resources: ResourcesPlan, pool: NodePool) -> tuple[MemoryPlan | None, str | None]:
+    """The estimate beside what there is; or None, and why."""
+    if isinstance(run.workload, BoostingWorkload):
+        return None, "it follows from the table, which only the pods see"
+    if run.trainer is None or run.batch is None:
+        return None, "the work is opaque to the compiler"
+    memory = memory_parts(run.trainer, run.batch, world.device, run.topology.sharding())
+    if memory is None:
+        return None, "model.parameters is not stated"
+    share = resources.memory.bytes // world.processes_per_node
+    reason = "a rank's share of the pod's memory"
+    if not (pool.gpu and world.gpus_per_node):
+        return MemoryPlan(parts=(*memory.device, *memory.host), limit=share, limit_reason=reason), None
+    host = None
+    if memory.host:
+        shared = resources.shm.bytes // world.processes_per_node
+        used = _part("shared memory", 0, shared, "between nothing and its size, which counts against the pod")
+        process = _part("framework", *FRAMEWORK_HOST, "process and libraries (assumed)")
+        host = MemoryPlan(parts=(*memory.host, process, used), limit=share, limit_reason=reason)
+    limit, reason = pool.gpu.memory.bytes, f"memory of one {pool.gpu.model}"
+    return MemoryPlan(parts=memory.device, limit=limit, limit_reason=reason, host=host), None
+
+
+@dataclass(frozen=True, slots=True)
+class RankMemory:
+    """Parts of one rank in bytes, by where they lie."""
+
+    device: tuple[MemoryPart, ...]
+    """The GPU, or the process of a run on CPUs."""
+    host: tuple[MemoryPart, ...] = ()
+    """What was moved from there to the host."""
+
+
+def memory_parts(work: TrainerWorkload, batch: Batch, device: str, sharding: Sharding) -> RankMemory | None:
+    """Parts of one rank's memory, or None where the model's size is not known."""
     parameters = work.model.parameters
     if parameters is None:
         return None
-    state = optimizer_bytes(work.optimizer)
-    low, high, formula = _activations(work, micro)
+    kept = activations(work, batch.micro, autocast=sharding.engine is None)
     framework = FRAMEWORK_GPU if device == "cuda" else FRAMEWORK_CPU
+    rest = (
+        _part("activations", kept.low, kept.high, kept.formula),
+        _part("framework", *framework, "context, libraries and buffers (assumed)"),
+    )
+    if sharding.engine is None:
+        return RankMemory((*_whole(work, parameters), *rest))
+    states = _deepspeed if sharding.engine == "deepspeed" else _fsdp2
+    shared, host = states(_Model(work, parameters, layers(work.model), batch.accumulation, kept.low, device), sharding)
+    return RankMemory((*shared, *rest), host)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """What the estimates of sharded states read."""
+
+    work: TrainerWorkload
+    parameters: int
+    layers: Layers | None
+    accumulation: int
+    activations: int
+    """Bytes at least."""
+    device: str
+
+    @property
+    def bytes(self) -> int:
+        """Of one element in the compute precision."""
+        return _BYTES[self.work.precision]
+
+    @property
+    def half(self) -> bool:
+        return self.bytes == 2
+
+    @property
+    def state(self) -> int:
+        return optimizer_bytes(self.work.optimizer)
+
+    @property
+    def largest(self) -> tuple[int, int]:
+        """Elements of the largest tensor, as an interval."""
+        return (self.layers.largest, self.layers.largest) if self.layers else (0, self.parameters)
+
+
+def _whole(work: TrainerWorkload, parameters: int) -> tuple[MemoryPart, ...]:
+    """Every rank holds everything."""
+    state = optimizer_bytes(work.optimizer)
     return (
-        MemoryPart(name="weights", low=4 * parameters, high=4 * parameters, formula=f"4 bytes x {parameters:,} parameters"),
-        MemoryPart(name="gradients", low=4 * parameters, high=4 * parameters, formula=f"4 bytes x {parameters:,} parameters"),
-        MemoryPart(
-            name="optimizer",
-            low=state * parameters,
-            high=state * parameters,
-            formula=f"{state} bytes x {parameters:,} parameters",
-        ),
+        _each("weights", 4, parameters, 1),
+        _each("gradients", 4, parameters, 1),
+        _each("optimizer", state, parameters, 1),
         *_copies(work, parameters),
-        MemoryPart(name="activations", low=low, high=high, formula=formula),
-        MemoryPart(name="framework", low=framework[0], high=framework[1], formula="context, libraries and buffers (assumed)"),
     )
 
 
 def _copies(work: TrainerWorkload, parameters: int) -> tuple[MemoryPart, ...]:
-    if work.precision != "bf16":
+    """Autocast's, in half precision."""
+    if work.precision == "fp32":
         return ()
-    model, looked_up = work.model, 0
-    if isinstance(model, Llama) and not model.tie_word_embeddings:
-        looked_up = model.vocab_size * model.hidden_size
-    high = 2 * (parameters - looked_up)
-    low = 0 if isinstance(model, TransformersModel) else high
-    return (MemoryPart(name="bf16 copies", low=low, high=high, formula=f"2 bytes x {parameters - looked_up:,} parameters"),)
+    known = layers(work.model)
+    used = parameters - (known.looked_up if known else 0)
+    high = 2 * used
+    return (_part(f"{work.precision} copies", high if known else 0, high, f"2 bytes x {used:,} parameters"),)
 
 
-def _activations(work: TrainerWorkload, micro: int) -> tuple[int, int, str]:
-    size = 2 if work.precision == "bf16" else 4
-    model = work.model
-    if isinstance(model, Llama):
-        sequence = work.data.sequence_length if isinstance(work.data, PythonSource) else model.max_position_embeddings
-        key_value = model.key_value_heads * (model.hidden_size // model.num_attention_heads)
-        layer = 6 * model.hidden_size + 2 * key_value + 4 * model.intermediate_size
-        tokens = micro * sequence
-        low = tokens * size * (model.num_hidden_layers * layer + 2 * model.vocab_size)
-        return (
-            low,
-            2 * low + tokens * 4 * model.vocab_size,
-            f"{size} bytes x {tokens:,} tokens x ({model.num_hidden_layers} layers x {layer:,} + "
-            f"2 x {model.vocab_size:,} logits), doubled above",
-        )
-    if isinstance(model, ViT):
-        tokens = micro * model.sequence_length
-        layer = 8 * model.hidden_size + 2 * model.intermediate_size
-        low = tokens * size * model.num_hidden_layers * layer
-        return low, 2 * low, f"{size} bytes x {tokens:,} tokens x {model.num_hidden_layers} layers x {layer:,}, doubled above"
-    if isinstance(model, ResNet):
-        elements = _resnet_elements(model)
-        low = micro * size * elements
-        return low, 2 * low, f"{size} bytes x {micro} images x {elements:,} elements kept, doubled above"
-    assert isinstance(model, TransformersModel)  # noqa: S101 - exhaustive
-    return 0, 8 * (model.parameters or 0), "unknown architecture: between nothing and twice the weights"
+def _deepspeed(model: _Model, sharding: Sharding) -> tuple[tuple[MemoryPart, ...], tuple[MemoryPart, ...]]:
+    """Weights, gradients and optimizer on the GPU, and what lies on the host."""
+    parameters, size = model.parameters, model.bytes
+    weights = _each("weights", size, parameters, sharding.weights)
+    master = 4 if model.half or sharding.stage < 3 else 0  # stage 3 in fp32 steps the shards themselves
+    optimizer = _each("optimizer", master + model.state, parameters, sharding.optimizer)
+    gradients = _deepspeed_gradients(model, sharding)
+    parts = [weights, *_gathered(model, sharding), gradients, optimizer, _deepspeed_buffers(model, sharding)]
+    host: list[MemoryPart] = []
+    if sharding.offload_optimizer:
+        parts.remove(optimizer)
+        host.append(_pinned(_each("optimizer", master + model.state + 4, parameters, sharding.optimizer)))
+        if sharding.stage >= 2:
+            parts.remove(gradients)
+            host.append(_pinned(gradients))
+        if sharding.stage < 3:
+            host.append(_pinned(_each("weights", size, parameters, sharding.optimizer)))
+    else:
+        parts += _step(model, sharding)
+    if sharding.offload_weights:
+        parts.remove(weights)
+        host.append(_pinned(weights))
+    return tuple(parts), tuple(host)
 
 
-def _resnet_elements(model: ResNet) -> int:
-    """Outputs of every convolution and of its batch norm, for one image."""
-    side = max(1, model.image_size // 2)
-    total = 2 * side * side * model.embedding_size
-    side = max(1, side // 2)
-    for stage, (width, depth) in enumerate(zip(model.hidden_sizes, model.depths, strict=True)):
-        side = max(1, side // 2) if stage else side
-        block = width + 2 * (width // 4) if model.layer_type == "bottleneck" else 2 * width
-        total += 2 * depth * side * side * block
-    return total
+def _deepspeed_gradients(model: _Model, sharding: Sharding) -> MemoryPart:
+    """Stage 1 keeps whole gradients until the step, beside fp32 sums where those are asked for."""
+    size = model.bytes
+    sums = _BYTES[sharding.accumulates(model.work.precision, model.accumulation)]
+    if sharding.stage >= 2:
+        return _each("gradients", sums, model.parameters, sharding.gradients)
+    if model.accumulation == 1 and sums == size:
+        share = _share(size * model.parameters, sharding.optimizer)
+        text = f"{size} bytes x {model.parameters:,} parameters; at least the rank's own 1/{sharding.optimizer:,}"
+        return _part("gradients", share, size * model.parameters, text)
+    return _each("gradients", size + (sums if sums != size else 0), model.parameters, 1)
+
+
+def _gathered(model: _Model, sharding: Sharding) -> tuple[MemoryPart, ...]:
+    """What stage 3 has whole at one time."""
+    if sharding.stage < 3:
+        return ()
+    low, high = model.largest
+    persistent = model.layers.up_to(sharding.persistent) if model.layers else 0
+    most = min(model.parameters, sharding.live + high) + persistent
+    text = f"{model.bytes} bytes x {low + persistent:,} to {most:,} parameters gathered"
+    return (_part("gathered", model.bytes * (low + persistent), model.bytes * most, text),)
+
+
+def _deepspeed_buffers(model: _Model, sharding: Sharding) -> MemoryPart:
+    """Buckets, and the gradient of the largest tensor, whole before it is reduced. On CPUs untouched memory costs nothing."""
+    sums = _BYTES[model.work.gradient_reduction or sharding.accumulates(model.work.precision, model.accumulation)]
+    buckets = sharding.buckets * sharding.bucket
+    low, high = model.largest
+    least = model.bytes * low + (model.bytes * buckets if model.device == "cuda" else 0)
+    most = model.bytes * high + max(sums, model.bytes) * max(buckets, sharding.bucket)
+    text = f"{sharding.buckets} x {sharding.bucket:,} gradients in buckets, and those of the largest tensor of {high:,}"
+    return _part("buffers", least, most, text)
+
+
+def _step(model: _Model, sharding: Sharding) -> tuple[MemoryPart, ...]:
+    """Fp32 gradients of the rank's share while the optimizer steps; stage 3 steps a sub-group at a time."""
+    share = -(-model.parameters // sharding.optimizer)
+    elements = min(share, sharding.sub_group) if sharding.stage == 3 else share
+    extra = 4 * elements - model.activations
+    if not model.half or extra <= 0:
+        return ()
+    return (_part("step", 0, extra, f"4 bytes x {elements:,} gradients, as far as they are more than activations"),)
+
+
+def _fsdp2(model: _Model, sharding: Sharding) -> tuple[tuple[MemoryPart, ...], tuple[MemoryPart, ...]]:
+    """Shards, which move together, and what is gathered and reduced on the GPU."""
+    parameters, ranks, size = model.parameters, sharding.weights, model.bytes
+    shards = (
+        _each("weights", 4, parameters, ranks),
+        _each("gradients", 4, parameters, ranks),
+        _each("optimizer", model.state, parameters, ranks),
+    )
+    block, outside, low = _groups(model)
+    if sharding.reshards:
+        most = max(outside + 3 * block, 2 * outside + block)
+        text = f"{size} bytes x {low:,} to {most:,} parameters: a block, the next, all that is in none, and a copy of one of them"
+        gathered = _part("gathered", size * low, size * most, text)
+    else:
+        text = f"{size} bytes x {parameters:,} parameters, kept for the backward pass, and a copy of one block"
+        gathered = _part("gathered", size * parameters, size * (parameters + block), text)
+    wide = _BYTES[model.work.gradient_reduction or "fp32"]
+    most = max(size * outside + (size + 2 * wide) * block, (size + wide) * outside)
+    text = f"gradients of a block of {block:,}, again in {wide} bytes with those of the block before, and of {outside:,} in none"
+    buffers = _part("buffers", size * low, most, text)
+    if sharding.offload_weights:
+        return (gathered, buffers), tuple(_pinned(part) for part in shards)
+    return (*shards, gathered, buffers), ()
+
+
+def _groups(model: _Model) -> tuple[int, int, int]:
+    """What ``fully_shard`` gathers as one: the largest block, all that is in none, and the least that is whole at one time."""
+    if model.layers is None:
+        return 0, model.parameters, 0
+    return model.layers.block, model.layers.outside, max(model.layers.block, model.layers.largest)
+
+
+def _each(name: str, size: int, parameters: int, ranks: int) -> MemoryPart:
+    """So many bytes a parameter, shared by so many ranks."""
+    share = _share(size * parameters, ranks)
+    over = f" / {ranks:,} ranks" if ranks > 1 else ""
+    return _part(name, share, share, f"{size} bytes x {parameters:,} parameters{over}")
+
+
+def _pinned(part: MemoryPart) -> MemoryPart:
+    return _part(part.name, part.low, int(part.high * PINNED_SLACK), f"{part.formula}, pinned: up to {PINNED_SLACK:g} times")
+
+
+def _share(size: int, ranks: int) -> int:
+    return -(-size // ranks)
+
+
+def _part(name: str, low: int, high: int, formula: str) -> MemoryPart:
+    return MemoryPart(name=name, low=low, high=high, formula=formula)

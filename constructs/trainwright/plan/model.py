@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainwright.handshake import Gang
 from trainwright.run import SecretReference
 from trainwright.units import Bytes, Cpu
 
@@ -27,7 +28,10 @@ class RendezvousPlan:
     kind: str
     host: str
     port: int
-    control_port: int
+    control_port: int | None
+    """Where node 0's supervisor listens for the others; None where something else ties the pods to each other."""
+    http_port: int
+    """Probes and metrics."""
     hosts: str
     """Host name of pod ``{index}``."""
 
@@ -37,8 +41,32 @@ class BatchPlan:
     micro: int
     accumulation: int
     ranks: int
+    """Micro batches computed at the same time: ranks, or replicas where one process drives several GPUs."""
     effective: int
     """Samples per optimizer step: micro x accumulation x ranks."""
+
+
+@dataclass(frozen=True)
+class ElasticSize:
+    """What a run does at one number of nodes."""
+
+    nodes: int
+    accumulation: int
+    effective: int
+    """Samples per optimizer step."""
+    peak: float | None
+    """The learning rate there, after scaling."""
+    full: bool
+    """Whether all micro batches of a step are full; otherwise the last ones are smaller."""
+
+
+@dataclass(frozen=True)
+class ElasticPlan:
+    """What changes with the number of nodes while the run goes on."""
+
+    keeps_batch: bool
+    sizes: tuple[ElasticSize, ...]
+    """Every number of nodes, ascending."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +106,8 @@ class MemoryPlan:
     parts: tuple[MemoryPart, ...]
     limit: int
     limit_reason: str
+    host: MemoryPlan | None = None
+    """What was moved from a GPU to the host, with the process around it; None where nothing was."""
 
     @property
     def low(self) -> int:
@@ -86,6 +116,17 @@ class MemoryPlan:
     @property
     def high(self) -> int:
         return sum(part.high for part in self.parts)
+
+
+@dataclass(frozen=True)
+class CommunicationPlan:
+    """What the ranks send for one step of the optimizer."""
+
+    sent: int
+    """Bytes that one rank sends; a node sends as much to the others."""
+    formula: str
+    seconds: float | None
+    """At the full rate of a node's links; None on one node."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +185,45 @@ class GracePlan:
 
 
 @dataclass(frozen=True)
+class DataPlan:
+    """A data set that is fetched once. Each source has a folder of its own, so that nothing changes under a run that reads."""
+
+    path: str
+    """Where the pods see it."""
+    source: str
+    claim: str
+    mount: str
+    """Where the pods mount the claim."""
+    folder: str
+    """Inside the volume; called after the source."""
+    marker: str
+    """Path in the pods' mount of the claim: a file that is there once the data is complete."""
+
+
+@dataclass(frozen=True)
+class GangPlan:
+    """Pods that start together, or not at all."""
+
+    scheduler: str
+    scheduler_name: str
+    made_by: Gang
+    """Who makes the group."""
+    minimum: int
+    """Pods with which the run may start."""
+    minimum_reason: str
+    queue: str | None
+
+
+@dataclass(frozen=True)
+class PlacementPlan:
+    """Pods that share no node with each other."""
+
+    nodes: int
+    """Nodes that they take."""
+    reason: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """What ``trainwright plan`` prints, and what a target lowers."""
 
@@ -161,13 +241,23 @@ class Plan:
     rendezvous: RendezvousPlan
     batch: BatchPlan | None
     learning_rate: LearningRatePlan | None
+    elastic: ElasticPlan | None
+    """None where the number of nodes is fixed, or where the work is opaque."""
     duration: DurationPlan | None
     memory: MemoryPlan | None
     memory_unknown: str | None
     """Why there is no estimate."""
+    communication: CommunicationPlan | None
+    """None where one rank is alone, or where the work is opaque or of unknown size."""
     resources: ResourcesPlan
     environment: tuple[EnvironmentVariable, ...]
     checkpoint: CheckpointPlan | None
     grace: GracePlan
+    gang: GangPlan | None
+    """None where pods are scheduled one by one."""
     guarantees: tuple[str, ...]
     """In the words of :class:`~trainwright.handshake.Guarantee`."""
+    data: tuple[DataPlan, ...] = ()
+    """What is fetched before the first pod starts."""
+    placement: PlacementPlan | None = None
+    """None where pods may share a node."""

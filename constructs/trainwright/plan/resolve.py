@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from trainwright.cluster import Cluster, NodePool
+from trainwright.cluster import Cluster, Fabric, NodePool
 from trainwright.codes import found
 from trainwright.findings import CompileError
-from trainwright.handshake import Binding, Guarantee, Needs, Process, Refusal
+from trainwright.handshake import Binding, Guarantee, Needs, Ports, Process, Refusal, Role
 from trainwright.locate import Locator
-from trainwright.plan.batch import plan_batch, plan_duration, plan_learning_rate
+from trainwright.plan.batch import plan_batch, plan_duration, plan_elastic, plan_learning_rate
 from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
-from trainwright.plan.environment import plan_environment
+from trainwright.plan.communication import communication
+from trainwright.plan.data import plan_data
+from trainwright.plan.deepspeed import plan_deepspeed
+from trainwright.plan.environment import Surroundings, environment_of, forwarded, plan_environment
+from trainwright.plan.gang import plan_gang
 from trainwright.plan.machine import choose_pool, plan_resources, plan_world
-from trainwright.plan.memory import memory_parts
-from trainwright.plan.model import MemoryPlan, Plan, RendezvousPlan, ResourcesPlan, WorldPlan
+from trainwright.plan.memory import plan_memory
+from trainwright.plan.model import CommunicationPlan, EnvironmentVariable, Plan, RendezvousPlan
+from trainwright.plan.payload import Payload, plan_payloads
+from trainwright.plan.placement import plan_placement
+from trainwright.plan.ports import plan_ports
 from trainwright.plan.specification import Decided, build_specification
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
-from trainwright.topology import Work
+from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.contract.layout import CONTROL_PORT
+from trainwright_trainer.contract.layout import RANK_COMMAND
 
 if TYPE_CHECKING:
     from trainwright.target.base import Target
@@ -38,7 +45,13 @@ class Resolution:
     needs: Needs
     binding: Binding
     processes: dict[str, Process]
+    """Role -> what its pods run."""
     spec: RunSpec | None
+    payloads: tuple[Payload, ...]
+
+    def environment(self, role: Role) -> tuple[EnvironmentVariable, ...]:
+        """What the pods of a role get."""
+        return environment_of(role, self.binding, self.plan.environment)
 
 
 def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locator) -> Resolution:
@@ -48,36 +61,60 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
         CompileError: where the run cannot be planned at all: no pool fits, the target refuses, no place for checkpoints.
     """
     needs = run.topology.needs()
-    binding = target.bind(needs)
-    if isinstance(binding, Refusal):
-        raise CompileError(
-            [
-                found(
-                    "TW401",
-                    locate.run("/topology"),
-                    f"{target.title} cannot carry {run.topology.title}: {binding.reason}",
-                    binding.alternative,
-                )
-            ]
-        )
+    ports = plan_ports(run)
+    binding = _bind(run, target, needs, ports, locate)
     pool_name, pool_reason = choose_pool(run, cluster, needs, locate)
-    pool = cluster.node_pools[pool_name]
-    command = run.workload.command if isinstance(run.workload, CommandWorkload) else None
-    processes = run.topology.processes(binding, Work(name=name, command=command))
-    process = next(processes[role.name] for role in binding.roles if role.holds_ranks)
+    pool = _as_seen(run, cluster.node_pools[pool_name])
+    work = _work(run, name, ports, pool)
     checkpoint = plan_checkpoint(run, cluster, name, locate)
     resources = plan_resources(run, pool, needs)
-    batch = plan_batch(run, needs.world_size)
+    around = Surroundings(
+        needs=needs,
+        binding=binding,
+        variables=run.topology.variables(binding, work),
+        pool=pool_name,
+        fabric=pool.fabric,
+        resources=resources,
+        directory=checkpoint.directory if checkpoint and not run.trainer else None,
+    )
+    environment = plan_environment(run, around)
+    batch = plan_batch(run, needs)
     decided = Decided(
         world=plan_world(needs, cluster, pool_name, pool_reason),
-        rendezvous=_rendezvous(needs, binding, name),
+        rendezvous=_rendezvous(needs, binding, name, ports),
         batch=batch,
         learning_rate=plan_learning_rate(run, batch),
+        elastic=plan_elastic(run, needs, batch),
         checkpoint=checkpoint,
         grace=plan_grace(checkpoint),
     )
-    memory, unknown = _memory(run, decided.world, resources, pool)
-    plan = Plan(
+    spec = build_specification(run, name, needs, binding, decided, locate)
+    return Resolution(
+        run=run,
+        cluster=cluster,
+        target=target,
+        pool=pool,
+        plan=_plan(run, cluster, target, name, around, decided, environment),
+        needs=needs,
+        binding=binding,
+        processes=run.topology.processes(binding, replace(work, forwarded=forwarded(environment))),
+        spec=spec,
+        payloads=plan_payloads(run, spec, plan_deepspeed(run, batch)),
+    )
+
+
+def _plan(
+    run: Run,
+    cluster: Cluster,
+    target: Target,
+    name: str,
+    around: Surroundings,
+    decided: Decided,
+    environment: tuple[EnvironmentVariable, ...],
+) -> Plan:
+    """Everything that a reader of the plan is told."""
+    memory, unknown = plan_memory(run, decided.world, around.resources, cluster.node_pools[around.pool])
+    return Plan(
         run=run.run,
         name=name,
         team=run.team,
@@ -89,59 +126,76 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
         workload=run.workload.kind,
         world=decided.world,
         rendezvous=decided.rendezvous,
-        batch=batch,
+        batch=decided.batch,
         learning_rate=decided.learning_rate,
-        duration=plan_duration(run, batch),
+        elastic=decided.elastic,
+        duration=plan_duration(run, decided.batch),
         memory=memory,
         memory_unknown=unknown,
-        resources=resources,
-        environment=plan_environment(
-            run,
-            needs,
-            binding,
-            process,
-            (pool_name, pool.fabric),
-            resources,
-            checkpoint.directory if checkpoint and not run.trainer else None,
-        ),
-        checkpoint=checkpoint,
+        communication=_communication(run, decided, around.fabric),
+        resources=around.resources,
+        environment=environment,
+        checkpoint=decided.checkpoint,
         grace=decided.grace,
-        guarantees=_guarantees(run, binding),
-    )
-    return Resolution(
-        run=run,
-        cluster=cluster,
-        target=target,
-        pool=pool,
-        plan=plan,
-        needs=needs,
-        binding=binding,
-        processes=processes,
-        spec=build_specification(run, name, binding, decided, run.topology.engine, locate),
+        gang=plan_gang(run, cluster, around.needs, around.binding),
+        guarantees=_guarantees(run, around.binding),
+        data=plan_data(run),
+        placement=plan_placement(run, around.binding),
     )
 
 
-def _rendezvous(needs: Needs, binding: Binding, name: str) -> RendezvousPlan:
-    ranks = next(role for role in binding.roles if role.holds_ranks)
+def _communication(run: Run, decided: Decided, fabric: Fabric) -> CommunicationPlan | None:
+    if run.trainer is None or decided.batch is None:
+        return None
+    return communication(run.trainer, decided.batch, decided.world, run.topology.sharding(), fabric)
+
+
+def _bind(run: Run, target: Target, needs: Needs, ports: Ports, locate: Locator) -> Binding:
+    binding = target.bind(needs)
+    if isinstance(binding, Refusal):
+        message = f"{target.title} cannot carry {run.topology.title}: {binding.reason}"
+        raise CompileError([found("TW401", locate.run("/topology"), message, f"{binding.alternative}{_others(needs)}")])
+    if run.host_network and not binding.fixed_port:
+        return replace(binding, rendezvous_port=ports.rendezvous)
+    return binding
+
+
+def _as_seen(run: Run, pool: NodePool) -> NodePool:
+    """The pool as pods see it: on the node's own network its interfaces have the node's names."""
+    if not run.host_network:
+        return pool
+    fabric = pool.fabric.model_copy(update={"interface": pool.fabric.host_interface})
+    return pool.model_copy(update={"fabric": fabric})
+
+
+def _others(needs: Needs) -> str:
+    """Targets that would carry the topology."""
+    from trainwright.target import TARGETS  # targets are built on resolutions
+
+    names = [name for name, target in TARGETS.items() if isinstance(target.bind(needs), Binding)]
+    return f", or write target: {' or '.join(names)}" if names else ""
+
+
+def _work(run: Run, name: str, ports: Ports, pool: NodePool) -> Work:
+    workload = run.workload
+    return Work(
+        name=name,
+        ports=ports,
+        command=workload.command if isinstance(workload, CommandWorkload) else None,
+        program=workload.command if isinstance(workload, ScriptWorkload) else RANK_COMMAND,
+        interface=pool.fabric.interface,
+    )
+
+
+def _rendezvous(needs: Needs, binding: Binding, name: str, ports: Ports) -> RendezvousPlan:
     return RendezvousPlan(
         kind=needs.rendezvous.value,
         host=binding.rank_zero_host.format(name=name),
         port=binding.rendezvous_port,
-        control_port=CONTROL_PORT,
-        hosts=ranks.host.replace("{name}", name),
+        control_port=ports.control if needs.rendezvous in LINKED else None,
+        http_port=ports.http,
+        hosts=binding.ranks.host.replace("{name}", name),
     )
-
-
-def _memory(run: Run, world: WorldPlan, resources: ResourcesPlan, pool: NodePool) -> tuple[MemoryPlan | None, str | None]:
-    if run.trainer is None or run.batch is None:
-        return None, "the work is opaque to the compiler"
-    parts = memory_parts(run.trainer, run.batch.micro, world.device)
-    if parts is None:
-        return None, "model.parameters is not stated"
-    if pool.gpu and world.gpus_per_node:
-        return MemoryPlan(parts=parts, limit=pool.gpu.memory.bytes, limit_reason=f"memory of one {pool.gpu.model}"), None
-    share = resources.memory.bytes // world.processes_per_node
-    return MemoryPlan(parts=parts, limit=share, limit_reason="a rank's share of the pod's memory"), None
 
 
 def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,13 +11,12 @@ from pydantic_core import ErrorDetails
 
 from trainwright.codes import found
 from trainwright.findings import CompileError, Finding
-from trainwright.handshake import Binding
+from trainwright.handshake import Binding, Needs, Rendezvous
 from trainwright.locate import Locator
-from trainwright.plan.model import BatchPlan, CheckpointPlan, GracePlan, LearningRatePlan, RendezvousPlan, WorldPlan
-from trainwright.run import Run, ScriptWorkload, TrainerWorkload
+from trainwright.plan.model import BatchPlan, CheckpointPlan, ElasticPlan, GracePlan, LearningRatePlan, RendezvousPlan, WorldPlan
+from trainwright.run import BoostingWorkload, Run, ScriptWorkload, TrainerWorkload
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.contract.layout import HTTP_PORT
-from trainwright_trainer.contract.versions import FIELD_SINCE
+from trainwright_trainer.contract.versions import FIELD_SINCE, VALUE_SINCE, short_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +27,20 @@ class Decided:
     rendezvous: RendezvousPlan
     batch: BatchPlan | None
     learning_rate: LearningRatePlan | None
+    elastic: ElasticPlan | None
     checkpoint: CheckpointPlan | None
     grace: GracePlan
 
 
-def build_specification(run: Run, name: str, binding: Binding, decided: Decided, engine: str, locate: Locator) -> RunSpec | None:
+def build_specification(
+    run: Run, name: str, needs: Needs, binding: Binding, decided: Decided, locate: Locator
+) -> RunSpec | None:
     """None for an opaque command, which reads no specification.
 
     Raises:
         CompileError: where a number that follows from the run's own is beyond what a trainer reads, such as years of grace.
     """
-    work = _work(run, decided, engine)
+    work = _work(run, decided)
     if work is None:
         return None
     world, rendezvous, grace = decided.world, decided.rendezvous, decided.grace
@@ -48,9 +51,10 @@ def build_specification(run: Run, name: str, binding: Binding, decided: Decided,
         "world": {
             "nodes": world.nodes,
             "processes_per_node": world.processes_per_node,
+            "replicas_per_process": needs.replicas_per_process if needs.replicas_per_process > 1 else None,
             "device": world.device,
             "node_index_env": binding.node_index_env,
-            "rendezvous": {"kind": rendezvous.kind, "host": rendezvous.host, "port": rendezvous.port},
+            "rendezvous": _rendezvous(run, needs, binding, rendezvous),
             "control_port": rendezvous.control_port,
         },
         "lifecycle": {
@@ -58,13 +62,28 @@ def build_specification(run: Run, name: str, binding: Binding, decided: Decided,
             "save_seconds": grace.save_seconds,
             "peer_wait_seconds": run.peer_wait.seconds,
         },
-        "http_port": HTTP_PORT,
+        "http_port": rendezvous.http_port,
         "work": work,
     }
     try:
         return RunSpec.model_validate(content)
     except ValidationError as error:
         raise CompileError([_out_of_range(problem, content, locate) for problem in error.errors(include_url=False)]) from error
+
+
+def _rendezvous(run: Run, needs: Needs, binding: Binding, rendezvous: RendezvousPlan) -> dict[str, Any]:
+    """How the ranks find each other, in the contract's words."""
+    place = {"host": rendezvous.host, "port": rendezvous.port}
+    if needs.rendezvous in (Rendezvous.STATIC, Rendezvous.DMLC_TRACKER):
+        return {"kind": rendezvous.kind, **place}
+    if needs.rendezvous is Rendezvous.C10D and needs.elastic:
+        sizes = {"min_nodes": needs.elastic.minimum, "max_nodes": needs.elastic.maximum}
+        fields = ("last_call_seconds", "keep_alive_seconds", "keep_alive_attempts")
+        times = {name: getattr(needs.elastic, name) for name in fields}
+        return {"kind": "c10d", **place, **sizes, **times, "max_restarts": run.restarts}
+    if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
+        return {"kind": "mpi-hostfile", "role_env": binding.role_env, "hostfile": binding.hostfile, **place}
+    return {"kind": rendezvous.kind}
 
 
 def _out_of_range(problem: ErrorDetails, content: dict[str, Any], locate: Locator) -> Finding:
@@ -92,37 +111,60 @@ _CAUSES = {
 """Part of the specification that the plan derives -> the field of the run to change, and how."""
 
 
-def _work(run: Run, decided: Decided, engine: str) -> dict[str, Any] | None:
+def _work(run: Run, decided: Decided) -> dict[str, Any] | None:
     workload = run.workload
     if isinstance(workload, ScriptWorkload):
         directory = decided.checkpoint.directory if decided.checkpoint else None
         return {"kind": "script", "command": workload.command, "protocol": workload.protocol, "state_directory": directory}
-    if not isinstance(workload, TrainerWorkload):
-        return None
-    batch, rate, checkpoint = decided.batch, decided.learning_rate, decided.checkpoint
-    if batch is None or rate is None or checkpoint is None:
-        raise AssertionError("the rules demand batch, learning_rate and a checkpoint claim of a trainer workload")
-    return {
+    if isinstance(workload, TrainerWorkload):
+        return _training(run, workload, decided)
+    if isinstance(workload, BoostingWorkload):
+        fields = {key: getattr(workload, key) for key in BoostingWorkload.model_fields if key != "kind"}
+        return {"kind": "xgboost", **fields, "checkpoints": _checkpoints(run, decided)}
+    return None
+
+
+def _training(run: Run, workload: TrainerWorkload, decided: Decided) -> dict[str, Any]:
+    batch, rate, elastic = decided.batch, decided.learning_rate, decided.elastic
+    if batch is None or rate is None:
+        raise AssertionError("the rules demand batch and learning_rate of a trainer workload")
+    content = {
         "kind": "trainer",
-        "engine": engine,
+        "engine": run.topology.engine,
+        **run.topology.settings(),
         "task": workload.task,
         "model": workload.model,
+        "initial_weights": workload.initial_weights,
         "data": workload.data,
         "batch": {"micro": batch.micro, "accumulation": batch.accumulation},
         "optimizer": workload.optimizer,
         "learning_rate": {"peak": rate.peak, "schedule": workload.schedule, "warmup_samples": rate.warmup_samples},
         "clip_norm": workload.clip_norm,
         "precision": workload.precision,
+        "gradient_reduction": workload.gradient_reduction,
+        "activation_checkpointing": workload.activation_checkpointing,
         "duration": {"epochs": workload.epochs, "steps": workload.steps},
         "seed": workload.seed,
         "evaluation": workload.evaluation,
-        "checkpoints": {
-            "directory": checkpoint.directory,
-            "every_steps": checkpoint.every_steps,
-            "every_seconds": checkpoint.every_seconds,
-            "keep": checkpoint.keep,
-            "resume": run.checkpoints.resume,
-        },
+        "checkpoints": _checkpoints(run, decided),
+    }
+    if elastic is not None:
+        content["batch"] |= {"keep": "effective" if elastic.keeps_batch else "micro", "effective": batch.effective}
+    if elastic is not None and not elastic.keeps_batch and run.learning_rate:
+        content["learning_rate"] |= {"scaling": run.learning_rate.scaling}
+    return content
+
+
+def _checkpoints(run: Run, decided: Decided) -> dict[str, Any]:
+    checkpoint = decided.checkpoint
+    if checkpoint is None:
+        raise AssertionError("the rules demand a checkpoint claim of our trainer's work")
+    return {
+        "directory": checkpoint.directory,
+        "every_steps": checkpoint.every_steps,
+        "every_seconds": checkpoint.every_seconds,
+        "keep": checkpoint.keep,
+        "resume": run.checkpoints.resume,
     }
 
 
@@ -131,7 +173,8 @@ SOURCES: dict[str, tuple[str, str]] = {
     "/run": ("run:/run", "names the run in logs, metrics and on the checkpoint volume"),
     "/identity": ("trainwright", "run name and identity hash: marks what is complete, and which attempt wrote what"),
     "/world": ("run:/topology", "the ranks, as the plan counts them"),
-    "/world/rendezvous": ("trainwright", "static rendezvous: rank 0 listens at a name known beforehand"),
+    "/world/rendezvous": ("trainwright", "how ranks find each other on this target"),
+    "/world/replicas_per_process": ("run:/topology/gpus_per_node", "one replica of the model on each GPU of the process"),
     "/world/node_index_env": ("trainwright", "the target tells each pod its index through this variable"),
     "/lifecycle": ("trainwright", "budgets of the supervisor, in seconds"),
     "/lifecycle/grace_seconds": ("trainwright", "equals the pod's terminationGracePeriodSeconds"),
@@ -148,25 +191,38 @@ SOURCES: dict[str, tuple[str, str]] = {
         "mount, run and lineage: an edit of model, optimizer or data starts a new one",
     ),
     "/work/engine": ("run:/topology/kind", "the engine that the topology names"),
+    "/work/deepspeed": ("run:/topology", "where DeepSpeed's own configuration is"),
+    "/work/fsdp2": ("run:/topology/fsdp2", "settings of fully_shard"),
+    "/work/batch/keep": ("run:/topology/elastic/batch", "what stays when nodes come and go"),
     **{
         f"/work/{key}": (f"run:/workload/{key}", "as the run states it, or its default")
-        for key in ("task", "model", "data", "optimizer", "clip_norm", "precision", "seed", "evaluation", "command", "protocol")
+        for key in (
+            "task", "model", "initial_weights", "data", "optimizer", "clip_norm", "precision", "gradient_reduction",
+            "activation_checkpointing", "seed", "evaluation", "command", "protocol", "booster", "rounds", "evaluation_metrics",
+            "early_stopping_rounds",
+        )
     },
 }
 """Pointer into the specification -> where the value comes from and why; the nearest entry answers."""
 
 
 def render_for(spec: RunSpec, version: str) -> tuple[dict[str, Any], list[str]]:
-    """The specification as an image with this trainer version reads it.
+    """The specification as an image with this trainer version reads it, and what that image would not do.
 
-    Fields that the version does not know are left out. Those that hold something else than their default are returned
-    as problems, because the image would not do what the run asks.
+    Fields that the version does not know are left out; those that hold something else than their default are problems. So are
+    values that it does not know, such as an engine: they stay, and the fields that came with them are not named apart. Without a
+    version everything stays, for that is a finding of its own.
     """
     rendered: dict[str, Any] = spec.model_dump(mode="json", exclude_none=True)
-    problems = []
-    for path, since in FIELD_SINCE.items():
-        if _release(since) <= _release(version):
-            continue
+    if not version:
+        return rendered, []
+    values = [
+        f"{short_name(path)} {value} needs trainer {since}, the image has {version}"
+        for (path, value), since in _newer_values(version)
+        if _at(rendered, path) == value
+    ]
+    fields = []
+    for path, since in _newer_fields(version):
         *parents, last = path.split(".")
         part, model = rendered, spec
         for key in parents:
@@ -174,10 +230,26 @@ def render_for(spec: RunSpec, version: str) -> tuple[dict[str, Any], list[str]]:
         if last in part:
             default = type(model).model_fields[last].get_default(call_default_factory=True)
             if getattr(model, last) != default:
-                problems.append(f"{path} needs trainer {since}, the image has {version}")
+                fields.append(f"{path} needs trainer {since}, the image has {version}")
             del part[last]
-    return rendered, problems
+    return rendered, values or fields
 
 
+def _newer_values(version: str) -> tuple[tuple[tuple[str, str], str], ...]:
+    return tuple(entry for entry in VALUE_SINCE.items() if _release(entry[1]) > _release(version))
+
+
+def _newer_fields(version: str) -> tuple[tuple[str, str], ...]:
+    return tuple(entry for entry in FIELD_SINCE.items() if _release(entry[1]) > _release(version))
+
+
+def _at(tree: Any, path: str) -> Any:
+    """The value there, or None."""
+    for key in path.split("."):
+        tree = tree.get(key) if isinstance(tree, dict) else None
+    return tree
+
+
+@cache
 def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))

@@ -8,16 +8,21 @@ from trainwright.run.model import (
     Mount,
     ObjectOverride,
     Overrides,
+    Placement,
     Resources,
     Run,
     ScratchMount,
-    SecretReference,
     Waiver,
 )
-from trainwright.run.workload import CommandWorkload, ScriptWorkload, TrainerWorkload, Workload
+from trainwright.run.prepare import AccessKeys, AccountKey, Preparation
+from trainwright.run.secret import SecretReference
+from trainwright.run.workload import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload, Workload
 
 __all__ = [
+    "AccessKeys",
+    "AccountKey",
     "Batch",
+    "BoostingWorkload",
     "Checkpoints",
     "ClaimMount",
     "CommandWorkload",
@@ -25,6 +30,8 @@ __all__ = [
     "Mount",
     "ObjectOverride",
     "Overrides",
+    "Placement",
+    "Preparation",
     "Resources",
     "Run",
     "ScratchMount",

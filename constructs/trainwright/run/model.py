@@ -3,10 +3,12 @@
 from datetime import date
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from trainwright.handshake import TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
+from trainwright.run.prepare import Preparation
+from trainwright.run.secret import SecretReference
 from trainwright.run.workload import TrainerWorkload, Workload
 from trainwright.topology import AnyTopology
 from trainwright.units import Bytes, Cpu, Duration
@@ -87,16 +89,21 @@ class ScratchMount(Model):
 Mount = ClaimMount | ScratchMount
 
 
-class SecretReference(Model):
-    """A key of a Secret; only the reference is rendered, so a rotation changes nothing."""
-
-    secret: DnsSubdomain
-    """Name of the Secret."""
-    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
-    """Key in it."""
-
-
 EnvValue = Annotated[str, Field(max_length=131_072)] | SecretReference
+
+
+FileContent = Annotated[str, Field(max_length=524_288)] | dict[str, JsonValue]
+
+
+class Placement(Model):
+    """Where the pods of a run are, seen from each other."""
+
+    together: DnsLabel | None = None
+    """A level of the cluster profile (`rack`): all pods in one such place."""
+    required: bool = False
+    """Whether pods rather wait than be apart."""
+    one_per_node: bool = False
+    """No two pods that hold ranks on one node, though several would fit."""
 
 
 class Resources(Model):
@@ -106,6 +113,8 @@ class Resources(Model):
     """Default: the pod's share of the node by GPUs, or one a process."""
     memory: Bytes | None = None
     """Default: the pod's share of the node by GPUs, or 2Gi a process."""
+    shared_memory: Bytes | None = None
+    """Size of /dev/shm, which counts against memory. Default: 2Gi a rank on GPUs, 256Mi on CPUs."""
 
 
 class ObjectOverride(Model):
@@ -170,6 +179,20 @@ class Run(Model):
     """Default: the first pool of the cluster that fits."""
     mounts: dict[AbsolutePath, Mount] = Field(default_factory=dict)
     """Path in the pod -> a claim, or scratch space."""
+    prepare: dict[AbsolutePath, Preparation] = Field(default_factory=dict)
+    """Path in a mounted claim -> data that is fetched once, before the first pod starts."""
+    files: dict[AbsolutePath, FileContent] = Field(default_factory=dict)
+    """Path in the pod -> a small text, or keys and values that are written as JSON."""
+    host_network: bool = False
+    """Use the node's own network; the run is given ports of its own."""
+    placement: Placement = Field(default_factory=Placement.model_construct)
+    """Where the pods are, seen from each other."""
+    queue: DnsSubdomain | None = None
+    """A queue of the namespace, which admits the run."""
+    priority: DnsSubdomain | None = None
+    """PriorityClass of the pods."""
+    gang: bool = True
+    """Whether pods start all together or not at all, where the cluster has a gang scheduler."""
     resources: Resources = Field(default_factory=Resources.model_construct)
     """Of one pod; requests equal limits."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
@@ -183,7 +206,7 @@ class Run(Model):
     pod_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
     """Reach pods: editing one is a new run."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
-    """Counted failures that one pod index may have."""
+    """Counted failures that may be: of one pod index on an Indexed Job, of the whole run elsewhere."""
     peer_wait: Duration = Field(default_factory=lambda: Duration.parse("30m"))
     """How long pods wait for pods that are not scheduled yet."""
     attempt: Annotated[int, Field(ge=1, le=1_000_000)] = 1

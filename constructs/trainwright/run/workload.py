@@ -1,13 +1,14 @@
-"""Three kinds of work, with three honest sets of guarantees."""
+"""Kinds of work, each with an honest set of guarantees."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from trainwright.model import AbsolutePath, Model
-from trainwright_trainer.contract.data import Data
+from trainwright_trainer.contract.data import Data, Table
 from trainwright_trainer.contract.model import Model as TrainedModel
 from trainwright_trainer.contract.training import AdamW, Evaluation, Optimizer, Precision, Schedule, Task, disagreements
+from trainwright_trainer.contract.xgboost import Booster, MetricName, boosting_disagreements
 
 Argument = Annotated[str, Field(max_length=131_072)]
 Command = Annotated[tuple[Argument, ...], Field(min_length=1, max_length=1024)]
@@ -22,6 +23,8 @@ class TrainerWorkload(Model):
     """What is learnt."""
     model: TrainedModel
     """The architecture and its sizes."""
+    initial_weights: AbsolutePath | None = None
+    """Directory of safetensors to start from, in a mount; default: random weights."""
     data: Data
     """What it learns from."""
     optimizer: Optimizer = Field(default_factory=lambda: AdamW.model_construct(kind="adamw"))
@@ -30,6 +33,10 @@ class TrainerWorkload(Model):
     """Largest global gradient norm; null turns clipping off."""
     precision: Precision = "bf16"
     """Of forward and backward pass; weights and optimizer stay fp32."""
+    gradient_reduction: Precision | None = None
+    """Data type in which gradients are summed over ranks; default: the engine's own."""
+    activation_checkpointing: bool = False
+    """Keep only the input of each block for the backward pass, and compute the rest again: less memory, a third more work."""
     schedule: Schedule = "cosine"
     """Shape of the rate after warm-up."""
     epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
@@ -46,6 +53,31 @@ class TrainerWorkload(Model):
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("give exactly one of epochs and steps")
         for problem in disagreements(self.task, self.model, self.data):
+            raise ValueError(problem)
+        return self
+
+
+class BoostingWorkload(Model):
+    """Our trainer's gradient-boosted trees: XGBoost on a table, one round a step."""
+
+    kind: Literal["boosting"]
+    """Gradient-boosted trees."""
+    booster: Booster
+    """Parameters of the trees, with XGBoost's own names."""
+    data: Table
+    """The table, and the column that is learnt."""
+    rounds: Annotated[int, Field(ge=1, le=2**53)]
+    """Trees, or for classes trees of each class."""
+    evaluation_metrics: Annotated[tuple[MetricName, ...], Field(max_length=8)] = ()
+    """Default: the objective's own."""
+    early_stopping_rounds: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    """End after so many rounds without a better last metric."""
+    seed: Annotated[int, Field(ge=0, le=2**53)] = 0
+    """Of the sampling of rows and columns."""
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        for problem in boosting_disagreements(self.data, self.early_stopping_rounds):
             raise ValueError(problem)
         return self
 
@@ -72,4 +104,4 @@ class CommandWorkload(Model):
     """Checkpoint directory to continue from instead of the run's own."""
 
 
-Workload = Annotated[TrainerWorkload | ScriptWorkload | CommandWorkload, Field(discriminator="kind")]
+Workload = Annotated[TrainerWorkload | BoostingWorkload | ScriptWorkload | CommandWorkload, Field(discriminator="kind")]

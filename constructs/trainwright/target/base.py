@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trainwright.handshake import Binding, Needs, Refusal
+from trainwright.handshake import Binding, Needs, OperatorName, Refusal
 from trainwright.manifest.ownership import Owned
+from trainwright.manifest.transfer import Settled
 from trainwright.plan import Resolution
 
 Tree = dict[str, Any]
 """A manifest whose leaves may be :class:`~trainwright.manifest.why.Why`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """Releases of an operator, by major and minor number, whose behaviour this compiler knows."""
+
+    first: tuple[int, int]
+    last: tuple[int, int]
+
+
+class Unshared:
+    """A target whose objects are all the run's own."""
+
+    shared_kind: str | None = None
+
+    def settle(self, resolution: Resolution, objects: list[Settled]) -> list[Settled]:
+        return objects
 
 
 class Target(Protocol):
@@ -18,8 +37,14 @@ class Target(Protocol):
 
     name: str
     title: str
+    operator: OperatorName | None
+    """What must be installed; None for kinds of Kubernetes itself."""
+    releases: Releases | None
+    """Of the operator."""
     constants: Mapping[str, str]
     """``Kind/path`` -> why the constants below it are as they are; the nearest entry answers for a line."""
+    kueue: str
+    """What Kueue's configuration calls this kind (``integrations.frameworks``)."""
     minimum_kubernetes: tuple[int, int]
     templates: Mapping[str, tuple[str, str]]
     """Role -> kind of the object and pointer of its pod template."""
@@ -28,8 +53,17 @@ class Target(Protocol):
     owned: Mapping[str, tuple[Owned, ...]]
     """Kind -> what no override may touch, beside metadata and what every pod template owns."""
 
+    shared_kind: str | None
+    """Kind of the object that runs of one shape share: it lives in the foundation, and is called after its content."""
+
     def bind(self, needs: Needs) -> Binding | Refusal:
         """Where the ranks would live, or why they cannot."""
 
     def lower(self, resolution: Resolution) -> list[Tree]:
         """The run's objects, in the order a reviewer reads them."""
+
+    def settle(self, resolution: Resolution, objects: list[Settled]) -> list[Settled]:
+        """The finished objects, overrides included: what is the run's own leaves a shared one, which is called after its content.
+
+        Overrides and rules see whole pods in ``templates``, wherever their parts end up.
+        """

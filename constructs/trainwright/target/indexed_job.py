@@ -3,59 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Rendezvous, Role, Success
+from trainwright.handshake import Binding, Guarantee, Needs, OperatorName, Refusal, Role, Success
 from trainwright.manifest import config
+from trainwright.manifest.failure import failure_rules
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.ownership import Owned
-from trainwright.manifest.pod import pod_template, template_constants
+from trainwright.manifest.pod import headless, pod_template, template_constants
+from trainwright.manifest.scheduling import top_labels
 from trainwright.manifest.why import Why
 from trainwright.plan import Resolution
-from trainwright_trainer.contract import Disposition, codes_with
-from trainwright_trainer.contract.layout import HTTP_PORT, RENDEZVOUS_PORT
-
-Tree = dict[str, Any]
+from trainwright.target.base import Releases, Tree, Unshared
+from trainwright.target.index import INDEX_LABEL, INDEX_VARIABLES, INJECTED
+from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 ROLE = "node"
-INDEX_LABEL = "metadata.labels['batch.kubernetes.io/job-completion-index']"
 
 
-class IndexedJob:
+class IndexedJob(Unshared):
     """One completion index a node; pod ``<job>-<i>`` is reachable as ``<job>-<i>.<service>``."""
 
     name = "indexed-job"
     title = "Indexed Job"
+    operator: OperatorName | None = None
+    releases: Releases | None = None
+    kueue = "batch/job"
     minimum_kubernetes = (1, 33)
     """backoffLimitPerIndex is stable from 1.33 on (KEP-3850), podFailurePolicy from 1.31 on (KEP-3329)."""
     templates: Mapping[str, tuple[str, str]] = {ROLE: ("Job", "/spec/template")}
     mutable: Mapping[str, tuple[str, ...]] = {}
 
     def bind(self, needs: Needs) -> Binding | Refusal:
-        other = "choose a target whose operator knows this topology"
-        if needs.rendezvous is not Rendezvous.STATIC:
-            return Refusal(
-                f"a Job gives each pod a fixed index and nothing else, which does not make a {needs.rendezvous.value} rendezvous",
-                other,
-            )
         if needs.elastic:
-            return Refusal("a Job with fixed indexes cannot change the number of its nodes while it runs", other)
+            reason = "a Job with fixed indexes cannot change the number of its nodes while it runs"
+            return Refusal(reason, "remove topology.elastic")
+        if needs.rendezvous not in INDEX_VARIABLES:
+            made = f"which makes no rendezvous of kind {needs.rendezvous.value}"
+            reason = f"a Job gives each pod a fixed index and nothing else, {made}"
+            return Refusal(reason, "choose a target whose operator makes it")
         if needs.success is not Success.ALL_RANKS:
-            return Refusal(f"a Job is complete when every index is, not when {needs.success.value}", other)
+            reason = f"a Job is complete when every index is, not when {needs.success.value}"
+            return Refusal(reason, "choose a target whose operator knows that rule")
         return Binding(
             roles=(Role(name=ROLE, pods=needs.nodes, host="{name}-{index}.{name}", container="trainer"),),
             rank_zero_host="{name}-0.{name}",
             rendezvous_port=RENDEZVOUS_PORT,
             node_index_env="JOB_COMPLETION_INDEX",
-            injects={"JOB_COMPLETION_INDEX": "the pod's completion index, set by the Job controller"},
-            renders={"PET_NODE_RANK": INDEX_LABEL},
+            injects=INJECTED,
+            renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
             guarantees=frozenset(Guarantee),
             generated_names=(f"{{name}}-{needs.nodes - 1}",),
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        objects = [] if resolution.spec is None else [config.specification_map(resolution)]
-        return [*objects, _service(resolution), _job(resolution)]
+        return [*config.configuration(resolution), _service(resolution), _job(resolution)]
 
     constants: Mapping[str, str] = {
         **config.CONSTANTS,
@@ -110,11 +111,10 @@ class IndexedJob:
 
 
 def _service(resolution: Resolution) -> Tree:
-    plan = resolution.plan
-    ports = [{"name": "rendezvous", "port": plan.rendezvous.port, "targetPort": "rendezvous"}]
-    if resolution.spec is not None:
-        ports.append({"name": "control", "port": plan.rendezvous.control_port, "targetPort": "control"})
-        ports.append({"name": "http", "port": HTTP_PORT, "targetPort": "http"})
+    plan, process = resolution.plan, resolution.processes[ROLE]
+    ports = [
+        {"name": port.name, "port": port.number, "targetPort": port.name, "protocol": "TCP"} for port in process.ports
+    ]
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -133,7 +133,7 @@ def _job(resolution: Resolution) -> Tree:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)},
+        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
         "spec": {
             "completionMode": "Indexed",
             "completions": Why(role.pods, "run:/topology/nodes", "one index a node"),
@@ -146,25 +146,7 @@ def _job(resolution: Resolution) -> Tree:
             ),
             "maxFailedIndexes": 0,
             "podReplacementPolicy": "Failed",
-            "podFailurePolicy": {"rules": _failure_rules(resolution, role)},
-            "template": pod_template(resolution, role),
+            "podFailurePolicy": {"rules": failure_rules(resolution, role)},
+            "template": pod_template(resolution, role, {"restartPolicy": "Never", **headless(resolution)}),
         },
     }
-
-
-def _failure_rules(resolution: Resolution, role: Role) -> list[Tree | Why]:
-    """Permanent codes end the Job; an evicted pod or a lost peer costs no retry; everything else counts."""
-    disrupted: Tree = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    evicted = Why(disrupted, "trainwright", "evicted, preempted or drained: not the run's fault")
-    if resolution.spec is None:
-        return [evicted]
-
-    def on_codes(action: str, disposition: Disposition, reason: str) -> Why:
-        codes = {"containerName": role.container, "operator": "In", "values": list(codes_with(disposition))}
-        return Why({"action": action, "onExitCodes": codes}, "trainwright", reason)
-
-    return [
-        on_codes("FailJob", Disposition.PERMANENT, "the same pod would fail again: end the run and keep the message"),
-        evicted,
-        on_codes("Ignore", Disposition.IGNORED, "peer lost or preempted: come back together, at no cost"),
-    ]

@@ -1,10 +1,23 @@
 """Training topologies: each is one module, registered here."""
 
+from typing import Annotated
+
+from pydantic import Field
+
 from trainwright.topology.base import Topology
 from trainwright.topology.ddp import DDP
-from trainwright.topology.process import Work
+from trainwright.topology.horovod import Horovod
+from trainwright.topology.multi_worker_mirrored import MultiWorkerMirrored
+from trainwright.topology.process import LINKED, Work
+from trainwright.topology.ray import Ray
+from trainwright.topology.torch import ElasticNodes, ElasticTopology
+from trainwright.topology.xgboost import XGBoost
+from trainwright.topology.zero import ZeRO
 
-AnyTopology = DDP
-"""Every topology a run can name. With a second one: ``Annotated[DDP | Other, Field(discriminator="kind")]``."""
+AnyTopology = Annotated[DDP | ZeRO | Horovod | MultiWorkerMirrored | XGBoost | Ray, Field(discriminator="kind")]
+"""Every topology a run can name."""
 
-__all__ = ["DDP", "AnyTopology", "Topology", "Work"]
+__all__ = [
+    "DDP", "LINKED", "AnyTopology", "ElasticNodes", "ElasticTopology", "Horovod", "MultiWorkerMirrored", "Ray", "Topology",
+    "Work", "XGBoost", "ZeRO",
+]

@@ -1,11 +1,15 @@
-"""What a pod of a torch topology runs, for each kind of workload."""
+"""What the pods of a topology run, by the rendezvous that it asked for and the binding that it got."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.handshake import Binding, Needs, Process, Variable
-from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, SUPERVISE_COMMAND
+from trainwright.handshake import Binding, Needs, Port, Ports, Process, Rendezvous, Variable
+from trainwright.topology.mpi import launcher_command, launcher_variables
+from trainwright_trainer.contract.layout import RANK_COMMAND, RAY_COMMAND, SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, SUPERVISE_COMMAND
+
+LINKED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER})
+"""Rendezvous whose pods number themselves, so that their supervisors can hold a connection to node 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,24 +18,62 @@ class Work:
 
     name: str
     """Of the run's objects."""
+    ports: Ports
     command: tuple[str, ...] | None
     """An opaque command; None where the supervisor reads its work from the specification."""
+    program: tuple[str, ...] = ()
+    """What one rank runs, where a launcher starts the ranks and not our supervisor."""
+    forwarded: tuple[str, ...] = ()
+    """Variables of the launcher that its ranks need too."""
+    interface: str | None = None
+    """Network interface for traffic between the hosts."""
 
 
-def torch_process(needs: Needs, binding: Binding, work: Work) -> Process:
-    """Our supervisor, or the user's command with the variables that torchrun reads."""
+def rank_variables(needs: Needs, binding: Binding, work: Work) -> tuple[Variable, ...]:
+    """What each rank is told by its environment, beside what the controller injects and the target renders."""
+    wanted: list[Variable] = []
     if work.command is None:
-        spec = Variable(SPEC_ENV, f"{SPEC_DIRECTORY}/{SPEC_FILE}", "where the supervisor finds the run's specification")
-        return Process(command=SUPERVISE_COMMAND, environment=(spec,))
-    return Process(command=work.command, environment=torchrun_environment(needs, binding, work.name), supervised=False)
+        wanted.append(Variable(SPEC_ENV, f"{SPEC_DIRECTORY}/{SPEC_FILE}", "where the run's specification is"))
+    elif needs.rendezvous is Rendezvous.STATIC:
+        wanted += _torchrun(needs, binding, work.name)
+    elif needs.rendezvous is Rendezvous.C10D:
+        wanted.append(_SHARED_STORE)
+    elif needs.rendezvous is Rendezvous.DMLC_TRACKER:
+        wanted += _tracker(needs, binding, work.name)
+    if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
+        wanted += launcher_variables(needs, work.ports)
+    return tuple(v for v in wanted if v.name not in binding.injects and v.name not in binding.renders)
 
 
-def torchrun_environment(needs: Needs, binding: Binding, name: str) -> tuple[Variable, ...]:
-    """Torchrun reads each of its options from PET_<OPTION> (torch/distributed/run.py), so the command needs no flags.
+def _tracker(needs: Needs, binding: Binding, name: str) -> tuple[Variable, ...]:
+    """By the names of Kubeflow Trainer (pkg/runtime/framework/plugins/xgboost); a program hands them to xgboost.collective."""
+    return (
+        Variable("DMLC_TRACKER_URI", binding.rank_zero_host.format(name=name), "where the first node's tracker listens"),
+        Variable("DMLC_TRACKER_PORT", str(binding.rendezvous_port), "the port of the tracker"),
+        Variable("DMLC_NUM_WORKER", str(needs.world_size), "workers that the tracker waits for", "run:/topology/nodes"),
+    )
 
-    What the controller injects, or what the target renders from pod metadata, is left out.
-    """
-    wanted = (
+
+def torch_meeting(binding: Binding, work: Work) -> tuple[Variable, ...]:
+    """For ranks that mpirun starts and that meet by torch. MPI tells them their numbers; our program reads the specification."""
+    if work.command is None and work.program == RANK_COMMAND:
+        return ()
+    return (
+        Variable("MASTER_ADDR", binding.rank_zero_host.format(name=work.name), "where torch looks for rank 0"),
+        Variable("MASTER_PORT", str(binding.rendezvous_port), "the port of rank 0"),
+    )
+
+
+_SHARED_STORE = Variable(
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1",
+    "a node that joins later needs the address of rank 0, which torch 2.13 publishes in the first round only where stores are "
+    "shared",
+)
+
+
+def _torchrun(needs: Needs, binding: Binding, name: str) -> tuple[Variable, ...]:
+    """Torchrun reads each of its options from PET_<OPTION> (torch/distributed/run.py), so the command needs no flags."""
+    return (
         Variable("PET_NNODES", str(needs.nodes), "torchrun's --nnodes: pods of the run", "run:/topology/nodes"),
         Variable(
             "PET_NPROC_PER_NODE", str(needs.processes_per_node), "torchrun's --nproc-per-node: ranks in a pod", "run:/topology"
@@ -39,4 +81,55 @@ def torchrun_environment(needs: Needs, binding: Binding, name: str) -> tuple[Var
         Variable("PET_MASTER_ADDR", binding.rank_zero_host.format(name=name), "static rendezvous: where rank 0 listens"),
         Variable("PET_MASTER_PORT", str(binding.rendezvous_port), "static rendezvous: the port of rank 0"),
     )
-    return tuple(v for v in wanted if v.name not in binding.injects and v.name not in binding.renders)
+
+
+def processes(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
+    """Role -> what its pods run."""
+    if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
+        return _under_mpi(needs, binding, work)
+    if binding.replaces_command:
+        return _by_operator(binding, work)
+    rendezvous = Port(binding.port_name, binding.rendezvous_port, "the first node listens here for its ranks' peers")
+    if work.command is None:
+        linked = (_control(work.ports),) if needs.rendezvous in LINKED else ()
+        process = Process(SUPERVISE_COMMAND, (rendezvous, *linked, _http(work.ports)))
+    else:
+        process = Process(work.command, (rendezvous,), supervised=False)
+    return {role.name: process for role in binding.roles}
+
+
+def _control(ports: Ports) -> Port:
+    return Port("control", ports.control, "node 0's supervisor listens here for the others")
+
+
+def _http(ports: Ports) -> Port:
+    return Port("http", ports.http, "probes and metrics")
+
+
+def _by_operator(binding: Binding, work: Work) -> dict[str, Process]:
+    """The operator starts its own program in every pod; the work is the first role's, which is not a pod's command."""
+    first, *others = binding.roles
+    driver = Process(work.command or RAY_COMMAND, supervised=False)
+    return {first.name: driver} | {role.name: Process((), supervised=False) for role in others}
+
+
+def _under_mpi(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
+    """The launcher starts the ranks through ssh, so its workers run sshd and nothing else."""
+    launcher, *workers = binding.roles
+    ssh = Port("ssh", work.ports.ssh, "mpirun starts the ranks through it")
+    sshd = (*binding.sshd, "-p", str(ssh.number))
+    if work.command is not None:
+        opaque = Process(sshd, (ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)
+        return {launcher.name: Process(work.command, supervised=False)} | {role.name: opaque for role in workers}
+    http = _http(work.ports)
+    mpirun = launcher_command(needs, binding, work.program, work.forwarded, work.interface, work.ports)
+    worker = Process((*SUPERVISE_COMMAND, "--", *sshd), (ssh, http), capabilities=_OF_SSHD)
+    return {launcher.name: Process((*SUPERVISE_COMMAND, "--", *mpirun), (http,))} | {role.name: worker for role in workers}
+
+
+_OF_SSHD = {
+    "NET_BIND_SERVICE": "the images of MPI give sshd this file capability, and a container without it cannot start the program",
+}
+"""mpi-operator, build/base/Dockerfile: ``setcap CAP_NET_BIND_SERVICE=+eip``. The kernel does not start a file whose
+capabilities are not all in the bounding set (capabilities(7), "Safety checking for capability-dumb binaries"). ``restricted``
+allows this one."""

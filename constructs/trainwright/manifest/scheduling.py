@@ -1,0 +1,163 @@
+"""Who places the pods of a run, and where they are seen from each other: exactly the key that each scheduler reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainwright.handshake import Gang, Role
+from trainwright.manifest.labels import ROLE_LABEL, object_labels
+from trainwright.manifest.ownership import Owned
+from trainwright.manifest.why import Why
+from trainwright.plan import Resolution
+
+Tree = dict[str, Any]
+
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+RAY_GANG_LABEL = "ray.io/gang-scheduling-enabled"
+RAY_PRIORITY_LABEL = "ray.io/priority-class-name"
+"""KubeRay gives the PodGroup that it makes for Volcano this priority (ray-operator, batchscheduler/volcano)."""
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+"""Coscheduling reads this label and no other (scheduler-plugins, pkg/util/podgroup.go)."""
+GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
+"""Volcano reads this annotation (volcano.sh/apis, KubeGroupNameAnnotationKey)."""
+HOST = "kubernetes.io/hostname"
+
+
+def queue_labels(resolution: Resolution) -> Tree:
+    """What a queue controller reads on the object that carries the run, and nowhere below."""
+    run, gang = resolution.run, resolution.plan.gang
+    labels: Tree = {}
+    if run.queue and resolution.cluster.kueue:
+        labels[QUEUE_LABEL] = Why(run.queue, "run:/queue", "the LocalQueue that admits the run")
+    if gang and gang.made_by is Gang.LABEL:
+        labels[RAY_GANG_LABEL] = Why("true", "cluster:/scheduling/gang", "the operator makes a PodGroup of the Ray cluster")
+        if gang.scheduler == "volcano" and gang.queue:
+            labels["volcano.sh/queue-name"] = Why(gang.queue, "run:/queue", "the Volcano queue")
+        if gang.scheduler == "volcano" and run.priority:
+            labels[RAY_PRIORITY_LABEL] = Why(run.priority, "run:/priority", "of the PodGroup that the operator makes")
+    return labels
+
+
+def top_labels(resolution: Resolution) -> Tree:
+    """Labels of the object that carries the run."""
+    return {**object_labels(resolution.run, resolution.plan), **queue_labels(resolution)}
+
+
+def pod_labels(resolution: Resolution) -> Tree:
+    """Labels by which a gang scheduler finds the pods of a run."""
+    gang = resolution.plan.gang
+    if gang and gang.made_by is Gang.OURS and gang.scheduler == "coscheduling":
+        return {GROUP_LABEL: Why(resolution.plan.name, "cluster:/scheduling/gang", "the pods that start together")}
+    return {}
+
+
+def pod_annotations(resolution: Resolution, role: Role) -> Tree:
+    """Annotations that gang schedulers and Kueue's topology-aware scheduling read on pods. The latter picks a place for the pods
+    of one role, so a pod without ranks, alone in its role, has none to be near to.
+    """
+    gang, run = resolution.plan.gang, resolution.run
+    annotations: Tree = {}
+    if gang and gang.made_by is Gang.OURS and gang.scheduler == "volcano":
+        annotations[GROUP_ANNOTATION] = Why(resolution.plan.name, "cluster:/scheduling/gang", "the pods that start together")
+    if role.holds_ranks and run.placement.together and run.queue and resolution.cluster.kueue:
+        key = "kueue.x-k8s.io/podset-required-topology" if run.placement.required else "kueue.x-k8s.io/podset-preferred-topology"
+        level = resolution.cluster.topology[run.placement.together].label
+        annotations[key] = Why(level, "run:/placement/together", "one place of this level for all pods")
+    return annotations
+
+
+def pod_fields(resolution: Resolution, role: Role) -> Tree:
+    """Fields of the spec of a role's pods."""
+    run, gang = resolution.run, resolution.plan.gang
+    fields: Tree = {}
+    if gang:
+        reason = "the gang scheduler; without it the group is not read"
+        fields["schedulerName"] = Why(gang.scheduler_name, "cluster:/scheduling", reason)
+    if run.priority:
+        fields["priorityClassName"] = Why(run.priority, "run:/priority", "as asked")
+    affinity = {**_together(resolution), **_apart(resolution, role)}
+    return fields | ({"affinity": affinity} if affinity else {})
+
+
+def _selector(resolution: Resolution) -> Tree:
+    return {"matchLabels": {"app.kubernetes.io/instance": resolution.plan.name}}
+
+
+def _together(resolution: Resolution) -> Tree:
+    """Near each other, by affinity where no queue sees to it. The first pod may go anywhere: it matches its own selector."""
+    run, cluster = resolution.run, resolution.cluster
+    level = cluster.topology.get(run.placement.together or "")
+    if level is None or (run.queue and cluster.kueue):
+        return {}
+    term = {"labelSelector": _selector(resolution), "topologyKey": level.label}
+    if run.placement.required:
+        rule: Tree = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    else:
+        rule = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": term}]}
+    return {"podAffinity": Why(rule, "run:/placement", "all pods of the run in one such place")}
+
+
+def _apart(resolution: Resolution, role: Role) -> Tree:
+    """One pod a node: every pod where they share the node's ports, otherwise those that hold ranks, as asked."""
+    run = resolution.run
+    if run.host_network:
+        reason = "two pods on one node would want the same ports of it"
+        return {"podAntiAffinity": Why(_never_with(_selector(resolution)), "run:/host_network", reason)}
+    if not run.placement.one_per_node or not role.holds_ranks:
+        return {}
+    return {"podAntiAffinity": Why(_never_with(_ranks(resolution)), "run:/placement/one_per_node", "as asked")}
+
+
+def _never_with(selector: Tree) -> Tree:
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [{"labelSelector": selector, "topologyKey": HOST}]}
+
+
+def _ranks(resolution: Resolution) -> Tree:
+    """The pods that hold ranks: all of the run, or those of their roles."""
+    selector, roles = _selector(resolution), resolution.binding.roles
+    if all(role.holds_ranks for role in roles):
+        return selector
+    names = [role.name for role in roles if role.holds_ranks]
+    return selector | {"matchExpressions": [{"key": ROLE_LABEL, "operator": "In", "values": names}]}
+
+
+def pod_group(resolution: Resolution) -> list[Tree]:
+    """The group of a run whose operator makes none; it goes with the run."""
+    run, plan, gang = resolution.run, resolution.plan, resolution.plan.gang
+    if gang is None or gang.made_by is not Gang.OURS:
+        return []
+    metadata = {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)}
+    minimum = Why(gang.minimum, "run:/topology", gang.minimum_reason)
+    if gang.scheduler == "coscheduling":
+        spec: Tree = {"minMember": minimum}
+        return [{"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": metadata, "spec": spec}]
+    spec = {"minMember": minimum, "queue": Why(gang.queue or "default", "run:/queue", "the Volcano queue")}
+    if run.priority:
+        spec["priorityClassName"] = Why(run.priority, "run:/priority", "as asked")
+    return [{"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}]
+
+
+def scheduling_policy(resolution: Resolution) -> Tree:
+    """``runPolicy.schedulingPolicy`` of the operators that make the group themselves (Kubeflow v1, MPI)."""
+    gang, run = resolution.plan.gang, resolution.run
+    if gang is None:
+        return {}
+    policy: Tree = {"minAvailable": Why(gang.minimum, "run:/topology", gang.minimum_reason)}
+    if gang.scheduler == "volcano":
+        policy["queue"] = Why(gang.queue or "default", "run:/queue", "the Volcano queue")
+    if run.priority:
+        policy["priorityClass"] = Why(run.priority, "run:/priority", "as asked")
+    return {"schedulingPolicy": policy}
+
+
+CONSTANTS: Mapping[str, str] = {
+    "PodGroup": "pods that start together or not at all: a part of them would hold GPUs and wait for the rest",
+    "PodGroup/metadata": "named like the run's other objects; the pods name it",
+    "PodGroup/metadata/labels": "labels of the run's objects",
+}
+
+OWNED: Mapping[str, tuple[Owned, ...]] = {
+    "PodGroup": (Owned(r"/spec/(minMember|queue).*", "the gang of the run", "change topology, gang or queue"),)
+}
+

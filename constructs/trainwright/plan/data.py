@@ -1,0 +1,43 @@
+"""Where data that is fetched once comes to lie, and how pods know that it is there."""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import PurePosixPath
+
+from trainwright.plan.checkpoint import short_hash
+from trainwright.plan.model import DataPlan
+from trainwright.run import ClaimMount, Preparation, Run
+
+
+def plan_data(run: Run) -> tuple[DataPlan, ...]:
+    """One entry for each path that the run prepares; a path outside of every claim is a finding, and has none."""
+    return tuple(plan for path, preparation in run.prepare.items() if (plan := _plan(run, path, preparation)))
+
+
+def mount_of(run: Run, path: str) -> str | None:
+    """The innermost mount that holds a path; None where there is none."""
+    around = [mount for mount in run.mounts if PurePosixPath(path).is_relative_to(mount)]
+    return max(around, key=len, default=None)
+
+
+def _plan(run: Run, path: str, preparation: Preparation) -> DataPlan | None:
+    place = mount_of(run, path)
+    mount = run.mounts[place] if place else None
+    if place is None or not isinstance(mount, ClaimMount):
+        return None
+    key = _key(preparation)
+    below = posixpath.relpath(path, place)
+    return DataPlan(
+        path=path,
+        source=preparation.source,
+        claim=mount.claim,
+        mount=place,
+        folder=posixpath.normpath(posixpath.join(mount.sub_path or "", below, key)),
+        marker=f"{path}/{key}.complete",
+    )
+
+
+def _key(preparation: Preparation) -> str:
+    """What tells one content from another: not the tool, and not who reads."""
+    return short_hash(preparation.model_dump(include={"source", "endpoint", "revision"}))

@@ -1,0 +1,170 @@
+"""The smallest change of a run that makes it fit into memory: found by planning the changed run, not by a rule of thumb."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import ceil
+from typing import Any
+
+from trainwright.cluster import Cluster
+from trainwright.plan.machine import NODE_SHARE, plan_resources, plan_world
+from trainwright.plan.memory import plan_memory
+from trainwright.plan.model import MemoryPlan
+from trainwright.run import Run
+from trainwright.topology import DDP, ZeRO
+from trainwright.units import GIB, Bytes
+
+LARGEST_GROWTH = 16
+"""Times the nodes of the run, up to which more nodes are proposed."""
+LARGEST_NODES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A changed run that fits."""
+
+    texts: tuple[str, ...]
+    """What to write, as in the run file."""
+    run: Run
+    """The changed run."""
+    memory: MemoryPlan
+    surely: bool
+    """Whether the upper bound fits too."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One change, and how many things it changes."""
+
+    text: str
+    update: dict[str, Any]
+    count: int = 1
+
+
+_NOTHING = _Step("", {}, 0)
+
+
+def smallest_change(run: Run, cluster: Cluster, pool: str) -> Change | None:
+    """The first that surely fits, of those with the fewest changes; otherwise the first that may fit.
+
+    Among as many changes the order is: activation checkpointing, a smaller micro batch with the same effective batch, ZeRO-1, -2,
+    -3 on the same nodes, more memory for the pod of a run on CPUs, offload, more nodes.
+    """
+    may_fit: Change | None = None
+    for steps in _candidates(run, cluster, pool):
+        changed = _changed(run, steps)
+        memory = _memory(changed, cluster, pool)
+        if memory is None or not _fits(memory, "low"):
+            continue
+        change = Change(tuple(step.text for step in steps), changed, memory, surely=_fits(memory, "high"))
+        if change.surely:
+            return change
+        may_fit = may_fit or change
+    return may_fit
+
+
+def _fits(memory: MemoryPlan, bound: str) -> bool:
+    both = [memory] if memory.host is None else [memory, memory.host]
+    return all(getattr(part, bound) <= part.limit for part in both)
+
+
+def _memory(run: Run, cluster: Cluster, pool: str) -> MemoryPlan | None:
+    needs, machine = run.topology.needs(), cluster.node_pools[pool]
+    world = plan_world(needs, cluster, pool, "")
+    return plan_memory(run, world, plan_resources(run, machine, needs), machine)[0]
+
+
+def _changed(run: Run, steps: tuple[_Step, ...]) -> Run:
+    for step in steps:
+        for key, update in step.update.items():
+            value = getattr(run, key).model_copy(update=update) if isinstance(update, dict) else update
+            run = run.model_copy(update={key: value})
+    return run
+
+
+def _candidates(run: Run, cluster: Cluster, pool: str) -> list[tuple[_Step, ...]]:
+    """Every choice of one change on each axis, those with the fewest changes first."""
+    axes = ([_NOTHING, *_places(run, cluster, pool)], [_NOTHING, *_batches(run)], [_NOTHING, *_checkpointing(run)])
+    ranked = []
+    for indices in product(*(range(len(axis)) for axis in axes)):
+        steps = [axis[index] for axis, index in zip(axes, indices, strict=True)]
+        count = sum(step.count for step in steps)
+        if count:
+            ranked.append(((count, indices), tuple(step for step in steps if step.count)))
+    return [steps for _, steps in sorted(ranked, key=lambda entry: entry[0])]
+
+
+def _checkpointing(run: Run) -> Iterator[_Step]:
+    if run.trainer and not run.trainer.activation_checkpointing:
+        yield _Step("workload: {activation_checkpointing: true}", {"workload": {"activation_checkpointing": True}})
+
+
+def _batches(run: Run) -> Iterator[_Step]:
+    """Divisors of the micro batch, so that the effective batch stays."""
+    if run.batch is None:
+        return
+    micro, accumulation = run.batch.micro, run.batch.accumulation
+    for parts in range(2, micro + 1):
+        if micro % parts == 0:
+            batch = {"micro": micro // parts, "accumulation": accumulation * parts}
+            yield _Step(f"batch: {_flow(batch)}", {"batch": batch})
+
+
+def _places(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
+    """Where the model states go."""
+    topology = run.topology
+    if topology.needs().gpus_per_node == 0:
+        yield from _pod_memory(run, cluster, pool)
+        return
+    if not isinstance(topology, DDP | ZeRO) or topology.needs().world_size == 1:
+        return
+    stage, engine = (int(topology.stage), topology.engine) if isinstance(topology, ZeRO) else (0, "deepspeed")
+    if isinstance(topology, DDP) and topology.elastic:
+        stage, engine = 2, "fsdp2"  # stage 3 is its only one, and DeepSpeed lets no node come or go
+    for higher in range(stage + 1, 4):
+        yield _zero(topology, 1, {"kind": f"zero{higher}", "engine": engine})
+    changes = 1 if stage == 3 else 2
+    for offload in ({"optimizer": "cpu"}, {"optimizer": "cpu", "weights": "cpu"}):
+        if engine == "deepspeed" or len(offload) == 2:
+            yield _zero(topology, changes, {"kind": "zero3", "engine": engine, "offload": offload})
+    growth = 2
+    while growth <= LARGEST_GROWTH and (nodes := _more_nodes(topology, growth)):
+        yield _zero(topology, changes, {"kind": "zero3", "engine": engine, **nodes})
+        growth *= 2
+
+
+def _more_nodes(topology: DDP | ZeRO, growth: int) -> dict[str, Any]:
+    """The nodes that share the states, times ``growth``: of an elastic run the fewest. Empty beyond what a run can have."""
+    elastic = topology.elastic
+    nodes = (elastic.min_nodes if elastic else topology.nodes) * growth
+    if nodes > LARGEST_NODES:
+        return {}
+    if elastic is None:
+        return {"nodes": nodes}
+    stated = elastic.model_dump(exclude_defaults=True)
+    ends = {"min_nodes": nodes, "max_nodes": max(nodes, elastic.max_nodes)}
+    return {"nodes": max(nodes, topology.nodes), "elastic": {**stated, **ends}}
+
+
+def _zero(topology: DDP | ZeRO, count: int, update: dict[str, Any]) -> _Step:
+    """The topology with some keys changed; the text names those alone. mpirun starts no ranks that share their states."""
+    stated = topology.model_dump(exclude_defaults=True, exclude={"mpi"})
+    changed = {key: value for key, value in update.items() if stated.get(key) != value}
+    return _Step(f"topology: {_flow(changed)}", {"topology": ZeRO.model_validate({**stated, **update})}, count)
+
+
+def _flow(values: dict[str, Any]) -> str:
+    """A mapping as YAML writes it on one line."""
+    return f"{{{', '.join(f'{key}: {_flow(value) if isinstance(value, dict) else value}' for key, value in values.items())}}}"
+
+
+def _pod_memory(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
+    """As much as the upper bound takes, where a node has it."""
+    memory = _memory(run, cluster, pool)
+    if memory is None:
+        return
+    wanted = ceil(memory.high * run.topology.needs().processes_per_node / GIB) * GIB
+    if wanted <= cluster.node_pools[pool].memory.bytes * NODE_SHARE:
+        yield _Step(f"resources: {{memory: {Bytes(wanted)}}}", {"resources": {"memory": Bytes(wanted)}})

@@ -1,0 +1,75 @@
+"""Data that is fetched once, before the first pod starts."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from trainwright.model import DnsSubdomain, Model
+from trainwright.run.secret import SecretReference
+from trainwright.units import Bytes, Cpu
+
+Source = Annotated[
+    str, Field(pattern=r"^(s3|gs)://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[^/\x00-\x1f\x7f]+)*$", max_length=1024)
+]
+Endpoint = Annotated[
+    str, Field(pattern=r"^https?://[A-Za-z0-9][-A-Za-z0-9.]*(:[0-9]{1,5})?(/[-A-Za-z0-9._~/]*)?$", max_length=512)
+]
+Region = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=63)]
+
+
+class AccessKeys(Model):
+    """How an S3 store knows who reads."""
+
+    access_key: SecretReference
+    """The access key ID."""
+    secret_key: SecretReference
+    """The secret access key."""
+
+
+class AccountKey(Model):
+    """How Google Cloud Storage knows who reads."""
+
+    account_key: SecretReference
+    """The JSON key file of a service account."""
+
+
+class Preparation(Model):
+    """A data set in an object store, and the tool that copies it into a claim."""
+
+    source: Source
+    """`s3://bucket/prefix` or `gs://bucket/prefix`: everything below it."""
+    image: Annotated[str, Field(min_length=1, max_length=1024)]
+    """Image with rclone and a shell, pinned by digest."""
+    credentials: AccessKeys | AccountKey | None = None
+    """Who reads. With neither this nor `service_account` the source must be open to everybody."""
+    service_account: DnsSubdomain | None = None
+    """Service account that the cloud knows (workload identity), in place of credentials."""
+    endpoint: Endpoint | None = None
+    """Of an S3 store that is not AWS."""
+    region: Region | None = None
+    """Of an S3 store."""
+    revision: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Raise it to fetch the source anew, beside what is there."""
+    cpu: Cpu = Field(default_factory=lambda: Cpu.parse(4))
+    """Of the pod that copies; requests equal limits."""
+    memory: Bytes = Field(default_factory=lambda: Bytes.parse("4Gi"))
+    """Of the pod that copies; requests equal limits."""
+
+    @property
+    def store(self) -> str:
+        """`s3` or `gs`."""
+        return self.source.partition("://")[0]
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        if any(part in (".", "..") for part in self.source.split("/")):
+            raise ValueError("source must not have '.' or '..' in it: write the prefix as the store has it")
+        if self.credentials and self.service_account:
+            raise ValueError("give one of credentials and service_account: a key, or an account that the cloud knows")
+        wanted = AccessKeys if self.store == "s3" else AccountKey
+        if self.credentials and not isinstance(self.credentials, wanted):
+            raise ValueError(f"credentials of {self.store}:// are {' and '.join(wanted.model_fields)}")
+        strangers = [name for name in ("endpoint", "region") if getattr(self, name)]
+        if self.store == "gs" and strangers:
+            raise ValueError(f"gs:// has no {' and no '.join(strangers)}; remove it")
+        return self

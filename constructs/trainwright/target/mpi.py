@@ -1,0 +1,38 @@
+"""What targets share that start their ranks by mpirun: sshd as a user, its keys, the host file, and the launcher's share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trainwright.handshake import Share
+from trainwright.units import GIB, Bytes, Cpu
+
+HOSTFILE = "/etc/mpi/hostfile"
+"""Where both operators mount the list of hosts, on the launcher."""
+
+KEYS = "/home/mpiuser/.ssh"
+"""Where the operator is told to mount the keys. They are root's, and readable by others than their owner. A file system group
+changes their group and no more. ssh and sshd refuse a private key that others can read only where it is their own user's file
+(openssh, authfile.c, ``sshkey_perm_ok``), so user 1000 may use keys that root would be refused. Both look for them in the home
+that /etc/passwd names, whatever ``HOME`` says: an image for MPI gives user 1000 the home /home/mpiuser, and a shell."""
+
+WHY_KEYS = "in the home of user 1000; the default is root's, where sshd of a user does not look"
+
+SSHD = ("/usr/sbin/sshd", "-D", "-e", "-f", "/home/mpiuser/.sshd_config", "-o", "PidFile=none")
+"""The non-root recipe of mpi-operator (build/base), which the runtimes of Kubeflow Trainer follow (manifests/base/runtimes): its
+configuration names the mounted key as host key and turns off StrictModes, which would ask for keys that are the user's own. The
+process id would go into a file on the read-only root file system; nobody reads it here. Where sshd is not root it needs no
+/run/sshd, no PAM and no chroot. Tried with OpenSSH 9.2 as user 1000, with such keys, on a read-only file system, without
+capabilities and with no_new_privs."""
+
+SHARE = Share(
+    Cpu(1000), Bytes(2 * GIB), "mpirun starts the ranks on the workers and passes on what they print; it holds no rank itself"
+)
+
+OPEN_MPI: Mapping[str, str] = {
+    "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+    "OMPI_MCA_orte_default_hostfile": f"{HOSTFILE}, on the launcher",
+    "OMPI_MCA_plm_rsh_args": "options of ssh, on the launcher",
+    "OMPI_MCA_orte_set_default_slots": "ranks in a pod, on the launcher",
+}
+"""What both operators tell Open MPI 4 (mpi-operator, mpi_job_controller.go; trainer, pkg/runtime/framework/plugins/mpi)."""

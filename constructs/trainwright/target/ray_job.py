@@ -1,0 +1,244 @@
+"""RayJob of KubeRay (ray.io/v1): a Ray cluster that lives as long as the run, and a driver on its head."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName, Refusal, Rendezvous, Role, Share
+from trainwright.manifest import config
+from trainwright.manifest.labels import pod_labels
+from trainwright.manifest.ownership import Owned
+from trainwright.manifest.pod import container_security, pod_security, pod_template, template_constants
+from trainwright.manifest.scheduling import top_labels
+from trainwright.manifest.why import Why
+from trainwright.plan import Resolution
+from trainwright.run import CommandWorkload
+from trainwright.target.base import Releases, Tree, Unshared
+from trainwright.units import GIB, Bytes, Cpu
+
+KIND = "RayJob"
+HEAD, WORKER = "head", "worker"
+HEAD_POD = "/spec/rayClusterSpec/headGroupSpec/template"
+WORKER_POD = "/spec/rayClusterSpec/workerGroupSpecs/0/template"
+SUBMITTER = "/spec/submitterPodTemplate"
+GCS_PORT = 6379
+"""Of the head's global control store (ray start --port)."""
+LONGEST_NAME = 47
+"""Of a RayJob: the operator adds six characters for the cluster, and ten more for its head's Service (utils/validation.go)."""
+
+_RAY_IMAGE = re.compile(r"(?:.*/)?ray(?:-[a-z]+)?:(?P<version>[0-9]+\.[0-9]+\.[0-9]+)(?![0-9.])[^@]*(?:@.*)?")
+"""An image of Ray's own, whose tag starts with Ray's release: ``rayproject/ray:2.52.0-py312-gpu``."""
+
+
+class RayJob(Unshared):
+    """Each attempt has a cluster of its own, ``<name>-<5 characters>``; workers find the head by its Service."""
+
+    name = "ray-job"
+    title = "RayJob"
+    operator: OperatorName | None = "kuberay"
+    releases: Releases | None = Releases((1, 3), (1, 7))
+    """From 1.3 on the entrypoint keeps its quotes (kuberay #2949), and a submitter that is lost finds its job again (#2154)."""
+    kueue = "ray.io/rayjob"
+    minimum_kubernetes = (1, 29)
+    templates: Mapping[str, tuple[str, str]] = {HEAD: (KIND, HEAD_POD), WORKER: (KIND, WORKER_POD)}
+    mutable: Mapping[str, tuple[str, ...]] = {}
+
+    def bind(self, needs: Needs) -> Binding | Refusal:
+        if needs.rendezvous is not Rendezvous.RAY_HEAD:
+            reason = f"the operator starts Ray in the pods, which makes no rendezvous of kind {needs.rendezvous.value}"
+            return Refusal(reason, "choose a target that starts the run's own command in its pods")
+        if needs.elastic:
+            return Refusal("the number of workers is fixed: Ray's autoscaler is off", "remove topology.elastic")
+        share = Share(Cpu(4000), Bytes(16 * GIB), "Ray's control plane and the driver: the head holds no ranks")
+        return Binding(
+            roles=(
+                Role(name=HEAD, pods=1, host="{name}-*-head-svc", container="ray-head", share=share),
+                Role(name=WORKER, pods=needs.nodes, host="{name}-*-worker-*", container="ray-worker"),
+            ),
+            rank_zero_host="{name}-*-head-svc",
+            rendezvous_port=GCS_PORT,
+            fixed_port=True,
+            node_index_env=None,
+            injects=_INJECTED,
+            replaces_command=True,
+            own_shared_memory=True,
+            counts_init_failures=False,  # drivers are counted; a failed pod of the cluster is made anew, and nothing gives up
+            gang=Gang.LABEL,
+            # no exit codes: a driver that fails for good is tried again; no save on SIGTERM: process 1 of a pod is Ray's
+            guarantees=frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD}),
+            generated_names=("{name}-abcde-head-svc",),
+            longest_name=LONGEST_NAME,
+        )
+
+    def lower(self, resolution: Resolution) -> list[Tree]:
+        return [*config.configuration(resolution), _job(resolution)]
+
+    constants: Mapping[str, str] = {
+        **config.CONSTANTS,
+        KIND: "the run itself",
+        f"{KIND}/metadata": "run name and identity hash: an edit that would change a pod is a new object",
+        f"{KIND}/metadata/labels": "labels of the run's objects; free to change",
+        f"{KIND}/spec/shutdownAfterJobFinishes": "the cluster goes with the run; otherwise it would keep its GPUs",
+        f"{KIND}/spec/submissionMode": "a Job hands the entrypoint to the head and follows its log",
+        f"{KIND}/spec/submitterConfig": "a lost submitter finds its job again, so another try costs nothing (kuberay #2154)",
+        f"{KIND}/spec/rayClusterSpec": "the cluster, one for each attempt",
+        f"{KIND}/spec/rayClusterSpec/enableInTreeAutoscaling": "the ranks are fixed, and Argo CD would undo an autoscaler",
+        f"{KIND}/spec/rayClusterSpec/headGroupSpec": "Ray's control plane, and the driver",
+        f"{KIND}/spec/rayClusterSpec/headGroupSpec/rayStartParams/num-cpus": "nothing but the driver runs on the head",
+        f"{KIND}/spec/rayClusterSpec/headGroupSpec/rayStartParams/dashboard-host": "operator and submitter ask how the job is",
+        f"{KIND}/spec/rayClusterSpec/workerGroupSpecs": "the nodes of the run",
+        f"{KIND}/spec/rayClusterSpec/workerGroupSpecs/0/numOfHosts": "one pod a replica",
+        f"{KIND}/spec/rayClusterSpec/workerGroupSpecs/0/rayStartParams": "the operator reads CPUs and memory from the limits",
+        **template_constants(f"{KIND}{HEAD_POD}"),
+        f"{KIND}{HEAD_POD}": "the pod of Ray's head; the operator adds the command, shared memory and probes",
+        **template_constants(f"{KIND}{WORKER_POD}"),
+        f"{KIND}{WORKER_POD}": "the pod of every node; the operator adds the command, shared memory and probes",
+        **template_constants(f"{KIND}{SUBMITTER}"),
+        f"{KIND}{SUBMITTER}": "the pod that hands in the job; the operator's own would be refused by pod security `restricted`",
+    }
+
+    owned: Mapping[str, tuple[Owned, ...]] = {
+        "ConfigMap": config.OWNED,
+        KIND: (
+            Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
+            Owned(
+                r"/spec/(shutdownAfterJobFinishes|ttlSecondsAfterFinished|deletionStrategy.*|managedBy)",
+                "the life of the cluster",
+                "remove it: a finished run must not keep its GPUs",
+            ),
+            Owned(r"/spec/(entrypoint.*|jobId|submissionMode|runtimeEnvYAML)", "the work of the run", "change workload or env"),
+            Owned(r"/spec/(backoffLimit|submitterConfig.*)", "the retry budget", "change restarts"),
+            Owned(r"/spec/clusterSelector.*", "the cluster of the run", "remove it: every attempt has a cluster of its own"),
+            Owned(
+                r"/spec/rayClusterSpec/(rayVersion|enableInTreeAutoscaling|autoscalerOptions.*|suspend|managedBy)",
+                "the cluster of the run",
+                "change topology",
+            ),
+            Owned(r"/spec/rayClusterSpec/headGroupSpec/(rayStartParams|resources).*", "what the head offers", "remove it"),
+            Owned(
+                r"/spec/rayClusterSpec/workerGroupSpecs/0/"
+                r"(groupName|replicas|minReplicas|maxReplicas|numOfHosts|suspend|rayStartParams.*|resources.*|scaleStrategy.*)",
+                "the number of pods and what they offer",
+                "change topology.nodes or resources",
+            ),
+            Owned(r"/spec/rayClusterSpec/workerGroupSpecs/[1-9].*", "the nodes of the run", "change topology.nodes"),
+            Owned(r"/spec/rayClusterSpec/workerGroupSpecs", "the nodes of the run", "write it under overrides.pod.worker"),
+            Owned(f"{SUBMITTER}.*", "the pod that hands in the job", "change image or image_pull_secrets"),
+        ),
+    }
+
+
+_INJECTED = {
+    "RAY_CLUSTER_NAME": "the name of the cluster",
+    "RAY_CLUSTER_NAMESPACE": "its namespace",
+    "RAY_CLOUD_INSTANCE_ID": "the pod's name",
+    "RAY_NODE_TYPE_NAME": "head or worker group",
+    "KUBERAY_GEN_RAY_START_CMD": "the command that the operator starts",
+    "RAY_PORT": "6379",
+    "RAY_ADDRESS": "the head",
+    "FQ_RAY_IP": "the head's Service",
+    "RAY_IP": "the head's Service",
+    "RAY_USAGE_STATS_KUBERAY_IN_USE": "1",
+    "RAY_USAGE_STATS_EXTRA_TAGS": "releases of the operator",
+    "RAY_DASHBOARD_ENABLE_K8S_DISK_USAGE": "1",
+    "RAY_enable_autoscaler_v2": "nothing: the autoscaler is off, and the operator refuses the cluster",
+    "RAY_REDIS_ADDRESS": "nothing: an attempt has a cluster of its own, which needs no memory of another",
+    "REDIS_USERNAME": "nothing: see RAY_REDIS_ADDRESS",
+    "REDIS_PASSWORD": "nothing: see RAY_REDIS_ADDRESS",
+}
+"""Variables that the operator sets in the pods, or does not take (ray-operator, common/pod.go and utils/validation.go)."""
+
+
+def ray_version(image: str, stated: str | None) -> Why | None:
+    """Ray's release, as the run states it or as the tag of an image of Ray's own says; None where neither does."""
+    if stated:
+        return Why(stated, "run:/topology/version", "as stated: Ray in the image")
+    tag = _RAY_IMAGE.fullmatch(image)
+    return Why(tag["version"], "run:/image", "the tag of Ray's image") if tag else None
+
+
+def _job(resolution: Resolution) -> Tree:
+    run, plan = resolution.run, resolution.plan
+    return {
+        "apiVersion": "ray.io/v1",
+        "kind": KIND,
+        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "spec": {
+            "entrypoint": _entrypoint(resolution),
+            "shutdownAfterJobFinishes": True,
+            "backoffLimit": Why(run.restarts, "run:/restarts", "tries after the first one, each on a new cluster"),
+            "submissionMode": "K8sJobMode",
+            "submitterConfig": {"backoffLimit": 3},
+            "submitterPodTemplate": _submitter(resolution),
+            "rayClusterSpec": _cluster(resolution),
+        },
+    }
+
+
+def _entrypoint(resolution: Resolution) -> Why:
+    """One string, which a shell takes apart again."""
+    command = shlex.join(resolution.processes[HEAD].command)
+    if isinstance(resolution.run.workload, CommandWorkload):
+        return Why(command, "run:/workload/command", "as asked, quoted for the shell that reads it")
+    return Why(command, "trainwright", "the driver: Ray Train places the ranks and starts them")
+
+
+def _cluster(resolution: Resolution) -> Tree:
+    head, worker = resolution.binding.roles
+    version = ray_version(resolution.run.image, resolution.needs.version)
+    nodes = Why(worker.pods, "run:/topology/nodes", "all nodes, no more and no less: ranks wait for each other")
+    return {
+        **({"rayVersion": version} if version else {}),
+        "enableInTreeAutoscaling": False,
+        "headGroupSpec": {
+            "rayStartParams": {"num-cpus": "0", "dashboard-host": "0.0.0.0"},  # noqa: S104 - inside of the pod
+            "template": pod_template(resolution, head, {"restartPolicy": "Never"}),
+        },
+        "workerGroupSpecs": [
+            {
+                "groupName": WORKER,
+                "replicas": nodes,
+                "minReplicas": nodes,
+                "maxReplicas": nodes,
+                "numOfHosts": 1,
+                "rayStartParams": _offers(resolution),
+                "template": pod_template(resolution, worker, {"restartPolicy": "Never"}),
+            }
+        ],
+    }
+
+
+def _offers(resolution: Resolution) -> Tree:
+    """The operator knows GPUs by the end of their resource's name, so a slice of one would not count (common/pod.go)."""
+    gpus = resolution.needs.gpus_per_node
+    return {"num-gpus": Why(str(gpus), "run:/topology/gpus_per_node", "whatever the resource is called")} if gpus else {}
+
+
+def _submitter(resolution: Resolution) -> Tree:
+    """Anywhere in the cluster: it needs no GPU."""
+    run = resolution.run
+    secrets = [{"name": name} for name in run.image_pull_secrets]
+    amounts = Why({"cpu": "1", "memory": "1Gi"}, "trainwright", "the limits of the operator's own submitter, as requests too")
+    return {
+        "metadata": {"labels": pod_labels(run, resolution.plan)},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": Why(False, "trainwright", "it needs no access to the API server"),
+            **({"imagePullSecrets": Why(secrets, "run:/image_pull_secrets", "as asked")} if secrets else {}),
+            "enableServiceLinks": False,
+            "securityContext": pod_security(),
+            "containers": [
+                {
+                    "name": Why("ray-job-submitter", "trainwright", "the one container"),
+                    "image": Why(run.image, "run:/image", "Ray's command line, of the same release as the head"),
+                    "env": [Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only")],  # noqa: S108
+                    "resources": {"requests": amounts, "limits": amounts},
+                    "securityContext": container_security(),
+                    "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+                }
+            ],
+            "volumes": [{"name": "tmp", "emptyDir": {}}],
+        },
+    }

@@ -1,0 +1,73 @@
+"""The command line of mpirun: one token an argument, and every variable that ranks need by its name, never by its value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainwright.handshake import MPI, Binding, Needs, Ports, Variable
+
+SEARCH_PATHS = ("PATH", "LD_LIBRARY_PATH")
+"""A login through ssh has the search paths of the system, not those of the image; the launcher's own are the image's."""
+
+INTEL_PATHS = ("I_MPI_ROOT", "FI_PROVIDER_PATH")
+"""Where Intel MPI and its libfabric are, as its ``vars.sh`` sets them."""
+
+
+def launcher_command(
+    needs: Needs, binding: Binding, program: Sequence[str], forwarded: Sequence[str], interface: str | None, ports: Ports
+) -> tuple[str, ...]:
+    """One process a slot, ranks filled in host by host, as the trainer numbers them.
+
+    Tried with Open MPI 4.1.8 and 5.0.11, MPICH 5.0.2 and Intel MPI 2021.18: each takes these options, reads the values of the
+    named variables from its own environment, blanks and quotes included, and passes over one that is not set (Open MPI with a
+    warning).
+    """
+    implementation = _mpi(needs).implementation
+    if implementation == "openmpi":
+        return ("mpirun", *_open_mpi(needs, binding, forwarded, interface, ports), *program)
+    names = [*forwarded, *(INTEL_PATHS if implementation == "intel" else ())]
+    options = ["-n", str(needs.world_size), "-ppn", str(needs.processes_per_node)]
+    if implementation == "intel":
+        options += ["-bootstrap-exec-args", _ssh_options(ports)]
+    options += ["-iface", interface] if interface else []
+    # Without a list Hydra hands on the launcher's whole environment, with its address and role among it.
+    options += ["-genvlist", ",".join(_with_search_paths(names))]
+    return ("mpirun", *options, *program)
+
+
+def _open_mpi(
+    needs: Needs, binding: Binding, forwarded: Sequence[str], interface: str | None, ports: Ports
+) -> list[str]:
+    """Open MPI 5 reads none of the variables by which the operator names host file and ssh options to Open MPI 4 (its ORTE)."""
+    options = ["-np", str(needs.world_size), "--hostfile", str(binding.hostfile)]
+    # Several threads a rank: bound to one core each, they would share it (Horovod, docs/mpi.rst).
+    options += ["--bind-to", "none", "--map-by", "slot"]
+    options += ["--mca", "plm_rsh_args", _ssh_options(ports)]
+    if interface:
+        options += ["--mca", "btl_tcp_if_include", interface]
+    return options + [word for name in _with_search_paths(forwarded) for word in ("-x", name)]
+
+
+def launcher_variables(needs: Needs, ports: Ports) -> tuple[Variable, ...]:
+    """What mpirun is told by its environment, where it has no option for it."""
+    if _mpi(needs).implementation != "mpich":
+        return ()
+    # The operator sets HYDRA_LAUNCH_EXTRA_ARGS, a name that no MPICH reads.
+    reason = "options of ssh for MPICH's mpirun: the port of sshd, and more than one try"
+    return (Variable("HYDRA_LAUNCHER_EXTRA_ARGS", _ssh_options(ports), reason),)
+
+
+def _ssh_options(ports: Ports) -> str:
+    """One argument: mpirun splits it itself."""
+    return f"-o ConnectionAttempts=10 -p {ports.ssh}"
+
+
+def _with_search_paths(names: Sequence[str]) -> list[str]:
+    """Each name once, also where the run sets one of the search paths itself."""
+    return list(dict.fromkeys((*names, *SEARCH_PATHS)))
+
+
+def _mpi(needs: Needs) -> MPI:
+    if needs.mpi is None:
+        raise AssertionError("a topology that asks for an MPI rendezvous says which implementation")
+    return needs.mpi

@@ -1,0 +1,44 @@
+"""TensorFlow's MultiWorkerMirroredStrategy: one process a node, one replica of the model on each of its GPUs."""
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from trainwright.handshake import Guarantee, Needs, Rendezvous, RestartUnit, Success
+from trainwright.topology.pods import PodTopology
+
+
+class MultiWorkerMirrored(PodTopology):
+    """``kind: multi-worker-mirrored``: TensorFlow, synchronous, all-reduce between workers."""
+
+    title: ClassVar[str] = "MultiWorkerMirrored"
+    engine: ClassVar[Literal["tensorflow"]] = "tensorflow"
+    checkpoint_format: ClassVar[str] = "tensorflow"
+
+    kind: Literal["multi-worker-mirrored"]
+    """TensorFlow's MultiWorkerMirroredStrategy."""
+    nodes: Annotated[int, Field(ge=1, le=4096)]
+    """Workers in all, the chief among them."""
+    gpus_per_node: Annotated[int, Field(ge=0, le=16)]
+    """0 for a run on CPUs."""
+    chief: bool = False
+    """Whether the first worker is a chief by name; without one, worker 0 is chief."""
+
+    @property
+    def keeps(self) -> frozenset[Guarantee]:
+        """Nothing links the supervisors of several pods: SIGTERM reaches one, and a worker that fails comes back alone."""
+        alone = frozenset({Guarantee.SIGTERM_SAVE, Guarantee.RESTART_ALL}) if self.nodes == 1 else frozenset()
+        return frozenset({Guarantee.EXIT_CODES, Guarantee.EXACT_RESUME}) | alone
+
+    def needs(self) -> Needs:
+        """Every worker knows all others from the start, and all start again together."""
+        return Needs(
+            nodes=self.nodes,
+            processes_per_node=1,
+            gpus_per_node=self.gpus_per_node,
+            rendezvous=Rendezvous.TF_CONFIG,
+            success=Success.CHIEF,
+            restart=RestartUnit.ALL_RANKS,
+            chief=self.chief,
+            replicas_per_process=max(1, self.gpus_per_node),
+        )

@@ -1,0 +1,93 @@
+"""What every topology of torch processes states: pods, and the ranks in each; and what one states whose nodes may change."""
+
+from dataclasses import replace
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainwright.handshake import Elastic, Guarantee, Needs, Rendezvous, RestartUnit, Success
+from trainwright.model import Model
+from trainwright.topology.pods import PodTopology
+
+
+class TorchTopology(PodTopology):
+    """One process per GPU, or some per node on CPUs, in pods that are all alike."""
+
+    kind: str
+    """Narrowed by each topology to its own names."""
+    nodes: Annotated[int, Field(ge=1, le=4096)]
+    """Pods, each on a node of its own where it takes a whole one."""
+    gpus_per_node: Annotated[int, Field(ge=0, le=16)]
+    """0 for a run on CPUs."""
+    processes_per_node: Annotated[int, Field(ge=1, le=256)] | None = None
+    """Only for a run on CPUs (default 1); on GPUs there is one process per GPU."""
+
+    @model_validator(mode="after")
+    def _one_process_per_gpu(self) -> Self:
+        if self.gpus_per_node and self.processes_per_node not in (None, self.gpus_per_node):
+            raise ValueError("remove processes_per_node: on GPUs there is one process per GPU")
+        return self
+
+    @property
+    def ranks_per_node(self) -> int:
+        return self.gpus_per_node or self.processes_per_node or 1
+
+    def needs(self) -> Needs:
+        """All ranks start together, find rank 0 at a fixed address, and start again together."""
+        return Needs(
+            nodes=self.nodes,
+            processes_per_node=self.ranks_per_node,
+            gpus_per_node=self.gpus_per_node,
+            rendezvous=Rendezvous.STATIC,
+            success=Success.ALL_RANKS,
+            restart=RestartUnit.ALL_RANKS,
+        )
+
+
+class ElasticNodes(Model):
+    """A number of nodes that may change while the run goes on."""
+
+    min_nodes: Annotated[int, Field(ge=1, le=4096)]
+    """With fewer the run waits."""
+    max_nodes: Annotated[int, Field(ge=1, le=4096)]
+    """More are not let in."""
+    batch: Literal["keep", "move"] = "keep"
+    """`keep` holds the effective batch by another accumulation at each size; `move` lets it follow the number of nodes."""
+
+
+class ElasticTopology(TorchTopology):
+    """Torch processes whose nodes may come and go."""
+
+    elastic: ElasticNodes | None = None
+    """Let nodes come and go; `nodes` is then how many it starts with."""
+
+    @model_validator(mode="after")
+    def _sizes_agree(self) -> Self:
+        if self.elastic is None:
+            return self
+        low, high = self.elastic.min_nodes, self.elastic.max_nodes
+        if not low <= self.nodes <= high:
+            raise ValueError(f"nodes {self.nodes} is not between min_nodes {low} and max_nodes {high}")
+        return self
+
+    @property
+    def keeps(self) -> frozenset[Guarantee]:
+        """torch's elastic agent is between our supervisor and the ranks: it restarts them itself, and has no exit codes.
+
+        Nothing links the supervisors of its pods, since their number changes. An agent that gets SIGTERM ends its own ranks
+        (torch/distributed/elastic/agent/server/api.py) and tells no other, so nobody agrees on a step to save at.
+        """
+        return frozenset(Guarantee) - ({Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE} if self.elastic else set())
+
+    @property
+    def fewest_ranks(self) -> int:
+        """Ranks of the smallest size that the run may have."""
+        return (self.elastic.min_nodes if self.elastic else self.nodes) * self.ranks_per_node
+
+    def needs(self) -> Needs:
+        """Static, or elastic."""
+        needs = super().needs()
+        if self.elastic is None:
+            return needs
+        elastic = Elastic(self.elastic.min_nodes, self.elastic.max_nodes, keeps_batch=self.elastic.batch == "keep")
+        return replace(needs, rendezvous=Rendezvous.C10D, success=Success.ANY_RANK, elastic=elastic)

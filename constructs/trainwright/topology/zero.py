@@ -1,0 +1,180 @@
+"""ZeRO: ranks share the model states among them, and gather what they need."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainwright.model import Model
+from trainwright.topology.sharding import GradientType, Sharding, ShardingEngine
+from trainwright.topology.torch import ElasticTopology
+from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY
+
+Elements = Annotated[int, Field(ge=1, le=2**53)]
+Place = Literal["none", "cpu"]
+
+ENGINE_TITLES: dict[ShardingEngine, str] = {"deepspeed": "DeepSpeed", "fsdp2": "FSDP2"}
+
+
+class Offload(Model):
+    """What moves from the GPU's memory to the host's."""
+
+    optimizer: Place = "none"
+    """Master weights and optimizer state, and the step of the optimizer."""
+    weights: Place = "none"
+    """The shards of the weights (zero3); with it the optimizer has to move too."""
+
+
+class DeepSpeed(Model):
+    """DeepSpeed's own knobs, by its own names; sizes are in elements, not bytes."""
+
+    overlap_comm: bool = True
+    """Reduce gradients while the backward pass goes on; in zero1 and zero2 at the price of a second bucket."""
+    contiguous_gradients: bool = True
+    """Copy gradients into one buffer as they come, so that memory is not fragmented."""
+    reduce_bucket_size: Elements = 500_000_000
+    """Gradients that are reduced at a time."""
+    allgather_bucket_size: Annotated[int, Field(ge=2, le=2**53, multiple_of=2)] = 500_000_000
+    """Weights that are gathered at a time after the step (stages 1 and 2)."""
+    grad_accum_dtype: GradientType | None = None
+    """Type in which gradients are added up; default: fp32 where bf16 is accumulated, otherwise that of the weights."""
+    stage3_prefetch_bucket_size: Elements = 50_000_000
+    """Weights that are gathered ahead of their use."""
+    stage3_param_persistence_threshold: Annotated[int, Field(ge=0, le=2**53)] = 100_000
+    """Weights of at most so many elements stay whole on every rank."""
+    stage3_max_live_parameters: Elements = 1_000_000_000
+    """Weights that may be gathered at the same time."""
+    stage3_max_reuse_distance: Elements = 1_000_000_000
+    """A weight that is used again within so many is not let go in between."""
+    stage3_gather_16bit_weights_on_model_save: bool = False
+    """Whether `save_16bit_model` gathers the whole model in rank 0's memory; our checkpoints do without."""
+    sub_group_size: Elements = 1_000_000_000
+    """Weights that the optimizer steps at a time."""
+
+
+STAGE_3_ONLY = (
+    "stage3_prefetch_bucket_size",
+    "stage3_param_persistence_threshold",
+    "stage3_max_live_parameters",
+    "stage3_max_reuse_distance",
+    "stage3_gather_16bit_weights_on_model_save",
+    "sub_group_size",
+)
+"""Keys of :class:`DeepSpeed` that only stage 3 reads (deepspeed/runtime/zero/stage3.py)."""
+
+
+class FSDP2(Model):
+    """Knobs of torch's ``fully_shard``."""
+
+    reshard_after_forward: bool = True
+    """Let gathered weights go after the forward pass; false keeps them for the backward pass: more memory, less traffic."""
+
+
+class ZeRO(ElasticTopology):
+    """``kind: zero1``, ``zero2`` or ``zero3`` (Rajbhandari et al. 2020, arXiv:1910.02054)."""
+
+    kind: Literal["zero1", "zero2", "zero3"]
+    """Share optimizer state (zero1), and gradients (zero2), and weights (zero3)."""
+    engine: ShardingEngine
+    """`deepspeed`, or torch's own `fsdp2` (zero3 only)."""
+    offload: Offload = Field(default_factory=Offload.model_construct)
+    """What moves to the host's memory."""
+    deepspeed: DeepSpeed | None = None
+    """Knobs of engine deepspeed."""
+    fsdp2: FSDP2 | None = None
+    """Knobs of engine fsdp2."""
+
+    @model_validator(mode="after")
+    def _fits_the_engine(self) -> Self:
+        other: ShardingEngine = "fsdp2" if self.engine == "deepspeed" else "deepspeed"
+        if getattr(self, other) is not None:
+            raise ValueError(f"remove {other}: its knobs are not read by engine {self.engine}; or write engine: {other}")
+        if self.engine == "fsdp2" and self.stage < 3:
+            raise ValueError(
+                f"engine fsdp2 shards weights too, which is zero3: write kind: zero3 or engine: deepspeed, not {self.kind}"
+            )
+        if self.engine == "deepspeed" and self.elastic:
+            other_way = "write engine: fsdp2" if self.stage == 3 else "write kind: zero3 and engine: fsdp2"
+            raise ValueError(
+                "remove elastic: a checkpoint of DeepSpeed is sharded for its number of ranks, so no node may come or go; or "
+                f"{other_way}"
+            )
+        if self.engine == "fsdp2" and self.offload.weights != self.offload.optimizer:
+            raise ValueError(
+                "engine fsdp2 moves weights and optimizer together: write offload: {optimizer: cpu, weights: cpu}, or none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fits_the_stage(self) -> Self:
+        if self.offload.weights == "cpu" and self.stage < 3:
+            raise ValueError(f"remove offload.weights: {self.kind} keeps whole weights on every rank; only zero3 can move them")
+        if self.offload.weights == "cpu" and self.offload.optimizer == "none":
+            raise ValueError(
+                "add offload.optimizer: cpu, which is the larger part; weights alone would be carried back for each step"
+            )
+        fields = DeepSpeed.model_fields
+        idle = [key for key in STAGE_3_ONLY if self.stage < 3 and getattr(self.knobs, key) != fields[key].default]
+        if idle:
+            raise ValueError(f"remove deepspeed.{idle[0]}: only zero3 reads it, and this is {self.kind}")
+        if self.knobs.contiguous_gradients is False and self.offload.optimizer == "cpu":
+            raise ValueError(
+                "remove deepspeed.contiguous_gradients: with offload.optimizer: cpu DeepSpeed always has them contiguous"
+            )
+        return self
+
+    @property
+    def stage(self) -> Literal[1, 2, 3]:
+        """Stage of ZeRO."""
+        stages: dict[str, Literal[1, 2, 3]] = {"zero1": 1, "zero2": 2, "zero3": 3}
+        return stages[self.kind]
+
+    @property
+    def title(self) -> str:
+        return f"ZeRO-{self.stage} ({ENGINE_TITLES[self.engine]})"
+
+    @property
+    def checkpoint_format(self) -> str:
+        return self.engine
+
+    @property
+    def knobs(self) -> DeepSpeed:
+        """DeepSpeed's knobs as the run states them, or their defaults."""
+        return self.deepspeed or DeepSpeed.model_construct()
+
+    @property
+    def reshards(self) -> bool:
+        """Whether gathered weights are let go after the forward pass."""
+        return self.fsdp2 is None or self.fsdp2.reshard_after_forward
+
+    def settings(self) -> Mapping[str, Any]:
+        """Where DeepSpeed's configuration is, or what ``fully_shard`` is told."""
+        if self.engine == "deepspeed":
+            return {"deepspeed": {"config": f"{SPEC_DIRECTORY}/{DEEPSPEED_FILE}"}}
+        return {"fsdp2": {"reshard_after_forward": self.reshards, "offload_weights": self.offload.weights == "cpu"}}
+
+    def sharding(self) -> Sharding:
+        """Each part over all ranks, from the stage on that shares it; of an elastic run over the fewest: the largest shares."""
+        ranks, knobs = self.fewest_ranks, self.knobs
+        shared = Sharding(
+            stage=self.stage,
+            weights=ranks if self.stage == 3 else 1,
+            gradients=ranks if self.stage >= 2 else 1,
+            optimizer=ranks,
+            engine=self.engine,
+            offload_optimizer=self.offload.optimizer == "cpu",
+            offload_weights=self.offload.weights == "cpu",
+            reshards=self.reshards,
+        )
+        if self.engine == "fsdp2":
+            return shared
+        return replace(
+            shared,
+            accumulated_in=knobs.grad_accum_dtype,
+            buckets=0 if not knobs.contiguous_gradients else 2 if knobs.overlap_comm and self.stage < 3 else 1,
+            bucket=knobs.reduce_bucket_size,
+            persistent=knobs.stage3_param_persistence_threshold,
+            live=knobs.stage3_max_live_parameters,
+            sub_group=knobs.sub_group_size,
+        )
