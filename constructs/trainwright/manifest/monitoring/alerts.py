@@ -1,0 +1,217 @@
+"""The alerts on a run: when each fires, why at that number, and what to do then.
+
+Every condition is written for one run and gives one sample an identity of it, so that an edited run, which starts while the old
+one still saves, is judged on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from trainwright.manifest.monitoring.series import IDENTITY
+from trainwright.manifest.monitoring.watched import Watched
+
+STALL_SECONDS = 900
+LOG_INTERVALS = 3
+SAVES = 4
+"""The trainer lets a collective wait for 5 minutes, or for four saves where those take longer."""
+FIRST_STEP_MINUTES = 30
+GOODPUT = 0.75
+MISSED_SAVES = 2
+EMPTY_ATTEMPTS = 3
+STARTS = 4
+IDLE_PERCENT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert, in words and as a condition."""
+
+    name: str
+    when: str
+    """When it fires, for the table of the docs."""
+    wait: str
+    """How long the condition must hold (``for``)."""
+    summary: str
+    """One line for whoever is called, with Prometheus' templates."""
+    action: str
+    """What to do."""
+    reason: str
+    """Why at this number."""
+    condition: Callable[[Watched], str | None]
+    """PromQL; None where the run serves too little to tell."""
+
+
+def _stalled_step(run: Watched) -> str | None:
+    if run.log_every_steps is None:
+        return None
+    last, pace = run.series.highest("trainwright_last_step_timestamp_seconds"), run.series.highest("trainwright_step_seconds")
+    patience = STALL_SECONDS + SAVES * run.save_seconds
+    return f"time() - {last}\n  > {patience} + {LOG_INTERVALS * run.log_every_steps} * {pace}\n"
+
+
+def _no_first_step(run: Watched) -> str | None:
+    if run.log_every_steps is None:
+        return None
+    alive, last = run.series.highest("trainwright_ranks_alive"), run.series.highest("trainwright_last_step_timestamp_seconds")
+    return f"{alive} > 0\n  unless {last}\n"
+
+
+def _low_goodput(run: Watched) -> str | None:
+    if run.log_every_steps is None:
+        return None
+    step, pace = run.series.select("trainwright_step"), run.series.select("trainwright_step_seconds")
+    return (
+        f"(\n    max by ({IDENTITY}) (max_over_time({step}[10m]))\n"
+        f"  - max by ({IDENTITY}) (max_over_time({step}[10m] offset 1h))\n"
+        f"  + {run.log_every_steps}\n)\n"
+        f"  * max by ({IDENTITY}) (avg_over_time({pace}[1h]))\n"
+        f"  / 3600 < {GOODPUT}\n"
+    )
+
+
+def _failing_checkpoints(run: Watched) -> str | None:
+    if run.log_every_steps is None:
+        return None
+    step, committed = run.series.highest("trainwright_step"), run.series.highest("trainwright_committed_step")
+    failures = run.series.select("trainwright_checkpoint_failures")
+    unsaved = f"({step}\n    - ({committed} or 0 * {step}))"
+    conditions = [f"max by ({IDENTITY}) (max_over_time({failures}[30m])) > 0\n"]
+    if run.save_every_seconds:
+        pace = run.series.highest("trainwright_step_seconds")
+        patience = round(MISSED_SAVES * run.save_every_seconds) + SAVES * run.save_seconds
+        conditions.append(f"{unsaved}\n    * {pace} > {patience}\n")
+    if run.save_every_steps:
+        conditions.append(f"{unsaved}\n    > {MISSED_SAVES * run.save_every_steps + LOG_INTERVALS * run.log_every_steps}\n")
+    return "or\n  ".join([*conditions, _attempts_without_commit(run)])
+
+
+def _attempts_without_commit(run: Watched) -> str:
+    """A failed save ends its attempt, often before a scrape sees it, and the next attempt starts over from the last commit.
+
+    Quicker loops have an alert of their own: they may not live long enough to save at all.
+    """
+    window = round(max(3600, EMPTY_ATTEMPTS * (run.save_every_seconds or 0)))
+    up, committed = run.series.select("trainwright_up"), run.series.select("trainwright_last_commit_timestamp_seconds")
+    return (
+        f"count by ({IDENTITY}) (max_over_time({up}[{window}s])) >= {EMPTY_ATTEMPTS * run.pods}\n"
+        f"    and count by ({IDENTITY}) (max_over_time({up}[15m]))\n"
+        f"    unless {_starts_in_an_hour(run)}\n"
+        f"    unless max by ({IDENTITY}) (max_over_time({committed}[{window}s])) > time() - {window}\n"
+    )
+
+
+def _restart_loop(run: Watched) -> str | None:
+    up = run.series.select("trainwright_up")
+    return f"{_starts_in_an_hour(run)}\n  and count by ({IDENTITY}) (max_over_time({up}[15m]))\n"
+
+
+def _starts_in_an_hour(run: Watched) -> str:
+    """Every pod that comes back is a series of its own, by its name and address."""
+    return f"count by ({IDENTITY}) (max_over_time({run.series.select('trainwright_up')}[1h])) >= {STARTS * run.pods}"
+
+
+def _gpu_idle(run: Watched) -> str | None:
+    if not run.gpus_seen:
+        return None
+    return (
+        f"min by (pod) (\n    {run.series.gpu_utilization('10m')}\n  ) < {IDLE_PERCENT}\n"
+        f"  and on (pod) max by (pod) ({run.series.select('trainwright_ranks_alive')}) > 0\n"
+    )
+
+
+_WHO = f"{{{{ $labels.{IDENTITY} }}}}"
+
+ALERTS = (
+    Alert(
+        name="TrainwrightStalledStep",
+        when=f"no step for {STALL_SECONDS // 60} minutes, {LOG_INTERVALS} logging intervals and {SAVES} saves",
+        wait="5m",
+        summary=f"{_WHO} has not finished a step for {{{{ $value | humanizeDuration }}}}",
+        action=(
+            "The ranks live but do not advance. Find the one that the others wait for: its log ends first, or its GPU "
+            "does something else. A hang in a collective shows full utilization on every other GPU. Delete its pod: all "
+            "ranks come back together from the last commit."
+        ),
+        reason=(
+            "an evaluation or a slow save between two steps is no stall, and a collective that hangs is ended by the "
+            "trainer after 5 minutes, or four saves where those take longer: what is left then does not end by itself"
+        ),
+        condition=_stalled_step,
+    ),
+    Alert(
+        name="TrainwrightNoFirstStep",
+        when="ranks run and none has finished its first step",
+        wait=f"{FIRST_STEP_MINUTES}m",
+        summary=f"{_WHO} runs and has not finished a first step",
+        action=(
+            "The ranks have started and hang in rendezvous, in reading data or in restoring a checkpoint. The end of each "
+            "pod's log shows how far it came. For a rendezvous look at the network between the pods and at NCCL's "
+            "interface; for the others at the volume."
+        ),
+        reason=(
+            "restoring a terabyte at 1 GB/s takes 17 minutes; pods that wait for peers have no ranks yet, and a budget of "
+            "their own"
+        ),
+        condition=_no_first_step,
+    ),
+    Alert(
+        name="TrainwrightLowGoodput",
+        when=f"steps that were new took less than {GOODPUT:.0%} of the last hour",
+        wait="30m",
+        summary=f"{_WHO} spent only {{{{ $value | humanizePercentage }}}} of the last hour on new steps",
+        action=(
+            "The rest went into restarts, steps done twice, saves and evaluations. Compare the panels of steps and of "
+            "seconds per save. Save less often or evaluate on fewer batches, or end what restarts the pods."
+        ),
+        reason=(
+            "saves and evaluations rarely take a tenth; a quarter of the GPUs' time is worth a look. One logging interval "
+            "is granted, because a step is reported that often"
+        ),
+        condition=_low_goodput,
+    ),
+    Alert(
+        name="TrainwrightFailingCheckpoints",
+        when=f"a save failed, {MISSED_SAVES} in a row are missing, or {EMPTY_ATTEMPTS} attempts have brought none",
+        wait="5m",
+        summary=f"{_WHO} does not commit checkpoints",
+        action=(
+            "A restart now would lose everything since the last commit. Look at the claim first: space, quota, "
+            "permissions, then at the termination message of a pod that ended with StorageUnavailable. A failed save ends "
+            "the attempt, and the next one starts from the last commit by itself."
+        ),
+        reason="one save may be late because it is slow; after two the interval that the run asked for does not hold",
+        condition=_failing_checkpoints,
+    ),
+    Alert(
+        name="TrainwrightRestartLoop",
+        when=f"the pods have started {STARTS} times in an hour",
+        wait="1m",
+        summary=f"{_WHO} keeps starting again",
+        action=(
+            "Read why the pods ended: `kubectl describe pod` shows the termination message, and attempts.jsonl beside the "
+            "checkpoints has one line an attempt. The table of exit codes says what each code asks of you. A preemption "
+            "in a loop is the cluster's, anything else the run's."
+        ),
+        reason="an incident brings all pods down once; three restarts within an hour have one cause, and it is still there",
+        condition=_restart_loop,
+    ),
+    Alert(
+        name="TrainwrightGpuIdle",
+        when=f"a GPU of a pod with running ranks is below {IDLE_PERCENT} %",
+        wait="30m",
+        summary="A GPU of {{ $labels.pod }} is at {{ $value | humanize }} %",
+        action=(
+            "The pod holds a GPU that does nothing. If all of its GPUs idle, the ranks wait: for data, for a volume, or "
+            "for a start that does not happen. If only one does, a rank does not use the device that it was given, or "
+            "there are fewer ranks than GPUs."
+        ),
+        reason=(
+            "ranks that train keep a GPU busy most of the time, waiting in a collective included; below 5 % over 10 "
+            "minutes there is no work, and start-up is over after half an hour"
+        ),
+        condition=_gpu_idle,
+    ),
+)
+"""Every alert, in the order of the docs."""

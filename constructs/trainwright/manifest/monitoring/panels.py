@@ -1,0 +1,88 @@
+"""The panels of a run's dashboard: together they show every metric of the trainer's table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from trainwright.manifest.monitoring.series import IDENTITY, Series
+from trainwright.manifest.monitoring.watched import Watched
+from trainwright_trainer.contract.metrics import METRICS
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    expression: str
+    legend: str
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One metric over time."""
+
+    title: str
+    unit: str
+    """As Grafana calls it: ``s``, ``short``, ``percentunit``."""
+    metric: str
+    form: Literal["run", "pod", "age", "failures"] = "run"
+    """One curve an identity, one a pod, the seconds since a time, or the most that one attempt had in the last hour."""
+
+    @property
+    def help(self) -> str:
+        """The table's own words."""
+        return METRICS[self.metric].help
+
+    def query(self, run: Watched, series: Series) -> Query | None:
+        """What it draws; None where the run does not serve the metric."""
+        if run.log_every_steps is None and self.metric not in SUPERVISED:
+            return None
+        identity, pod = f"{{{{{IDENTITY}}}}}", "{{pod}}"
+        match self.form:
+            case "run":
+                return Query(series.highest(self.metric), identity)
+            case "pod":
+                return Query(f"max by (pod) ({series.select(self.metric)})", pod)
+            case "age":
+                return Query(f"time() - {series.highest(self.metric)}", identity)
+            case "failures":
+                return Query(f"max by ({IDENTITY}) (max_over_time({series.select(self.metric)}[1h]))", identity)
+
+
+class GpuPanel(Panel):
+    """What dcgm-exporter knows of the pods' GPUs, where it is there."""
+
+    @property
+    def help(self) -> str:
+        return "Share of the time in which a GPU did anything at all, waiting in a collective included, in percent"
+
+    def query(self, run: Watched, series: Series) -> Query | None:
+        if not run.gpus_seen:
+            return None
+        own = f"max by (pod) ({series.select(self.metric)})"
+        return Query(f"min by (pod) (\n    {series.gpu_utilization('5m')}\n  )\n  and on (pod) {own}\n", "{{pod}}")
+
+
+SUPERVISED = ("trainwright_up", "trainwright_ranks_alive", "trainwright_peers_connected")
+"""What the supervisor knows by itself; the rest comes from our trainer in the ranks."""
+
+PANELS = (
+    Panel("Loss", "short", "trainwright_loss"),
+    Panel("Held-out loss", "short", "trainwright_evaluation_loss"),
+    Panel("Held-out accuracy", "percentunit", "trainwright_evaluation_accuracy"),
+    Panel("Learning rate", "short", "trainwright_learning_rate"),
+    Panel("Gradient norm", "short", "trainwright_gradient_norm"),
+    Panel("Samples per second", "short", "trainwright_samples_per_second"),
+    Panel("Seconds per step", "s", "trainwright_step_seconds"),
+    Panel("Step", "short", "trainwright_step"),
+    Panel("Samples", "short", "trainwright_samples"),
+    Panel("Since the last step", "s", "trainwright_last_step_timestamp_seconds", "age"),
+    Panel("Committed step", "short", "trainwright_committed_step"),
+    Panel("Since the last commit", "s", "trainwright_last_commit_timestamp_seconds", "age"),
+    Panel("Seconds per save", "s", "trainwright_checkpoint_save_seconds"),
+    Panel("Failed saves, last hour", "short", "trainwright_checkpoint_failures", "failures"),
+    Panel("Pods connected", "short", "trainwright_peers_connected"),
+    Panel("Supervisors", "short", "trainwright_up", "pod"),
+    Panel("Ranks alive", "short", "trainwright_ranks_alive", "pod"),
+    GpuPanel("Least busy GPU", "percent", "trainwright_up"),
+)
+"""In the order of the page, three a row: what is learnt, how fast, how safe, and who is there."""
