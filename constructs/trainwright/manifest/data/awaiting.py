@@ -1,0 +1,60 @@
+"""The container that keeps the ranks back until their data is complete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainwright.manifest.data.script import literal, script
+from trainwright.manifest.labels import FOUNDATION
+from trainwright.manifest.volumes import volume_names
+from trainwright.manifest.why import Why
+from trainwright.plan import Resolution
+from trainwright.run import ClaimMount
+
+Tree = dict[str, Any]
+
+AWAIT_CONTAINER = "await-data"
+
+
+def await_containers(resolution: Resolution, security: Tree) -> list[Tree]:
+    """One for all data sets of the run; none where it prepares none.
+
+    In the run's own image, which the node needs anyway: with the tool's, a newer tool would be another pod, and so another run.
+    """
+    run, plan = resolution.run, resolution.plan
+    if not plan.data:
+        return []
+    budget, selector = int(run.peer_wait.seconds), ",".join(f"{key}={value}" for key, value in FOUNDATION.items())
+    reason = "each is written when the data is complete; another source has another one, so it is another run"
+    patience = "how long pods wait for what is not there yet"
+    amounts = {"cpu": "100m", "memory": "128Mi"}
+    return [
+        {
+            "name": AWAIT_CONTAINER,
+            "image": Why(run.image, "run:/image", "the run's own image, which is needed anyway; all it takes is a shell"),
+            "command": ["/bin/sh", "-c", script("await.sh"), AWAIT_CONTAINER],
+            "args": Why([literal(data.marker) for data in plan.data], "run:/prepare", reason),
+            "env": [
+                Why({"name": "BUDGET_SECONDS", "value": str(budget)}, "run:/peer_wait", patience),
+                Why({"name": "NAMESPACE", "value": plan.namespace}, "run:/namespace", "for the message"),
+                Why({"name": "SELECTOR", "value": selector}, "trainwright", "for the message: what finds the Jobs"),
+            ],
+            "resources": {"requests": dict(amounts), "limits": dict(amounts)},
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "securityContext": security,
+            "volumeMounts": _mounts(resolution),
+        }
+    ]
+
+
+def _mounts(resolution: Resolution) -> list[Tree]:
+    """The claims as the run mounts them: markers lie beside the folders of the data."""
+    names, mounts = volume_names(resolution.run), []
+    for path in dict.fromkeys(data.mount for data in resolution.plan.data):
+        mount = resolution.run.mounts[path]
+        assert isinstance(mount, ClaimMount)  # noqa: S101 - the plan takes no other
+        entry: Tree = {"name": names[path], "mountPath": Why(path, "run:/mounts", "where the markers are")}
+        if mount.sub_path:
+            entry["subPath"] = Why(mount.sub_path, "run:/mounts", "as asked")
+        mounts.append(entry | {"readOnly": True})
+    return mounts

@@ -1,0 +1,127 @@
+"""The Job that copies a data set into a claim, once."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any
+
+from trainwright.locate import escape
+from trainwright.manifest.data.script import literal, script
+from trainwright.manifest.data.store import credentials, settings
+from trainwright.manifest.labels import FOUNDATION
+from trainwright.manifest.pod import container_security, pod_security, pool_placement
+from trainwright.manifest.why import Why, split
+from trainwright.plan import Resolution
+from trainwright.plan.checkpoint import short_hash
+from trainwright.plan.model import DataPlan
+from trainwright.run import Preparation, Run
+
+Tree = dict[str, Any]
+
+VOLUME = "/volume"
+LONGEST_CLAIM = 40
+"""Characters of a claim's name that go into the Job's; its pods' names must be DNS labels."""
+
+
+def fetch_jobs(resolution: Resolution) -> list[Tree]:
+    """One Job a data set, called after all that is in it: runs that say the same share it, and an edit is another Job.
+
+    It lives in the foundation, which can be synced before the runs are, so that no GPU waits for a download.
+    """
+    jobs = {job_name(resolution, data): data for data in resolution.plan.data}
+    return [_job(resolution, name, data) for name, data in jobs.items()]
+
+
+def job_name(resolution: Resolution, data: DataPlan) -> str:
+    """The claim, and a hash of the Job's spec: what is in a Job can never be changed."""
+    claim = data.claim.replace(".", "-")[:LONGEST_CLAIM].rstrip("-")
+    return f"data-{claim}-{short_hash(split(_spec(resolution, data))[0])}"
+
+
+def _job(resolution: Resolution, name: str, data: DataPlan) -> Tree:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": Why(name, _source(data), "the claim, and a hash of all that is in the Job: a finished Job is never changed"),
+            "namespace": resolution.plan.namespace,
+            "labels": {"app.kubernetes.io/managed-by": "trainwright", **FOUNDATION},
+        },
+        "spec": _spec(resolution, data),
+    }
+
+
+def _spec(resolution: Resolution, data: DataPlan) -> Tree:
+    run, cluster = resolution.run, resolution.cluster
+    preparation = run.prepare[data.path]
+    pool = next((name for name, pool in cluster.node_pools.items() if pool.gpu is None), next(iter(cluster.node_pools)))
+    claim = {"claimName": Why(data.claim, f"run:/mounts/{escape(data.mount)}/claim", "the claim that the run mounts there")}
+    return {
+        "backoffLimit": 10,
+        "podReplacementPolicy": "Failed",
+        "podFailurePolicy": {
+            "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+        },
+        "template": {
+            "metadata": {"labels": {"app.kubernetes.io/managed-by": "trainwright", "sidecar.istio.io/inject": "false"}},
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 30,
+                **pool_placement(cluster.node_pools[pool], pool),
+                **_identity(run, data, preparation),
+                "enableServiceLinks": False,
+                "securityContext": pod_security(),
+                "containers": [_container(data, preparation)],
+                "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "data", "persistentVolumeClaim": claim}],
+            },
+        },
+    }
+
+
+def _identity(run: Run, data: DataPlan, preparation: Preparation) -> Tree:
+    """The account for the cloud alone: clouds hand out its token in ways of their own, and the API server is not asked."""
+    identity: Tree = {}
+    if preparation.service_account:
+        reason = "the account that the cloud lets in"
+        identity["serviceAccountName"] = Why(preparation.service_account, f"{_source(data)}/service_account", reason)
+    identity["automountServiceAccountToken"] = False
+    if run.image_pull_secrets:
+        secrets = [{"name": name} for name in run.image_pull_secrets]
+        identity["imagePullSecrets"] = Why(secrets, "run:/image_pull_secrets", "as asked")
+    return identity
+
+
+def _container(data: DataPlan, preparation: Preparation) -> Tree:
+    source = _source(data)
+    amounts = {
+        "cpu": Why(str(preparation.cpu), f"{source}/cpu", "transfers side by side, and digests of what was copied"),
+        "memory": Why(str(preparation.memory), f"{source}/memory", "buffers of the transfers, and the list of one folder"),
+    }
+    return {
+        "name": "fetch",
+        "image": Why(preparation.image, f"{source}/image", "as asked"),
+        "command": ["/bin/sh", "-c", script("fetch.sh")],
+        "env": [*_environment(data, preparation), *settings(preparation, source)],
+        "resources": {"requests": dict(amounts), "limits": dict(amounts)},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": container_security(),
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, {"name": "data", "mountPath": VOLUME}],  # noqa: S108
+    }
+
+
+def _environment(data: DataPlan, preparation: Preparation) -> list[Why]:
+    source = _source(data)
+    folder = literal(posixpath.join(VOLUME, data.folder))
+    reason = "a folder of its own for each source: what a run reads never changes under it"
+    path = f"store:{preparation.source.partition('://')[2]}"
+    return [
+        Why({"name": "SOURCE", "value": literal(path)}, f"{source}/source", "bucket and prefix, as rclone writes them"),
+        Why({"name": "FOLDER", "value": folder}, source, reason),
+        Why({"name": "ORIGIN", "value": literal(preparation.source)}, f"{source}/source", "for messages, and for the marker"),
+        Why({"name": "CREDENTIALS", "value": credentials(preparation)}, source, "for messages: who reads"),
+        Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only"),  # noqa: S108
+    ]
+
+
+def _source(data: DataPlan) -> str:
+    return f"run:/prepare/{escape(data.path)}"
