@@ -1,0 +1,95 @@
+"""Open MPI and Intel MPI.
+
+The frameworks are those that ``ompi_info --all`` of Open MPI 4.1.8 and 5.0.11 lists, and those of its source that these builds
+leave out. Within a framework each component has parameters of its own: they are not checked.
+"""
+
+from __future__ import annotations
+
+from trainwright.variables.entry import Entry, Family, Library, Risk
+from trainwright.variables.values import TEXT, Choice, Form, Values
+
+_OPEN = "https://docs.open-mpi.org/en/v5.0.x/mca.html"
+_TCP = "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html"
+_FOUR = "https://www.open-mpi.org/faq/?category=tuning"
+_INTEL = "https://www.intel.com/content/www/us/en/docs/mpi-library/developer-reference-linux/current"
+
+_FRAMEWORKS = """
+accelerator allocator atomic backtrace bml btl coll common compress crcp crs dl dpm errmgr ess event fbtl fcoll filem fs
+grpcomm hook hwloc if installdirs io iof mca memchecker memcpy memheap memory mpi mpool mtl odls ompi oob op opal orte osc
+oshmem part patcher plm pmix pml prte prtebackend pstat pubsub ras rcache reachable regx rmaps rml routed rtc rte schizo scoll
+sharedfp shmem smsc snapc spml sshmem sstore state threads timer topo vprotocol
+""".split()  # noqa: SIM905 (words, as ompi_info lists them)
+
+_SELECTION = Form(r"\^?[A-Za-z0-9_]+(,[A-Za-z0-9_]+)*", "components with , between; ^ before them leaves them out")
+_NETWORKS = Form(r"[A-Za-z0-9_.:/\-]+(,[A-Za-z0-9_.:/\-]+)*", "interfaces or CIDR ranges with , between")
+_ENABLE = Choice(("1", "0", "yes", "no", "on", "off", "enable", "disable"))
+_WORDS = Choice(("0", "1", "true", "false", "yes", "no"))
+
+
+def _open(parameter: str, what: str, values: Values, source: str = _OPEN, risk: Risk | None = None) -> Entry:
+    return Entry(f"OMPI_MCA_{parameter}", Library.OPEN_MPI, what, values, source, risk=risk)
+
+
+def _intel(name: str, what: str, values: Values, page: str, risk: Risk | None = None) -> Entry:
+    return Entry(f"I_MPI_{name}", Library.INTEL_MPI, what, values, f"{_INTEL}/{page}.html", risk=risk)
+
+
+MPI = (
+    _open("btl", "components that move bytes", _SELECTION),
+    _open("pml", "component that moves messages", _SELECTION),
+    _open("mtl", "component that matches messages", _SELECTION),
+    _open("coll", "components for collectives", _SELECTION),
+    _open("osc", "components for one-sided operations", _SELECTION),
+    _open("btl_tcp_if_include", "networks for TCP between ranks", _NETWORKS, _TCP),
+    _open("btl_tcp_if_exclude", "networks that TCP between ranks leaves out", _NETWORKS, _TCP),
+    _open("oob_tcp_if_include", "networks for Open MPI 4's own messages", _NETWORKS, _FOUR),
+    _open("oob_tcp_if_exclude", "networks that these leave out", _NETWORKS, _FOUR),
+    _open("btl_base_verbose", "how much the components log", Form(r"-?[0-9]+|[a-z]+", "a number or a word such as info")),
+    _open("plm_rsh_agent", "program that starts processes on other hosts", TEXT, _FOUR),
+    _open("plm_rsh_args", "arguments for it", TEXT, _FOUR),
+    _open("plm_rsh_no_tree_spawn", "whether the launcher reaches every host itself", _WORDS, _FOUR),
+    _open("orte_keep_fqdn_hostnames", "whether host names keep their domain", _WORDS, _FOUR),
+    _open("orte_default_hostfile", "list of hosts", TEXT, _FOUR),
+    _open("orte_set_default_slots", "slots of a host that states none", TEXT, _FOUR),
+    _open("rmaps_base_mapping_policy", "how ranks are placed", TEXT, _FOUR),
+    _open("hwloc_base_binding_policy", "what ranks are bound to", TEXT, _FOUR),
+    _open("mpi_warn_on_fork", "whether a fork is warned of", _WORDS),
+    _open("opal_cuda_support", "whether GPU memory may be sent", _WORDS),
+    _open("opal_warn_on_missing_libcuda", "whether a missing CUDA is warned of", _WORDS),
+    _intel(
+        "FABRICS",
+        "networks of Intel MPI",
+        Choice(("shm", "ofi", "shm:ofi")),
+        "communication-fabrics-control",
+    ),
+    _intel("OFI_PROVIDER", "libfabric's provider", TEXT, "ofi-capable-network-fabrics-control"),
+    _intel(
+        "OFI_PROVIDER_DUMP",
+        "whether providers are listed",
+        _ENABLE,
+        "ofi-capable-network-fabrics-control",
+    ),
+    _intel(
+        "OFI_DRECV",
+        "whether receives are direct",
+        _ENABLE,
+        "ofi-capable-network-fabrics-control",
+    ),
+    _intel(
+        "DEBUG",
+        "how much it logs: a level, then flags",
+        Form(r"[0-9]+(,[a-z+]+)*", "a level, then flags with ,"),
+        "other-environment-variables",
+    ),
+)
+
+MPI_FAMILIES = (
+    *(Family(f"OMPI_MCA_{name}", Library.OPEN_MPI, f"parameters of Open MPI's {name}", _OPEN) for name in _FRAMEWORKS),
+    Family(
+        "I_MPI",
+        Library.INTEL_MPI,
+        "the other settings of Intel MPI, which are not checked",
+        f"{_INTEL}/environment-variable-reference.html",
+    ),
+)
