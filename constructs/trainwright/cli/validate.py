@@ -1,0 +1,88 @@
+"""``trainwright validate``: would the API server and the operators take these manifests?"""
+
+from __future__ import annotations
+
+import json as encoder
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trainwright.cli.exit import Exit
+from trainwright.cli.options import JsonOption
+from trainwright.cli.session import output, show, stop
+from trainwright.findings import CompileError
+
+if TYPE_CHECKING:
+    from trainwright.validate import Report
+
+FETCHED = Path("build/crds")
+"""Where `make crds` puts them, in the project."""
+
+
+def command(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES...", help="Manifests; of a folder, all .yaml, .yml and .json below it.")
+    ],
+    crds: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", envvar="TRAINWRIGHT_CRDS", help="CustomResourceDefinitions; default: build/crds, from `make crds`."
+        ),
+    ] = None,
+    kubernetes: Annotated[
+        str | None, typer.Option(metavar="VERSION", help="Of the cluster, such as 1.34; default: the newest known.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with 1 for warnings too: a kind without a schema, a rule not evaluated.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Say what the API server or an operator would refuse in manifests, without a cluster.
+
+    Ends with 1 where an object would be refused. Custom resources need their CustomResourceDefinitions; those without are named,
+    and are errors with --strict.
+    """
+    from trainwright.validate import validate_files
+    from trainwright.validate.core import UnknownVersionError
+
+    folder = _folder(crds)
+    try:
+        report = validate_files(files, folder, kubernetes)
+    except UnknownVersionError as error:
+        stop(str(error))
+    if not report.objects and not report.findings:
+        stop(f"there are no manifests in {', '.join(str(path) for path in files)}")
+    if json:
+        from trainwright.report.finding import to_json
+
+        data = {"objects": report.objects, "not_validated": report.unchecked, "findings": to_json(report.findings)}
+        output(encoder.dumps(data, indent=2))
+    else:
+        show(report.findings)
+        output(_summary(report))
+    if report.errors or (strict and report.findings):
+        raise typer.Exit(Exit.FINDINGS)
+
+
+def _folder(given: Path | None) -> Path | None:
+    """The folder of CRDs: the one that was named, or the project's where it has one."""
+    if given is not None:
+        if not given.is_dir():
+            stop(f"{given} is not a folder; `make crds` fetches CustomResourceDefinitions into {FETCHED}")
+        return given
+    from trainwright.project import find_project
+
+    try:
+        fetched = find_project(Path.cwd()).root / FETCHED
+    except CompileError:
+        fetched = FETCHED
+    return fetched if fetched.is_dir() else None
+
+
+def _summary(report: Report) -> str:
+    unchecked = sum(report.unchecked.values())
+    objects = "1 object" if report.objects == 1 else f"{report.objects} objects"
+    errors = "no errors" if not report.errors else "1 error" if report.errors == 1 else f"{report.errors} errors"
+    left = f", {unchecked} NOT VALIDATED: no schema of {', '.join(report.unchecked)}" if unchecked else ""
+    return f"{objects}, {errors}{left}"

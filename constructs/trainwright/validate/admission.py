@@ -1,0 +1,105 @@
+"""What the API server makes of a custom resource before it validates it: unknown fields go, nulls go, defaults come.
+
+The three passes are those of apiextensions-apiserver (pkg/apiserver/schema/pruning and .../defaulting). Unknown fields are what
+``fieldValidation=Strict`` reports; validation and rules see the object without them and with its defaults.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainwright.locate import escape
+from trainwright.shape import closest
+from trainwright.validate.crd import Schema
+from trainwright.validate.problem import Problem
+
+TYPE_META = frozenset(("apiVersion", "kind", "metadata"))
+"""Fields of every object: checked apart from the schema."""
+
+
+def field_schema(schema: Schema | None, key: str) -> Schema | None:
+    """The schema of a field or of a map's values; None where there is none."""
+    if schema is None:
+        return None
+    if key in schema.get("properties", {}):
+        found: Schema = schema["properties"][key]
+        return found
+    extra = schema.get("additionalProperties")
+    return extra if isinstance(extra, Mapping) else None
+
+
+def knows(schema: Schema | None, key: str) -> bool:
+    """Whether a mapping may have a key, as far as pruning goes."""
+    if schema is None:
+        return False
+    return key in schema.get("properties", {}) or schema.get("additionalProperties") not in (None, False)
+
+
+def unknown_fields(value: Any, schema: Schema | None, pointer: str = "", root: bool = True) -> Iterator[Problem]:
+    """Fields that the API server would drop, and refuses under strict validation."""
+    preserving = schema is not None and bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+    if isinstance(value, Mapping):
+        resource = root or (schema is not None and bool(schema.get("x-kubernetes-embedded-resource")))
+        for key, item in value.items():
+            below = f"{pointer}/{escape(key)}"
+            if resource and key in TYPE_META:
+                continue
+            if knows(schema, key):
+                yield from unknown_fields(item, field_schema(schema, key), below, root=False)
+            elif not preserving:
+                yield _unknown(key, schema, value, below)
+    elif isinstance(value, list) and not (preserving and not (schema or {}).get("items")):
+        items = (schema or {}).get("items")
+        for index, item in enumerate(value):
+            yield from unknown_fields(item, items, f"{pointer}/{index}", root=False)
+
+
+def _unknown(key: str, schema: Schema | None, siblings: Mapping[str, Any], pointer: str) -> Problem:
+    known = [name for name in (schema or {}).get("properties", {}) if name not in siblings]
+    near = closest(key, known)
+    owner = pointer.rpartition("/")[0] or "the object"
+    fix = f"did you mean `{near}`?" if near else "remove it; known fields: " + (", ".join(known[:12]) or "none")
+    return Problem("TW703", pointer, f"{owner} has no field `{key[:60]}`", fix)
+
+
+def admitted(value: Any, schema: Schema | None, root: bool = True) -> Any:
+    """A copy without unknown fields and without nulls that may not be, with the schema's defaults."""
+    preserving = schema is not None and bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+    if isinstance(value, Mapping):
+        resource = root or (schema is not None and bool(schema.get("x-kubernetes-embedded-resource")))
+        made: dict[str, Any] = {}
+        for key, item in value.items():
+            if resource and key in TYPE_META:
+                made[key] = copy.deepcopy(item)
+            elif knows(schema, key):
+                below = field_schema(schema, key)
+                if item is not None or below is None or below.get("nullable"):
+                    made[key] = admitted(item, below, root=False)
+                elif "default" in below:
+                    made[key] = admitted(below["default"], below, root=False)
+            elif preserving:
+                made[key] = copy.deepcopy(item)
+        return made | _defaults(made, schema, resource)
+    if isinstance(value, list):
+        items = (schema or {}).get("items")
+        if items is None and preserving:
+            return copy.deepcopy(value)
+        return [admitted(_item(item, items), items, root=False) for item in value]
+    return value
+
+
+def _defaults(made: Mapping[str, Any], schema: Schema | None, resource: bool) -> dict[str, Any]:
+    properties = (schema or {}).get("properties", {})
+    return {
+        key: admitted(below["default"], below, root=False)
+        for key, below in properties.items()
+        if key not in made and below.get("default") is not None and not (resource and key in TYPE_META)
+    }
+
+
+def _item(item: Any, items: Schema | None) -> Any:
+    if item is None and items is not None and not items.get("nullable"):
+        return items.get("default")
+    return item

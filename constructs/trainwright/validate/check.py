@@ -1,0 +1,91 @@
+"""Objects one by one: which check applies to each, and what is left unchecked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainwright.codes import found
+from trainwright.findings import Finding, Severity
+from trainwright.validate.core import UnknownKindError, core_problems, is_core, metadata_structure
+from trainwright.validate.crd import Catalogue
+from trainwright.validate.custom import STRUCTURAL, custom_problems, served_version
+from trainwright.validate.manifests import Manifest
+from trainwright.validate.metadata import identity_problems, metadata_problems
+from trainwright.validate.pods import pod_problems
+from trainwright.validate.problem import Problem
+from trainwright.validate.webhooks import objections
+
+
+@dataclass(slots=True)
+class Report:
+    """What a validation found."""
+
+    objects: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    unchecked: dict[str, int] = field(default_factory=dict)
+    """Kind, as ``group/version Kind`` -> number of objects for which there was no schema."""
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.severity is Severity.ERROR for finding in self.findings)
+
+
+def check_manifests(manifests: Iterable[Manifest], catalogue: Catalogue, kubernetes: str) -> Report:
+    """Every object of ``manifests`` against its schema and its operator's rules.
+
+    Args:
+        manifests: objects with their places.
+        catalogue: the CRDs that there are.
+        kubernetes: a version that :func:`~trainwright.validate.core.known_version` gave.
+    """
+    report = Report()
+    first: dict[str, Manifest] = {}
+    for manifest in manifests:
+        report.objects += 1
+        problems = list(identity_problems(manifest.data))
+        if not problems:
+            problems, known = object_problems(manifest.data, catalogue, kubernetes)
+            if not known:
+                kind = f"{manifest.data['apiVersion']} {manifest.data['kind']}"
+                report.unchecked[kind] = report.unchecked.get(kind, 0) + 1
+                first.setdefault(kind, manifest)
+        report.findings += [found(it.code, manifest.where(it.pointer), it.message, it.fix) for it in problems]
+    report.findings += [_unchecked(kind, count, first[kind]) for kind, count in report.unchecked.items()]
+    return report
+
+
+def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernetes: str) -> tuple[list[Problem], bool]:
+    """The problems of one object that has a kind and a name, and whether there was a schema to check it by."""
+    group = str(manifest["apiVersion"]).rpartition("/")[0]
+    crd = catalogue.crds.get((group, str(manifest["kind"])))
+    resource: Mapping[str, Any] = manifest
+    if crd is not None:
+        version = served_version(manifest, crd)
+        if isinstance(version, Problem):
+            return [version], True
+        problems, resource = custom_problems(manifest, version, kubernetes)
+    elif is_core(str(manifest["apiVersion"])):
+        problems = _core(manifest, kubernetes)
+    else:
+        problems = [problem.below("/metadata") for problem in metadata_structure(manifest["metadata"], kubernetes)]
+    if not any(problem.code in STRUCTURAL for problem in problems):
+        problems += metadata_problems(manifest, crd.namespaced if crd else None)
+        problems += [Problem("TW711", *objection) for objection in objections(resource)]
+    return list(dict.fromkeys(problems)), crd is not None or is_core(str(manifest["apiVersion"]))
+
+
+def _core(manifest: Mapping[str, Any], kubernetes: str) -> list[Problem]:
+    try:
+        return core_problems(manifest, kubernetes) or list(pod_problems(manifest))
+    except UnknownKindError:
+        message = f"Kubernetes {kubernetes} has no {manifest['apiVersion']} {manifest['kind']}"
+        return [Problem("TW701", "/kind", message, "write a kind and version that `kubectl api-resources` lists")]
+
+
+def _unchecked(kind: str, count: int, manifest: Manifest) -> Finding:
+    objects = "1 object" if count == 1 else f"{count} objects"
+    message = f"{objects} of {kind} NOT VALIDATED: there is no CustomResourceDefinition of it here"
+    fix = "run `make crds`, or give the folder that has it: `--crds DIR`"
+    return found("TW702", manifest.where("/kind"), message, fix)

@@ -1,0 +1,167 @@
+"""CustomResourceDefinitions from a folder: which kinds they define, in which versions, with which schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainwright.codes import found
+from trainwright.findings import Finding, Where
+from trainwright.scalar import ScalarError, read_scalar
+
+Schema = Mapping[str, Any]
+"""A structural schema, as it stands in the CRD: kubernetes.io, "Specifying a structural schema"."""
+
+SUFFIXES = frozenset((".yaml", ".yml", ".json"))
+LARGEST = 64 * 2**20
+"""Bytes. The largest upstream CRD has 1.4 MB; a list of all CRDs of a cluster has more."""
+
+
+_SHAPES: dict[str, tuple[type, str]] = {
+    "type": (str, "text"),
+    "format": (str, "text"),
+    "pattern": (str, "text"),
+    "properties": (dict, "mapping"),
+    **dict.fromkeys(("required", "enum", "allOf", "anyOf", "oneOf", "x-kubernetes-list-map-keys"), (list, "list")),
+    "x-kubernetes-validations": (list, "list"),
+    **dict.fromkeys(("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"), (int, "number")),
+}
+"""Keyword -> its type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    name: str
+    served: bool
+    schema: Schema
+    drops_status: bool
+    """With a status subresource the API server drops ``status`` from what a user creates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crd:
+    file: str
+    name: str
+    """Of the CRD itself, such as ``jobsets.jobset.x-k8s.io``."""
+    group: str
+    kind: str
+    namespaced: bool
+    versions: Mapping[str, Version]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """The CRDs of a folder, by group and kind, and what is wrong with the others."""
+
+    crds: Mapping[tuple[str, str], Crd] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
+def load_catalogue(folder: Path, groups: Collection[str] | None = None) -> Catalogue:
+    """The CRDs below a folder, of some groups only where those are named: the others cost time and are not needed."""
+    crds: dict[tuple[str, str], Crd] = {}
+    findings: list[Finding] = []
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
+        for item in _read(path, groups):
+            if isinstance(item, Finding):
+                findings.append(item)
+                continue
+            known = crds.setdefault((item.group, item.kind), item)
+            if known is not item and known.versions != item.versions:
+                message = f"{item.kind} of {item.group} is defined here and in {known.file}, in different ways"
+                findings.append(_unusable(path, message, "keep the one that the cluster has"))
+    return Catalogue(crds, tuple(findings))
+
+
+def _read(path: Path, groups: Collection[str] | None) -> Iterator[Crd | Finding]:
+    try:
+        if path.stat().st_size > LARGEST:
+            yield _unusable(path, "it is larger than 64 MiB", "check that this is the right file")
+            return
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        yield _unusable(path, f"it cannot be read: {error}", "check that it is a text file that you may read")
+        return
+    if "CustomResourceDefinition" not in text or (groups is not None and not any(group in text for group in groups)):
+        return
+    try:
+        documents = list(_documents(text))
+    except Exception as error:  # libyaml and PyYAML raise several kinds, and a tag may ask for anything
+        yield _unusable(path, f"it is not YAML: {' '.join(str(error).split())[:200]}", "fetch it again with `make crds`")
+        return
+    for document in documents:
+        for item in _items(document):  # `kubectl get crds -o yaml` prints a List
+            if isinstance(item, Mapping) and item.get("kind") == "CustomResourceDefinition":
+                yield _crd(path, item)
+
+
+def _items(document: Any) -> list[Any]:
+    listed = document.get("items") if isinstance(document, Mapping) and document.get("kind") == "List" else None
+    return listed if isinstance(listed, list) else [document]
+
+
+def _crd(path: Path, document: Mapping[str, Any]) -> Crd | Finding:
+    if document.get("apiVersion") != "apiextensions.k8s.io/v1":
+        shown = document.get("apiVersion")
+        return _unusable(path, f"a CustomResourceDefinition of {shown} cannot be used", "take one of apiextensions.k8s.io/v1")
+    try:
+        spec = document["spec"]
+        versions = {entry["name"]: _version(entry) for entry in spec["versions"]}
+        names, namespaced = spec["names"], spec["scope"] == "Namespaced"
+        return Crd(str(path), str(document["metadata"]["name"]), str(spec["group"]), str(names["kind"]), namespaced, versions)
+    except (KeyError, TypeError, AttributeError) as error:
+        return _unusable(path, f"the CustomResourceDefinition is not complete: {error!r}", "fetch it again with `make crds`")
+
+
+def _version(entry: Mapping[str, Any]) -> Version:
+    schema = entry["schema"]["openAPIV3Schema"]
+    _check(schema)
+    return Version(entry["name"], bool(entry["served"]), schema, "status" in entry.get("subresources", {}))
+
+
+def _check(schema: Any) -> None:
+    """Whatever reads a schema later may count on its shape.
+
+    Raises:
+        TypeError: a keyword has another type than it has in every CRD that a cluster takes.
+    """
+    for key, (kind, word) in _SHAPES.items():
+        if not isinstance(schema.get(key, kind()), kind):
+            raise TypeError(f"{key} is no {word}")
+    for below in schema.get("properties", {}).values():
+        _check(below)
+    for key in ("items", "not", "additionalProperties"):
+        if isinstance(schema.get(key), Mapping):
+            _check(schema[key])
+        elif schema.get(key) is not None and not (key == "additionalProperties" and isinstance(schema[key], bool)):
+            raise TypeError(f"{key} is no schema")
+    for key in ("allOf", "anyOf", "oneOf"):
+        for below in schema.get(key, ()):
+            _check(below)
+    for rule in schema.get("x-kubernetes-validations", ()):
+        if not isinstance(rule["rule"], str):
+            raise TypeError("a rule is no text")
+
+
+def _unusable(path: Path, message: str, fix: str) -> Finding:
+    return found("TW710", Where(file=str(path)), message, fix)
+
+
+def _documents(text: str) -> Iterator[Any]:
+    """The documents of a YAML text, read by libyaml: CRDs have megabytes, and nobody asks for a line of them."""
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # a wheel without libyaml is slow, and right
+        yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # PyYAML's own are YAML 1.1's
+
+    def scalar(loader: Any, node: Any) -> Any:
+        try:
+            return node.value if node.style else read_scalar(node.value)
+        except ScalarError:  # a bound such as 2^63 - 1 is a number here: nothing is written to JSON
+            return int(node.value) if re.fullmatch(r"[-+]?[0-9]{1,20}", node.value) else node.value
+
+    Loader.add_constructor("tag:yaml.org,2002:str", scalar)
+    yield from yaml.load_all(text, Loader=Loader)  # derived from the safe loader

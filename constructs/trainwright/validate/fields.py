@@ -1,0 +1,50 @@
+"""Reads of an object that may have any shape: what is not there, or of another type, is empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from trainwright.locate import at
+
+
+class Objection(NamedTuple):
+    """One thing that an operator refuses."""
+
+    pointer: str
+    message: str
+    fix: str
+
+
+def mapping(owner: object, pointer: str) -> Mapping[str, Any]:
+    value = at(owner, pointer)
+    return value if isinstance(value, Mapping) else {}
+
+
+def items(owner: object, pointer: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """The mappings of a list, with their indexes."""
+    value = at(owner, pointer)
+    for index, item in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(item, Mapping):
+            yield index, item
+
+
+def texts(owner: object, pointer: str) -> list[str]:
+    value = at(owner, pointer)
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def text(owner: object, pointer: str, default: str = "") -> str:
+    value = at(owner, pointer)
+    return value if isinstance(value, str) else default
+
+
+def whole(owner: object, pointer: str, default: int | None = None) -> int | None:
+    """A whole number; ``default`` where there is none."""
+    value = at(owner, pointer)
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def number(owner: object, pointer: str, default: int) -> int:
+    value = whole(owner, pointer, default)
+    return default if value is None else value

@@ -1,0 +1,151 @@
+"""KubeRay: the checks of its controllers (ray-operator/controllers/ray/utils/validation.go at v1.7).
+
+Only names have a webhook, and that is optional: the rest ends as status ValidationFailed and an Event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainwright.locate import at
+from trainwright.validate.fields import Objection, items, mapping, number, text, whole
+from trainwright.validate.names import label_problems, not_a_service_label
+
+LONGEST_CLUSTER, LONGEST_JOB = 53, 47
+PARAMETERS = ("num-cpus", "num-gpus", "memory", "resources")
+"""rayStartParams that state what ``resources`` states."""
+
+
+def ray_job(manifest: Mapping[str, Any]) -> Iterator[Objection]:
+    yield from _name(manifest, "RayJob", LONGEST_JOB)
+    cluster, selected = mapping(manifest, "/spec/rayClusterSpec"), mapping(manifest, "/spec/clusterSelector")
+    if not cluster and not selected:
+        yield Objection("/spec/rayClusterSpec", "a RayJob needs a cluster", "add rayClusterSpec, or clusterSelector")
+    if selected and not text(manifest, "/spec/clusterSelector/ray.io~1cluster"):
+        yield Objection("/spec/clusterSelector", "the selector names no cluster", "add `ray.io/cluster: NAME`")
+    yield from _ending(manifest)
+    yield from _submission(manifest, bool(selected))
+    if cluster:
+        yield from _cluster(manifest, "/spec/rayClusterSpec")
+
+
+def ray_cluster(manifest: Mapping[str, Any]) -> Iterator[Objection]:
+    yield from _name(manifest, "RayCluster", LONGEST_CLUSTER)
+    yield from _cluster(manifest, "/spec")
+
+
+def _name(manifest: Mapping[str, Any], kind: str, longest: int) -> Iterator[Objection]:
+    name = text(manifest, "/metadata/name")
+    if len(name) > longest:
+        yield Objection(
+            "/metadata/name", f"the name of a {kind} has at most {longest} characters, and {name} has {len(name)}", "shorten it"
+        )
+    elif reason := not_a_service_label(name):
+        yield Objection("/metadata/name", f"the name {name} of a {kind} {reason}", "choose another name")
+
+
+def _ending(manifest: Mapping[str, Any]) -> Iterator[Objection]:
+    ends = at(manifest, "/spec/shutdownAfterJobFinishes") is True
+    if at(manifest, "/spec/suspend") is True and not ends:
+        yield Objection(
+            "/spec/suspend", "only a RayJob that shuts its cluster down can be suspended", "add `shutdownAfterJobFinishes: true`"
+        )
+    ttl = number(manifest, "/spec/ttlSecondsAfterFinished", 0)
+    if ttl < 0 or (ttl > 0 and not ends):
+        message = "a negative time" if ttl < 0 else "a time after which nothing is deleted"
+        fix = "write 0 or more" if ttl < 0 else "add `shutdownAfterJobFinishes: true`"
+        yield Objection("/spec/ttlSecondsAfterFinished", f"ttlSecondsAfterFinished is {message}", fix)
+    if mapping(manifest, "/spec/deletionStrategy").get("deletionRules") and ends:
+        message = "deletionRules and shutdownAfterJobFinishes both say when the cluster goes"
+        yield Objection("/spec/deletionStrategy/deletionRules", message, "keep one of the two")
+    if (whole(manifest, "/spec/activeDeadlineSeconds") or 1) <= 0 or whole(manifest, "/spec/activeDeadlineSeconds") == 0:
+        yield Objection("/spec/activeDeadlineSeconds", "a deadline of no time", "write a number above 0, or remove it")
+    if number(manifest, "/spec/backoffLimit", 0) < 0:
+        yield Objection("/spec/backoffLimit", "a negative number of retries", "write 0 or more")
+
+
+def _submission(manifest: Mapping[str, Any], selected: bool) -> Iterator[Objection]:
+    mode = text(manifest, "/spec/submissionMode", "K8sJobMode")
+    retries = number(manifest, "/spec/backoffLimit", 0)
+    if selected and at(manifest, "/spec/suspend") is True:
+        yield Objection("/spec/suspend", "a RayJob on a selected cluster cannot be suspended", "remove it")
+    if retries > 0 and (mode == "InteractiveMode" or selected):
+        where = "InteractiveMode" if mode == "InteractiveMode" else "a selected cluster"
+        yield Objection("/spec/backoffLimit", f"a RayJob with {where} cannot be tried again", "remove backoffLimit")
+    if mode != "SidecarMode":
+        return
+    for field in ("submitterPodTemplate", "submitterConfig", "clusterSelector"):
+        if at(manifest, f"/spec/{field}") is not None:
+            yield Objection(f"/spec/{field}", f"SidecarMode has no {field}: the submitter runs in the head's pod", "remove it")
+    head = "/spec/rayClusterSpec/headGroupSpec/template/spec/restartPolicy"
+    if text(manifest, head, "Never") != "Never":
+        yield Objection(head, "in SidecarMode the head's pod is not restarted", "write Never")
+
+
+def _cluster(manifest: Mapping[str, Any], spec: str) -> Iterator[Objection]:
+    head = f"{spec}/headGroupSpec"
+    yield from _group(manifest, head, "the head")
+    scaled = at(manifest, f"{spec}/enableInTreeAutoscaling") is True
+    names: set[str] = set()
+    for index, group in items(manifest, f"{spec}/workerGroupSpecs"):
+        place, name = f"{spec}/workerGroupSpecs/{index}", text(group, "/groupName")
+        yield from _group(manifest, place, f"worker group {name}")
+        yield from _size(group, place, name)
+        if name in names:
+            yield Objection(f"{place}/groupName", f"two worker groups are called {name}", "choose another name")
+        names.add(name)
+        if scaled and group.get("suspend") is True:
+            yield Objection(f"{place}/suspend", f"worker group {name} cannot be suspended and scaled", "remove one of the two")
+    for index, variable in items(manifest, f"{head}/template/spec/containers/0/env"):
+        if text(variable, "/name") == "RAY_enable_autoscaler_v2" and text(variable, "/value") in ("1", "true") and not scaled:
+            pointer = f"{head}/template/spec/containers/0/env/{index}"
+            yield Objection(
+                pointer, "the autoscaler is turned on here and off in the spec", "write `enableInTreeAutoscaling: true`"
+            )
+    yield from _storage(manifest, spec)
+
+
+def _group(manifest: Mapping[str, Any], place: str, shown: str) -> Iterator[Objection]:
+    if not any(True for _ in items(manifest, f"{place}/template/spec/containers")):
+        yield Objection(f"{place}/template/spec/containers", f"{shown} has no container", "add one; the first is Ray's")
+    parameters = mapping(manifest, f"{place}/rayStartParams")
+    stated = [name for name in PARAMETERS if parameters.get(name)]
+    if stated and mapping(manifest, f"{place}/resources"):
+        yield Objection(f"{place}/rayStartParams/{stated[0]}", f"{shown} states its resources twice", "keep `resources`")
+    if "labels" in parameters:
+        yield Objection(f"{place}/rayStartParams/labels", "labels are no start parameter any more", "write them into `labels`")
+    for problem in label_problems(mapping(manifest, f"{place}/labels"), f"{place}/labels"):
+        yield Objection(problem.pointer, problem.message, problem.fix)
+
+
+def _size(group: Mapping[str, Any], place: str, name: str) -> Iterator[Objection]:
+    least, most = number(group, "/minReplicas", 0), number(group, "/maxReplicas", 2**31 - 1)
+    if least > most:
+        yield Objection(
+            f"{place}/minReplicas", f"worker group {name} has a minimum of {least} and a maximum of {most}", "swap them"
+        )
+    elif not least <= number(group, "/replicas", least) <= most:
+        replicas = number(group, "/replicas", least)
+        yield Objection(
+            f"{place}/replicas", f"worker group {name} has {replicas} replicas, outside of {least} to {most}", "widen the range"
+        )
+
+
+def _storage(manifest: Mapping[str, Any], spec: str) -> Iterator[Objection]:
+    """Redis for a head that survives: in one place, gcsFaultToleranceOptions."""
+    options, head = mapping(manifest, f"{spec}/gcsFaultToleranceOptions"), f"{spec}/headGroupSpec"
+    enabled = text(manifest, "/metadata/annotations/ray.io~1ft-enabled")
+    if options and enabled:
+        pointer = "/metadata/annotations/ray.io~1ft-enabled"
+        yield Objection(pointer, "fault tolerance is configured twice", "keep gcsFaultToleranceOptions")
+    if options and text(manifest, f"{head}/rayStartParams/redis-password"):
+        yield Objection(
+            f"{head}/rayStartParams/redis-password", "the password of Redis is written twice", "keep gcsFaultToleranceOptions"
+        )
+    for index, variable in items(manifest, f"{head}/template/spec/containers/0/env"):
+        name = text(variable, "/name")
+        twice = bool(options) and name in ("REDIS_PASSWORD", "RAY_REDIS_ADDRESS")
+        if twice or (name == "RAY_REDIS_ADDRESS" and enabled.lower() != "true") or name == "REDIS_USERNAME":
+            pointer = f"{head}/template/spec/containers/0/env/{index}"
+            yield Objection(pointer, f"{name} is configured elsewhere", "use gcsFaultToleranceOptions alone")

@@ -1,0 +1,109 @@
+"""Fetches the CustomResourceDefinitions of ``pins.toml``: ``python fetch.py FOLDER``. Needs Python 3.11 and nothing else.
+
+A file that is there with the right digest stays; a file with another digest, here or from the network, is never used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import http.client
+import sys
+import tomllib
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+PINS = Path(__file__).with_name("pins.toml")
+TIMEOUT = 30
+"""Seconds without an answer."""
+LARGEST = 16 * 2**20
+"""Bytes of one file."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    file: str
+    url: str
+    sha256: str
+
+
+class FetchError(Exception):
+    """A file that cannot be had."""
+
+
+class UnreachableError(FetchError):
+    """A server that cannot be reached; the next file would wait as long for it."""
+
+
+def read_pins(path: Path) -> list[Pin]:
+    """The pins of a file; a path that would leave the folder, or another protocol, is an error in it."""
+    pins = [Pin(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["crd"]]
+    for pin in pins:
+        if Path(pin.file).is_absolute() or ".." in Path(pin.file).parts or not pin.url.startswith(("https://", "http://")):
+            raise FetchError(f"{path}: {pin.file} or {pin.url} cannot be used")
+    return pins
+
+
+def fetch(pin: Pin, folder: Path) -> bool:
+    """Have one file in the folder; False where it is there already.
+
+    Raises:
+        FetchError: it is not there, or is another file than the one that was pinned.
+        UnreachableError: the server does not answer.
+    """
+    path = folder / pin.file
+    if path.is_file() and digest(path.read_bytes()) == pin.sha256:
+        return False
+    try:
+        with urllib.request.urlopen(pin.url, timeout=TIMEOUT) as answer:  # noqa: S310 - the protocol is checked in read_pins
+            content: bytes = answer.read(LARGEST + 1)
+    except urllib.error.HTTPError as error:
+        raise FetchError(f"{pin.url}: {error.code} {error.reason}") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise UnreachableError(f"{pin.url}: {getattr(error, 'reason', error)}") from error
+    if digest(content) != pin.sha256:
+        raise FetchError(f"{pin.url}: the digest is {digest(content)}, and {pin.sha256} is pinned")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_bytes(content)
+    partial.replace(path)
+    return True
+
+
+def digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Fetch the CustomResourceDefinitions that are pinned beside this script.")
+    parser.add_argument("folder", type=Path, help="where they go")
+    parser.add_argument("--pins", type=Path, default=PINS, help="another file of pins")
+    arguments = parser.parse_args()
+    failures: list[str] = []
+    new = there = 0
+    pins = read_pins(arguments.pins)
+    for pin in pins:
+        try:
+            new += fetch(pin, arguments.folder)
+            there += 1
+        except FetchError as error:
+            failures.append(str(error))
+            if isinstance(error, UnreachableError):
+                break
+    print(f"{there} of {len(pins)} CRDs are in {arguments.folder}, {new} of them new")
+    if failures:
+        print("\n".join(["Not fetched:", *(f"  {failure}" for failure in failures)]), file=sys.stderr)
+        print(
+            "Without a network: fetch them on another machine and copy the folder, or give `trainwright validate --crds` "
+            "a folder with your cluster's own (`kubectl get crds -o yaml`).", file=sys.stderr,
+        )
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (FetchError, OSError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
+        sys.exit(f"fetch.py: {error}")
