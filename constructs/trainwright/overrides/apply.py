@@ -10,6 +10,7 @@ from typing import Any
 from trainwright.codes import found
 from trainwright.findings import Finding
 from trainwright.locate import Locator, at, escape, tokens
+from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.plain import problems
 from trainwright.manifest.why import Answer, Provenance
 from trainwright.overrides.merge import is_keyed, merge, merge_key, touched
@@ -47,9 +48,9 @@ def apply_overrides(
     patches, findings = _patches(resolution, locate)
     patched, changed = list(manifests), []
     for patch in patches:
-        index = next((i for i, manifest in enumerate(patched) if manifest["kind"] == patch.kind), None)
+        index = next((i for i, one in enumerate(patched) if one["kind"] == patch.kind and not in_foundation(one)), None)
         if index is None:
-            kinds = ", ".join(dict.fromkeys(str(manifest["kind"]) for manifest in manifests))
+            kinds = ", ".join(dict.fromkeys(str(one["kind"]) for one in manifests if not in_foundation(one)))
             findings.append(
                 found("TW602", locate.run(patch.source), f"the run has no object of kind {patch.kind}", f"use one of: {kinds}")
             )
@@ -70,11 +71,12 @@ def apply_overrides(
 
 def _patches(resolution: Resolution, locate: Locator) -> tuple[list[Patch], list[Finding]]:
     overrides, target, patches, findings = resolution.run.overrides, resolution.target, [], []
+    roles = [role.name for role in resolution.binding.roles]
     for role, value in overrides.pod.items():
         source = f"/overrides/pod/{escape(role)}"
-        if role not in target.templates:
-            message = f"{target.title} has no pod role {role}"
-            findings.append(found("TW602", locate.run(source), message, f"use one of: {', '.join(target.templates)}"))
+        if role not in roles:
+            message = f"this {target.title} has no pod role {role}"
+            findings.append(found("TW602", locate.run(source), message, f"use one of: {', '.join(roles)}"))
             continue
         kind, pointer = target.templates[role]
         patches.append(Patch(kind, f"{pointer}/spec", value, source))

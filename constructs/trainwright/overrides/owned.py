@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainwright.locate import at, escape
+from trainwright.manifest import around
 from trainwright.manifest.ownership import Owned
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload
@@ -83,15 +84,34 @@ MAIN = (
 def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
     """What the plan owns of one object as it was compiled, with the patterns made for this very run."""
     kind, target = str(manifest["kind"]), resolution.target
-    parts = [*OBJECT, *target.owned.get(kind, ())]
-    pointer = next((pointer for template_kind, pointer in target.templates.values() if template_kind == kind), None)
-    if pointer is None:
-        return parts
+    parts = [*OBJECT, *around.owned(target.owned, kind)]
+    for template_kind, pointer in target.templates.values():
+        if template_kind == kind and at(manifest, pointer) is not None:
+            parts += _of_template(resolution, manifest, pointer)
+        elif template_kind == kind:
+            absent = re.escape(pointer.rpartition("/")[0])
+            parts.append(Owned(f"{absent}(/.*)?", "the roles of the run", "change topology"))
+    return parts
+
+
+def _of_template(resolution: Resolution, manifest: Manifest, pointer: str) -> list[Owned]:
     pod = at(manifest, f"{pointer}/spec")
     main = f"{pointer}/spec/containers/0"
-    parts += [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in TEMPLATE]
+    parts = [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in TEMPLATE]
     parts += [Owned(f"{main}(?:{part.pattern})", part.what, part.fix) for part in MAIN]
+    parts += _scheduling(resolution, f"{pointer}/spec")
     return parts + _placement(pod, f"{pointer}/spec") + _devices(resolution, main) + _volumes(pod, pointer, main)
+
+
+def _scheduling(resolution: Resolution, pointer: str) -> list[Owned]:
+    """Fields of a pod that go with its group: where neither is planned they are free."""
+    parts = []
+    if resolution.plan.gang:
+        fix = "change gang, or scheduling in the cluster profile: no other scheduler reads the group"
+        parts.append(Owned(f"{pointer}/schedulerName", "the gang scheduler of the pods", fix))
+    if resolution.run.priority:
+        parts.append(Owned(f"{pointer}/priorityClassName", "the priority of the pods", "change priority"))
+    return parts
 
 
 def _placement(pod: Manifest, pointer: str) -> list[Owned]:
@@ -125,8 +145,14 @@ def _volumes(pod: Manifest, pointer: str, main: str) -> list[Owned]:
     mounts = pod["containers"][0]["volumeMounts"]
     return [
         Owned(f"{pointer}/spec/volumes{sized}/{_indexes(pod['volumes'])}(/.*)?", "a volume of the plan", "change mounts"),
+        *_waiting(pod, f"{pointer}/spec/initContainers"),
         Owned(f"{main}/volumeMounts/{_indexes(mounts)}(/.*)?", "a mount of the plan", "change mounts"),
     ]
+
+
+def _waiting(pod: Manifest, pointer: str) -> list[Owned]:
+    planned = pod.get("initContainers") or []
+    return [Owned(f"{pointer}/{_indexes(planned)}(/.*)?", "how pods wait for their data", "change prepare")] if planned else []
 
 
 def _indexes(items: Sequence[Any]) -> str:

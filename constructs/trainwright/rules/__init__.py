@@ -7,11 +7,39 @@ from typing import Any
 
 from trainwright.findings import Finding
 from trainwright.plan import Resolution
-from trainwright.rules import cluster, command, environment, objects, pod, storage, training
+from trainwright.rules import (
+    cluster,
+    command,
+    data,
+    deepspeed,
+    engine,
+    environment,
+    memory,
+    monitoring,
+    mpi,
+    network,
+    objects,
+    operators,
+    pod,
+    ray,
+    scheduling,
+    storage,
+    tensorflow,
+    train_job,
+    training,
+    xgboost,
+)
 from trainwright.rules.context import Context
 
-_RUN = (*training.RUN, *storage.RUN, *cluster.RUN, *environment.RUN, *command.RUN, *objects.RUN)
-_PLAN = (*training.PLAN, *storage.PLAN, *cluster.PLAN, *environment.PLAN, *command.PLAN, *objects.PLAN)
+_RUN = (
+    *training.RUN, *engine.RUN, *storage.RUN, *data.RUN, *cluster.RUN, *environment.RUN, *command.RUN, *scheduling.RUN,
+    *monitoring.RUN, *objects.RUN,
+)
+_PLAN = (
+    *training.PLAN, *memory.PLAN, *deepspeed.PLAN, *storage.PLAN, *data.PLAN, *cluster.PLAN, *environment.PLAN, *command.PLAN,
+    *operators.PLAN, *scheduling.PLAN, *network.PLAN, *monitoring.PLAN, *ray.PLAN, *train_job.PLAN, *mpi.PLAN,
+    *tensorflow.PLAN, *xgboost.PLAN, *objects.PLAN,
+)
 
 
 def check_run(context: Context) -> list[Finding]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from trainwright.codes import found
 from trainwright.findings import Finding
-from trainwright.plan import Plan, Resolution
+from trainwright.handshake import Rendezvous
+from trainwright.plan import Resolution
 from trainwright.rules.context import Context
 from trainwright.rules.environment import SECRET_VALUE
 from trainwright.run import CommandWorkload, ScriptWorkload
@@ -18,6 +19,10 @@ _BLANK = re.compile(r"-\s*-?[A-Za-z][-\w]*\s.*", re.DOTALL)
 _SHELL_BODY = re.compile(r"-[a-z]*c")
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun", "accelerate"})
 _TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
+_PYTHON = re.compile(r"python[0-9.]*")
+_STARTS_RANKS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun", "srun", "ray"})
+_OTHER_PODS = {"deepspeed": ("--hostfile", "-H", "--no-ssh"), "accelerate": ("--num-machines", "--config-file")}
+"""Launcher -> options without which it starts ranks in its own pod only."""
 
 
 def command_of(context: Context) -> tuple[str, ...]:
@@ -92,7 +97,9 @@ def launcher_in_script(context: Context) -> Iterator[Finding]:
 
 
 def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
-    """The plan numbers the pods through PET_NODE_RANK, which only the static rendezvous reads."""
+    """The plan numbers the pods through PET_NODE_RANK, which only static rendezvous reads; elastic runs have none."""
+    if context.run.topology.needs().rendezvous is Rendezvous.C10D:
+        return
     words = words_of(command_of(context))
     for index, word in enumerate(words[:-1]):
         backend = words[index + 1]
@@ -110,10 +117,11 @@ def options_against_plan(context: Context, resolution: Resolution) -> Iterator[F
     """Options of torchrun win over the PET_ variables of the plan; one that says something else lets ranks wait for ever."""
     words = words_of(command_of(context))
     start = torchrun_at(words)
-    if start is None or isinstance(context.run.workload, ScriptWorkload):
+    torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
+    if start is None or not torch or isinstance(context.run.workload, ScriptWorkload):
         return
     where, options = context.locate.run("/workload/command"), _torchrun_options(words[start + 1 :])
-    for name, (wanted, field) in _planned(resolution.plan).items():
+    for name, (wanted, field) in _planned(resolution).items():
         given = options.get(name)
         if given is not None and given != wanted and "$" not in given:
             yield found(
@@ -128,11 +136,15 @@ def options_against_plan(context: Context, resolution: Resolution) -> Iterator[F
         yield found("TW411", where, "with --standalone each pod would train alone", "remove it, or set topology.nodes to 1")
 
 
-def _planned(plan: Plan) -> dict[str, tuple[str, str]]:
+def _planned(resolution: Resolution) -> dict[str, tuple[str, str]]:
     """Option -> its value in the plan, and the field of the run that decides it."""
+    plan, elastic = resolution.plan, resolution.needs.elastic
+    each = {"--nproc-per-node": (str(plan.world.processes_per_node), "topology")}
+    if elastic:
+        return {"--nnodes": (f"{elastic.minimum}:{elastic.maximum}", "topology.elastic"), **each}
     return {
         "--nnodes": (str(plan.world.nodes), "topology.nodes"),
-        "--nproc-per-node": (str(plan.world.processes_per_node), "topology"),
+        **each,
         "--master-addr": (plan.rendezvous.host, "nothing: the plan names rank 0"),
         "--master-port": (str(plan.rendezvous.port), "nothing: the plan decides ports"),
     }
@@ -155,5 +167,38 @@ def _torchrun_options(words: Sequence[str]) -> dict[str, str | None]:
     return options
 
 
+def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A command is the whole pod: one that starts no ranks leaves it at one process, which nobody told who it is."""
+    work, needs = context.run.workload, resolution.needs
+    torch = needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
+    if not isinstance(work, CommandWorkload) or not torch or needs.world_size == 1:
+        return
+    words = words_of(work.command)
+    programs = [word.rpartition("/")[2] for word in words]
+    if torchrun_at(words) is not None or not _STARTS_RANKS.isdisjoint(programs):
+        return
+    where, fix = context.locate.run("/workload/command"), "write torchrun before the program: it reads the plan's PET_ variables"
+    launcher = next((name for name in programs if name in _OTHER_PODS), None)
+    if launcher is not None:
+        if needs.nodes > 1 and not any(option in words for option in _OTHER_PODS[launcher]):
+            message = f"{launcher} starts ranks in its own pod only, and the run has {needs.nodes}: each would train alone"
+            yield found("TW450", where, message, f"{fix}; or give {launcher} the other hosts")
+    elif any(_PYTHON.fullmatch(program) for program in programs):
+        alone = _alone(resolution)
+        if alone:
+            yield found("TW450", where, alone, f"{fix}; or use workload script, which starts one process a rank")
+
+
+def _alone(resolution: Resolution) -> str | None:
+    """What a plain program sees; None where the operator tells each pod its rank and there is one a pod."""
+    needs, told = resolution.needs, {"RANK", "WORLD_SIZE"} <= resolution.binding.injects.keys()
+    if needs.processes_per_node == 1:
+        return None if told else f"nothing tells the program its rank: each of {needs.nodes} pods would train alone"
+    missing = needs.world_size - needs.nodes
+    if told:
+        return f"the program finds WORLD_SIZE {needs.world_size} and its pod's number for a rank, and waits for {missing} others"
+    return f"the program is one process in each of {needs.nodes} pods: {missing} of {needs.world_size} ranks are not started"
+
+
 RUN = (arguments, launcher_in_script, dynamic_rendezvous)
-PLAN = (options_against_plan,)
+PLAN = (options_against_plan, starts_the_ranks)

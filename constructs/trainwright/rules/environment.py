@@ -4,35 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from trainwright.codes import found
 from trainwright.findings import Finding, Where
+from trainwright.locate import escape
 from trainwright.overrides.owned import owner_of
 from trainwright.plan import Resolution
+from trainwright.plan.network import RDMA, Fact, fabric_facts
 from trainwright.rules.context import Context
 from trainwright.run import SecretReference
+
+if TYPE_CHECKING:
+    from trainwright.variables import Entry
 
 Environment = Mapping[str, str | SecretReference | None]
 """Name -> text, or a value that is not written in the run."""
 
-REMOVED = {
-    "NCCL_TREE_THRESHOLD": "removed in NCCL 2.5; use NCCL_ALGO where you must",
-    "NCCL_LL_THRESHOLD": "removed in NCCL 2.5; use NCCL_PROTO where you must",
-    "NCCL_SINGLE_RING_THRESHOLD": "removed in NCCL 2.3",
-    "NCCL_TIMEOUT": "never read by NCCL or torch; the trainer has budgets of its own",
-}
-"""Variables that nothing reads (NCCL user guide, environment variables)."""
-
-RISKY = {
-    "NCCL_MIN_NRINGS": "deprecated name of NCCL_MIN_NCHANNELS, itself superseded by NCCL_MIN_CTAS",
-    "NCCL_MAX_NRINGS": "deprecated name of NCCL_MAX_NCHANNELS, itself superseded by NCCL_MAX_CTAS",
-    "NCCL_MIN_NCHANNELS": "superseded by NCCL_MIN_CTAS since NCCL 2.17",
-    "NCCL_MAX_NCHANNELS": "superseded by NCCL_MAX_CTAS since NCCL 2.17",
-    "NCCL_ALGO": "turns off every algorithm that it does not name, and since NCCL 2.24 there is no fallback",
-    "NCCL_NET_GDR_LEVEL": "forces GPUDirect RDMA over paths where it may be slower",
-}
-
-_WORDS = r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET|APIKEY|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS"
+_WORDS = r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|PSK|SECRET|APIKEY|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS"
 _SECRET_NAME = re.compile(rf"(^|_)({_WORDS})($|_)", re.IGNORECASE)
 _HARMLESS_NAME = re.compile(
     r"(^|_)(PAD|BOS|EOS|UNK|MASK|SEP|CLS|STOP|SPECIAL)_TOKEN|_(FILE|PATH|DIR|NAME|URL|ENDPOINT|TYPE|ID|LIMIT|COUNT|BUDGET)$",
@@ -44,6 +33,9 @@ SECRET_VALUE = re.compile(
     r"|A(KI|SI)A[0-9A-Z]{16}|AIza[\w-]{30,}|-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.|://[^/\s:@]+:[^/\s@$]+@"
 )
 """Forms of well-known tokens and keys, and a password in an address."""
+
+LONGEST_VARIABLE = 131_071
+"""Bytes of a variable, its name and ``=`` among them (execve(2), MAX_ARG_STRLEN); with a longer one no program starts."""
 
 
 def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -59,37 +51,118 @@ def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
             )
 
 
-def nccl(context: Context) -> Iterator[Finding]:
-    """Settings of NCCL in the run's environment."""
-    yield from nccl_findings(context.run.env, lambda name: context.locate.run(f"/env/{name}"))
-
-
-def nccl_findings(env: Environment, where: Callable[[str], Where]) -> Iterator[Finding]:
-    """Settings of NCCL that do nothing, or are rarely what one wants."""
-    for name in env:
-        if name in REMOVED:
-            yield found("TW407", where(name), f"{name} has no effect: {REMOVED[name]}", "remove it")
-        elif name in RISKY:
+def fabric(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Variables that the fabric decides: a run may say the same, and nothing else."""
+    for fact in _stated_facts(context, resolution):
+        where, value = context.locate.run(f"/env/{fact.name}"), context.run.env[fact.name]
+        place = f"fabric.{fact.field} of pool {resolution.plan.world.pool} in cluster {context.cluster.cluster}"
+        if not isinstance(value, str):
+            yield found("TW403", where, f"{fact.name} follows from {place}", "remove it: the network is no secret")
+        elif not fact.agrees(value):
+            message = f"{fact.name}={value} is against {place}, which is {_text(getattr(resolution.pool.fabric, fact.field))}"
+            yield found("TW403", where, message, "remove it; or change the profile, if that is what is wrong")
+        else:
             yield found(
-                "TW408", where(name), f"{name}: {RISKY[name]}", "remove it, or waive this with the measurement that asks for it"
+                "TW416", where, f"{fact.name}={value} is what {place} says already", "remove it: the plan takes care of it"
             )
+
+
+def _stated_facts(context: Context, resolution: Resolution) -> list[Fact]:
+    """What the fabric says on variables that the run states; of what the plan leaves to the library, only a plain yes or no."""
+    stated = [fact for fact in fabric_facts(resolution.pool.fabric, resolution.needs) if fact.name in context.run.env]
+    values = {fact.name: context.run.env[fact.name] for fact in stated}
+    return [
+        fact for fact in stated if not fact.silent or values[fact.name] == fact.value or not fact.agrees(str(values[fact.name]))
+    ]
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def rdma(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """An RDMA fabric whose devices no pod asks for."""
+    offered, needs, pool = resolution.pool.fabric, resolution.needs, resolution.plan.world.pool
+    if offered.kind in RDMA and offered.resource is None and needs.gpus_per_node and needs.most_nodes > 1:
+        yield found(
+            "TW415",
+            context.locate.cluster(f"/node_pools/{escape(pool)}/fabric"),
+            f"the fabric of pool {pool} is {offered.kind}, and names no resource: pods get no RDMA device and train over TCP",
+            "name the extended resource of the device plugin in fabric.resource; or write kind: tcp, if that is what is wanted",
+        )
+
+
+def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The catalogue on the run's environment, but for names that another finding speaks of."""
+    spoken_of = {fact.name for fact in _stated_facts(context, resolution)}
+    env = {name: value for name, value in context.run.env.items() if name not in spoken_of and not owner_of(name, resolution)}
+    yield from variable_findings(env, lambda name: context.locate.run(f"/env/{name}"))
+
+
+def variable_findings(env: Environment, where: Callable[[str], Where]) -> Iterator[Finding]:
+    """Variables that nothing reads, that cannot hold what they are given, or that are rarely what one wants."""
+    if not env:
+        return
+    from trainwright.variables import Entry, is_made_up, lookup, suggestion  # hundreds of rows, for the runs that set any
+
+    for name, value in env.items():
+        entry = lookup(name)
+        if is_made_up(name):
+            near = suggestion(name)
+            fix = f"did you mean {near}?" if near else "remove it; if a plugin of yours reads it, set it in the image"
+            yield found("TW412", where(name), f"no library reads {name}", fix)
+        elif isinstance(entry, Entry):
+            yield from _of_entry(entry, value if isinstance(value, str) else None, where(name))
+    yield from _together(env, where)
+
+
+def _of_entry(entry: Entry, value: str | None, where: Where) -> Iterator[Finding]:
+    """At most one finding: what is dead needs no value, and what cannot be read carries no risk. Empty text counts as not set."""
+    if value == "" and not entry.dead:
+        return
+    if entry.dead:
+        yield found("TW407", where, f"{entry.name} {entry.dead}", entry.instead or "remove it")
+    elif value is not None and not entry.values.accepts(value):
+        shown = entry.name if _SECRET_NAME.search(entry.name) or SECRET_VALUE.search(value) else f"{entry.name}={value[:80]}"
+        yield found("TW413", where, f"{shown} is no value that {entry.library.value} reads", f"allowed: {entry.values}")
+    elif entry.deprecated:
+        yield found("TW408", where, f"{entry.name} {entry.deprecated}", entry.instead or "remove it")
+    elif entry.risk and entry.risk.applies(value):
+        fix = entry.instead or "remove it, or waive this with the measurement that asks for it"
+        yield found("TW408", where, f"{entry.name} {entry.risk.reason}", fix)
+
+
+def _together(env: Environment, where: Callable[[str], Where]) -> Iterator[Finding]:
+    """What only shows in two variables at once, or in the form of a legal value."""
     hca = env.get("NCCL_IB_HCA")
-    if isinstance(hca, str) and not hca.startswith(("=", "^=")):
+    if isinstance(hca, str) and hca and not hca.startswith(("=", "^=")):
         word = "leaves out" if hca.startswith("^") else "matches"
-        exact = f"^={hca[1:]}" if hca.startswith("^") else f"={hca}"
-        yield found(
-            "TW408",
-            where("NCCL_IB_HCA"),
-            f"NCCL_IB_HCA={hca} {word} every adapter whose name starts so",
-            f"write {exact!r} for exact names",
-        )
+        exact = "^=mlx5_1,mlx5_4" if hca.startswith("^") else "=mlx5_0,mlx5_1"
+        message = f"NCCL_IB_HCA={hca} {word} every adapter whose name starts so, storage adapters included"
+        fix = f"write exact names, as in {exact!r}, best as fabric.hca in the cluster profile"
+        yield found("TW408", where("NCCL_IB_HCA"), message, fix)
     if "NCCL_DEBUG_SUBSYS" in env and str(env.get("NCCL_DEBUG")).upper() not in ("INFO", "TRACE"):
-        yield found(
-            "TW408",
-            where("NCCL_DEBUG_SUBSYS"),
-            "NCCL_DEBUG_SUBSYS has no effect without NCCL_DEBUG=INFO",
-            "set NCCL_DEBUG to INFO, or remove it",
-        )
+        message = "NCCL_DEBUG_SUBSYS has no effect without NCCL_DEBUG=INFO"
+        yield found("TW408", where("NCCL_DEBUG_SUBSYS"), message, "set NCCL_DEBUG to INFO, or remove it")
+    threads, sockets = (str(env.get(name) or 1) for name in ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"))
+    if threads.isdecimal() and sockets.isdecimal() and int(threads) * int(sockets) > 64:
+        message = f"NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD is {int(threads) * int(sockets)}"
+        yield found("TW413", where("NCCL_NSOCKS_PERTHREAD"), message, "allowed: at most 64 (NCCL user guide)")
+
+
+def peer_list(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A variable in which the operator names every pod, longer than any program can be given."""
+    binding, plan = resolution.binding, resolution.plan
+    if binding.peer_list is None:
+        return
+    variable, entry = binding.peer_list
+    hosts = [role.host.format(name=plan.name, index=index) for role in binding.roles for index in range(role.pods)]
+    size = len(variable) + sum(len(entry.format(host=host, namespace=plan.namespace)) for host in hosts)
+    if size > LONGEST_VARIABLE:
+        title, most = resolution.target.title, len(hosts) * LONGEST_VARIABLE // size
+        message = f"{title} cannot carry {len(hosts):,} pods: {variable} would name them all in {size:,} characters"
+        fix = f"write topology.nodes of at most {most:,}, or a shorter name of the run: {LONGEST_VARIABLE:,} characters fit"
+        yield found("TW401", context.locate.run("/topology/nodes"), message, fix)
 
 
 def secrets(context: Context) -> Iterator[Finding]:
@@ -113,5 +186,5 @@ def _named_secret(name: str, value: str) -> bool:
     return bool(_SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name) and not _HARMLESS_VALUE.fullmatch(value)
 
 
-RUN = (nccl, secrets)
-PLAN = (reserved,)
+RUN = (secrets,)
+PLAN = (reserved, fabric, rdma, variables, peer_list)

@@ -35,8 +35,12 @@ def labels(context: Context) -> Iterator[Finding]:
 
 def generated_names(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Names that the controller derives must be DNS labels; the API server finds out only when the pods are made."""
+    longest, own = resolution.binding.longest_name, resolution.plan.name
+    if len(own) > longest:
+        message = f"{resolution.target.title} takes names of at most {longest} characters, {own} has {len(own)}"
+        yield found("TW402", context.locate.run("/run"), message, f"shorten the run's name by {len(own) - longest}")
     for pattern in resolution.binding.generated_names:
-        name = pattern.format(name=resolution.plan.name)
+        name = pattern.format(name=own)
         if len(name) > LONGEST_LABEL:
             yield found(
                 "TW402",

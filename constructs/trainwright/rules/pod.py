@@ -10,22 +10,18 @@ from typing import Any
 from trainwright.codes import found
 from trainwright.findings import Finding, Where
 from trainwright.locate import at, escape
+from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
 from trainwright.rules.cluster import image_findings
 from trainwright.rules.context import Context
-from trainwright.rules.environment import nccl_findings, secret_findings
+from trainwright.rules.environment import secret_findings, variable_findings
 from trainwright.rules.pod_security import containers_of, violations
 from trainwright.rules.storage import path_findings
 from trainwright.units import GIB, Bytes, Cpu, UnitError
-from trainwright_trainer.contract.layout import CONTROL_PORT, HTTP_PORT, RENDEZVOUS_PORT
 
 Manifests = Sequence[dict[str, Any]]
 Tree = dict[str, Any]
-
-PORTS = (RENDEZVOUS_PORT, CONTROL_PORT, HTTP_PORT)
-"""What every pod of every run listens on."""
-
 
 def pods(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[tuple[str, Tree]]:
     """The spec of each pod template, with its role; none where no override can have changed one."""
@@ -34,8 +30,9 @@ def pods(context: Context, resolution: Resolution, manifests: Manifests) -> Iter
         return
     for role, (kind, pointer) in resolution.target.templates.items():
         for manifest in manifests:
-            if manifest["kind"] == kind:
-                yield role, at(manifest, f"{pointer}/spec")
+            pod = at(manifest, f"{pointer}/spec") if manifest["kind"] == kind and not in_foundation(manifest) else None
+            if pod is not None:  # a target has roles that not every run of it fills
+                yield role, pod
 
 
 def place(context: Context, role: str, field: str, name: str | None = None) -> Where:
@@ -51,9 +48,10 @@ def place(context: Context, role: str, field: str, name: str | None = None) -> W
     return context.locate.run(pointer)
 
 
-def added_containers(pod: Tree) -> list[tuple[str, Tree]]:
-    """All but the container that trains, each with the list that it stands in."""
-    return [(field, container) for field, container in containers_of(pod) if container is not pod["containers"][0]]
+def added_containers(pod: Tree, resolution: Resolution) -> list[tuple[str, Tree]]:
+    """All but those of the plan, each with the list that it stands in."""
+    planned = [pod["containers"][0], *(pod["initContainers"][:1] if resolution.plan.data else ())]
+    return [(field, container) for field, container in containers_of(pod) if not any(container is one for one in planned)]
 
 
 def is_consistent(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
@@ -122,7 +120,7 @@ def has_resources(context: Context, resolution: Resolution, manifests: Manifests
     for role, pod in pods(context, resolution, manifests):
         cpu, memory = plan.resources.cpu.millicores, plan.resources.memory.bytes
         complete = True
-        for field, container in added_containers(pod):
+        for field, container in added_containers(pod, resolution):
             where = place(context, role, field, container.get("name"))
             amounts, problem = _amounts(container)
             if problem:
@@ -170,17 +168,23 @@ def _devices(container: Tree, resolution: Resolution, where: Where) -> Iterator[
         yield found("TW601", where, message, "remove it: the plan decides GPUs and RDMA devices of a pod")
 
 
+def _planned_ports(resolution: Resolution) -> list[int]:
+    """What the plan's own containers listen on."""
+    return list(dict.fromkeys(port.number for process in resolution.processes.values() for port in process.ports))
+
+
 def ports_are_free(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
     """Containers of one pod share its address."""
+    planned = _planned_ports(resolution)
     for role, pod in pods(context, resolution, manifests):
-        for field, container in added_containers(pod):
+        for field, container in added_containers(pod, resolution):
             for port in container.get("ports") or []:
-                if port.get("containerPort") in PORTS:
+                if port.get("containerPort") in planned:
                     yield found(
                         "TW601",
                         place(context, role, field, container.get("name")),
                         f"container {container.get('name')} listens on {port['containerPort']}, a port of the plan",
-                        f"use another than {', '.join(map(str, PORTS))}",
+                        f"use another than {', '.join(map(str, planned))}",
                     )
 
 
@@ -206,8 +210,8 @@ def host_network(context: Context, resolution: Resolution, manifests: Manifests)
                 "add dnsPolicy: ClusterFirstWithHostNet",
             )
         gpu, needed = resolution.pool.gpu, resolution.needs.gpus_per_node
-        if gpu is None or needed < gpu.per_node:
-            ports = ", ".join(map(str, PORTS))
+        if not context.run.host_network and (gpu is None or needed < gpu.per_node):  # else the run has ports of its own
+            ports = ", ".join(map(str, _planned_ports(resolution)))
             yield found(
                 "TW605",
                 where,
@@ -234,7 +238,7 @@ def security(context: Context, resolution: Resolution, manifests: Manifests) -> 
 def images(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
     """The images of added containers, by the rules of the run's own."""
     for role, pod in pods(context, resolution, manifests):
-        for field, container in added_containers(pod):
+        for field, container in added_containers(pod, resolution):
             yield from image_findings(
                 str(container.get("image", "")), context.cluster, place(context, role, field, container.get("name"))
             )
@@ -248,7 +252,7 @@ def variables(context: Context, resolution: Resolution, manifests: Manifests) ->
             added = {str(entry.get("name")): entry.get("value") for entry in container.get("env") or []}
             env = {name: value for name, value in added.items() if name not in planned}
             where = partial(_there, place(context, role, field, container.get("name")))
-            yield from nccl_findings(env, where)
+            yield from variable_findings(env, where)
             yield from secret_findings(env, where)
 
 

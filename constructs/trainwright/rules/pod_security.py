@@ -74,6 +74,17 @@ def violations(pod: Tree, level: str) -> Iterator[Problem]:
             yield from _container_restricted(field, container, _context(pod))
 
 
+def level_of(pod: Tree) -> tuple[str, list[str]]:
+    """The strictest level that takes a pod, and what keeps it from the next stricter one."""
+    problems: list[str] = []
+    for level in ("restricted", "baseline"):
+        found = list(dict.fromkeys(problem for _, _, problem in violations(pod, level)))
+        if not found:
+            return level, problems
+        problems = found
+    return "privileged", problems
+
+
 def containers_of(pod: Tree) -> Iterator[tuple[str, Tree]]:
     """Every container with the list that it stands in."""
     for field in ("containers", "initContainers"):

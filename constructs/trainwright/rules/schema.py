@@ -1,4 +1,4 @@
-"""Validation of core kinds against the API's own schema, by ``kubernetes-validate``."""
+"""Validation of core kinds against the API's own schema, as ``trainwright validate`` does it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,16 @@ def schema_problems(manifests: Sequence[Manifest], version: str, templates: Mapp
 
     Of a kind that is not Kubernetes' own the pod templates are validated, at the places that ``templates`` names.
     """
-    import kubernetes_validate
+    from trainwright.validate.core import core_problems, is_core, known_version
 
+    known = known_version(version)
     for manifest in manifests:
         kind = str(manifest["kind"])
-        try:
-            yield from _problems(manifest, version, kind)
-        except kubernetes_validate.SchemaNotFoundError:
-            for pointer in (pointer for owner, pointer in templates.values() if owner == kind):
-                pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": at(manifest, pointer)}
-                yield from _problems(pod, version, f"{kind}{pointer.removesuffix('/template')}")
-
-
-def _problems(manifest: Manifest, version: str, shown: str) -> Iterator[str]:
-    import kubernetes_validate
-
-    try:
-        kubernetes_validate.validate(manifest, version, strict=True)
-    except kubernetes_validate.ValidationError as error:
-        yield f"{shown}/{'/'.join(str(part) for part in error.path)}: {error.message}"
+        if is_core(str(manifest["apiVersion"])):
+            yield from (f"{kind}{problem.pointer}: {problem.message}" for problem in core_problems(manifest, known))
+            continue
+        there = (pointer for owner, pointer in templates.values() if owner == kind and at(manifest, pointer) is not None)
+        for pointer in there:
+            pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": at(manifest, pointer)}
+            for problem in core_problems(pod, known):
+                yield f"{kind}{pointer}{problem.pointer.removeprefix('/template')}: {problem.message}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 from collections.abc import Iterator
+from functools import lru_cache
+from math import ceil
 from pathlib import PurePosixPath
 
 from trainwright.codes import found
@@ -12,13 +15,24 @@ from trainwright.locate import escape
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
 from trainwright.rules.context import Context
-from trainwright.run import ClaimMount
+from trainwright.rules.environment import SECRET_VALUE
+from trainwright.run import BoostingWorkload, ClaimMount
+from trainwright.units import GIB
 from trainwright_trainer.contract.termination import TERMINATION_PATH
+
+LARGEST_FILES = 786_432
+"""Three quarters of what a ConfigMap can hold (1 MiB); the rest is for the specification."""
+
+FEWEST_KEPT = 2
+"""The least that ``checkpoints.keep`` can be: the newest, and the one before it."""
+
+LONGEST_DRAIN = 600
+"""Seconds that the cluster autoscaler waits for a pod to end (default of its ``--max-graceful-termination-sec``)."""
 
 
 def checkpoint_volume(context: Context) -> Iterator[Finding]:
     run = context.run
-    wanted = run.trainer or "mount" in run.checkpoints.model_fields_set
+    wanted = run.trainer or isinstance(run.workload, BoostingWorkload) or "mount" in run.checkpoints.model_fields_set
     if wanted and run.checkpoints.mount not in run.mounts:
         yield found(
             "TW230",
@@ -36,24 +50,27 @@ def paths(context: Context) -> Iterator[Finding]:
 
 def path_findings(path: str, where: Where) -> Iterator[Finding]:
     """What is wrong with one mount path."""
+    if problem := _path_problem(path):
+        yield found("TW233", where, *problem)
+
+
+@lru_cache(maxsize=1024)  # every run mounts at the same few places
+def _path_problem(path: str) -> tuple[str, str] | None:
+    """Message and fix."""
     if not path.startswith("/") or path.startswith("//") or posixpath.normpath(path) != path:
-        yield found(
-            "TW233", where, f"{path} is not a plain absolute path", "write it without '.', '..', doubled and closing slashes"
-        )
-        return
+        return f"{path} is not a plain absolute path", "write it without '.', '..', doubled and closing slashes"
     for reserved in (*RESERVED_PATHS, TERMINATION_PATH):
         if PurePosixPath(reserved).is_relative_to(path) or PurePosixPath(path).is_relative_to(reserved):
-            yield found("TW233", where, f"{path} is in the way of {reserved}, which the plan mounts", "mount it elsewhere")
-            return
+            return f"{path} is in the way of {reserved}, which the plan mounts", "mount it elsewhere"
+    return None
 
 
 def claims(context: Context) -> Iterator[Finding]:
-    """Claims that the cluster profile does not know, or that the pods cannot use together."""
+    """Claims that the cluster profile does not know, or that take no files."""
     run = context.run
     namespace = context.cluster.namespaces.get(run.namespace)
     if namespace is None:
         return
-    nodes = run.topology.needs().nodes
     for path, mount in run.mounts.items():
         if not isinstance(mount, ClaimMount):
             continue
@@ -71,16 +88,52 @@ def claims(context: Context) -> Iterator[Finding]:
             yield found(
                 "TW235", where, f"claim {mount.claim} is ReadOnlyMany and is mounted for writing", "add `read_only: true`"
             )
-        elif nodes > 1 and claim.access in ("ReadWriteOnce", "ReadWriteOncePod"):
+
+
+def shared_claims(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Claims that one pod or node can mount, under several pods: those without ranks, such as a launcher, mount them too."""
+    run, namespace = context.run, context.cluster.namespaces.get(context.run.namespace)
+    elastic, roles = resolution.needs.elastic, resolution.binding.roles
+    pods = elastic.maximum if elastic else sum(role.pods for role in roles)
+    for path, mount in run.mounts.items():
+        claim = namespace.claims.get(mount.claim) if namespace and isinstance(mount, ClaimMount) else None
+        if pods > 1 and claim and isinstance(mount, ClaimMount) and claim.access in ("ReadWriteOnce", "ReadWriteOncePod"):
+            holder, most = "node" if claim.access == "ReadWriteOnce" else "pod", "up to " if elastic else ""
             yield found(
                 "TW235",
-                where,
-                f"claim {mount.claim} is {claim.access}: one node can mount it, the run has {nodes}",
+                context.locate.run(f"/mounts/{escape(path)}"),
+                f"claim {mount.claim} is {claim.access}: one {holder} can mount it, and the run has {most}{pods} pods",
                 "use a ReadWriteMany claim",
             )
 
 
-def grace_fits_notice(context: Context, resolution: Resolution) -> Iterator[Finding]:
+def checkpoints_fit(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Where the sizes of model and claim are known. A checkpoint is complete before an older one is removed."""
+    checkpoint, namespace = resolution.plan.checkpoint, context.cluster.namespaces.get(context.run.namespace)
+    claim = namespace.claims.get(checkpoint.claim) if namespace and checkpoint and checkpoint.claim else None
+    if checkpoint is None or checkpoint.size is None or claim is None or claim.size is None:
+        return
+    size, held = checkpoint.size, claim.size.bytes
+    larger = f"use a claim of at least {_rounded(size * (checkpoint.keep + 1))}"
+    each = f"one has about {_rounded(size)}, and claim {checkpoint.claim} {claim.size}"
+    if 2 * size > held:
+        message = f"there is no room for a new checkpoint beside the last one: {each}"
+        yield found("TW238", context.locate.run(f"/mounts/{escape(checkpoint.mount)}"), message, larger)
+    elif size * (checkpoint.keep + 1) > held:
+        most = held // size - 1
+        fix = f"write keep: {most}, or {larger}" if most >= FEWEST_KEPT else f"{larger}, for keep is at least {FEWEST_KEPT}"
+        message = f"{checkpoint.keep} checkpoints that are kept and a new one do not fit: {each}"
+        yield found("TW239", context.locate.run("/checkpoints/keep"), message, fix)
+
+
+def _rounded(size: int) -> str:
+    """A quantity that holds so many bytes."""
+    unit, suffix = (GIB, "Gi") if size >= GIB else (2**20, "Mi")
+    return f"{ceil(size / unit)}{suffix}"
+
+
+def grace_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The time that a final save needs, in what nodes give; the notice of a spot node is the shorter one."""
     spot, grace = resolution.pool.spot, resolution.plan.grace
     if spot and grace.seconds > spot.notice.seconds:
         yield found(
@@ -89,7 +142,50 @@ def grace_fits_notice(context: Context, resolution: Resolution) -> Iterator[Find
             f"a final save needs {grace.seconds} s of grace, the spot pool {resolution.plan.world.pool} gives {spot.notice}",
             "save more often, use a faster claim, or another pool",
         )
+    elif grace.seconds > LONGEST_DRAIN:
+        yield found(
+            "TW249",
+            context.locate.run("/checkpoints"),
+            f"a final save needs {grace.seconds} s of grace, and the cluster autoscaler waits {LONGEST_DRAIN} s for a pod to end",
+            "use a claim that writes faster; or waive this where the autoscaler waits longer, or no node is taken away",
+        )
 
 
-RUN = (checkpoint_volume, paths, claims)
-PLAN = (grace_fits_notice,)
+def goes_on(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Work that starts again often, and has nothing of ours to go on from. Our own trainer cannot be without (TW230)."""
+    run, plan = context.run, resolution.plan
+    if plan.checkpoint is not None:
+        return
+    supervised = any(process.supervised for process in resolution.processes.values())
+    if resolution.needs.elastic:
+        cause = "all ranks start again whenever nodes come or go"
+    elif resolution.pool.spot:
+        cause = f"nodes of pool {plan.world.pool} are taken back"
+    elif supervised and resolution.target.operator == "training-operator":
+        cause = "the operator makes failed pods anew without counting, and the supervisor counts attempts on this claim"
+    else:
+        return
+    message = f"nothing is mounted at {run.checkpoints.mount}, and {cause}"
+    yield found("TW453", context.locate.run("/mounts"), message, f"add `mounts: {{{run.checkpoints.mount}: {{claim: NAME}}}}`")
+
+
+def files(context: Context) -> Iterator[Finding]:
+    """Files that a ConfigMap can carry, at places of their own, without a secret in them."""
+    run = context.run
+    for path, content in run.files.items():
+        where = context.locate.run(f"/files/{escape(path)}")
+        yield from path_findings(path, where)
+        if path in run.mounts:
+            yield found("TW233", where, f"{path} is a mount of the run too", "give the file a name below it, or another place")
+        if SECRET_VALUE.search(content if isinstance(content, str) else json.dumps(content)):
+            yield found("TW409", where, f"{path} holds what looks like a secret, which would be committed in plain text",
+                        "put it into a Secret, and read it from env: {NAME: {secret: NAME, key: KEY}}")
+    texts = [content if isinstance(content, str) else json.dumps(content, indent=2) for content in run.files.values()]
+    size = sum(len(text.encode()) for text in texts)
+    if size > LARGEST_FILES:
+        message = f"the files of the run have {size:,} bytes, and at most {LARGEST_FILES:,} fit"
+        yield found("TW237", context.locate.run("/files"), message, "put large files into the image, or on a claim")
+
+
+RUN = (checkpoint_volume, paths, claims, files)
+PLAN = (shared_claims, checkpoints_fit, grace_fits, goes_on)

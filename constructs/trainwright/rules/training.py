@@ -1,4 +1,4 @@
-"""Rules in training's words: batch, learning rate, memory."""
+"""Rules in training's words: batch, learning rate, versions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from trainwright.plan import Resolution
 from trainwright.plan.specification import render_for
 from trainwright.rules.context import Context
 from trainwright.run import CommandWorkload
-from trainwright.units import GIB
 from trainwright_trainer.contract.data import Digits
 from trainwright_trainer.contract.model import ResNet
 from trainwright_trainer.contract.training import AdamW
-from trainwright_trainer.contract.versions import KNOWN_VERSIONS
+from trainwright_trainer.contract.versions import KNOWN_VERSIONS, RELEASED
 
 LARGE_SCALING = 4.0
 """Growth of the learning rate from which a missing warm-up is worth a word (Goyal et al. 2017, section 2.2)."""
@@ -81,6 +80,20 @@ def version_fields(context: Context, resolution: Resolution) -> Iterator[Finding
             )
 
 
+def unreleased(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A trainer that is still in development, and what of it the run needs."""
+    version, spec = context.run.trainer_version, resolution.spec
+    if spec is None or version not in KNOWN_VERSIONS or version in RELEASED:
+        return
+    needs = [problem.partition(" needs ")[0] for problem in render_for(spec, RELEASED[-1])[1]]
+    message = f"trainer {version} is not released yet"
+    fix = f"write trainer_version: {RELEASED[-1]}, which can all that this run asks for"
+    if needs:
+        message += f", and this run needs of it: {', '.join(needs)}"
+        fix = "review it and wait with the sync; what the trainer in this repository plays is a table in docs/trainer.md"
+    yield found("TW212", context.locate.run("/trainer_version"), message, fix)
+
+
 def linear_with_adam(context: Context) -> Iterator[Finding]:
     work, rate = context.run.trainer, context.run.learning_rate
     if work and rate and rate.scaling == "linear" and isinstance(work.optimizer, AdamW):
@@ -137,28 +150,18 @@ def batch_fits_data(context: Context, resolution: Resolution) -> Iterator[Findin
         )
 
 
-def memory_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Refuse only where even the lower bound does not fit."""
-    memory = resolution.plan.memory
-    if memory is None:
-        return
-    where = context.locate.run("/batch/micro")
-    bounds = f"{memory.low / GIB:.1f} to {memory.high / GIB:.1f} GiB a rank"
-    estimate = f"{bounds}, {memory.limit / GIB:.1f} GiB there ({memory.limit_reason})"
-    states = sum(part.low for part in memory.parts if part.name != "activations")
-    if memory.low > memory.limit:
-        more = "use GPUs with more memory" if resolution.plan.world.gpus_per_node else "raise resources.memory"
-        fix = (
-            f"lower batch.micro and raise batch.accumulation, or {more}"
-            if states < memory.limit
-            else f"weights, gradients and optimizer alone do not fit: take a smaller model, or {more}"
-        )
-        yield found("TW220", where, f"the run does not fit: {estimate}", fix)
-    elif memory.high > memory.limit:
+def kept_batch_reaches_all(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A batch that stays while nodes come must have a sample for every rank of the largest size."""
+    elastic, needs = resolution.plan.elastic, resolution.needs
+    ranks = needs.most_nodes * needs.processes_per_node
+    if elastic and elastic.keeps_batch and (effective := elastic.sizes[-1].effective) < ranks:
         yield found(
-            "TW221", where, f"the run may not fit: {estimate}", "lower batch.micro and raise batch.accumulation, or measure it"
+            "TW211",
+            context.locate.run("/topology/elastic"),
+            f"the batch stays {effective}, and {needs.most_nodes} nodes have {ranks} ranks",
+            "raise micro or accumulation, lower max_nodes, or write batch: move",
         )
 
 
 RUN = (complete, without_effect, trainer_version, linear_with_adam, batch_statistics)
-PLAN = (version_fields, warmup, warmup_ends, batch_fits_data, memory_fits)
+PLAN = (version_fields, unreleased, warmup, warmup_ends, batch_fits_data, kept_batch_reaches_all)

@@ -1,0 +1,210 @@
+"""Rules on a DeepSpeed configuration that a run brings along: does it say what the plan says, and does DeepSpeed read it?
+
+A file of the run counts as one where it is a mapping with the key ``zero_optimization``. Our trainer's own is made from the plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trainwright.codes import found
+from trainwright.findings import Finding, Where
+from trainwright.locate import Locator, escape
+from trainwright.plan import Resolution
+from trainwright.rules.context import Context
+from trainwright.rules.deepspeed_keys import BLOCKS, REMOVED, REPLACED, STAGE_3_KEYS
+from trainwright.shape import closest
+from trainwright.topology import DDP, ZeRO
+
+AUTO = "auto"
+STAGES = (0, 1, 2, 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """One file, and where its keys stand."""
+
+    path: str
+    content: dict[str, Any]
+    locate: Locator
+
+    def where(self, *keys: str) -> Where:
+        """The place of a key, or of the file where it is a text."""
+        return self.locate.run("".join(f"/{escape(key)}" for key in ("files", self.path, *keys)))
+
+    def block(self, name: str) -> dict[str, Any]:
+        """A mapping of the top level; empty where it is none."""
+        value = self.content.get(name)
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def zero(self) -> dict[str, Any]:
+        return self.block("zero_optimization")
+
+    @property
+    def stage(self) -> object:
+        """As it is written; DeepSpeed's default is 0."""
+        return self.zero.get("stage", 0)
+
+
+def deepspeed_files(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Every DeepSpeed configuration among the files of the run."""
+    for path, written in context.run.files.items():
+        content = _mapping(written)
+        if "zero_optimization" not in content:
+            continue
+        configuration = Configuration(path, content, context.locate)
+        yield from _batch(configuration, resolution.needs.world_size, resolution.needs.processes_per_node)
+        yield from _stage(configuration, context)
+        yield from _precision(configuration)
+        yield from _keys(configuration)
+        yield from _auto(configuration)
+
+
+def _mapping(written: object) -> dict[str, Any]:
+    """What a file holds as JSON; empty where it is no mapping."""
+    if isinstance(written, str):
+        try:
+            written = json.loads(written)
+        except (ValueError, RecursionError):
+            return {}
+    return written if isinstance(written, dict) else {}
+
+
+BATCH_KEYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+
+
+def _batch(configuration: Configuration, ranks: int, ranks_per_node: int) -> Iterator[Finding]:
+    """What DeepSpeed makes of the three numbers (``_set_batch_related_parameters`` in deepspeed/runtime/config.py)."""
+    stated = {key: configuration.content[key] for key in BATCH_KEYS if configuration.content.get(key) is not None}
+    if AUTO in stated.values():
+        return
+    for key, value in stated.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            yield found("TW225", configuration.where(key), f"{key} is {json.dumps(value)}", "write a whole number of at least 1")
+            return
+    total, micro, accumulation = (stated.get(key) for key in BATCH_KEYS)
+    if total is None:
+        if micro is None:
+            missing = "neither train_batch_size nor train_micro_batch_size_per_gpu is there"
+            fix = "add train_micro_batch_size_per_gpu, the samples of one rank in one forward pass"
+            yield found("TW225", configuration.where(), missing, fix)
+        return
+    if micro is not None:
+        implied = accumulation or total // micro // ranks
+        if total != micro * implied * ranks:
+            yield _contradiction(configuration, total, micro, implied, ranks, given=accumulation is not None)
+        return
+    steps = accumulation or 1
+    micro = total // ranks // steps
+    if total != micro * steps * ranks:
+        yield _contradiction(configuration, total, micro, steps, ranks, given=False)
+        return
+    nodes, breaks = ranks // ranks_per_node, ranks // ranks_per_node + 1
+    while total % (breaks * ranks_per_node * steps) == 0:
+        breaks += 1
+    yield found(
+        "TW223",
+        configuration.where("train_batch_size"),
+        f"train_batch_size {total} leaves each rank a micro batch of {micro} on {nodes} nodes, and DeepSpeed fails on {breaks}",
+        f"write `train_micro_batch_size_per_gpu: {micro}` and `gradient_accumulation_steps: {steps}` instead of it",
+    )
+
+
+def _contradiction(configuration: Configuration, total: int, micro: int, steps: int, ranks: int, *, given: bool) -> Finding:
+    product, where = micro * steps * ranks, configuration.where("train_batch_size")
+    if given:
+        message = f"train_batch_size {total} is not micro {micro} x accumulation {steps} x {ranks} ranks = {product}"
+        return found("TW222", where, message, f"write {product}, or remove it: DeepSpeed multiplies")
+    message = f"train_batch_size {total} cannot be shared out: micro {micro} x accumulation {steps} x {ranks} ranks = {product}"
+    fix = "write train_micro_batch_size_per_gpu and gradient_accumulation_steps, and remove it: DeepSpeed multiplies"
+    return found("TW222", where, message, fix)
+
+
+def _stage(configuration: Configuration, context: Context) -> Iterator[Finding]:
+    """The stage against the topology, and the keys that it does not read."""
+    stage, topology = configuration.stage, context.run.topology
+    where = configuration.where("zero_optimization", "stage")
+    if stage == AUTO:
+        return
+    if isinstance(stage, bool) or stage not in STAGES:
+        yield found("TW225", where, f"stage is {json.dumps(stage)}", "write 0, 1, 2 or 3")
+        return
+    planned = topology.stage if isinstance(topology, ZeRO) and topology.engine == "deepspeed" else 0
+    if isinstance(topology, DDP | ZeRO) and stage != planned:
+        other = f"kind: zero{stage}, engine: deepspeed" if stage else "kind: ddp"
+        yield found(
+            "TW222",
+            where,
+            f"the file says stage {stage}, and the plan is {topology.title}",
+            f"write `topology: {{{other}, …}}`" + (f", or stage {planned} here" if planned else ""),
+        )
+    if stage != 3:
+        for key in configuration.zero:
+            if key in STAGE_3_KEYS:
+                message = f"{key} is read in stage 3 only, and this is stage {stage}"
+                yield found("TW227", configuration.where("zero_optimization", key), message, "remove it, or write stage 3")
+
+
+def _precision(configuration: Configuration) -> Iterator[Finding]:
+    bf16 = "bf16" if "bf16" in configuration.content else "bfloat16"
+    if configuration.block("fp16").get("enabled") is True and configuration.block(bf16).get("enabled") is True:
+        fix = f"turn one off: `{bf16}: {{enabled: false}}`, or fp16"
+        yield found("TW225", configuration.where("fp16", "enabled"), f"fp16 and {bf16} are both enabled", fix)
+
+
+def _keys(configuration: Configuration) -> Iterator[Finding]:
+    for path, known in BLOCKS.items():
+        for key in _block(configuration.content, path):
+            pointer = f"{path}/{key}" if path else key
+            where = configuration.where(*pointer.split("/"))
+            if pointer in REMOVED:
+                message = f"DeepSpeed 0.19.8 does not start with {pointer.replace('/', '.')}"
+                yield found("TW227", where, message, REMOVED[pointer])
+            elif pointer in REPLACED:
+                yield found("TW227", where, f"{pointer.replace('/', '.')} is the old name", f"write {REPLACED[pointer]}")
+            elif key not in known:
+                yield found("TW224", where, f"DeepSpeed does not know {pointer.replace('/', '.')}", _meant(path, key))
+
+
+def _block(content: dict[str, Any], path: str) -> dict[str, Any]:
+    node: Any = content
+    for key in path.split("/") if path else ():
+        node = node.get(key) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else {}
+
+
+def _meant(path: str, key: str) -> str:
+    """A key that is at home in another block, or one with a similar name."""
+    homes = [other for other, known in BLOCKS.items() if key in known]
+    if homes:
+        return f"move it into {homes[0].replace('/', '.')}" if homes[0] else "move it to the top level"
+    guess = closest(key, BLOCKS[path])
+    return f"did you mean {guess}?" if guess else "remove it"
+
+
+def _auto(configuration: Configuration) -> Iterator[Finding]:
+    keys = list(_autos(configuration.content, ()))
+    if not keys:
+        return
+    shown = ", ".join(".".join(key) for key in keys[:3]) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
+    yield found(
+        "TW226",
+        configuration.where(*keys[0]),
+        f"{shown} {'is' if len(keys) == 1 else 'are'} auto, which only the Trainer of transformers fills in",
+        "write the values; or waive this where the program is that Trainer",
+    )
+
+
+def _autos(node: object, keys: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if node == AUTO and keys[-1] != "keep_in_fp32_modules":
+        yield keys
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _autos(value, (*keys, str(key)))
+
+
+PLAN = (deepspeed_files,)

@@ -1,0 +1,111 @@
+"""Rules on what fits, and on what the ranks send each other to make it fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.codes import found
+from trainwright.findings import Finding
+from trainwright.handshake import Binding
+from trainwright.plan import Resolution
+from trainwright.plan.communication import compute_seconds
+from trainwright.plan.fitting import Change, smallest_change
+from trainwright.plan.machine import FABRIC_TITLES
+from trainwright.plan.model import MemoryPlan
+from trainwright.rules.context import Context
+from trainwright.topology import ZeRO
+from trainwright.units import GIB
+
+NOTICEABLE_SECONDS = 1.0
+"""Of a step on the network: less is lost among everything else."""
+
+
+def memory_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Refuse only where even the lower bound does not fit."""
+    memory = resolution.plan.memory
+    if memory is None:
+        return
+    where = context.locate.run("/batch/micro")
+    for part in [memory] if memory.host is None else [memory, memory.host]:
+        if part.low > part.limit:
+            yield found("TW220", where, f"the run does not fit: {_estimate(part)}", _change(context, resolution))
+            return
+    for part in [memory] if memory.host is None else [memory, memory.host]:
+        if part.high > part.limit:
+            yield found("TW221", where, f"the run may not fit: {_estimate(part)}", f"measure it; {_change(context, resolution)}")
+            return
+
+
+def _estimate(memory: MemoryPlan) -> str:
+    return f"{_bounds(memory)} GiB a rank, {memory.limit / GIB:.1f} GiB there ({memory.limit_reason})"
+
+
+def _bounds(memory: MemoryPlan) -> str:
+    return f"{memory.low / GIB:.1f} to {memory.high / GIB:.1f}"
+
+
+def _of(memory: MemoryPlan) -> str:
+    return f"{_bounds(memory)} of {memory.limit / GIB:.1f} GiB"
+
+
+def _change(context: Context, resolution: Resolution) -> str:
+    """The smallest change that helps, with its own estimate."""
+    change = smallest_change(context.run, context.cluster, resolution.plan.world.pool)
+    if change is None:
+        more = "use GPUs with more memory" if resolution.plan.world.gpus_per_node else "raise resources.memory"
+        return f"take a smaller model, or {more}: no other batch, topology or offload fits"
+    *first, last = (f"`{text}`" for text in change.texts)
+    verb = ("" if change.surely else "may ") + ("fit" if first or not change.surely else "fits")
+    written = ' and '.join([', '.join(first), last]) if first else last
+    text = f"{written}{_elsewhere(context, resolution, change)} {verb}: {_of(change.memory)}"
+    return text if change.memory.host is None else f"{text}, and {_of(change.memory.host)} on the host"
+
+
+def _elsewhere(context: Context, resolution: Resolution, change: Change) -> str:
+    """What goes with a change from mpirun to ranks that find each other."""
+    from trainwright.target import TARGETS  # targets are built on resolutions
+
+    needs = change.run.topology.needs()
+    if needs.rendezvous is resolution.needs.rendezvous:
+        return ""
+    if isinstance(resolution.target.bind(needs), Binding):
+        return " without `mpi`"
+    installed = [target for target in TARGETS.values() if target.operator is None or target.operator in context.cluster.operators]
+    names = [target.name for target in installed if isinstance(target.bind(needs), Binding)]
+    return f" without `mpi`, on target {' or '.join(names)},"
+
+
+def slow_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Traffic that takes longer than the computation it could hide behind, at the network's full rate."""
+    work, plan, fabric = context.run.trainer, resolution.plan, resolution.pool.fabric
+    if work is None or plan.batch is None or not plan.world.gpus_per_node or fabric.kind != "tcp":
+        return
+    sharding, traffic = context.run.topology.sharding(), plan.communication
+    compute = compute_seconds(work, plan.batch)
+    if sharding.stage < 3 or traffic is None or traffic.seconds is None or compute is None:
+        return
+    if traffic.seconds <= max(compute, NOTICEABLE_SECONDS):
+        return
+    yield found(
+        "TW228",
+        context.locate.run("/topology/kind"),
+        f"each node sends {traffic.sent / GIB:.1f} GiB a step over {FABRIC_TITLES[fabric.kind]}, {traffic.seconds:.0f} s at "
+        f"{fabric.links} x {fabric.gigabits_per_link} Gb/s; the computation takes {compute:.0f} s on a GPU of 100 TFLOP/s",
+        "use a pool with InfiniBand, RoCE or EFA; or raise batch.micro and lower batch.accumulation: weights are sent for each",
+    )
+
+
+def nothing_to_share(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """ZeRO on one rank."""
+    topology = context.run.topology
+    if not isinstance(topology, ZeRO) or resolution.plan.world.size > 1 or topology.offload.optimizer == "cpu":
+        return
+    yield found(
+        "TW229",
+        context.locate.run("/topology/kind"),
+        f"{topology.title} has one rank and nobody to share with",
+        "write `kind: ddp`, or give it more GPUs",
+    )
+
+
+PLAN = (memory_fits, slow_network, nothing_to_share)

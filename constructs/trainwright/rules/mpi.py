@@ -1,0 +1,154 @@
+"""Rules on what a command says to mpirun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trainwright.codes import found
+from trainwright.findings import Finding
+from trainwright.handshake import MPI
+from trainwright.plan import Resolution
+from trainwright.plan.environment import forwarded
+from trainwright.rules.command import command_of, words_of
+from trainwright.rules.context import Context
+from trainwright.run import CommandWorkload
+
+_MPIRUN = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"})
+_HOROVODRUN = frozenset({"horovodrun"})
+"""Writes mpirun's command line itself, and hands on the whole environment."""
+
+_PROCESSES = ("-np", "--np", "-n", "--n", "-c")
+_HOSTFILE = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile", "-machine", "-f")
+_HOSTS = ("--host", "-host", "-H", "-hosts")
+
+_FLAGS = frozenset({
+    "--allow-run-as-root", "--oversubscribe", "--nooversubscribe", "--use-hwthread-cpus", "--tag-output", "--timestamp-output",
+    "--display-map", "--display-allocation", "--report-bindings", "--verbose", "-v", "-q", "--quiet", "-l", "-prepend-rank",
+    "-genvall", "-genvnone", "-envall", "-envnone", "--disable-cache",
+})  # fmt: skip
+_PAIRS = frozenset({"--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "-genv", "-env"})
+_OPEN_MPI_ONLY = frozenset({
+    "-x", "--mca", "-mca", "--gmca", "-gmca", "--prtemca", "--pmixmca", "--map-by", "--bind-to", "--allow-run-as-root",
+})  # fmt: skip
+_HYDRA_ONLY = frozenset({
+    "-genv", "-genvlist", "-genvall", "-genvnone", "-env", "-envlist", "-ppn", "-perhost", "-iface", "-bootstrap",
+})  # fmt: skip
+"""``mpirun --help`` of Open MPI 4.1.8 and 5.0.11, MPICH 5.0.2 and Intel MPI 2021.18."""
+
+TITLES = {"openmpi": "Open MPI", "intel": "Intel MPI", "mpich": "MPICH"}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A call of mpirun."""
+
+    program: str
+    options: Sequence[tuple[str, str]]
+    """Names and first values; a flag has none."""
+
+    def values(self, names: Sequence[str]) -> list[str]:
+        return [value for name, value in self.options if name in names]
+
+
+def launch_of(command: Sequence[str]) -> Launch | None:
+    """The first mpirun in a command, or in a shell's script; None where there is none to be seen."""
+    words = words_of(command)
+    for index, word in enumerate(words):
+        program = word.rpartition("/")[2]
+        if program in _MPIRUN | _HOROVODRUN:
+            return Launch(program, tuple(_options(words[index + 1 :])))
+    return None
+
+
+def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Up to the program that is started; an option that is not known here is taken to have one value."""
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        name = words[index]
+        yield name, "" if name in _FLAGS or index + 1 == len(words) else words[index + 1]
+        index += 1 if name in _FLAGS else 3 if name in _PAIRS else 2
+
+
+def mpirun(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Slots, hosts and variables that the command states, against those of the plan."""
+    mpi, launch = resolution.needs.mpi, launch_of(command_of(context))
+    if mpi is None or launch is None or not isinstance(context.run.workload, CommandWorkload):
+        return
+    where = context.locate.run("/workload/command")
+    for check in (_slots, _hosts, _dialect, _variables):
+        for code, message, fix in check(launch, resolution, mpi):
+            yield found(code, where, message, fix)
+
+
+Said = Iterator[tuple[str, str, str]]
+"""Code, message and fix."""
+
+
+def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
+    slots, given = resolution.needs.world_size, launch.values(_PROCESSES)
+    if not given and mpi.implementation != "openmpi" and launch.program in _MPIRUN:
+        message = f"{launch.program} of {TITLES[mpi.implementation]} starts one rank where it is not told more"
+        yield "TW423", message, f"add -n {slots}"
+    if not given or not given[0].isdigit() or int(given[0]) == slots:
+        return
+    asked = int(given[0])
+    counted = f"nodes x processes per node = {slots}"
+    if asked > slots:
+        message = f"{launch.program} is to start {asked} ranks, and there are {slots} slots ({counted})"
+        yield "TW420", message, f"write {slots}, or change topology"
+    else:
+        message = f"{launch.program} is to start {asked} ranks, and {slots - asked} of {slots} slots stay idle ({counted})"
+        yield "TW423", message, f"write {slots}, or make topology smaller"
+
+
+def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
+    wanted, files, hosts = str(resolution.binding.hostfile), launch.values(_HOSTFILE), launch.values(_HOSTS)
+    for file in files:
+        if file != wanted and "$" not in file:
+            yield "TW420", f"{file} is not the host file that the operator writes, {wanted}", f"write {wanted}"
+    if any("$" not in host for host in hosts):
+        yield "TW420", "hosts by name: pods are called after the run's identity, which the next edit changes", f"use {wanted}"
+    if not files and not hosts and mpi.implementation == "openmpi":
+        message = "without --hostfile Open MPI 5 looks for slots in the launcher: the operator names the file to Open MPI 4 alone"
+        yield "TW423", message, f"add --hostfile {wanted}"
+
+
+def _dialect(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
+    if launch.program not in _MPIRUN:
+        return
+    foreign, other = (_HYDRA_ONLY, "Hydra") if mpi.implementation == "openmpi" else (_OPEN_MPI_ONLY, "Open MPI")
+    for name in dict.fromkeys(name for name, _ in launch.options if name in foreign):
+        message = f"{name} is an option of {other}'s mpirun, and the run says that the image has {TITLES[mpi.implementation]}"
+        yield "TW420", message, "change the option, or topology.mpi"
+
+
+def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
+    """Hydra hands on the whole environment where nothing else is said; Open MPI hands on nothing."""
+    if mpi.implementation != "openmpi" or launch.program not in _MPIRUN:
+        return
+    named = {value.partition("=")[0] for value in launch.values(("-x",))}
+    missing = [name for name in forwarded(resolution.plan.environment) if name not in named]
+    if missing:
+        message = f"ranks on other pods do not get {', '.join(missing)}: mpirun hands on what -x names"
+        yield "TW423", message, f"add {' '.join(f'-x {name}' for name in missing)}, each word an element of its own"
+
+
+def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A gang counts the launcher, which therefore cannot wait for its workers."""
+    if resolution.plan.gang and resolution.needs.mpi and isinstance(context.run.workload, CommandWorkload):
+        message = "in a gang the launcher starts beside its workers, and mpirun fails on one that does not answer yet"
+        fix = "let the command wait until all hosts of the host file answer, or write `gang: false`"
+        yield found("TW423", context.locate.run("/workload/command"), message, fix)
+
+
+def launcher_among_hosts(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A launcher that is a node stands in the host file, where mpirun knows it by the address of its name."""
+    needs = resolution.needs
+    if needs.mpi and needs.mpi.launcher_holds_ranks and needs.nodes > 1 and isinstance(context.run.workload, CommandWorkload):
+        message = "the launcher stands in the host file, and mpirun fails where DNS does not know it yet (kubeflow/trainer#3783)"
+        fix = "let the command wait until `getent hosts` finds every host of the host file, or write `launcher_is_node: false`"
+        yield found("TW423", context.locate.run("/workload/command"), message, fix)
+
+
+PLAN = (mpirun, launcher_in_gang, launcher_among_hosts)
