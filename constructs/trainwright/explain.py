@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from trainwright.codes import found
 from trainwright.findings import CompileError, Where
-from trainwright.locate import Locator, escape
-from trainwright.manifest.config import payload_provenance
+from trainwright.locate import escape, tokens
 from trainwright.manifest.why import nearest
 from trainwright.project.build import Output
 
@@ -38,7 +37,7 @@ class _Place:
 class Explainer:
     """Answers for every line of one file of ``dist/``."""
 
-    def __init__(self, text: str, shown: str, output: Output, constants: Mapping[str, str], locate: Locator) -> None:
+    def __init__(self, text: str, shown: str, output: Output) -> None:
         """For the ``text`` of the file that ``output`` became.
 
         Raises:
@@ -50,9 +49,9 @@ class Explainer:
         if self._kinds != [manifest["kind"] for manifest in output.manifests]:
             raise _edited(shown, f"it does not hold the objects that {output.change} makes")
         self._provenance = output.provenance
-        self._constants = constants
-        self._locate = locate
-        self._payload = payload_provenance()
+        self._constants = output.constants
+        self._locators = [output.locators.get(index, output.locator) for index in range(len(self._documents))]
+        self._payloads = output.payloads
         self._places = self._map_lines()
 
     def line(self, number: int) -> Explanation | None:
@@ -86,13 +85,13 @@ class Explainer:
         constant = self._constant(kind, place.pointer)
         shown, rest = f"/{kind}{place.pointer}", place.pointer.removeprefix(found_at)
         if place.payload is not None:
-            found_at, answer = nearest(self._payload, place.payload)
+            found_at, answer = nearest(self._payloads[_key(place.pointer)], place.payload)
             constant, shown, rest = None, f"{shown}#{place.payload}", place.payload.removeprefix(found_at)
         if answer is None or (constant is not None and constant[0] > found_at.count("/")):
             reason = constant[1] if constant else "part of the object"
             return Explanation(number, shown, text, None, reason)
         # the same keys below: a value that was passed through is found at its own line of the user's file
-        return Explanation(number, shown, text, self._locate.source(answer.source + rest), answer.reason)
+        return Explanation(number, shown, text, self._locators[place.document].source(answer.source + rest), answer.reason)
 
     def _constant(self, kind: str, pointer: str) -> tuple[int, str] | None:
         path = f"{kind}{pointer}"
@@ -108,10 +107,16 @@ class Explainer:
             for pointer, first, last, node in _walk(document, ""):
                 for line in range(first, last + 1):
                     places[line] = _Place(index, pointer)
-                if getattr(node, "style", None) == "|" and pointer.endswith(".json"):
+                if getattr(node, "style", None) == "|" and _key(pointer) in self._payloads:
                     for line, payload in _payload_lines(node, first):
                         places[line] = _Place(index, pointer, payload)
         return places
+
+
+def _key(pointer: str) -> str:
+    """Key of a ConfigMap's data."""
+    first, *rest = tokens(pointer)
+    return rest[0] if first == "data" and len(rest) == 1 else ""
 
 
 def _compose(text: str, shown: str) -> list[Any]:

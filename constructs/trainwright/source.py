@@ -1,6 +1,6 @@
 """Reads one YAML 1.2 file into plain data, and remembers on which line each value stands.
 
-The parser is ruamel.yaml's; values are built here from its events, so that scalars follow the core schema and nothing else,
+Values are built here from a parser's events, so that scalars follow the core schema and nothing else,
 duplicate keys are seen, and a hostile file ends as a finding instead of filling the memory.
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.codes import found
+from trainwright.events import events_of
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.locate import Locator, Positions, escape
 from trainwright.scalar import Scalar, ScalarError, read_scalar
@@ -173,18 +174,14 @@ class _Reader:
         return root
 
     def _events(self, text: str) -> Iterator[Any]:
-        # ruamel.yaml takes 25 ms to import, and not every command reads YAML.
-        from ruamel.yaml import YAML
-        from ruamel.yaml.error import YAMLError
-
-        events = YAML(typ="safe", pure=True).parse(text)
+        events = events_of(text)
         near = _Node(1, 1)
         while True:
             try:
                 event = next(events, None)
-            except YAMLError as error:
-                raise self._syntax(error, text) from error
             except Exception as error:  # ruamel.yaml itself fails on some broken input, \Uffffffff among it.
+                if _is_yaml_error(error):
+                    raise self._syntax(error, text) from error
                 fix = "check escapes in double quotes, tags and directives"
                 message = f"what follows here cannot be parsed ({error or type(error).__name__})"
                 raise self.stop("TW102", near, message, fix) from error
@@ -312,6 +309,12 @@ class _Reader:
             self._note("TW104", node, "an escape names half a surrogate pair", fix, pointer)
             return False
         return True
+
+
+def _is_yaml_error(error: Exception) -> bool:
+    from ruamel.yaml.error import YAMLError
+
+    return isinstance(error, YAMLError)
 
 
 def _syntax_fix(problem: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, get_args
 from pydantic_core import ErrorDetails
 
 from trainwright import model as names
+from trainwright.retired import retired
 from trainwright.shape import Keys, Slot, Spot, closest, homes, literal, wanted
 from trainwright.source import shorten
 
@@ -136,6 +137,8 @@ def _literal(case: Case) -> Words:
 
 
 def _choice(name: str, value: object, allowed: list[str]) -> Words:
+    if gone := retired(value):
+        return Words("TW107", f"`{name}` cannot be {shown(value)}: {gone.reason}", gone.instead)
     near = closest(value, allowed) if isinstance(value, str) else None
     options = f"one of {', '.join(allowed)}" if len(allowed) > 1 else ", ".join(allowed)
     fix = f"did you mean {near}? Allowed: {', '.join(allowed)}" if near and len(allowed) > 1 else f"write {options}"

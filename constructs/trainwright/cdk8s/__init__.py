@@ -11,7 +11,11 @@ if "jsii" not in sys.modules:
     prepare_node()
 
 from trainwright.cdk8s.fields import RunFields
-from trainwright.cdk8s.job import DDPJob, RunWarning, TrainingJob
+from trainwright.cdk8s.job import RunWarning, TrainingJob
+from trainwright.cdk8s.topologies import DDPJob, HorovodJob, MultiWorkerMirroredJob, RayJob, XGBoostJob, ZeRO3Job
 from trainwright.cdk8s.writer import write_files
 
-__all__ = ["DDPJob", "NodeError", "RunFields", "RunWarning", "TrainingJob", "write_files"]
+__all__ = [
+    "DDPJob", "HorovodJob", "MultiWorkerMirroredJob", "NodeError", "RayJob", "RunFields", "RunWarning", "TrainingJob",
+    "XGBoostJob", "ZeRO3Job", "write_files",
+]

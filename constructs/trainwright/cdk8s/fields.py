@@ -16,11 +16,14 @@ from trainwright.locate import Locator
 from trainwright.reading import validate_data
 from trainwright.run import (
     Batch,
+    BoostingWorkload,
     Checkpoints,
     CommandWorkload,
     LearningRate,
     Mount,
     Overrides,
+    Placement,
+    Preparation,
     Resources,
     Run,
     ScriptWorkload,
@@ -40,7 +43,7 @@ class RunFields(TypedDict, total=False):
     """Default: the chart's namespace."""
     team: Required[str]
     image: Required[str]
-    workload: Required[TrainerWorkload | ScriptWorkload | CommandWorkload]
+    workload: Required[TrainerWorkload | BoostingWorkload | ScriptWorkload | CommandWorkload]
     trainer_version: str
     batch: Batch
     learning_rate: LearningRate
@@ -48,6 +51,13 @@ class RunFields(TypedDict, total=False):
     target: TargetName
     node_pool: str
     mounts: Mapping[str, Mount]
+    prepare: Mapping[str, Preparation]
+    files: Mapping[str, str | Mapping[str, Any]]
+    host_network: bool
+    placement: Placement
+    queue: str
+    priority: str
+    gang: bool
     resources: Resources
     env: Mapping[str, str | SecretReference]
     service_account: str

@@ -6,16 +6,15 @@ import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from cdk8s import ApiObject, ApiObjectMetadata, Chart, JsonPatch
 from constructs import Construct
 
 from trainwright.cdk8s.caller import caller
-from trainwright.cdk8s.fields import RunFields, run_from_fields
 from trainwright.cluster import Cluster
 from trainwright.codes import found
-from trainwright.compile import compile_run
+from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.locate import escape
 from trainwright.manifest.plain import problems
@@ -40,7 +39,7 @@ class TrainingJob(Construct):
     findings: tuple[Finding, ...]
     """Warnings and notes; errors are raised."""
     api_objects: tuple[ApiObject, ...]
-    """In the order of the YAML; none where the run's state is done."""
+    """In the order of the YAML; none where the run's state is done. An object that runs of one shape share is the first run's."""
 
     def __init__(self, scope: Construct, id: str, *, cluster: Cluster, run: Run | str | PathLike[str]) -> None:
         """Compile ``run``, a value or the path of a run file, for ``cluster``.
@@ -60,7 +59,7 @@ class TrainingJob(Construct):
             raise CompileError([found("TW110", locate.run("/cluster"), message, fix)])
         compiled = compile_run(self.run, cluster, locate)
         self.plan, self.findings = compiled.plan, compiled.findings
-        self.api_objects = () if self.run.state == "done" else tuple(_emit(self, compiled.manifests))
+        self.api_objects = () if self.run.state == "done" else tuple(_emit(self, compiled))
         _warn(self.findings)
 
     @property
@@ -69,56 +68,45 @@ class TrainingJob(Construct):
         return self.plan.name
 
 
-class DDPJob(TrainingJob):
-    """A run with torch DistributedDataParallel: every rank holds the whole model."""
-
-    def __init__(
-        self,
-        scope: Construct,
-        id: str,
-        *,
-        cluster: Cluster,
-        nodes: int,
-        gpus_per_node: int,
-        processes_per_node: int | None = None,
-        **fields: Unpack[RunFields],
-    ) -> None:
-        """The other fields are those of a run. With 0 ``gpus_per_node`` it runs on CPUs, ``processes_per_node`` ranks a pod.
-
-        The run is called like the construct (``id``) and lives in the chart's namespace, unless ``run`` and ``namespace`` say
-        otherwise. Keep the names of runs unique in a namespace: runs that share one share their checkpoints.
-
-        Raises:
-            CompileError: with findings, where the run has errors.
-        """
-        topology = {"kind": "ddp", "nodes": nodes, "gpus_per_node": gpus_per_node, "processes_per_node": processes_per_node}
-        super().__init__(scope, id, cluster=cluster, run=run_from_fields(scope, id, cluster, topology, fields, caller()))
-
-
-def _emit(scope: Construct, manifests: Sequence[Mapping[str, Any]]) -> list[ApiObject]:
+def _emit(scope: Construct, compiled: CompiledRun) -> list[ApiObject]:
     """One ApiObject a manifest. Metadata goes in as such, so that labels of the chart and of later code still reach it."""
-    labels = Chart.of(scope).labels
-    kinds = [str(manifest["kind"]).lower() for manifest in manifests]
+    kinds = [str(manifest["kind"]).lower() for manifest in compiled.manifests]
     items = []
-    for index, manifest in enumerate(manifests):
+    for index, manifest in enumerate(compiled.manifests):
         for pointer, reason in problems(manifest):
             raise ValueError(f"{manifest['kind']} {manifest['metadata']['name']}: {pointer or 'the object'} {reason}")
-        metadata = dict(manifest["metadata"])
-        known = ApiObjectMetadata(
-            name=metadata.pop("name"),
-            namespace=metadata.pop("namespace", None),
-            labels={**labels, **metadata.pop("labels", {})},
-            annotations=metadata.pop("annotations", {}),
-        )
+        if index in compiled.shared and _is_there(scope, manifest):
+            continue
         id = kinds[index] if kinds.count(kinds[index]) == 1 else f"{kinds[index]}-{index}"
-        item = ApiObject(scope, id, api_version=manifest["apiVersion"], kind=manifest["kind"], metadata=known)
-        for key, value in metadata.items():
-            item.metadata.add(key, value)
-        # A patch keeps the order of keys; props would be sorted.
-        content = [key for key in manifest if key not in ("apiVersion", "kind", "metadata")]
-        item.add_json_patch(*(JsonPatch.add(f"/{escape(key)}", manifest[key]) for key in content))
-        items.append(item)
+        items.append(_object(scope, id, manifest))
     return items
+
+
+def _object(scope: Construct, id: str, manifest: Mapping[str, Any]) -> ApiObject:
+    metadata = dict(manifest["metadata"])
+    known = ApiObjectMetadata(
+        name=metadata.pop("name"),
+        namespace=metadata.pop("namespace", None),
+        labels={**Chart.of(scope).labels, **metadata.pop("labels", {})},
+        annotations=metadata.pop("annotations", {}),
+    )
+    item = ApiObject(scope, id, api_version=manifest["apiVersion"], kind=manifest["kind"], metadata=known)
+    for key, value in metadata.items():
+        item.metadata.add(key, value)
+    # A patch keeps the order of keys; props would be sorted.
+    content = [key for key in manifest if key not in ("apiVersion", "kind", "metadata")]
+    item.add_json_patch(*(JsonPatch.add(f"/{escape(key)}", manifest[key]) for key in content))
+    return item
+
+
+def _is_there(scope: Construct, manifest: Mapping[str, Any]) -> bool:
+    """Whether another run of the app has made the object that this one shares with it."""
+    others = (item for item in scope.node.root.node.find_all() if isinstance(item, ApiObject))
+    return any(
+        (item.api_version, item.kind, item.metadata.namespace, item.metadata.name)
+        == (manifest["apiVersion"], manifest["kind"], manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+        for item in others
+    )
 
 
 def _warn(findings: Sequence[Finding]) -> None:

@@ -11,7 +11,6 @@ import typer
 from trainwright.cli.options import ProjectOption
 from trainwright.cli.session import fail, open_sources, output, stop, today
 from trainwright.explain import Explainer, Explanation
-from trainwright.manifest import foundation
 from trainwright.project import Build, Project, build_project
 
 
@@ -44,14 +43,8 @@ def explainer_for(project: Project, build: Build, path: Path) -> Explainer | Non
     """The explainer of one file of ``dist/``; None for a file that nothing makes."""
     relative = path.relative_to(project.dist).as_posix() if path.is_relative_to(project.dist) else ""
     text = path.read_text(encoding="utf-8")
-    for run in build.runs.values():
-        if run.output.path == relative:
-            target = run.compiled.target
-            return Explainer(text, project.shown(path), run.output, target.constants, run.file.locator(run.cluster))
-    for built in build.foundations.values():
-        if built.output.path == relative:
-            return Explainer(text, project.shown(path), built.output, foundation.CONSTANTS, built.locator)
-    return None
+    output = build.outputs.get(relative)
+    return Explainer(text, project.shown(path), output) if output else None
 
 
 def _example(build: Build) -> str:

@@ -53,7 +53,7 @@ def command(
     compiled = _compile(text, path, where, sources)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    output("\n".join(plan_lines(compiled.plan, compiled.findings)))
+    output("\n".join(plan_lines(compiled)))
     say(f"wrote {where.shown(path)}; next: edit it, then `trainwright plan {name}` and `trainwright synth`")
 
 

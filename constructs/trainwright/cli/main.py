@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from trainwright.cli import check, explain, init, plan, rehearse, roll, rules, schema, synth
+from trainwright.cli import check, explain, init, plan, rehearse, roll, rules, schema, synth, validate
 from trainwright.cli.exit import Exit
 from trainwright.cli.session import say, show
 from trainwright.findings import CompileError
@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for module in (synth, check, plan, explain, roll, schema, rules, init, rehearse):
+for module in (synth, check, plan, explain, roll, schema, rules, init, rehearse, validate):
     app.command(name=module.__name__.rpartition(".")[2])(module.command)
 
 

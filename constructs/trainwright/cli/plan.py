@@ -3,22 +3,50 @@
 from __future__ import annotations
 
 import json as encoder
+from dataclasses import replace
+from typing import Annotated
+
+import typer
 
 from trainwright.cli.options import JsonOption, ProjectOption, RunArgument
-from trainwright.cli.session import open_project, output, run_file, show, today
+from trainwright.cli.session import open_project, output, run_file, show, stop, today
 from trainwright.project import build_run
 from trainwright.project.load import load_sources_for
+from trainwright.report.difference import difference_lines
 from trainwright.report.finding import to_json
 from trainwright.report.plan import plan_data, plan_lines
+from trainwright.run import Run
+from trainwright.target import TARGETS
 
 
-def command(run: RunArgument, project: ProjectOption = None, json: JsonOption = False) -> None:
+def command(
+    run: RunArgument,
+    project: ProjectOption = None,
+    target: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="Plan it for another target, and show what differs from its own.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
     """Print every number and name of a run, with its reason."""
     sources = load_sources_for(open_project(project), run)
-    built = build_run(sources.runs[run_file(sources, run)], sources, today())
+    file = sources.runs[run_file(sources, run)]
+    built = build_run(file, sources, today())
+    if target is not None:
+        other = build_run(replace(file, run=_for_target(file.run, target)), sources, today())
+        if not json:
+            output("\n".join(difference_lines(built.compiled, other.compiled)))
+            show(other.compiled.findings)
+            return
+        built = other
     compiled = built.compiled
     if json:
         output(encoder.dumps(plan_data(compiled.plan) | {"findings": to_json(compiled.findings)}, indent=2))
         return
-    output("\n".join(plan_lines(compiled.plan, compiled.findings, compiled.overridden)))
+    output("\n".join(plan_lines(compiled)))
     show(compiled.findings)
+
+
+def _for_target(run: Run, target: str) -> Run:
+    if target not in TARGETS:
+        stop(f"there is no target {target}; targets: {', '.join(TARGETS)}")
+    return run.model_copy(update={"target": target})

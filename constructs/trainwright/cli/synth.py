@@ -37,7 +37,7 @@ def write(folder: Path | None, accepted: Collection[str] = ()) -> None:
 def _print_plans(runs: Iterable[BuiltRun]) -> None:
     for built in runs:
         compiled = built.compiled
-        output("\n".join(plan_lines(compiled.plan, compiled.findings, compiled.overridden)) + "\n")
+        output("\n".join(plan_lines(compiled)) + "\n")
 
 
 def _print_rolled(build: Build, before: Lock, accepted: Collection[str]) -> None:

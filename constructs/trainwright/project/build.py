@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import PurePath
 from typing import Any
@@ -12,9 +12,12 @@ from trainwright.codes import found
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.locate import Locator
-from trainwright.manifest.foundation import foundation
+from trainwright.manifest import foundation
+from trainwright.manifest.config import payload_provenance
+from trainwright.manifest.data import constants as data_constants
 from trainwright.manifest.key import object_key
 from trainwright.manifest.why import Provenance, split
+from trainwright.project.fetched import fetched_twice
 from trainwright.project.load import ClusterFile, RunFile, Sources
 from trainwright.project.lock import Digest, manifests_digest
 
@@ -31,6 +34,13 @@ class Output:
     provenance: tuple[Provenance, ...]
     change: str
     """The file that a person edits to change this one."""
+    constants: Mapping[str, str] = field(default_factory=dict)
+    """``Kind/path`` -> why the constants below it are as they are."""
+    payloads: Mapping[str, Provenance] = field(default_factory=dict)
+    """Key of a ConfigMap -> where the values inside of that JSON file come from."""
+    locator: Locator = field(default_factory=Locator)
+    locators: Mapping[int, Locator] = field(default_factory=dict)
+    """Index of an object -> where the run that made it is written, in a file with objects of several runs."""
 
     @property
     def digest(self) -> Digest:
@@ -51,10 +61,6 @@ class BuiltFoundation:
     """``<cluster>/<namespace>``."""
     cluster: ClusterFile
     output: Output
-
-    @property
-    def locator(self) -> Locator:
-        return Locator(cluster_file=self.cluster.name, cluster_positions=self.cluster.positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,6 @@ class Build:
 def build_project(sources: Sources, today: date) -> Build:
     """Compile every active run and every foundation; one run's errors do not hide another's."""
     findings = list(sources.findings)
-    foundations = _foundations(sources)
     runs: dict[str, BuiltRun] = {}
     done: dict[str, RunFile] = {}
     for name, file in sorted(sources.runs.items()):
@@ -93,7 +98,9 @@ def build_project(sources: Sources, today: date) -> Build:
             findings += runs[name].compiled.findings
         except CompileError as error:
             findings += [finding for finding in error.findings if finding not in findings]
+    foundations = _foundations(sources, runs)
     findings += duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
+    findings += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values()))]
     return Build(runs, foundations, done, tuple(findings))
 
 
@@ -119,9 +126,19 @@ def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
                 )
             ]
         )
-    compiled = compile_run(file.run, cluster.cluster, file.locator(cluster), today)
-    path = f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}.k8s.yaml"
-    return BuiltRun(file, cluster, compiled, Output(path, compiled.manifests, compiled.provenance, file.name))
+    locator = file.locator(cluster)
+    compiled = compile_run(file.run, cluster.cluster, locator, today)
+    own = [index for index in range(len(compiled.manifests)) if index not in compiled.shared]
+    output = Output(
+        path=f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}.k8s.yaml",
+        manifests=tuple(compiled.manifests[index] for index in own),
+        provenance=tuple(compiled.provenance[index] for index in own),
+        change=file.name,
+        constants=compiled.constants,
+        payloads=payload_provenance(compiled.resolution),
+        locator=locator,
+    )
+    return BuiltRun(file, cluster, compiled, output)
 
 
 def _of_profile(finding: Finding, cluster: str) -> bool:
@@ -129,22 +146,70 @@ def _of_profile(finding: Finding, cluster: str) -> bool:
     return path.parent.name == "clusters" and path.stem == cluster
 
 
-def _foundations(sources: Sources) -> dict[str, BuiltFoundation]:
-    """Every managed namespace and claim of every profile: they depend on no run, so no run's end removes one."""
+def _foundations(sources: Sources, runs: Mapping[str, BuiltRun]) -> dict[str, BuiltFoundation]:
+    """What must be there before runs: managed objects of every profile, which depend on no run, then what runs share."""
     built = {}
     for name, file in sorted(sources.clusters.items()):
         for namespace in sorted(file.cluster.namespaces):
-            parts = [split(tree) for tree in foundation(file.cluster, namespace)]
-            if parts:
+            parts = [split(tree) for tree in foundation.foundation(file.cluster, namespace)]
+            here = [run for run in runs.values() if (run.file.run.cluster, run.file.run.namespace) == (name, namespace)]
+            shared = dict(_shared(here))
+            if parts or shared:
                 key = f"{name}/{namespace}"
                 output = Output(
-                    f"{key}/foundation/{namespace}.k8s.yaml",
-                    tuple(plain for plain, _ in parts),
-                    tuple(answers for _, answers in parts),
-                    file.name,
+                    path=f"{key}/foundation/{namespace}.k8s.yaml",
+                    manifests=(*(plain for plain, _ in parts), *(one.manifest for one in shared.values())),
+                    provenance=(*(answers for _, answers in parts), *(one.provenance for one in shared.values())),
+                    change=file.name,
+                    constants=_reasons(shared.values()),
+                    locator=Locator(cluster_file=file.name, cluster_positions=file.positions),
+                    locators={len(parts) + number: one.run.output.locator for number, one in enumerate(shared.values())},
                 )
                 built[key] = BuiltFoundation(key, file, output)
     return built
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """An object that runs of one shape share, as the first of them made it."""
+
+    manifest: Manifest
+    provenance: Provenance
+    run: BuiltRun
+
+
+def _reasons(shared: Iterable[_Shared]) -> dict[str, str]:
+    """For the constants of a foundation: of the targets whose objects are in it, of its own, and of the Jobs that fetch data."""
+    merged: dict[str, str] = {}
+    for one in shared:
+        merged |= one.run.compiled.constants
+    return {**merged, **foundation.CONSTANTS, **data_constants.CONSTANTS}
+
+
+def _shared(runs: Sequence[BuiltRun]) -> Iterator[tuple[str, _Shared]]:
+    """By name, which follows from the content: one of each."""
+    seen: dict[str, _Shared] = {}
+    for run in runs:
+        for index in run.compiled.shared:
+            manifest = run.compiled.manifests[index]
+            seen.setdefault(manifest["metadata"]["name"], _Shared(manifest, run.compiled.provenance[index], run))
+    yield from sorted(seen.items())
+
+
+def shared_ports(runs: Sequence[BuiltRun]) -> list[Finding]:
+    """Runs on the node's network that can meet on a node must not listen on the same ports; whole nodes are nobody else's."""
+    seen: dict[tuple[str, str, int], BuiltRun] = {}
+    findings = []
+    for run in runs:
+        plan, gpu = run.compiled.plan, run.compiled.resolution.pool.gpu
+        if not run.file.run.host_network or (gpu and plan.world.gpus_per_node == gpu.per_node):
+            continue
+        other = seen.setdefault((plan.cluster, plan.world.pool, plan.rendezvous.http_port), run)
+        if other is not run:
+            message = f"on the node's network of pool {plan.world.pool} it has the ports of run {other.file.run.run}"
+            fix = "rename one of the two: ports follow from the name; or take whole nodes"
+            findings.append(found("TW608", run.output.locator.run("/host_network"), message, fix))
+    return findings
 
 
 def duplicates(outputs: Sequence[Output]) -> list[Finding]:

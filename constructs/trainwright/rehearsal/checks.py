@@ -125,7 +125,7 @@ def _check_world(job: Job, specification: Specification, names: Names) -> Iterat
     if job.spec.parallelism < world.nodes:
         yield Problem(f"Job {job.name}", f"parallelism is {job.spec.parallelism}, and {world.nodes} pods wait for each other",
                       f"write parallelism: {world.nodes}")
-    host = world.rendezvous.host
+    host = specification.meeting.host
     found = names.resolve(host)
     if isinstance(found, Unresolvable):
         yield _unresolvable(f"{specification.place}, world.rendezvous.host", found)

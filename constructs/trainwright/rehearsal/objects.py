@@ -54,8 +54,7 @@ def find_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
         by_kind.setdefault(str(manifest.get("kind")), []).append(manifest)
     jobs = by_kind.pop("Job", [])
     if len(jobs) != 1:
-        found = "no Job" if not jobs else f"{len(jobs)} Jobs"
-        raise CannotWorkError([Problem("manifests", f"there is {found} in them", "rehearse the file of one run")])
+        raise CannotWorkError([_not_one_job(len(jobs), by_kind)])
     job = _read(Job, jobs[0])
     config_maps = [_read(ConfigMap, manifest) for manifest in by_kind.pop("ConfigMap", [])]
     services = [_read(Service, manifest) for manifest in by_kind.pop("Service", [])]
@@ -73,6 +72,19 @@ def find_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
             for kind, group in by_kind.items() if kind not in IGNORED_KINDS for manifest in group
         ),
     )
+
+
+CARRIERS = ("JobSet", "PyTorchJob", "TrainJob", "MPIJob", "TFJob", "XGBoostJob", "RayJob")
+"""Kinds that carry a run through an operator, which a rehearsal does not play."""
+
+
+def _not_one_job(jobs: int, others: Mapping[str, object]) -> Problem:
+    carrier = next((kind for kind in CARRIERS if kind in others), None)
+    if carrier and not jobs:
+        fix = "rehearse the same run as a Job: write target: indexed-job into a copy of its file, where the topology allows it"
+        return Problem("manifests", f"a {carrier} carries the run, and only Jobs are played so far", fix)
+    found = "no Job" if not jobs else f"{jobs} Jobs"
+    return Problem("manifests", f"there is {found} in them", "rehearse the file of one run")
 
 
 def _read(kind: type[K], manifest: Mapping[str, Any]) -> K:

@@ -75,11 +75,11 @@ def _check_master_port(container: Container, where: str) -> Iterator[Problem]:
 
 
 def _check_specification(container: Container, specification: Specification, where: str) -> Iterator[Problem]:
-    spec = specification.spec
+    meeting, http_port = specification.meeting, specification.spec.http_port
     wanted = {
-        RENDEZVOUS: (spec.world.rendezvous.port, "world.rendezvous.port"),
-        "control": (spec.world.control_port, "world.control_port"),
-        "http": (spec.http_port, "http_port"),
+        RENDEZVOUS: (meeting.port, "world.rendezvous.port"),
+        "control": (meeting.control_port, "world.control_port"),
+        "http": (http_port, "http_port"),
     }
     declared = {port.container_port for port in container.ports}
     for name, (number, key) in wanted.items():

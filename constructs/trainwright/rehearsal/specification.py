@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from trainwright.rehearsal.kinds import ConfigMap
 from trainwright_trainer.contract import API_VERSION, RunSpec
+from trainwright_trainer.contract.spec import Meeting
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,11 @@ class Specification:
     config_map: str
     key: str
     spec: RunSpec
+
+    @property
+    def meeting(self) -> Meeting:
+        """Where the pods find each other; only a static world is played."""
+        return self.spec.world.meeting
 
     @property
     def place(self) -> str:

@@ -6,17 +6,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity
 from trainwright.plan import Plan
+from trainwright.plan.model import ElasticPlan, MemoryPlan
 from trainwright.units import GIB
 
 WIDTH = 14
 
 
-def plan_lines(plan: Plan, findings: Sequence[Finding] = (), overridden: Sequence[str] = ()) -> list[str]:
+def plan_lines(compiled: CompiledRun) -> list[str]:
     """A title and one aligned line a subject."""
+    plan = compiled.plan
     title = f"{plan.name} on {plan.cluster} · {plan.topology} · {plan.target_title}"
-    return [title, *(f"  {label:<{WIDTH}}{text}" for label, text in _rows(plan, findings, overridden))]
+    return [title, *(f"  {label:<{WIDTH}}{text}" for label, text in plan_rows(compiled))]
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
@@ -24,12 +27,18 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     data = asdict(plan)
     if plan.memory is not None:
         data["memory"] |= {"low": plan.memory.low, "high": plan.memory.high}
+    if plan.memory is not None and plan.memory.host is not None:
+        data["memory"]["host"] |= {"low": plan.memory.host.low, "high": plan.memory.host.high}
+    if plan.gang is not None:
+        data["gang"]["made_by"] = plan.gang.made_by.value
     for entry, variable in zip(data["environment"], plan.environment, strict=True):
         entry["secret"] = None if variable.secret is None else variable.secret.model_dump()
     return data
 
 
-def _rows(plan: Plan, findings: Sequence[Finding], overridden: Sequence[str]) -> Iterator[tuple[str, str]]:
+def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
+    """Label and text of each line."""
+    plan, overridden = compiled.plan, compiled.overridden
     yield _ranks(plan)
     if plan.batch:
         batch = plan.batch
@@ -38,18 +47,38 @@ def _rows(plan: Plan, findings: Sequence[Finding], overridden: Sequence[str]) ->
         rate = plan.learning_rate
         warmup = f", {rate.warmup_steps:,} warm-up steps" if rate.warmup_steps else ", no warm-up"
         yield "learning rate", f"{rate.peak:.1e}{warmup} ({rate.reason})"
+    if plan.elastic:
+        yield "elastic", _elastic(plan.elastic)
     if plan.duration:
         yield "duration", _duration(plan)
     yield "memory", _memory(plan)
+    if plan.memory and plan.memory.host:
+        host = plan.memory.host
+        yield "host memory", f"per rank {_interval(host.low, host.high)} of {_gib(host.limit)} GiB: {_parts(host)}"
+    if plan.communication:
+        traffic = plan.communication
+        time = "" if traffic.seconds is None else f", {_seconds(traffic.seconds)} at the links' full rate"
+        yield "traffic", f"{_bytes(traffic.sent)} a step and rank{time}"
     resources = plan.resources
-    yield "pod", f"{resources.cpu} CPU, {resources.memory} memory ({resources.memory_reason}), shared memory {resources.shm}"
+    shared = f"as {compiled.target.operator} mounts it" if compiled.resolution.binding.own_shared_memory else resources.shm
+    yield "pod", f"{resources.cpu} CPU, {resources.memory} memory ({resources.memory_reason}), shared memory {shared}"
+    if plan.data:
+        yield "data", ", ".join(f"{data.path}, once, from {data.source} (claim {data.claim})" for data in plan.data)
     rendezvous = plan.rendezvous
     yield "rendezvous", f"{rendezvous.kind}, {rendezvous.host}:{rendezvous.port}"
+    if plan.gang:
+        gang = plan.gang
+        who = f"made by {gang.made_by.value}"
+        yield "gang", f"{gang.scheduler} starts {gang.minimum} pods together ({gang.minimum_reason}); {who}"
+    if plan.placement:
+        yield "placement", f"one pod a node, so {_count(plan.placement.nodes, 'node')} ({plan.placement.reason})"
     yield "checkpoints", _checkpoints(plan)
     yield "guarantees", ", ".join(plan.guarantees) or "none: the work is an opaque command"
+    if compiled.security:
+        yield "pod security", compiled.security
     if overridden:
         yield "overrides", f"{len(overridden)}: {', '.join(overridden)}"
-    yield "findings", _findings(findings)
+    yield "findings", _findings(compiled.findings)
 
 
 def _ranks(plan: Plan) -> tuple[str, str]:
@@ -74,19 +103,41 @@ def _duration(plan: Plan) -> str:
     return f"{' = '.join(part for part in (epochs, steps) if part)} ({duration.reason})"
 
 
+def _elastic(elastic: ElasticPlan) -> str:
+    """The two ends, and what happens to batch and learning rate between them."""
+    low, high = elastic.sizes[0], elastic.sizes[-1]
+    ends = f"{low.nodes} to {high.nodes} nodes"
+    if elastic.keeps_batch:
+        uneven = _listed([str(size.nodes) for size in elastic.sizes if not size.full])
+        smaller = f"; smaller last micro batches at {uneven} nodes" if uneven else ""
+        return f"{ends}: the batch stays {low.effective}, by accumulation {low.accumulation} to {high.accumulation}{smaller}"
+    rates = "" if low.peak is None or high.peak is None else f", the learning rate from {low.peak:.1e} to {high.peak:.1e}"
+    return f"{ends}: the batch moves from {low.effective} to {high.effective}{rates}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    """``3, 5 and 6``."""
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
 def _memory(plan: Plan) -> str:
     memory = plan.memory
     if memory is None:
         return f"not known: {plan.memory_unknown}"
-    parts = ", ".join(f"{part.name} {_interval(part.low, part.high)}" for part in memory.parts)
     per = "per GPU" if plan.world.gpus_per_node else "per rank"
-    return f"{per} {_interval(memory.low, memory.high)} of {_gib(memory.limit)} GiB: {parts}"
+    return f"{per} {_interval(memory.low, memory.high)} of {_gib(memory.limit)} GiB: {_parts(memory)}"
+
+
+def _parts(memory: MemoryPlan) -> str:
+    return ", ".join(f"{part.name} {_interval(part.low, part.high)}" for part in memory.parts)
 
 
 def _checkpoints(plan: Plan) -> str:
     checkpoint, grace = plan.checkpoint, plan.grace
     if checkpoint is None:
         return "none: nothing is mounted for them"
+    if checkpoint.size is None and plan.workload in ("trainer", "boosting"):
+        return f"{checkpoint.directory} {checkpoint.every}, of a size that is not known; {grace.seconds} s grace"
     if checkpoint.size is None:
         return f"{checkpoint.directory}, left to the work; {grace.seconds} s grace"
     return (f"{checkpoint.directory} {checkpoint.every}, about {_bytes(checkpoint.size)}, "
@@ -94,7 +145,7 @@ def _checkpoints(plan: Plan) -> str:
 
 
 def _seconds(seconds: float | None) -> str:
-    return f"{seconds:g} s" if seconds and seconds >= 1 else "under 1 s"
+    return f"{round(seconds, 1):g} s" if seconds and seconds >= 1 else "under 1 s"
 
 
 def _findings(findings: Sequence[Finding]) -> str:
@@ -115,7 +166,7 @@ def _gib(size: int) -> str:
 
 
 def _bytes(size: int) -> str:
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+    for unit, factor in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= factor:
             return f"{size / factor:.3g} {unit}"
     return f"{size} B"

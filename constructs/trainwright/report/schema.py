@@ -37,7 +37,15 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _field_texts(model: type[BaseModel]) -> dict[str, str]:
-    """Field -> the string that stands below it in the class."""
+    """Field -> the string that stands below it in the class, or in the class that it comes from."""
+    texts: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, BaseModel) and base is not BaseModel:
+            texts |= _own_texts(base)
+    return texts
+
+
+def _own_texts(model: type[BaseModel]) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
     if not isinstance(body, ast.ClassDef):
         return {}

@@ -1,0 +1,114 @@
+"""One construct for each topology, with its fields as typed keywords.
+
+The other keywords are the fields of a run. The run is called like the construct (``id``) and lives in the chart's namespace,
+unless ``run`` and ``namespace`` say otherwise. Keep the names of runs unique in a namespace: runs that share one share their
+checkpoints.
+Every construct raises ``CompileError`` with findings where the run has errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Unpack
+
+from constructs import Construct
+
+from trainwright.cdk8s.caller import caller
+from trainwright.cdk8s.fields import RunFields, run_from_fields
+from trainwright.cdk8s.job import TrainingJob
+from trainwright.cluster import Cluster
+from trainwright.handshake import MPIName
+from trainwright.topology.torch import ElasticNodes
+from trainwright.topology.zero import FSDP2, DeepSpeed, Offload
+
+
+class _TopologyJob(TrainingJob):
+    """A run whose topology is stated by the fields that are not None."""
+
+    def __init__(self, scope: Construct, id: str, cluster: Cluster, topology: Mapping[str, Any], fields: RunFields) -> None:
+        stated = {key: value for key, value in topology.items() if value is not None}
+        super().__init__(scope, id, cluster=cluster, run=run_from_fields(scope, id, cluster, stated, fields, caller()))
+
+
+class DDPJob(_TopologyJob):
+    """A run with torch DistributedDataParallel: every rank holds the whole model."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int,
+        processes_per_node: int | None = None, elastic: ElasticNodes | None = None, mpi: MPIName | None = None,
+        **fields: Unpack[RunFields],
+    ) -> None:
+        """With 0 ``gpus_per_node`` it runs on CPUs, ``processes_per_node`` ranks a pod."""
+        topology = {
+            "kind": "ddp", "nodes": nodes, "gpus_per_node": gpus_per_node, "processes_per_node": processes_per_node,
+            "elastic": elastic, "mpi": mpi,
+        }
+        super().__init__(scope, id, cluster, topology, fields)
+
+
+class ZeRO3Job(_TopologyJob):
+    """A run with ZeRO-3: ranks share weights, gradients and optimizer state among them."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int,
+        engine: Literal["deepspeed", "fsdp2"], processes_per_node: int | None = None, offload: Offload | None = None,
+        deepspeed: DeepSpeed | None = None, fsdp2: FSDP2 | None = None, elastic: ElasticNodes | None = None,
+        **fields: Unpack[RunFields],
+    ) -> None:
+        """``deepspeed`` and ``fsdp2`` are the knobs of the engine of that name; with ``fsdp2`` nodes may come and go."""
+        topology = {
+            "kind": "zero3", "engine": engine, "nodes": nodes, "gpus_per_node": gpus_per_node,
+            "processes_per_node": processes_per_node, "offload": offload, "deepspeed": deepspeed, "fsdp2": fsdp2,
+            "elastic": elastic,
+        }
+        super().__init__(scope, id, cluster, topology, fields)
+
+
+class HorovodJob(_TopologyJob):
+    """A run with Horovod on torch, under mpirun."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int,
+        processes_per_node: int | None = None, mpi: MPIName = "openmpi", launcher_is_node: bool = False,
+        **fields: Unpack[RunFields],
+    ) -> None:
+        """With ``launcher_is_node`` the launcher's pod is the first of the nodes."""
+        topology = {
+            "kind": "horovod", "nodes": nodes, "gpus_per_node": gpus_per_node, "processes_per_node": processes_per_node,
+            "mpi": mpi, "launcher_is_node": launcher_is_node,
+        }
+        super().__init__(scope, id, cluster, topology, fields)
+
+
+class MultiWorkerMirroredJob(_TopologyJob):
+    """A run with TensorFlow's MultiWorkerMirroredStrategy."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int, chief: bool = False,
+        **fields: Unpack[RunFields],
+    ) -> None:
+        """``nodes`` counts the chief too."""
+        topology = {"kind": "multi-worker-mirrored", "nodes": nodes, "gpus_per_node": gpus_per_node, "chief": chief}
+        super().__init__(scope, id, cluster, topology, fields)
+
+
+class XGBoostJob(_TopologyJob):
+    """A run with distributed XGBoost; the first pod runs the tracker too."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int, **fields: Unpack[RunFields]
+    ) -> None:
+        """One process drives one GPU, or the CPUs of a pod with 0 ``gpus_per_node``."""
+        super().__init__(scope, id, cluster, {"kind": "xgboost", "nodes": nodes, "gpus_per_node": gpus_per_node}, fields)
+
+
+class RayJob(_TopologyJob):
+    """A run with Ray Train on torch: a head and ``nodes`` workers."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int, version: str | None = None,
+        **fields: Unpack[RunFields],
+    ) -> None:
+        """``version`` is the release of Ray in the image, where its tag does not say it."""
+        topology = {"kind": "ray", "nodes": nodes, "gpus_per_node": gpus_per_node, "version": version}
+        super().__init__(scope, id, cluster, topology, fields)
