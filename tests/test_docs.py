@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.pages import DOCS, PAGES, ROOT, Block, blocks, rewrite
 
-from trainwright.report.schema import described_schema
-from trainwright.run import Run
+from trainwright.project import Sources, find_project, load_sources
+from trainwright.target import TARGETS
 from trainwright_trainer.contract import EXIT_CODES, METRICS, Disposition
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "trainer" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-FENCE = re.compile(r"^```(?P<language>\w+)(?: (?P<what>[^\n]+))?\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)#\s]+)(#[^)]*)?\)")
+LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)#\s]*)(#(?P<anchor>[^)]*))?\)")
 
 ACTIONS = {
     Disposition.DONE: "the index is complete",
@@ -29,34 +25,57 @@ ACTIONS = {
 }
 
 
-def blocks(kind: str) -> Iterator[tuple[str, str, str]]:
-    """Page, what the block shows, and its text, for blocks like ```` ```text plan digits-ddp ````."""
-    for page in PAGES:
-        for match in FENCE.finditer(page.read_text(encoding="utf-8")):
-            if match["language"] == kind and match["what"]:
-                yield page.name, match["what"], match["body"]
+def all_blocks(language: str, pattern: str) -> pytest.MarkDecorator:
+    """Blocks of a language whose first line says what they show."""
+    every = (block for page in PAGES for block in blocks(page))
+    found = [block for block in every if block.language == language and re.fullmatch(pattern, block.what)]
+    assert found
+    return pytest.mark.parametrize("block", found, ids=[f"{number} {block.id}" for number, block in enumerate(found)])
 
 
-@pytest.mark.parametrize(("page", "path", "body"), list(blocks("yaml")))
-def test_excerpts_are_in_the_file(page: str, path: str, body: str) -> None:
-    lines = iter((ROOT / path).read_text(encoding="utf-8").splitlines())
+@all_blocks("yaml", r"\S+/\S+")
+def test_excerpts_are_in_the_file(block: Block, pytestconfig: pytest.Config) -> None:
+    text, body = (ROOT / block.what).read_text(encoding="utf-8"), block.body
+    name = Path(block.what).name.partition(".")[0]
+    if pytestconfig.option.update_snapshots and (real := re.search(rf"\b{name}-\w{{8}}\b", text)):
+        body = re.sub(rf"\b{name}-\w{{8}}\b", real[0], body)
+        rewrite(block.page, block.body, body)
+    lines = iter(text.splitlines())
     for line in body.splitlines():
         if line.strip() != "…":
-            assert any(line == present for present in lines), f"{page}: {line!r} does not follow in {path}"
+            assert any(line == present for present in lines), f"{block.page.name}: {line!r} does not follow in {block.what}"
 
 
-@pytest.mark.parametrize(("page", "command", "body"), list(blocks("text")))
-def test_outputs_are_what_the_command_prints(page: str, command: str, body: str) -> None:
+@all_blocks("text", r"(plan|rules|explain|check|validate) \S.*")
+def test_outputs_are_what_the_command_prints(block: Block, pytestconfig: pytest.Config) -> None:
     executable = Path(sys.executable).with_name("trainwright")
-    done = subprocess.run([executable, *command.split()], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == body, f"{page}: the output of trainwright {command} changed"
+    done = subprocess.run([executable, *block.what.split()], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    if pytestconfig.option.update_snapshots and done.stdout != block.body:
+        rewrite(block.page, block.body, done.stdout)
+    else:
+        assert done.stdout == block.body, f"{block.page.name}: the output of trainwright {block.what} changed"
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for match in LINK.finditer(page.read_text(encoding="utf-8")):
-        target = match["target"]
-        assert target.startswith("http") or (page.parent / target).exists(), f"{page.name} links to {target}"
+        target, anchor = match["target"], match["anchor"]
+        if target.startswith("http"):
+            continue
+        place = page.parent / target if target else page
+        assert place.exists(), f"{page.name} links to {target}"
+        if anchor and place.suffix == ".md":
+            assert anchor in anchors(place), f"{page.name} links to {target}#{anchor}"
+
+
+# Tables.
 
 
 def test_the_exit_codes_are_the_contract() -> None:
@@ -74,27 +93,37 @@ def test_the_metrics_are_the_contract() -> None:
 
 def assert_table(head: str, rows: list[str]) -> None:
     table = "\n".join([head, *rows])
-    page = (ROOT / "docs" / "trainer.md").read_text(encoding="utf-8")
+    page = (DOCS / "trainer.md").read_text(encoding="utf-8")
     assert table in page, f"docs/trainer.md is not what the contract says; its table should be:\n{table}"
 
 
-def test_the_reference_of_a_run_is_the_schema() -> None:
-    page = (ROOT / "docs" / "run-file.md").read_text(encoding="utf-8")
-    for table in run_tables(described_schema(Run)):
-        assert table in page, f"docs/run-file.md is not what the code says; this should be in it:\n{table}"
+# The runs and profiles of this repository.
 
 
-def run_tables(schema: dict[str, Any]) -> Iterator[str]:
-    """A table for the run and for each part of it that has keys of its own."""
-    parts = {"A run": schema, **{name: part for name, part in schema["$defs"].items() if "properties" in part}}
-    for title, part in parts.items():
-        required = part.get("required", [])
-        marks = {key: " (required)" if key in required else "" for key in part["properties"]}
-        rows = [f"| `{key}`{marks[key]} | {text_of(field)} |" for key, field in part["properties"].items()]
-        yield "\n".join([f"## {title}\n", "| key | what |\n|---|---|", *rows])
+def runs() -> Iterator[tuple[str, str, str]]:
+    """Link, cluster and target of each run, as the README shows them."""
+    sources: Sources = load_sources(find_project(ROOT))
+    for name, file in sorted(sources.runs.items()):
+        cluster = sources.clusters[file.run.cluster].cluster
+        target = TARGETS[file.run.target or cluster.default_target]
+        path = Path(file.name).relative_to(ROOT) if Path(file.name).is_absolute() else Path(file.name)
+        yield f"[`{name}`]({path.as_posix()})", file.run.cluster, target.title
 
 
-def text_of(field: dict[str, Any]) -> str:
-    names = [name for name in re.findall(r"#/\$defs/(\w+)", json.dumps(field)) if name != "JsonValue"]
-    links = " or ".join(f"[{name}](#{name.lower()})" for name in dict.fromkeys(names))
-    return ". ".join(part for part in (" ".join(field.get("description", "").split()).rstrip("."), links) if part)
+def test_the_readme_lists_every_run_with_its_target() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in page.splitlines() if line.startswith("| [`")]
+    listed = [row[:3] for row in rows if "(charts/runs/" in row[0]]
+    assert sorted(listed) == sorted(runs())
+    assert all(len(row[3]) > 20 for row in rows if "(charts/runs/" in row[0])
+
+
+def test_the_page_of_clusters_names_every_profile() -> None:
+    page = (DOCS / "clusters.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\(\.\./charts/clusters/([\w-]+)\.yaml\)", page))
+    assert named == {path.stem for path in (ROOT / "charts" / "clusters").glob("*.yaml")}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_target_has_its_section(name: str) -> None:
+    assert f"\n## {TARGETS[name].title}\n" in (DOCS / "targets.md").read_text(encoding="utf-8")

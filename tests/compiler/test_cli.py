@@ -21,7 +21,7 @@ from trainwright.source import read_yaml
 Data = dict[str, Any]
 DIGITS = "charts/runs/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
-COMMANDS = ("synth", "check", "plan", "explain", "roll", "schema", "rules", "init", "rehearse")
+COMMANDS = ("synth", "check", "plan", "explain", "roll", "schema", "rules", "init", "rehearse", "validate")
 
 
 @pytest.fixture

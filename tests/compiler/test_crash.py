@@ -41,7 +41,7 @@ def test_killed_at_any_step_synth_loses_no_file(tmp_path: Path) -> None:
     assert before != after
 
     last = None
-    for step in range(40):
+    for step in range(100):
         here = edited(tmp_path / f"killed-{step}")
         ended = subprocess.run(
             [sys.executable, "-m", "tests.compiler.killed_synth", str(here.root), str(step)],

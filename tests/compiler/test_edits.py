@@ -16,6 +16,17 @@ PAGE = ROOT / "docs" / "gitops.md"
 ELSEWHERE = {"run", "namespace", "cluster", "target", "trainer_version", "state", "workload", "workload.kind"}
 """Fields that make another run, that nothing else can be written in today, or that stand in the table part by part."""
 
+CLUSTER: Data = {
+    "kueue": {"version": "0.19.2"},
+    "scheduling": {"gang": "volcano", "version": "1.15.1"},
+    "topology": {"rack": {"label": "topology.kubernetes.io/rack"}},
+    "namespaces": {"training": {"pod_security": "privileged", "queues": {"gold": {"managed": False}}}},
+}
+"""On the example's cluster, so that every field has an effect."""
+
+NEWEST: Data = {"trainer_version": "0.2.0"}
+SOURCE = {"source": "s3://example-datasets/digits", "image": "registry.example.com/tools/rclone@sha256:" + "b" * 64}
+
 EDITS: dict[str, Data] = {
     "labels": {"labels": {"example.com/note": "edited"}},
     "team": {"team": "another"},
@@ -27,6 +38,13 @@ EDITS: dict[str, Data] = {
     "image": {"image": "registry.example.com/another@sha256:" + "a" * 64},
     "node_pool": {"node_pool": "spot"},
     "mounts": {"mounts": {"/data": {"claim": "dataset", "read_only": True}}},
+    "prepare": {"prepare": {"/checkpoints/data": SOURCE}},
+    "files": {"files": {"/app/settings.json": {"depth": 3}}},
+    "host_network": {"host_network": True},
+    "placement": {"placement": {"together": "rack"}},
+    "queue": {"queue": "gold"},
+    "priority": {"priority": "high"},
+    "gang": {"gang": False},
     "resources": {"resources": {"cpu": 100}},
     "env": {"env": {"PLAIN": "edited"}},
     "service_account": {"service_account": "trainer"},
@@ -35,11 +53,15 @@ EDITS: dict[str, Data] = {
     "restarts": {"restarts": 7},
     "peer_wait": {"peer_wait": "2h"},
     "attempt": {"attempt": 2},
-    "overrides": {"overrides": {"pod": {"node": {"priorityClassName": "high"}}}},
+    "overrides": {"overrides": {"pod": {"node": {"runtimeClassName": "nvidia"}}}},
+    "topology.engine": {"topology": {"kind": "zero3", "engine": "fsdp2", "nodes": 2, "gpus_per_node": 8}},
     "checkpoints.mount": {"checkpoints": {"mount": "/saved"}, "mounts": {"/saved": {"claim": "checkpoints"}}},
     "workload.optimizer": {"workload": {"optimizer": {"kind": "adamw", "weight_decay": 0.2}}},
     "workload.optimizer.kind": {"workload": {"optimizer": {"kind": "sgd"}}},
     "workload.clip_norm": {"workload": {"clip_norm": 2.0}},
+    "workload.initial_weights": {"workload": {"initial_weights": "/checkpoints/start"}},
+    "workload.gradient_reduction": {"workload": {"gradient_reduction": "fp32"}},
+    "workload.activation_checkpointing": {"workload": {"activation_checkpointing": True}},
     "workload.precision": {"workload": {"precision": "fp32"}},
     "workload.schedule": {"workload": {"schedule": "linear"}},
     "workload.epochs": {"workload": {"epochs": 60}},
@@ -78,7 +100,7 @@ def test_every_field_of_a_run_is_in_the_table() -> None:
 
 @pytest.mark.parametrize(("field", "name", "checkpoints"), list(rows()))
 def test_an_edit_does_what_the_page_says(field: str, name: str, checkpoints: str) -> None:
-    before, after = compiled().plan, compiled(EDITS[field]).plan
+    before, after = (compiled({**NEWEST, **edit}, CLUSTER).plan for edit in ({}, EDITS[field]))
     assert before.checkpoint is not None
     assert after.checkpoint is not None
     assert overlay(RUN, EDITS[field]) != RUN

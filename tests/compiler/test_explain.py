@@ -102,7 +102,7 @@ DIGITS, LLAMA = "laptop/training/runs/digits-ddp.k8s.yaml", "h100-ib/training/ru
             "h100-ib/training/foundation/training.k8s.yaml",
             "/PersistentVolumeClaim/spec/resources/requests/storage",
             "charts/clusters/h100-ib.yaml",
-            "size: 2Ti",
+            "size: 4Ti",
         ),
         (
             LLAMA,
@@ -182,7 +182,7 @@ def test_what_is_past_the_end_has_no_answer() -> None:
 def test_a_file_that_is_not_what_was_written_is_a_finding(text: str) -> None:
     output = project(ROOT)[1].runs["digits-ddp"].output
     with pytest.raises(CompileError) as caught:
-        Explainer(text, "dist/x", output, {}, project(ROOT)[1].runs["digits-ddp"].file.locator(None))
+        Explainer(text, "dist/x", output)
     (found,) = caught.value.findings
     assert found.code == "TW503"
     assert "trainwright synth" in found.fix

@@ -20,9 +20,23 @@ from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.explain import Explainer
 from trainwright.findings import CompileError, Finding
-from trainwright.handshake import Binding, Guarantee, Needs, Process, Refusal, Rendezvous, RestartUnit, Role, Success, TargetName
-from trainwright.locate import Locator
+from trainwright.handshake import (
+    Binding,
+    Elastic,
+    Guarantee,
+    Needs,
+    OperatorName,
+    Process,
+    Refusal,
+    Rendezvous,
+    RestartUnit,
+    Role,
+    Success,
+    TargetName,
+    Variable,
+)
 from trainwright.manifest import config
+from trainwright.manifest.config import payload_provenance
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import pod_template, template_constants
@@ -33,11 +47,13 @@ from trainwright.project import Output
 from trainwright.reading import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
-from trainwright.target import TARGETS, IndexedJob, Target
-from trainwright.topology import DDP, AnyTopology, Topology, Work
-from trainwright.topology.process import torch_process
+from trainwright.target import TARGETS, IndexedJob, Target, Unshared
+from trainwright.target.base import Releases
+from trainwright.topology import DDP, Topology, Work
+from trainwright.topology.process import processes, rank_variables
+from trainwright.topology.sharding import Sharding
 
-JOB = "/spec/replicatedJobs/0/template/spec"
+JOB = "/spec/groups/0/template/spec"
 
 
 class Gossip(Model):
@@ -45,6 +61,7 @@ class Gossip(Model):
 
     title: ClassVar[str] = "Gossip"
     engine: ClassVar[Literal["ddp"]] = "ddp"
+    checkpoint_format: ClassVar[str] = "torch"
     keeps: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.EXIT_CODES, Guarantee.EXACT_RESUME})
 
     kind: Literal["gossip"]
@@ -59,35 +76,47 @@ class Gossip(Model):
             rendezvous=Rendezvous.STATIC,
             success=Success.ALL_RANKS,
             restart=RestartUnit.ONE_RANK,
-            elastic=(2, self.neighbours + 1) if self.elastic else None,
+            elastic=Elastic(2, self.neighbours + 1) if self.elastic else None,
         )
 
+    def sharding(self) -> Sharding:
+        return Sharding()
+
+    def settings(self) -> Mapping[str, Any]:
+        return {}
+
+    def variables(self, binding: Binding, work: Work) -> tuple[Variable, ...]:
+        return rank_variables(self.needs(), binding, work)
+
     def processes(self, binding: Binding, work: Work) -> dict[str, Process]:
-        return {role.name: torch_process(self.needs(), binding, work) for role in binding.roles if role.holds_ranks}
+        return processes(self.needs(), binding, work)
 
 
-class JobSet:
-    """A JobSet of one replicated Job, as short as it can be."""
+class Swarm(Unshared):
+    """A kind of an operator that nobody has: one group of pods, as short as it can be."""
 
-    name = "job-set"
-    title = "JobSet"
+    name = "swarm"
+    title = "Swarm"
+    operator: OperatorName | None = None
+    releases: Releases | None = None
+    kueue = "example.com/swarm"
     minimum_kubernetes = (1, 33)
-    templates: Mapping[str, tuple[str, str]] = {"node": ("JobSet", f"{JOB}/template")}
-    mutable: Mapping[str, tuple[str, ...]] = {"JobSet": ("/spec/ttlSecondsAfterFinished",)}
+    templates: Mapping[str, tuple[str, str]] = {"node": ("Swarm", f"{JOB}/template")}
+    mutable: Mapping[str, tuple[str, ...]] = {"Swarm": ("/spec/ttlSecondsAfterFinished",)}
     owned: Mapping[str, tuple[Owned, ...]] = {
         "ConfigMap": config.OWNED,
-        "JobSet": (Owned("/spec/failurePolicy.*", "how all Jobs start again", "change restarts"),),
+        "Swarm": (Owned("/spec/failurePolicy.*", "how all groups start again", "change restarts"),),
     }
     constants: Mapping[str, str] = {
         **config.CONSTANTS,
-        "JobSet": "the run itself",
-        f"JobSet{JOB}/completionMode": "each pod has a fixed index",
-        **template_constants(f"JobSet{JOB}/template"),
+        "Swarm": "the run itself",
+        f"Swarm{JOB}/completionMode": "each pod has a fixed index",
+        **template_constants(f"Swarm{JOB}/template"),
     }
 
     def bind(self, needs: Needs) -> Binding | Refusal:
         if needs.elastic:
-            return Refusal("a JobSet has a fixed number of pods", "set elastic to false")
+            return Refusal("a Swarm has a fixed number of pods", "set elastic to false")
         return Binding(
             roles=(Role(name="node", pods=needs.nodes, host="{name}-node-0-{index}.{name}", container="node"),),
             rank_zero_host="{name}-node-0-0.{name}",
@@ -104,25 +133,25 @@ class JobSet:
             "completionMode": "Indexed",
             "completions": Why(role.pods, "run:/topology", "one index a node"),
             "parallelism": Why(role.pods, "run:/topology", "all nodes at once"),
-            "template": pod_template(resolution, role),
+            "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
         }
-        job_set = {
-            "apiVersion": "jobset.x-k8s.io/v1alpha2",
-            "kind": "JobSet",
+        swarm = {
+            "apiVersion": "swarms.example.com/v1",
+            "kind": "Swarm",
             "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)},
             "spec": {
                 "failurePolicy": {"maxRestarts": Why(run.restarts, "run:/restarts", "restarts of all Jobs together")},
-                "replicatedJobs": [{"name": "node", "replicas": 1, "template": {"spec": job}}],
+                "groups": [{"name": "node", "template": {"spec": job}}],
             },
         }
-        return [config.specification_map(resolution), job_set] if resolution.spec else [job_set]
+        return [*config.configuration(resolution), swarm]
 
 
 class WideRun(Run):
     """A run as it is with the two registered."""
 
     topology: Annotated[DDP | Gossip, Field(discriminator="kind")]  # type: ignore[assignment]
-    target: Literal["indexed-job", "job-set"] | None = None  # type: ignore[assignment]
+    target: Literal["indexed-job", "swarm"] | None = None  # type: ignore[assignment]
 
 
 GOSSIP: Data = {"topology": {"kind": "gossip", "neighbours": 2}}
@@ -130,7 +159,7 @@ GOSSIP: Data = {"topology": {"kind": "gossip", "neighbours": 2}}
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TARGETS, JobSet.name, JobSet())
+    monkeypatch.setitem(TARGETS, Swarm.name, Swarm())
 
 
 def compiled(*changes: Data) -> CompiledRun:
@@ -151,32 +180,34 @@ def test_what_is_built_in_is_of_the_same_kind() -> None:
     """Held by mypy; and the types by which run files name things say what the registries hold."""
     topology: Topology = DDP(kind="ddp", nodes=1, gpus_per_node=0)
     another: Topology = Gossip(kind="gossip", neighbours=1)
-    targets: list[Target] = [IndexedJob(), JobSet()]
-    assert isinstance(topology, AnyTopology)
+    built_in: Target = IndexedJob()
+    added: Target = Swarm()
+    assert topology.needs().world_size == 1
     assert another.needs().world_size == 2
-    assert {*get_args(TargetName), JobSet.name} == {target.name for target in targets} == TARGETS.keys()
+    assert {*get_args(TargetName), added.name} == TARGETS.keys()
+    assert built_in.name in TARGETS
 
 
 @pytest.mark.parametrize("topology", [{}, GOSSIP], ids=["ddp", "gossip"])
-@pytest.mark.parametrize("target", [IndexedJob, JobSet], ids=["indexed-job", "job-set"])
+@pytest.mark.parametrize("target", [IndexedJob, Swarm], ids=["indexed-job", "swarm"])
 def test_every_topology_goes_to_every_target(topology: Data, target: type[Target]) -> None:
     result = compiled(topology, {"target": target.name})
     plan = result.plan
     assert plan.target_title == target.title
     assert plan.world.size == plan.world.nodes * plan.world.processes_per_node
-    assert plan.rendezvous.port == (29501 if target is JobSet else 29500)
+    assert plan.rendezvous.port == (29501 if target is Swarm else 29500)
     assert result.manifests[-1]["kind"] in target.templates["node"]
-    assert plan_lines(plan)[0] == f"{plan.name} on lab · {plan.topology} · {target.title}"
+    assert plan_lines(result)[0] == f"{plan.name} on lab · {plan.topology} · {target.title}"
 
 
 def test_the_plan_promises_what_both_keep() -> None:
-    assert compiled(GOSSIP, {"target": "job-set"}).plan.guarantees == ("exit codes", "exact resume")
-    assert "resume at another size" not in compiled({"target": "job-set"}).plan.guarantees
+    assert compiled(GOSSIP, {"target": "swarm"}).plan.guarantees == ("exit codes", "exact resume")
+    assert "resume at another size" not in compiled({"target": "swarm"}).plan.guarantees
 
 
 def test_a_cluster_can_have_another_default() -> None:
-    profile = Cluster.model_validate(CLUSTER).model_copy(update={"default_target": "job-set"})
-    assert compile_run(validate_data(WideRun, RUN, None, {}), profile, today=TODAY).plan.target == "job-set"
+    profile = Cluster.model_validate(CLUSTER).model_copy(update={"default_target": "swarm"})
+    assert compile_run(validate_data(WideRun, RUN, None, {}), profile, today=TODAY).plan.target == "swarm"
 
 
 def test_a_misspelt_kind_is_told_with_the_kinds_there_are() -> None:
@@ -191,7 +222,7 @@ def test_a_key_of_another_kind_is_told_as_such() -> None:
     assert finding.fix == "remove it: it is a key of kind ddp"
 
 
-@pytest.mark.parametrize("target", ["indexed-job", "job-set"])
+@pytest.mark.parametrize("target", ["indexed-job", "swarm"])
 def test_a_topology_that_a_target_cannot_carry_is_a_finding(target: str) -> None:
     finding = refused(GOSSIP, {"topology": {"elastic": True}, "target": target})
     assert (finding.code, finding.where.pointer) == ("TW401", "/topology")
@@ -200,35 +231,38 @@ def test_a_topology_that_a_target_cannot_carry_is_a_finding(target: str) -> None
 
 
 def test_names_that_the_other_controller_derives_are_checked() -> None:
-    short = compiled({"target": "job-set", "run": "n" * 36})
+    short = compiled({"target": "swarm", "run": "n" * 36})
     assert len(f"{short.plan.name}-node-0-1-abcde") <= 63
-    assert refused({"target": "job-set", "run": "n" * 40}, GOSSIP, {"topology": {"neighbours": 100}}).code == "TW402"
+    assert refused({"target": "swarm", "run": "n" * 40}, GOSSIP, {"topology": {"neighbours": 100}}).code == "TW402"
 
 
 def test_an_edit_of_what_is_mutable_there_moves_no_name() -> None:
-    assert compiled({"target": "job-set"}).identity != compiled({"target": "indexed-job"}).identity
-    assert compiled({"target": "job-set", "labels": {"a": "b"}}).identity == compiled({"target": "job-set"}).identity
+    assert compiled({"target": "swarm"}).identity != compiled({"target": "indexed-job"}).identity
+    assert compiled({"target": "swarm", "labels": {"a": "b"}}).identity == compiled({"target": "swarm"}).identity
 
 
 def test_overrides_reach_its_pods_and_keep_away_from_what_the_plan_owns() -> None:
-    patched = compiled({"target": "job-set", "overrides": {"pod": {"node": {"priorityClassName": "high"}}}})
-    assert patched.overridden == (f"JobSet{JOB}/template/spec/priorityClassName",)
-    finding = refused({"target": "job-set", "overrides": {"pod": {"node": {"restartPolicy": "OnFailure"}}}})
+    patched = compiled({"target": "swarm", "overrides": {"pod": {"node": {"priorityClassName": "high"}}}})
+    assert patched.overridden == (f"Swarm{JOB}/template/spec/priorityClassName",)
+    finding = refused({"target": "swarm", "overrides": {"pod": {"node": {"restartPolicy": "OnFailure"}}}})
     assert (finding.code, finding.fix.partition(":")[0]) == ("TW601", "change restarts")
-    finding = refused({"target": "job-set", "overrides": {"pod": {"node": {"priorityClass": "high"}}}})
-    assert (finding.code, finding.message.partition(": ")[0]) == ("TW603", f"JobSet{JOB}/template/spec")
+    finding = refused({"target": "swarm", "overrides": {"pod": {"node": {"priorityClass": "high"}}}})
+    assert (finding.code, finding.message.partition(": ")[0]) == ("TW603", f"Swarm{JOB}/template/spec/priorityClass")
 
 
 def test_a_value_that_yaml_readers_change_is_found_in_its_pods_too() -> None:
-    finding = refused({"target": "job-set", "env": {"PLAIN": "a\tb"}})
+    finding = refused({"target": "swarm", "env": {"PLAIN": "a\tb"}})
     assert (finding.code, finding.where.pointer) == ("TW107", "/env/PLAIN")
 
 
 def test_every_line_has_an_answer() -> None:
-    result = compiled(GOSSIP, {"target": "job-set"})
+    result = compiled(GOSSIP, {"target": "swarm"})
     text = _yaml(result.manifests)
-    output = Output("lab/training/runs/example.k8s.yaml", result.manifests, result.provenance, "example.yaml")
-    answers = list(Explainer(text, "example.k8s.yaml", output, result.target.constants, Locator()).all())
+    output = Output(
+        "lab/training/runs/example.k8s.yaml", result.manifests, result.provenance, "example.yaml", result.constants,
+        payload_provenance(result.resolution),
+    )
+    answers = list(Explainer(text, "example.k8s.yaml", output).all())
     assert len(answers) == len(text.splitlines()) > 100
     assert [answer.pointer for answer in answers if answer.reason == "part of the object"] == []
 

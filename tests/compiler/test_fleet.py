@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import get_args
 
-import kubernetes_validate
 import pytest
-from tests.compiler.fleets import IDENTITIES, fleet, identities
+from tests.compiler.fleets import FLEET, IDENTITIES, fleet, identities
+from tests.compiler.taken import assert_taken
 
 from trainwright.findings import Severity
+from trainwright.handshake import Gang
+from trainwright.target import TARGETS
+from trainwright.topology import DDP, Horovod, MultiWorkerMirrored, Ray, XGBoost, ZeRO
+
+TOPOLOGIES = (DDP, ZeRO, Horovod, MultiWorkerMirrored, XGBoost, Ray)
 
 MOVED = """\
 The identity of these runs moved, though nothing in their own files did:
@@ -35,7 +41,16 @@ keep it as it is, whatever else changes.
 
 def test_the_fleet_compiles() -> None:
     assert [finding for finding in fleet().findings if finding.severity is Severity.ERROR] == []
-    assert len(fleet().runs) == 15
+    assert {path.stem for path in (FLEET / "charts" / "runs").iterdir()} == fleet().runs.keys()
+
+
+def test_every_target_and_every_topology_is_in_the_fleet() -> None:
+    runs = [built.compiled for built in fleet().runs.values()]
+    assert {compiled.target.name for compiled in runs} == TARGETS.keys()
+    kinds = {kind for topology in TOPOLOGIES for kind in get_args(topology.model_fields["kind"].annotation)}
+    assert {compiled.run.topology.kind for compiled in runs} == kinds
+    assert {compiled.run.workload.kind for compiled in runs} == {"trainer", "boosting", "script", "command"}
+    assert {compiled.plan.gang.made_by for compiled in runs if compiled.plan.gang} == set(Gang)
 
 
 def test_no_identity_moves() -> None:
@@ -63,11 +78,14 @@ def test_no_lineage_moves() -> None:
 def test_what_the_fleet_compiles_to_is_valid(name: str) -> None:
     built = fleet().runs[name]
     for manifest in built.output.manifests:
-        kubernetes_validate.validate(dict(manifest), built.cluster.cluster.kubernetes, strict=True)
+        assert_taken(manifest, built.cluster.cluster.kubernetes)
 
 
 def test_foundations_are_valid() -> None:
-    assert fleet().foundations.keys() == {"bare/training", "edge/a", "fabric/research", "fabric/training"}
+    """Of every profile, those with something in them: claims and queues to create, or what runs share."""
+    assert fleet().foundations.keys() >= {"bare/training", "edge/a", "fabric/research", "trainer/training"}
+    kinds = {manifest["kind"] for built in fleet().foundations.values() for manifest in built.output.manifests}
+    assert kinds == {"Namespace", "PersistentVolumeClaim", "LocalQueue", "TrainingRuntime", "Job"}
     for built in fleet().foundations.values():
         for manifest in built.output.manifests:
-            kubernetes_validate.validate(dict(manifest), built.cluster.cluster.kubernetes, strict=True)
+            assert_taken(manifest, built.cluster.cluster.kubernetes)

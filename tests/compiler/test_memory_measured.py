@@ -1,21 +1,28 @@
-"""The estimate of what the backward pass needs, against what torch really keeps for it."""
+"""The estimate of what the backward pass needs, against what torch really keeps for it; and the tensors that sharding counts."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 import torch
-from tests.compiler.test_memory import LLAMA, RESNET, VIT, workload
+from tests.compiler.test_memory import BERT, LLAMA, RESNET, VIT, workload
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
+from trainwright.plan.activations import activations
+from trainwright.plan.layers import layers
 from trainwright.plan.memory import memory_parts
-from trainwright.run import TrainerWorkload
+from trainwright.run import Batch, TrainerWorkload
+from trainwright.topology.sharding import Sharding
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.task.base import sums
 
 MODELS: dict[str, dict[str, Any]] = {
     "llama": {"architecture": "llama", **LLAMA, "vocab_size": 1000, "hidden_size": 128, "num_key_value_heads": 2},
+    "bert": {"architecture": "bert", **BERT, "vocab_size": 1000, "dropout": 0.0},
+    "bert, dropout": {"architecture": "bert", **BERT, "vocab_size": 1000},
     "vit": {"architecture": "vit", **VIT},
     "resnet, basic blocks": {"architecture": "resnet", **RESNET},
     "resnet, bottlenecks": {"architecture": "resnet", **RESNET, "layer_type": "bottleneck", "hidden_sizes": (64, 128)},
@@ -26,6 +33,10 @@ def kept_bytes(work: TrainerWorkload, micro: int) -> int:
     """Bytes that one forward pass of the trainer's own module keeps for the backward pass, parameters apart."""
     torch.manual_seed(0)
     module = build_model(work.model, work.task, work.data).train()
+    if work.activation_checkpointing:
+        for blocks in (part for part in module.modules() if isinstance(part, torch.nn.ModuleList)):
+            for block in blocks:
+                block.forward = checkpointed(block.forward)
     parameters = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     kept: dict[int, Tensor] = {}
 
@@ -37,13 +48,28 @@ def kept_bytes(work: TrainerWorkload, micro: int) -> int:
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
         torch.autocast("cpu", torch.bfloat16, enabled=work.precision == "bf16"),
     ):
-        if work.task == "causal-lm":
-            tokens = torch.randint(0, 256, (micro, 64))
-            loss = sums(module(input_ids=tokens, use_cache=False).logits.flatten(0, 1), tokens.flatten()).loss
-        else:
+        if work.task == "image-classification":
             loss = sums(module(pixel_values=torch.randn(micro, 1, 8, 8)).logits, torch.zeros(micro, dtype=torch.long)).loss
+        else:
+            tokens = torch.randint(0, 256, (micro, 64))
+            cache = {"use_cache": False} if work.task == "causal-lm" else {}
+            loss = sums(module(input_ids=tokens, **cache).logits.flatten(0, 1), tokens.flatten()).loss
     assert loss.requires_grad
     return sum(tensor.untyped_storage().nbytes() for pointer, tensor in kept.items() if pointer not in parameters)
+
+
+def checkpointed(forward: Any) -> Any:
+    """A block whose activations are computed again in the backward pass."""
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        return checkpoint(forward, *arguments, use_reentrant=False, **named)
+
+    return call
+
+
+def logits_gradient(name: str, micro: int) -> int:
+    """Bytes of it in fp32, of which the forward pass knows nothing."""
+    return 4 * micro * 64 * 1000 if name.startswith(("llama", "bert")) else 0
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -51,10 +77,44 @@ def kept_bytes(work: TrainerWorkload, micro: int) -> int:
 @pytest.mark.parametrize("name", MODELS)
 def test_what_torch_keeps_lies_in_the_interval(name: str, micro: int, precision: str) -> None:
     work = workload(MODELS[name], precision=precision)
-    parts = [part for part in memory_parts(work, micro, "cpu") or () if part.name in ("bf16 copies", "activations")]
+    memory = memory_parts(work, Batch(micro=micro), "cpu", Sharding())
+    assert memory is not None
+    parts = [part for part in memory.device if part.name in ("bf16 copies", "activations")]
     assert len(parts) == (2 if precision == "bf16" else 1)
     kept = kept_bytes(work, micro)
-    logits = 4 * micro * 64 * 1000 if name == "llama" else 0  # their gradient, of which the forward pass knows nothing
     low, high = sum(part.low for part in parts), sum(part.high for part in parts)
-    assert low <= kept + logits
+    assert low <= kept + logits_gradient(name, micro)
     assert kept <= high
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("name", ["llama", "vit"])
+def test_what_torch_keeps_with_activation_checkpointing_lies_in_the_interval(name: str, precision: str) -> None:
+    """The forward pass alone: neither the layer that is computed again nor the copies of its weights are among what it keeps."""
+    model = {**MODELS[name], "num_hidden_layers": 12}
+    work = workload(model, precision=precision, activation_checkpointing=True)
+    estimate = activations(work, 64, autocast=True)
+    kept = kept_bytes(work, 64)
+    assert kept <= estimate.high
+    assert estimate.low <= kept + logits_gradient(name, 64) + one_layer(work, 64)
+    assert kept < kept_bytes(workload(model, precision=precision), 64) / 2
+
+
+def one_layer(work: TrainerWorkload, micro: int) -> int:
+    """What one layer keeps, by the difference that one more makes."""
+    plain = work.model_copy(update={"activation_checkpointing": False})
+    models = [work.model.model_copy(update={"num_hidden_layers": count}) for count in (1, 2)]
+    less, more = (activations(plain.model_copy(update={"model": model}), micro, autocast=True).low for model in models)
+    return more - less
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_tensors_are_those_of_the_module(name: str) -> None:
+    work = workload(MODELS[name])
+    known = layers(work.model)
+    assert known is not None
+    counted: Counter[int] = Counter()
+    for size, count in known.tensors:
+        counted[size] += count
+    module = build_model(work.model, work.task, work.data)
+    assert counted == Counter(parameter.numel() for parameter in module.parameters())

@@ -16,7 +16,9 @@ from tests.compiler.fleets import fleet
 from tests.compiler.projects import ROOT, Scratch
 from tests.compiler.strategies import pairs
 
+from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError
+from trainwright.identity import PLACEHOLDER
 from trainwright.project import Build, Project, build_project, load_sources
 from trainwright.report.finding import to_json
 from trainwright.report.plan import plan_data, plan_lines
@@ -25,15 +27,17 @@ Data = dict[str, Any]
 
 RUNS = sorted(path.stem.replace("_", "-") for path in (ROOT / "charts" / "runs").iterdir() if path.suffix in (".yaml", ".py"))
 EDGES = (
-    "a-name-as-long-as-a-name-of-a-run-can-be",
-    "command-resumes",
-    "digits-one-node",
-    "everything",
-    "many-nodes",
-    "resnet",
-    "transformers-model",
-    "waived",
-)
+    "a-name-as-long-as-a-name-of-a-run-can-be", "boosting-on-job", "command-resumes", "deepspeed-on-job-set", "digits-one-node",
+    "everything", "fsdp2-on-train-job", "gang-of-jobs", "many-nodes", "mpi-ddp-mpich", "mpi-intel-launcher-is-node", "prepared",
+    "pytorch-elastic", "pytorch-elastic-batch-moves", "pytorch-host-network", "pytorch-static", "ray", "resnet", "tensorflow",
+    "train-job-2-1", "transformers-model", "waived",
+)  # fmt: skip
+"""Of the fleet: what no run of this repository has."""
+
+
+def shown(compiled: CompiledRun) -> str:
+    """The plan, with the same hash for every identity: which one it is has tests of its own."""
+    return "\n".join(plan_lines(compiled)).replace(compiled.identity, PLACEHOLDER)
 
 
 @pytest.fixture(scope="session")
@@ -44,13 +48,13 @@ def charts() -> Build:
 @pytest.mark.parametrize("name", RUNS)
 def test_what_the_plan_of_a_chart_says(name: str, charts: Build, snapshot: SnapshotAssertion) -> None:
     compiled = charts.runs[name].compiled
-    assert "\n".join(plan_lines(compiled.plan, compiled.findings, compiled.overridden)) == snapshot
+    assert shown(compiled) == snapshot
 
 
 @pytest.mark.parametrize("name", EDGES)
 def test_what_the_plan_of_an_edge_says(name: str, snapshot: SnapshotAssertion) -> None:
     compiled = fleet().runs[name].compiled
-    assert "\n".join(plan_lines(compiled.plan, compiled.findings, compiled.overridden)) == snapshot
+    assert shown(compiled) == snapshot
 
 
 @pytest.mark.parametrize("name", ["llama-1b-ddp", "own-script"])
@@ -59,7 +63,7 @@ def test_the_command_prints_the_same_numbers_as_text_and_as_json(name: str, char
     text, ended = here.run("plan", name), here.run("plan", name, "--json")
     assert (text.returncode, ended.returncode) == (0, 0), text.stderr + ended.stderr
     compiled = charts.runs[name].compiled
-    assert text.stdout == "\n".join(plan_lines(compiled.plan, compiled.findings, compiled.overridden)) + "\n"
+    assert text.stdout == "\n".join(plan_lines(compiled)) + "\n"
     data = json.loads(ended.stdout)
     assert data.pop("findings") == to_json(compiled.findings)
     assert data == json.loads(json.dumps(plan_data(compiled.plan)))
@@ -74,21 +78,40 @@ def test_the_command_prints_the_same_numbers_as_text_and_as_json(name: str, char
 
 @given(pair=pairs())
 def test_a_plan_is_plain_json_with_a_reason_for_each_variable(pair: tuple[Data, Data]) -> None:
-    plan = compile_data(*pair).plan
+    compiled = compile_data(*pair)
+    plan = compiled.plan
     data = plan_data(plan)
     assert json.loads(json.dumps(data, allow_nan=False)) == json.loads(json.dumps(data))
     assert all(variable.reason for variable in plan.environment)
     assert all([variable.value, variable.field, variable.secret].count(None) == 2 for variable in plan.environment)
-    assert all(line and "None" not in line.partition("overrides")[0] for line in plan_lines(plan)[2:])
+    assert all(line and "None" not in line.partition("overrides")[0] for line in plan_lines(compiled)[2:])
 
 
 @given(pair=pairs())
 def test_ranks_and_batches_multiply(pair: tuple[Data, Data]) -> None:
     run, plan = pair[1], compile_data(*pair).plan
-    per_node = run["topology"]["gpus_per_node"] or run["topology"].get("processes_per_node", 1)
-    assert plan.world.size == run["topology"]["nodes"] * per_node
+    topology, gpus = run["topology"], run["topology"]["gpus_per_node"]
+    one_process = topology["kind"] in ("multi-worker-mirrored", "xgboost")
+    per_node = 1 if one_process else gpus or topology.get("processes_per_node", 1)
+    replicas = max(1, gpus) if topology["kind"] == "multi-worker-mirrored" else 1
+    assert plan.world.size == topology["nodes"] * per_node
     if plan.batch:
-        assert plan.batch.effective == run["batch"]["micro"] * run["batch"].get("accumulation", 1) * plan.world.size
+        assert plan.batch.effective == run["batch"]["micro"] * run["batch"].get("accumulation", 1) * plan.world.size * replicas
+
+
+@given(pair=pairs())
+def test_an_elastic_plan_says_every_size(pair: tuple[Data, Data]) -> None:
+    run, plan = pair[1], compile_data(*pair).plan
+    elastic, batch = run["topology"].get("elastic"), plan.batch
+    assert (plan.elastic is not None) == (elastic is not None and batch is not None)
+    if plan.elastic and batch:
+        assert [size.nodes for size in plan.elastic.sizes] == list(range(elastic["min_nodes"], elastic["max_nodes"] + 1))
+        for size in plan.elastic.sizes:
+            at_once = batch.micro * size.nodes * plan.world.processes_per_node
+            kept = elastic["batch"] == "keep"
+            assert size.effective == (batch.effective if kept else at_once * batch.accumulation)
+            assert (size.accumulation - 1) * at_once < size.effective <= size.accumulation * at_once
+            assert size.full == (size.effective % at_once == 0)
 
 
 def rated(nodes: int, micro: int, accumulation: int, rate: Data) -> Any:

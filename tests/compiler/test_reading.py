@@ -84,7 +84,7 @@ CASES = [
     ("team: vision\n", "", "TW106", 1, "key `team` is missing", "add `team:` with text"),
     (", gpus_per_node: 0", "", "TW106", 7, "`topology` has no key `gpus_per_node`", "add `gpus_per_node:` with a whole number"),
     ("{secret: hub, key: token}", "{secret: hub}", "TW106", 22, "`env.TOKEN` has no key `key`", "add `key:` with text"),
-    ("  kind: trainer\n", "", "TW106", 10, "`workload` has no key `kind`", "one of trainer, script, command"),
+    ("  kind: trainer\n", "", "TW106", 10, "`workload` has no key `kind`", "one of trainer, boosting, script, command"),
     ("{source: digits}", "{sourc: digits}", "TW106", 14, "no key `source`", "instead of `sourc`"),
     ("[0.9, 0.99]", "[0.9]", "TW106", 15, "`workload.optimizer.betas` needs one more item", "add a number"),
     ("kind: trainer", "kind: trainr", "TW107", 11, "`workload.kind` cannot be trainr", "did you mean trainer?"),
@@ -111,14 +111,14 @@ CASES = [
     ("every: 30m", "every: 30", "TW107", 17, "`checkpoints.every`: 30 has no unit", "write 30s, 30m or 30h"),
     ("memory: 8Gi", "memory: 8GB", "TW107", 18, "8GB is not a number of bytes", "write 8Gi, or 8G"),
     ("checkpoints: {every: 30m}", "checkpoints:", "TW107", 17, "`checkpoints` is empty", "or remove the key"),
-    ("{kind: ddp, nodes: 2, gpus_per_node: 0}", "ddp", "TW107", 7, 'must be a mapping, not "ddp"', "with kind, nodes, gpus"),
+    ("{kind: ddp, nodes: 2, gpus_per_node: 0}", "ddp", "TW107", 7, 'must be a mapping, not "ddp"', "one of ddp, zero1,"),
     ("batch: {micro: 32}", "batch: {micro: 32}\nnodes: 4", "TW105", 9, "no key `nodes` here", "move it to `topology`"),
     ("expires: 2030-01-31", "expires: 2030-02-31", "TW107", 24, "must be a day of the calendar", "such as 2026-03-31"),
     ("[0.9, 0.99]", "0.9", "TW107", 15, "must be a list, not 0.9", "write a list"),
     ("[0.9, 0.99]", "[0.9, 0.99, 1]", "TW107", 15, "has 3 items", "write at most 2 items"),
     ("base: 2e-3", "base: 1, scaling: linear", "TW107", 9, "scaling linear needs base_batch", "keys of learning_rate"),
     ("num_channels: 1", "num_channels: 3", "TW107", 10, "digits are grey images", "workload"),
-    ("{source: digits}", "{source: python-stdlib}", "TW107", 10, "cannot read data source", "use digits, or task causal-lm"),
+    ("{source: digits}", "{source: python-stdlib}", "TW107", 10, "cannot read data source", "use digits or image-folder, or"),
 ]
 
 
@@ -157,7 +157,7 @@ mounts:
   /data: {claim: x, sub_path: 3}
   data: {size: 1Gi}
 env: {1A: x, B: {secret: s}}
-overrides: {objects: [{target: job-set, kind: Job, patch: {spec: null}}]}
+overrides: {objects: [{target: job-sett, kind: Job, patch: {spec: null}}]}
 """
     stream = io.StringIO()
     render_findings(refused(text), Console(file=stream, force_terminal=False))

@@ -11,14 +11,38 @@ import cdk8s
 import pytest
 
 from trainwright import Cluster, CompileError, Run, compile_run
-from trainwright.cdk8s import DDPJob, RunFields, RunWarning, TrainingJob
-from trainwright.run import ClaimMount, ScriptWorkload
-from trainwright.topology import DDP
+from trainwright.cdk8s import (
+    DDPJob,
+    HorovodJob,
+    MultiWorkerMirroredJob,
+    RayJob,
+    RunFields,
+    RunWarning,
+    TrainingJob,
+    XGBoostJob,
+    ZeRO3Job,
+)
+from trainwright.model import Model
+from trainwright.run import ClaimMount, CommandWorkload, ScriptWorkload
+from trainwright.target import TARGETS
+from trainwright.topology import DDP, Horovod, MultiWorkerMirrored, Ray, XGBoost, ZeRO
 
 IMAGE = "registry.example.com/train@sha256:" + "0123456789abcdef" * 4
 CLUSTER = Cluster.model_validate({
     "cluster": "laptop", "kubernetes": "1.34",
     "node_pools": {"cpu": {"cpus": 8, "memory": "32Gi"}},
+    "namespaces": {"training": {"claims": {"saved": {"managed": False}}}},
+})
+EVERYTHING = Cluster.model_validate({
+    "cluster": "laptop", "kubernetes": "1.34",
+    "operators": {
+        "jobset": {"version": "0.12.0"}, "training-operator": {"version": "1.9.4"}, "mpi-operator": {"version": "0.8.0"},
+        "kuberay": {"version": "1.7.0"}, "trainer": {"version": "2.3.0"},
+    },
+    "node_pools": {
+        "cpu": {"cpus": 8, "memory": "32Gi"},
+        "gpu": {"cpus": 96, "memory": "1000Gi", "gpu": {"model": "H100", "memory": "80Gi", "per_node": 8}},
+    },
     "namespaces": {"training": {"claims": {"saved": {"managed": False}}}},
 })
 WORK = ScriptWorkload(kind="script", command=("python", "train.py"))
@@ -45,9 +69,33 @@ def test_fields_are_those_of_a_run_but_what_the_construct_states() -> None:
     assert RunFields.__required_keys__ == required
 
 
-def test_topology_arguments_are_those_of_the_topology() -> None:
-    own = set(inspect.signature(DDPJob.__init__).parameters) - {"self", "scope", "id", "cluster", "fields"}
-    assert own == set(DDP.model_fields) - {"kind"}
+CONSTRUCTS: dict[type[TrainingJob], tuple[type[Model], dict[str, Any]]] = {
+    DDPJob: (DDP, {"gpus_per_node": 0}),
+    ZeRO3Job: (ZeRO, {"gpus_per_node": 8, "engine": "fsdp2"}),
+    HorovodJob: (Horovod, {"gpus_per_node": 8}),
+    MultiWorkerMirroredJob: (MultiWorkerMirrored, {"gpus_per_node": 8}),
+    XGBoostJob: (XGBoost, {"gpus_per_node": 0}),
+    RayJob: (Ray, {"gpus_per_node": 8, "version": "2.60.0"}),
+}
+
+
+@pytest.mark.parametrize(("construct", "topology"), [(one, made[0]) for one, made in CONSTRUCTS.items()])
+def test_topology_arguments_are_those_of_the_topology(construct: type[TrainingJob], topology: type[Model]) -> None:
+    own = set(inspect.signature(construct.__init__).parameters) - {"self", "scope", "id", "cluster", "fields"}
+    assert own == set(topology.model_fields) - {"kind"}
+
+
+@pytest.mark.parametrize("construct", CONSTRUCTS)
+def test_every_construct_makes_the_objects_of_its_target(construct: Any) -> None:
+    topology, stated = CONSTRUCTS[construct]
+    work = CommandWorkload(kind="command", command=("python", "train.py"))
+    target = {Horovod: "mpi-job", MultiWorkerMirrored: "tf-job", Ray: "ray-job"}.get(topology, "job-set")
+    settings: dict[str, Any] = {"team": "vision", "image": IMAGE, "mounts": MOUNTS, "target": target, "workload": work}
+    if construct is XGBoostJob:
+        settings |= {"workload": WORK, "trainer_version": "0.2.0"}
+    job = construct(chart(), "mnist", cluster=EVERYTHING, nodes=2, **stated, **settings)
+    assert job.plan.world.nodes == 2
+    assert any(item.kind in {kind for kind, _ in TARGETS[target].templates.values()} for item in job.api_objects)
 
 
 def test_a_job_is_the_compiled_run() -> None:
@@ -61,6 +109,18 @@ def test_a_job_is_the_compiled_run() -> None:
     assert [item.kind for item in job.api_objects] == ["ConfigMap", "Service", "Job"]
     assert cdk8s.Testing.synth(scope) == list(compiled.manifests)
     assert [list(item) for item in cdk8s.Testing.synth(scope)] == [list(manifest) for manifest in compiled.manifests]
+
+
+def test_runs_of_one_app_share_what_is_named_by_its_content() -> None:
+    app = cdk8s.Testing.app()
+    charts = [cdk8s.Chart(app, name, namespace="training") for name in ("one", "two")]
+    settings: dict[str, Any] = {"team": "vision", "image": IMAGE, "trainer_version": "0.1.0", "workload": WORK, "mounts": MOUNTS}
+    jobs = [
+        DDPJob(scope, name, cluster=EVERYTHING, nodes=2, gpus_per_node=0, target="train-job", **settings)
+        for scope, name in zip(charts, ("first", "second"), strict=True)
+    ]
+    kinds = [[item.kind for item in job.api_objects] for job in jobs]
+    assert kinds == [["ConfigMap", "TrainingRuntime", "TrainJob"], ["ConfigMap", "TrainJob"]]
 
 
 def test_a_value_a_file_and_keywords_are_the_same_run(tmp_path: Path) -> None:

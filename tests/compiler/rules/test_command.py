@@ -15,12 +15,12 @@ def test_an_option_with_a_blank_is_one_argument(token: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("python", "train.py", "--name=value with blank"),
-        ("python", "train.py", "a b"),
+        ("torchrun", "train.py", "--name=value with blank"),
+        ("torchrun", "train.py", "a b"),
         ("sh", "-c", "-x is no option here"),
         ("/usr/bin/env", "bash", "-lc", "--odd start"),
-        ("python", "train.py", "-1 2"),
-        ("python", "-np", "2"),
+        ("torchrun", "train.py", "-1 2"),
+        ("/app/train", "-np", "2"),
     ],
 )
 def test_blanks_elsewhere_are_fine(words: tuple[str, ...]) -> None:
@@ -93,7 +93,7 @@ def test_options_that_agree_with_the_plan(options: tuple[str, ...]) -> None:
 
 def test_options_of_the_program_are_its_own() -> None:
     assert codes(command("torchrun", "train.py", "--nnodes", "7", "--standalone")) == []
-    assert codes(command("python", "train.py", "--nnodes=7")) == []
+    assert codes(command("torchrun", "train.py", "--nnodes=7")) == []
 
 
 def test_one_node_may_stand_alone() -> None:

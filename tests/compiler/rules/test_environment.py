@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+
 import pytest
+from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import codes, command, compiled, findings, message, script
+
+from trainwright.findings import Where
+from trainwright.rules.environment import LONGEST_VARIABLE, variable_findings
+from trainwright.variables import VARIABLES
 
 
 @pytest.mark.parametrize(
@@ -47,20 +56,200 @@ def test_a_default_gives_way_to_the_run(name: str) -> None:
     assert [variable.value for variable in result.plan.environment if variable.name == name] == ["7"]
 
 
-@pytest.mark.parametrize("name", ["NCCL_TREE_THRESHOLD", "NCCL_LL_THRESHOLD", "NCCL_SINGLE_RING_THRESHOLD", "NCCL_TIMEOUT"])
-def test_removed_settings_of_nccl(name: str) -> None:
-    assert codes({"env": {name: "0"}}) == ["TW407"]
+@pytest.mark.parametrize("name", [name for name, entry in VARIABLES.items() if entry.dead])
+def test_dead_variables(name: str) -> None:
+    (finding,) = findings({"env": {name: "0"}})
+    assert finding.code == "TW407"
+    assert finding.message.startswith(name)
+    assert finding.fix.startswith("remove it")
+
+
+def test_a_dead_variable_is_dead_with_any_value() -> None:
+    assert codes({"env": {"NCCL_TIMEOUT": ""}}) == codes({"env": {"NCCL_TIMEOUT": {"secret": "s", "key": "k"}}}) == ["TW407"]
 
 
 @pytest.mark.parametrize(
-    "name", ["NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_ALGO", "NCCL_NET_GDR_LEVEL"]
+    ("name", "value"),
+    [
+        ("NCCL_MIN_NRINGS", "4"),
+        ("NCCL_MAX_NRINGS", "4"),
+        ("NCCL_MIN_NCHANNELS", "4"),
+        ("NCCL_MAX_NCHANNELS", "4"),
+        ("NCCL_ALGO", "Ring,Tree"),
+        ("NCCL_PROTO", "^LL128"),
+        ("NCCL_NET_GDR_LEVEL", "SYS"),
+        ("NCCL_BUFFSIZE", "8388608"),
+        ("NCCL_NTHREADS", "512"),
+        ("NCCL_P2P_DISABLE", "1"),
+        ("NCCL_IB_GID_INDEX", "3"),
+        ("NCCL_IB_USE_INLINE", "1"),
+        ("NCCL_ASYNC_ERROR_HANDLING", "1"),
+        ("TORCH_NCCL_BLOCKING_WAIT", "TRUE"),
+        ("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
+        ("FI_EFA_USE_DEVICE_RDMA", "1"),
+    ],
 )
-def test_risky_settings_of_nccl(name: str) -> None:
-    assert codes({"env": {name: "4"}}) == ["TW408"]
+def test_risky_settings(name: str, value: str) -> None:
+    (finding,) = findings({"env": {name: value}})
+    assert (finding.code, finding.where.pointer) == ("TW408", f"/env/{name}")
 
 
 @pytest.mark.parametrize(
-    ("value", "fix"), [("mlx5", "'=mlx5'"), ("^mlx5_1", "'^=mlx5_1'"), ("=mlx5_0", None), ("^=mlx5_0", None)]
+    ("name", "value"),
+    [("NCCL_P2P_DISABLE", "0"), ("NCCL_BUFFSIZE", ""), ("TORCH_NCCL_BLOCKING_WAIT", "No"), ("TORCH_DISTRIBUTED_DEBUG", "info")],
+)
+def test_values_without_risk(name: str, value: str) -> None:
+    assert codes({"env": {name: value}}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("NCCL_NET_GDR_LEVL", "did you mean NCCL_NET_GDR_LEVEL?"),
+        ("NCCL_SOCKET_IFNAMES", "did you mean NCCL_SOCKET_IFNAME?"),
+        ("TORCH_NCCL_BLOCKINGWAIT", "did you mean TORCH_NCCL_BLOCKING_WAIT?"),
+        ("NCCL_AVOID_RECORD_STREAMS", "did you mean TORCH_NCCL_AVOID_RECORD_STREAMS?"),
+        ("OMPI_MCA_bttl", "did you mean OMPI_MCA_btl?"),
+        ("FI_EFA_FORKSAFE", "did you mean FI_EFA_FORK_SAFE?"),
+        ("NCCL_ABORT_ON_ERROR", "remove it; if a plugin of yours reads it, set it in the image"),
+    ],
+)
+def test_made_up_variables(name: str, fix: str) -> None:
+    (finding,) = findings({"env": {name: "1"}})
+    assert (finding.code, finding.fix) == ("TW412", fix)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "OMPI_MCA_btl_tcp_eager_limit",
+        "I_MPI_PIN_DOMAIN",
+        "NCCL_FASTRAK_CTRL_DEV",
+        "NCCL_IBEXT_DISABLE",
+        "OFI_NCCL_PROTOCOL",
+        "FI_CXI_RDZV_THRESHOLD",
+        "TORCH_HOME",
+        "GLOO_LOG_LEVEL",
+        "NCCLX",
+    ],
+)
+def test_names_where_the_catalogue_is_open(name: str) -> None:
+    assert codes({"env": {name: "anything"}}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("NCCL_DEBUG", "WARNING", "allowed: VERSION, WARN,"),
+        ("NCCL_IB_TIMEOUT", "32", "allowed: 0 to 31"),
+        ("NCCL_P2P_LEVEL", "sys", "allowed: LOC,"),
+        ("NCCL_BUFFSIZE", "8M", "allowed: a whole number"),
+        ("NCCL_ALGO", "4", "allowed: a list with , of ring, tree"),
+        ("NCCL_TOPO_FILE", "~/topology.xml", "allowed: a path, without ~"),
+        ("TORCH_NCCL_ENABLE_MONITORING", "2", "allowed: 1, 0, y"),
+        ("OMPI_MCA_btl_tcp_if_include", "eth0 eth1", "allowed: interfaces or CIDR ranges"),
+        ("I_MPI_FABRICS", "shm:dapl", "allowed: shm, ofi, shm:ofi"),
+        ("FI_LOG_LEVEL", "warning", "allowed: warn, trace"),
+    ],
+)
+def test_values_that_are_not_read(name: str, value: str, allowed: str) -> None:
+    (finding,) = findings({"env": {name: value}})
+    assert finding.code == "TW413"
+    assert f"{name}={value}" in finding.message
+    assert finding.fix.startswith(allowed)
+
+
+def test_a_key_that_is_too_short_is_not_repeated() -> None:
+    found = findings({"env": {"NCCL_PSK": {"secret": "s", "key": "k"}}})
+    assert found == []
+    (finding,) = variable_findings({"NCCL_PSK": "hunter2"}, lambda name: Where(pointer=name))
+    assert (finding.code, "hunter2" in finding.message + finding.fix) == ("TW413", False)
+    assert codes({"env": {"NCCL_PSK": "hunter2"}}) == ["TW409"]
+
+
+@pytest.mark.parametrize(("threads", "sockets", "expected"), [("4", "4", []), ("16", "4", []), ("16", "5", ["TW413"])])
+def test_sockets_have_a_limit_together(threads: str, sockets: str, expected: list[str]) -> None:
+    assert codes({"env": {"NCCL_SOCKET_NTHREADS": threads, "NCCL_NSOCKS_PERTHREAD": sockets}}) == expected
+
+
+ROCE = {"node_pools": {"h100": {"fabric": {"kind": "roce", "resource": "rdma/roce", "gid_index": 3}}}}
+TUNED = {
+    "NCCL_IB_HCA": "mlx5",
+    "NCCL_IB_GID_INDEX": "3",
+    "NCCL_BUFFSIZE": "8388608",
+    "NCCL_NTHREADS": "512",
+    "NCCL_ALGO": "Ring,Tree",
+    "NCCL_DEBUG_SUBSYS": "ALL",
+    "NCCL_MIN_NRINGS": "4",
+    "NCCL_TREE_THRESHOLD": "0",
+    "NCCL_TIMEOUT": "3600",
+}
+"""What tutorials recommend for RoCE."""
+
+
+def test_a_copied_tuning_is_explained_line_by_line(snapshot: SnapshotAssertion) -> None:
+    found = findings({"env": TUNED}, ROCE)
+    assert {finding.where.pointer for finding in found} == {f"/env/{name}" for name in TUNED}
+    lines = {finding.where.pointer.removeprefix("/env/"): finding for finding in found}
+    assert len(lines) == len(found)
+    assert [f"{lines[name].code} {lines[name].message}; {lines[name].fix}" for name in TUNED] == snapshot
+
+
+@pytest.mark.parametrize(
+    ("env", "cluster", "expected"),
+    [
+        ({"NCCL_SOCKET_IFNAME": "eth0"}, {}, "TW416"),
+        ({"NCCL_SOCKET_IFNAME": "=eth0"}, {}, "TW416"),
+        ({"NCCL_SOCKET_IFNAME": "eth1"}, {}, "TW403"),
+        ({"NCCL_IB_DISABLE": "0"}, {}, "TW416"),
+        ({"NCCL_IB_DISABLE": "1"}, {}, "TW403"),
+        ({"NCCL_IB_DISABLE": "0"}, {"kind": "tcp"}, "TW403"),
+        ({"NCCL_IB_DISABLE": "1"}, {"kind": "tcp"}, "TW416"),
+        ({"NCCL_IB_HCA": "=mlx5_0"}, {"hca": "=mlx5_0"}, "TW416"),
+        ({"NCCL_IB_HCA": "=mlx5_1"}, {"hca": "=mlx5_0"}, "TW403"),
+        ({"NCCL_NET_GDR_LEVEL": "SYS"}, {}, "TW408"),
+        ({"NCCL_NET_GDR_LEVEL": "SYS"}, {"gpu_direct": True}, "TW408"),
+        ({"NCCL_NET_GDR_LEVEL": "LOC"}, {"gpu_direct": True}, "TW403"),
+        ({"NCCL_NET_GDR_LEVEL": "SYS"}, {"gpu_direct": False}, "TW403"),
+        ({"NCCL_NET_GDR_LEVEL": "LOC"}, {"gpu_direct": False}, "TW416"),
+        ({"FI_PROVIDER": "efa"}, {"kind": "efa", "resource": "x.io/efa"}, "TW416"),
+        ({"FI_PROVIDER": "tcp"}, {"kind": "efa", "resource": "x.io/efa"}, "TW403"),
+        ({"NCCL_IB_TC": {"secret": "s", "key": "k"}}, {"kind": "roce", "resource": "rdma/roce", "traffic_class": 106}, "TW403"),
+    ],
+)
+def test_the_fabric_decides(env: dict[str, object], cluster: dict[str, object], expected: str) -> None:
+    (finding,) = findings({"env": env}, {"node_pools": {"h100": {"fabric": cluster}}})
+    assert finding.code == expected
+    if expected == "TW403":
+        assert "of pool h100 in cluster lab" in finding.message
+
+
+def test_a_value_that_agrees_stands_once_and_is_the_runs_own() -> None:
+    environment = compiled({"env": {"NCCL_SOCKET_IFNAME": "=eth0"}}).plan.environment
+    assert [(variable.value, variable.source) for variable in environment if variable.name == "NCCL_SOCKET_IFNAME"] == [
+        ("=eth0", "run:/env/NCCL_SOCKET_IFNAME")
+    ]
+
+
+def test_on_one_node_the_fabric_decides_nothing() -> None:
+    assert codes({"topology": {"nodes": 1}, "env": {"NCCL_SOCKET_IFNAME": "lo"}}) == []
+
+
+@pytest.mark.parametrize("kind", ["infiniband", "roce", "efa"])
+def test_rdma_without_devices(kind: str) -> None:
+    fabric = {"node_pools": {"h100": {"fabric": {"kind": kind, "resource": None}}}}
+    (finding,) = findings({}, fabric)
+    assert (finding.code, finding.where.pointer) == ("TW415", "/node_pools/h100/fabric")
+    assert codes({"topology": {"nodes": 1}}, fabric) == []
+    assert codes({"topology": {"gpus_per_node": 0}, "node_pool": "h100"}, fabric) == []
+    grows = {"nodes": 1, "elastic": {"min_nodes": 1, "max_nodes": 2}}
+    operators = {"operators": {"training-operator": {"version": "1.9"}}}
+    pytorch = {"target": "pytorch-job", "trainer_version": "0.2.0", "topology": grows}
+    assert "TW415" in codes(pytorch, fabric | operators)
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"), [("mlx5", "'=mlx5_0,mlx5_1'"), ("^mlx5_1", "'^=mlx5_1,mlx5_4'"), ("=mlx5_0", None), ("^=mlx5_0", None)]
 )
 def test_adapters_are_named_exactly(value: str, fix: str | None) -> None:
     found = findings({"env": {"NCCL_IB_HCA": value}})
@@ -77,7 +266,7 @@ def test_subsystems_need_debug_output(debug: str | None, expected: list[str]) ->
 
 
 def test_a_real_setting_with_a_similar_name_is_free() -> None:
-    assert codes({"env": {"NCCL_IB_TIMEOUT": "22", "NCCL_DEBUG": "INFO", "NCCL_IB_GID_INDEX": "3"}}) == []
+    assert codes({"env": {"NCCL_IB_TIMEOUT": "22", "NCCL_DEBUG": "INFO", "NCCL_IB_RETRY_CNT": "7"}}) == []
 
 
 @pytest.mark.parametrize(
@@ -126,3 +315,36 @@ def test_forms_of_secrets(value: str) -> None:
 
 def test_a_finding_on_a_secret_never_repeats_it() -> None:
     assert "hunter2" not in message({"env": {"DB_PASSWORD": "hunter2"}})
+
+
+# A list of all pods in one variable.
+
+KUBEFLOW = {"operators": {"training-operator": {"version": "1.9.0"}}}
+WORKERS = {"kind": "multi-worker-mirrored", "gpus_per_node": 0}
+TREES = {"kind": "xgboost", "gpus_per_node": 0}
+NAME = "a-name-of-a-run-as-long-as-names-can-be"
+
+
+@pytest.mark.parametrize(("target", "topology", "nodes", "expected"), [
+    ("tf-job", WORKERS, 1500, []),
+    ("tf-job", WORKERS, 4096, ["TW401"]),
+    ("xgboost-job", TREES, 2000, []),
+    ("xgboost-job", TREES, 4096, ["TW401"]),
+    ("indexed-job", TREES, 4096, []),
+])
+def test_a_list_of_pods_has_to_fit(target: str, topology: dict[str, object], nodes: int, expected: list[str]) -> None:
+    work = command("python", "x.py") | {"run": NAME, "target": target, "topology": topology | {"nodes": nodes}}
+    assert [code for code in codes(work, KUBEFLOW) if code == "TW401"] == expected
+
+
+def test_the_longest_list_is_what_the_kernel_takes() -> None:
+    """execve itself, with the size that the finding is about; and the number of nodes that it proposes."""
+    longest = "x" * (LONGEST_VARIABLE - len("A="))
+    subprocess.run(["/bin/true"], env={"A": longest}, check=True)
+    with pytest.raises(OSError, match=os.strerror(errno.E2BIG)):
+        subprocess.run(["/bin/true"], env={"A": f"{longest}x"}, check=True)
+    work = command("python", "x.py") | {"run": NAME, "target": "tf-job"}
+    (said,) = [one for one in findings(work | {"topology": WORKERS | {"nodes": 4096}}, KUBEFLOW) if one.code == "TW401"]
+    nodes = int(said.fix.split("at most ")[1].split(" ")[0].strip(",").replace(",", ""))
+    assert "TW401" not in codes(work | {"topology": WORKERS | {"nodes": nodes}}, KUBEFLOW)
+    assert "TW401" in codes(work | {"topology": WORKERS | {"nodes": nodes + 100}}, KUBEFLOW)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.compiler.example import codes, command, compiled, message, script
+from tests.compiler.example import Data, codes, command, compiled, findings, message, script
 
-ONE_NODE = {"topology": {"nodes": 1}}
+ONE_NODE: Data = {"topology": {"nodes": 1}}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,76 @@ def test_access_modes() -> None:
     assert codes({"mounts": {"/data": {"claim": "dataset", "read_only": True}}}) == []
     assert codes({"mounts": {"/data": {"claim": "one-node"}}}) == ["TW235"]
     assert codes({"mounts": {"/data": {"claim": "one-node"}}} | ONE_NODE) == []
+
+
+MPI: Data = {"target": "mpi-job", "trainer_version": "0.2.0", "topology": {"kind": "horovod", "nodes": 1, "gpus_per_node": 8}}
+ELASTIC: Data = {
+    "target": "pytorch-job", "trainer_version": "0.2.0", "topology": {"nodes": 1, "elastic": {"min_nodes": 1, "max_nodes": 3}},
+}  # fmt: skip
+KUBEFLOW: Data = {
+    "operators": {"training-operator": {"version": "1.9"}, "mpi-operator": {"version": "0.6"}},
+    "namespaces": {
+        "training": {"pod_security": "privileged", "claims": {"one-pod": {"access": "ReadWriteOncePod", "managed": False}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("run", "claim", "said"),
+    [
+        ({}, "one-node", "one node can mount it, and the run has 2 pods"),
+        ({}, "one-pod", "one pod can mount it, and the run has 2 pods"),
+        (ONE_NODE, "one-node", None),
+        (MPI, "one-node", "one node can mount it, and the run has 2 pods"),
+        (MPI | {"topology": MPI["topology"] | {"launcher_is_node": True}}, "one-node", None),
+        (ELASTIC, "one-node", "one node can mount it, and the run has up to 3 pods"),
+    ],
+    ids=["two nodes", "one pod", "one node", "a launcher beside it", "a launcher that is it", "one node that may become three"],
+)
+def test_each_pod_mounts_the_claims(run: Data, claim: str, said: str | None) -> None:
+    modes = [one for one in findings({"mounts": {"/data": {"claim": claim}}} | run, KUBEFLOW) if one.code == "TW235"]
+    assert [one.message.partition(": ")[2] for one in modes] == ([said] if said else [])
+
+
+SIZE = 830_328
+"""Bytes of one checkpoint of the example."""
+
+
+@pytest.mark.parametrize(
+    ("held", "keep", "code", "fix"),
+    [
+        (2 * SIZE - 1, 2, "TW238", "use a claim of at least 3Mi"),
+        (2 * SIZE, 2, "TW239", "use a claim of at least 3Mi, for keep is at least 2"),
+        (3 * SIZE - 1, 3, "TW239", "use a claim of at least 4Mi, for keep is at least 2"),
+        (3 * SIZE, 3, "TW239", "write keep: 2, or use a claim of at least 4Mi"),
+        (10 * SIZE, 50, "TW239", "write keep: 9, or use a claim of at least 41Mi"),
+        (3 * SIZE, 2, None, None),
+        (4 * SIZE, 3, None, None),
+    ],
+)
+def test_what_is_kept_and_a_new_one_must_fit_the_claim(held: int, keep: int, code: str | None, fix: str | None) -> None:
+    cluster = {"namespaces": {"training": {"claims": {"checkpoints": {"size": held}}}}}
+    told = findings({"checkpoints": {"keep": keep}}, cluster)
+    assert [(one.code, one.fix) for one in told] == ([(code, fix)] if code else [])
+    assert code is None or "one has about 1Mi, and claim checkpoints" in told[0].message
+
+
+@pytest.mark.parametrize("work", [script("python", "x.py"), command("torchrun", "x.py")], ids=["script", "command"])
+def test_of_checkpoints_of_unknown_size_nothing_is_said(work: Data) -> None:
+    assert codes(work, {"namespaces": {"training": {"claims": {"checkpoints": {"size": "1Mi"}}}}}) == []
+    unknown = {"namespaces": {"training": {"claims": {"checkpoints": {"size": None, "managed": False}}}}}
+    assert codes({}, unknown) == []
+
+
+LARGE: Data = {"workload": {"model": {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12}}}
+"""About 1.02 GB a checkpoint."""
+
+
+@pytest.mark.parametrize(("speed", "expected"), [(3, ["TW249"]), (4, [])])
+def test_a_save_must_end_before_the_autoscaler_ends_the_pod(speed: int, expected: list[str]) -> None:
+    cluster = {"namespaces": {"training": {"claims": {"checkpoints": {"write_mebibytes_per_second": speed}}}}}
+    assert codes(LARGE, cluster) == expected
+    assert codes(LARGE | {"node_pool": "spot"}, cluster) == ["TW236"], "the notice is shorter"
 
 
 def test_claims_that_are_called_like_our_own_volumes_get_names_of_their_own() -> None:

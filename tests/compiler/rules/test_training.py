@@ -1,28 +1,14 @@
-"""Batch, learning rate, memory and what each kind of work reads."""
+"""Batch, learning rate and what each kind of work reads."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.compiler.example import codes, command, findings, message, script
+from tests.compiler.example import codes, command, compiled, findings, message, script
 
 from trainwright.findings import Severity
 from trainwright_trainer.contract import versions
-
-
-def llama(hidden: int, layers: int) -> dict[str, Any]:
-    model = {
-        "architecture": "llama",
-        "vocab_size": 32000,
-        "hidden_size": hidden,
-        "intermediate_size": 4 * hidden,
-        "num_hidden_layers": layers,
-        "num_attention_heads": 32,
-        "max_position_embeddings": 2048,
-    }
-    data = {"source": "python-stdlib", "tokenizer": "bpe", "vocabulary": 32000, "sequence_length": 2048}
-    return {"task": "causal-lm", "model": model, "data": data}
 
 
 def rate(**fields: Any) -> dict[str, Any]:
@@ -66,6 +52,25 @@ def test_a_field_that_is_newer_than_the_image(monkeypatch: pytest.MonkeyPatch) -
     assert codes({"workload": {"seed": 1}}) == ["TW208"]
 
 
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        ({}, []),
+        ({"trainer_version": "0.2.0"}, ["trainer 0.2.0 is not released yet"]),
+        (script("python", "x.py") | {"trainer_version": "0.2.0"}, ["trainer 0.2.0 is not released yet"]),
+        (
+            {"trainer_version": "0.2.0", "topology": {"kind": "zero3", "engine": "fsdp2", "nodes": 2, "gpus_per_node": 8}},
+            ["trainer 0.2.0 is not released yet, and this run needs of it: engine fsdp2"],
+        ),
+        (command("torchrun", "x.py"), []),
+    ],
+)
+def test_a_trainer_that_is_not_released(run: dict[str, Any], expected: list[str]) -> None:
+    notes = [finding for finding in compiled(run).findings if finding.code == "TW212"]
+    assert [finding.message for finding in notes] == expected
+    assert all(("docs/trainer.md" in finding.fix) == ("needs" in finding.message) for finding in notes)
+
+
 def test_the_batch_must_fit_the_data() -> None:
     assert codes({"batch": {"micro": 89}}) == []
     assert codes({"batch": {"micro": 90}}) == ["TW206"]
@@ -79,19 +84,6 @@ def test_batch_norm_and_accumulation() -> None:
     assert codes({"batch": {"accumulation": 2}}) == []
 
 
-def test_memory_is_refused_only_where_the_lower_bound_does_not_fit() -> None:
-    assert codes({"workload": llama(2048, 22), "batch": {"micro": 1}}) == []
-    assert codes({"workload": llama(2048, 22), "batch": {"micro": 10}}) == ["TW221"]
-    assert codes({"workload": llama(2048, 22), "batch": {"micro": 64}}) == ["TW220"]
-
-
-def test_the_fix_for_memory_depends_on_what_takes_it() -> None:
-    assert "batch.accumulation" in message({"workload": llama(2048, 22), "batch": {"micro": 64}})
-    assert "weights, gradients and optimizer alone do not fit" in message({"workload": llama(8192, 80), "batch": {"micro": 1}})
-    on_cpu = {"topology": {"nodes": 2, "gpus_per_node": 0}, "workload": llama(2048, 22), "batch": {"micro": 1}}
-    assert "raise resources.memory" in message(on_cpu)
-
-
 @pytest.mark.parametrize(
     "field",
     [
@@ -101,12 +93,12 @@ def test_the_fix_for_memory_depends_on_what_takes_it() -> None:
         {"checkpoints": {"resume": "never"}},
     ],
 )
-@pytest.mark.parametrize("work", [script("python", "x.py"), command("python", "x.py")], ids=["script", "command"])
+@pytest.mark.parametrize("work", [script("python", "x.py"), command("torchrun", "x.py")], ids=["script", "command"])
 def test_fields_that_only_our_trainer_reads(work: dict[str, Any], field: dict[str, Any]) -> None:
     (finding,) = findings(work | field)
     assert (finding.code, finding.severity) == ("TW207", Severity.INFO)
 
 
 def test_fields_that_no_command_reads() -> None:
-    assert codes(command("python", "x.py") | {"peer_wait": "1h", "trainer_version": "0.1.0"}) == ["TW207", "TW207"]
+    assert codes(command("torchrun", "x.py") | {"peer_wait": "1h", "trainer_version": "0.1.0"}) == ["TW207", "TW207"]
     assert codes(script("python", "x.py") | {"peer_wait": "1h"}) == []

@@ -1,0 +1,141 @@
+"""Random cluster profiles: pools, operators in the releases that are known, schedulers, queues, places and monitoring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.compiler.drawn_words import REGISTRY, label_maps, labels
+
+Data = dict[str, Any]
+
+GPU_MODELS = ("H100", "A100", "L4")
+FLAGS = {"volcano": "volcano", "coscheduling": "scheduler-plugins", None: None}
+"""Gang scheduler -> what the flag of an operator that makes groups itself must say."""
+RELEASES = {
+    "jobset": ("0.8", "0.10.1", "0.13.0"),
+    "training-operator": ("1.7.0", "1.9.4"),
+    "trainer": ("2.1.0", "2.2.1", "2.3.0"),
+    "mpi-operator": ("0.5.0", "0.8.0"),
+    "kuberay": ("1.3.0", "1.7.0"),
+}
+
+
+@st.composite
+def _fabrics(draw: st.DrawFn) -> Data:
+    fabric: Data = {"kind": draw(st.sampled_from(("tcp", "infiniband", "roce", "efa"))), "links": draw(st.integers(1, 8))}
+    if draw(st.booleans()):
+        fabric |= {"interface": "eth0", "hca": "=mlx5_0,mlx5_1", "gigabits_per_link": 400}
+    if draw(st.booleans()):
+        fabric |= {"resource": "rdma/shared", "resource_count": draw(st.integers(1, 4)), "ipc_lock": draw(st.booleans())}
+    if fabric["kind"] == "roce":
+        fabric |= draw(st.fixed_dictionaries({}, optional={"gid_index": st.integers(0, 9), "traffic_class": st.just(106)}))
+    if fabric["kind"] != "tcp" and draw(st.booleans()):
+        fabric["gpu_direct"] = draw(st.booleans())
+    return fabric
+
+
+@st.composite
+def _pools(draw: st.DrawFn, gpus: bool) -> Data:
+    pool: Data = {
+        "cpus": draw(st.sampled_from((16, "64", "96000m", 192))),
+        "memory": draw(st.sampled_from(("256Gi", "1T", 2**40))),
+        "fabric": draw(_fabrics()),
+    }
+    if gpus:
+        model = draw(st.sampled_from(GPU_MODELS))
+        pool["gpu"] = {"model": model, "memory": draw(st.sampled_from(("40Gi", "80Gi"))), "per_node": draw(st.integers(1, 8))}
+    if draw(st.booleans()):
+        pool["labels"] = draw(label_maps())
+    taints = st.fixed_dictionaries(
+        {"key": st.sampled_from(("nvidia.com/gpu", "example.com/spot", "dedicated"))},
+        optional={"value": st.sampled_from(("", "true", "training")), "effect": st.sampled_from(("NoSchedule", "NoExecute"))},
+    )
+    pool["taints"] = draw(st.lists(taints, max_size=2))
+    if draw(st.booleans()):
+        pool["spot"] = {"notice": draw(st.sampled_from(("30s", "2m", "1h30m")))}
+    return pool
+
+
+@st.composite
+def _namespaces(draw: st.DrawFn, queued: bool) -> Data:
+    claims: Data = {
+        "checkpoints": {
+            "storage_class": "nfs",
+            "size": draw(st.sampled_from(("10Gi", "2T", 10**9))),
+            "write_mebibytes_per_second": 1000,
+        },
+        "dataset": {"managed": False, "access": "ReadOnlyMany"},
+    }
+    if draw(st.booleans()):
+        claims[draw(labels(60)) + ".v1"] = {"size": "1Gi", "access": "ReadWriteMany"}
+    queue = st.one_of(st.just({"managed": False}), st.just({"cluster_queue": "gpus"}))
+    queues = draw(st.dictionaries(labels(60), queue, min_size=1, max_size=3)) if queued else {}
+    return {"claims": claims, "managed": draw(st.booleans()), "pod_security": "privileged", "queues": queues}
+
+
+@st.composite
+def _operators(draw: st.DrawFn, gang: str | None, kueue: str | None) -> Data:
+    operators: Data = {}
+    for name, releases in RELEASES.items():
+        if not draw(st.integers(0, 5)):
+            continue
+        # from 0.17 on Kueue admits no TrainJob of an older Trainer
+        known = releases[1:] if name == "trainer" and kueue else releases
+        operators[name] = {"version": draw(st.sampled_from(known))}
+        if FLAGS[gang] and name not in ("jobset", "trainer"):
+            operators[name]["gang_scheduler"] = FLAGS[gang]
+        if draw(st.booleans()):
+            operators[name]["restricted_containers"] = draw(st.booleans())
+    return operators
+
+
+def _monitoring() -> st.SearchStrategy[Data]:
+    return st.fixed_dictionaries(
+        {"kind": st.just("prometheus-operator")},
+        optional={
+            "namespace": labels(63),
+            "interval": st.sampled_from(("15s", "1m")),
+            "pod_monitor_labels": st.just({"release": "prometheus"}),
+            "rule_labels": st.just({"release": "prometheus", "example.com/tier": "a"}),
+            "dashboard": st.sampled_from(({}, {"label": "dashboards", "value": "yes"}, {"namespace": "monitoring"})),
+            "dcgm": st.booleans(),
+            "runbooks": st.just("https://example.com/runbooks"),
+        },
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Data:
+    """A profile with CPU and GPU pools, in which any run of ``drawn_runs`` finds a place."""
+    names = draw(st.lists(labels(63), min_size=2, max_size=4, unique=True))
+    gang = draw(st.sampled_from((None, "volcano", "coscheduling")))
+    kueue = draw(st.sampled_from((None, None, "0.15.0", "0.19.2")))
+    cluster: Data = {
+        "cluster": draw(labels(63)),
+        "kubernetes": draw(st.sampled_from(("1.33", "1.34", "1.35"))),
+        "operators": draw(_operators(gang, kueue)),
+        "node_pools": {name: draw(_pools(gpus=bool(number))) for number, name in enumerate(names)},
+        "namespaces": draw(st.dictionaries(labels(63), _namespaces(kueue is not None), min_size=1, max_size=3)),
+        "storage_classes": {"nfs": {"access": ["ReadWriteMany"]}},
+        "network_policy": draw(st.booleans()),
+        "topology": draw(st.sampled_from(({}, {"rack": {"label": "example.com/rack"}, "block": {"label": "example.com/block"}}))),
+    }
+    if gang:
+        cluster["scheduling"] = {"gang": gang} | draw(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "version": st.just("1.15.1" if gang == "volcano" else "0.33.5"),
+                    "scheduler_name": labels(63),
+                    "with_kueue": st.booleans(),
+                },
+            )
+        )
+    if kueue:
+        cluster["kueue"] = {"version": kueue}
+    if draw(st.booleans()):
+        cluster["monitoring"] = draw(_monitoring())
+    if draw(st.booleans()):
+        cluster["registries"] = [REGISTRY]
+    return cluster

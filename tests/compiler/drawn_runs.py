@@ -1,0 +1,265 @@
+"""Random runs of every topology, on every target that carries it."""
+
+from __future__ import annotations
+
+import string
+from functools import cache
+from math import ceil
+from typing import Any
+
+from hypothesis import strategies as st
+from tests.compiler.drawn_topologies import Shape, shapes
+from tests.compiler.drawn_words import DIGEST, REGISTRY, label_maps, labels, texts
+
+Data = dict[str, Any]
+
+CONTAINERS = {"indexed-job": "trainer", "job-set": "trainer", "pytorch-job": "pytorch", "train-job": "node", "mpi-job": "mpi",
+              "tf-job": "tensorflow", "xgboost-job": "xgboost", "ray-job": "ray-worker"}  # fmt: skip
+KINDS = {"indexed-job": "Job", "job-set": "JobSet", "pytorch-job": "PyTorchJob", "train-job": "TrainJob", "mpi-job": "MPIJob",
+         "tf-job": "TFJob", "xgboost-job": "XGBoostJob", "ray-job": "RayJob"}  # fmt: skip
+
+
+def role_of(shape: Shape) -> str:
+    """A role that the run has for certain."""
+    first = {"mpi-job": "launcher", "ray-job": "worker", "xgboost-job": "master", "pytorch-job": "master", "tf-job": "worker"}
+    if shape.name == "elastic":
+        return "worker"
+    if shape.target == "tf-job" and shape.topology["chief"]:
+        return "chief"
+    return first.get(shape.target, "node")
+
+
+@st.composite
+def _optimizers(draw: st.DrawFn) -> Data:
+    if draw(st.booleans()):
+        return {"kind": "adamw", "betas": [0.9, draw(st.sampled_from((0.95, 0.999)))]}
+    return {"kind": "sgd", "momentum": draw(st.sampled_from((0, 0.9)))}
+
+
+@st.composite
+def _trainers(draw: st.DrawFn, pictures: bool) -> Data:
+    """Our trainer's work; of engine tensorflow pictures only."""
+    work: Data = {"kind": "trainer"}
+    blocks = draw(st.integers(1, 4))
+    if pictures or draw(st.booleans()):
+        work |= {
+            "task": "image-classification",
+            "data": {"source": "digits", "held_out": draw(st.sampled_from((0.1, 0.2)))},
+            "model": {
+                "architecture": "vit",
+                "image_size": 8,
+                "patch_size": 2,
+                "num_channels": 1,
+                "hidden_size": 64,
+                "intermediate_size": 128,
+                "num_hidden_layers": blocks,
+                "num_attention_heads": 4,
+                "num_labels": 10,
+            },
+        }
+    else:
+        work |= {
+            "task": "causal-lm",
+            "data": draw(st.sampled_from((
+                {"source": "python-stdlib", "sequence_length": 64},
+                {"source": "tokens", "path": "/checkpoints/tokens", "sequence_length": 64, "dtype": "uint32", "vocabulary": 256},
+            ))),
+            "model": {"architecture": "llama", "vocab_size": 256, "hidden_size": 64, "intermediate_size": 128,
+                      "num_hidden_layers": blocks, "num_attention_heads": 4},
+        }  # fmt: skip
+    work["optimizer"] = draw(_optimizers())
+    work |= draw(
+        st.one_of(
+            st.fixed_dictionaries({"epochs": st.floats(0.1, 100)}),
+            st.fixed_dictionaries({"steps": st.integers(1, 10**6)}),
+        )
+    )
+    work |= draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "precision": st.sampled_from(("fp32", "bf16")),
+                "schedule": st.sampled_from(("constant", "linear", "cosine")),
+                "clip_norm": st.one_of(st.none(), st.floats(0.1, 10)),
+                "seed": st.integers(0, 2**53),
+                "activation_checkpointing": st.booleans(),
+            },
+        )
+    )
+    return work
+
+
+def _boosting() -> st.SearchStrategy[Data]:
+    return st.fixed_dictionaries(
+        {
+            "kind": st.just("boosting"),
+            "booster": st.just({"objective": "binary:logistic", "max_depth": 8}),
+            "data": st.just({"source": "table", "format": "parquet", "path": "/checkpoints/table", "label": "fraud"}),
+            "rounds": st.integers(1, 10**6),
+        },
+        optional={"seed": st.integers(0, 2**53), "evaluation_metrics": st.just(["auc"])},
+    )
+
+
+def _scripts() -> st.SearchStrategy[Data]:
+    words = st.lists(texts(), min_size=1, max_size=4)
+    return st.fixed_dictionaries({"kind": st.just("script"), "command": words}, optional={"protocol": st.booleans()})
+
+
+def _commands(shape: Shape) -> st.SearchStrategy[Data]:
+    # two shells read a Ray job's entrypoint, so it must be plain
+    plain = st.text(string.ascii_letters + string.digits + "_-./:=,", min_size=1, max_size=20)
+    words = st.lists(plain if shape.name == "ray" else texts(), min_size=1, max_size=4)
+    earlier = {"resume_from": st.just("/checkpoints/earlier")}
+    return st.fixed_dictionaries({"kind": st.just("command"), "command": words}, optional=earlier)
+
+
+def _workloads(shape: Shape) -> st.SearchStrategy[Data]:
+    if shape.name == "xgboost":
+        return st.one_of(_boosting(), _boosting(), _scripts(), _commands(shape))
+    trained = _trainers(pictures=shape.name == "multi-worker-mirrored")
+    if shape.name == "multi-worker-mirrored":
+        trained = trained.map(_without_checkpointing)
+    return st.one_of(trained, trained, _commands(shape), *(() if shape.name == "ray" else (_scripts(),)))
+
+
+def _without_checkpointing(work: Data) -> Data:
+    return {key: value for key, value in work.items() if key != "activation_checkpointing"}
+
+
+@st.composite
+def _rates(draw: st.DrawFn) -> Data:
+    rate: Data = {"base": draw(st.floats(1e-6, 1)), "warmup_steps": draw(st.integers(0, 1000))}
+    if draw(st.booleans()):
+        rate |= {"base_batch": draw(st.integers(1, 4096)), "scaling": draw(st.sampled_from(("none", "linear", "square_root")))}
+    return rate
+
+
+@st.composite
+def _mounts(draw: st.DrawFn, namespace: Data) -> Data:
+    mounts: Data = {"/checkpoints": {"claim": "checkpoints"}}
+    if draw(st.booleans()):
+        mounts["/data"] = {"claim": "dataset", "read_only": True}
+    if draw(st.booleans()):
+        mounts["/data2/Bilder ü"] = {"claim": "dataset", "read_only": True, "sub_path": "a/b"}
+    if draw(st.booleans()):
+        mounts["/scratch"] = {"scratch": draw(st.sampled_from(("1Gi", "500M")))}
+    for claim in namespace["claims"]:
+        if claim.endswith(".v1"):
+            mounts["/third"] = {"claim": claim}
+    return mounts
+
+
+def _overrides(shape: Shape) -> st.SearchStrategy[Data]:
+    role, target, kind = role_of(shape), shape.target, KINDS[shape.target]
+    container = "ray-head" if role == "head" else CONTAINERS[target]
+    patches: list[Data] = [
+        {"pod": {role: {"runtimeClassName": "nvidia"}}},
+        {"pod": {role: {"containers": [{"name": container, "env": [{"name": "EXTRA", "value": "1"}]}]}}},
+        {"pod": {role: {"tolerations": [{"key": "example.com/extra", "operator": "Exists"}]}}},
+        {"objects": [{"target": target, "kind": kind, "patch": {"metadata": {"annotations": {"example.com/owner": "me"}}}}]},
+    ]
+    if target == "indexed-job":
+        patches.append({"objects": [{"target": target, "kind": "Job", "patch": {"spec": {"activeDeadlineSeconds": 86400}}}]})
+    return st.sampled_from(patches)
+
+
+_VARIABLES = st.text(string.ascii_uppercase + "_", min_size=1, max_size=12).map(lambda name: "APP_" + name)
+_SECRETS = st.fixed_dictionaries({"secret": labels(63), "key": st.sampled_from(("token", "a.b-c_D"))})
+
+
+@cache
+def _environments() -> st.SearchStrategy[Data]:
+    own = st.dictionaries(_VARIABLES, st.one_of(texts(), _SECRETS), max_size=3)
+    return st.builds(
+        lambda env, known: env | known, own, st.sampled_from(({}, {}, {"NCCL_DEBUG": "INFO"}, {"OMP_NUM_THREADS": "2"}))
+    )
+
+
+def _around(shape: Shape, cluster: Data, namespace: Data) -> st.SearchStrategy[Data]:
+    """Where the pods are, how they start and what network they use."""
+    optional: dict[Any, st.SearchStrategy[Any]] = {"gang": st.booleans(), "priority": labels(63)}
+    if cluster["topology"]:
+        level = st.fixed_dictionaries(
+            {"together": st.sampled_from(sorted(cluster["topology"]))}, optional={"required": st.booleans()}
+        )
+        optional["placement"] = level
+    if "kueue" in cluster:
+        optional["queue"] = st.sampled_from(sorted(namespace["queues"]))
+    elif cluster.get("scheduling", {}).get("gang") == "volcano":
+        optional["queue"] = labels(63)
+    if shape.target not in ("train-job", "ray-job"):
+        optional["host_network"] = st.booleans()
+    drawn = st.fixed_dictionaries({}, optional=optional)
+    return drawn if "kueue" in cluster else drawn.map(_without_idle_queue)
+
+
+def _without_idle_queue(around: Data) -> Data:
+    """A queue of Volcano is read from the group of the pods: without a group nothing reads it."""
+    return {key: value for key, value in around.items() if key != "queue" or around.get("gang", True)}
+
+
+_FILES = st.dictionaries(
+    st.sampled_from(("/etc/app/settings.json", "/etc/app/überschrift.txt", "/opt/a b/c")),
+    st.one_of(texts(), st.just({"depth": 3, "names": ["a", None, 1.5]})),
+    max_size=2,
+)
+
+
+def _prepared() -> st.SearchStrategy[Data]:
+    """A data set that is fetched into a claim, once."""
+    image = f"{REGISTRY}/tools/rclone@{DIGEST}"
+    amounts: dict[Any, st.SearchStrategy[Any]] = {"revision": st.integers(1, 9), "memory": st.just("8Gi")}
+    keys = {"access_key": {"secret": "object-store", "key": "id"}, "secret_key": {"secret": "object-store", "key": "key"}}
+    open_to_all = st.fixed_dictionaries(
+        {"source": st.just("gs://example-datasets/table"), "image": st.just(image)}, optional=amounts
+    )
+    with_keys = st.fixed_dictionaries(
+        {"source": st.just("s3://example-datasets/a b/table"), "image": st.just(image), "credentials": st.just(keys)},
+        optional={**amounts, "endpoint": st.just("https://store.example.com:9000"), "region": st.just("eu-west-1")},
+    )
+    return st.dictionaries(st.just("/checkpoints/table"), st.one_of(open_to_all, with_keys), max_size=1)
+
+
+def _optional() -> dict[str, st.SearchStrategy[Any]]:
+    every = {"every": st.just("10m"), "every_steps": st.integers(1, 1000), "keep": st.integers(2, 9)}
+    return {
+        "env": _environments(),
+        "files": _FILES,
+        "prepare": _prepared(),
+        "labels": label_maps(),
+        "pod_labels": label_maps(),
+        "service_account": labels(63),
+        "image_pull_secrets": st.lists(labels(63), max_size=2, unique=True),
+        "restarts": st.integers(0, 1000),
+        "peer_wait": st.sampled_from(("30m", "2h", "90s")),
+        "attempt": st.integers(1, 10**6),
+        "checkpoints": st.fixed_dictionaries({}, optional=every),
+    }
+
+
+def _least_micro(shape: Shape) -> int:
+    """With which a batch that stays has a sample for each rank of the largest size."""
+    elastic = shape.topology.get("elastic")
+    return ceil(elastic["max_nodes"] / shape.topology["nodes"]) if elastic and elastic["batch"] == "keep" else 1
+
+
+@st.composite
+def runs(draw: st.DrawFn, cluster: Data) -> Data:
+    """A run for a cluster of ``drawn_clusters`` that must compile; it may have warnings."""
+    shape = draw(shapes(cluster))
+    name = draw(st.sampled_from(sorted(cluster["namespaces"])))
+    namespace, workload = cluster["namespaces"][name], draw(_workloads(shape))
+    run: Data = {
+        "run": draw(labels(shape.longest_name)), "team": draw(labels(63)), "namespace": name, "cluster": cluster["cluster"],
+        "image": f"{REGISTRY}/team/image" + draw(st.sampled_from((f"@{DIGEST}", f":v1@{DIGEST}", ":latest"))),
+        "topology": shape.topology, "target": shape.target, "workload": workload, "trainer_version": "0.2.0",
+    }  # fmt: skip
+    if workload["kind"] == "trainer" or (shape.name != "xgboost" and draw(st.booleans())):
+        run |= {
+            "batch": {"micro": draw(st.integers(_least_micro(shape), 8)), "accumulation": draw(st.integers(1, 4))},
+            "learning_rate": draw(_rates()),
+        }
+    run["mounts"] = draw(_mounts(namespace))
+    run |= draw(_around(shape, cluster, namespace))
+    return run | draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))

@@ -1,0 +1,104 @@
+"""Random topologies, each with a target of the cluster that carries it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+Data = dict[str, Any]
+
+OPERATORS = {
+    "indexed-job": None, "job-set": "jobset", "pytorch-job": "training-operator", "train-job": "trainer",
+    "mpi-job": "mpi-operator", "tf-job": "training-operator", "xgboost-job": "training-operator", "ray-job": "kuberay",
+}  # fmt: skip
+NUMBERED = ("indexed-job", "job-set", "pytorch-job", "train-job")
+"""Targets whose pods have a number of their own."""
+CARRIES: dict[str, tuple[str, ...]] = {
+    "ddp": NUMBERED,
+    "zero1": NUMBERED,
+    "zero2": NUMBERED,
+    "zero3": NUMBERED,
+    "elastic": ("pytorch-job",),
+    "mpi": ("mpi-job", "train-job"),
+    "horovod": ("mpi-job", "train-job"),
+    "multi-worker-mirrored": ("tf-job",),
+    "xgboost": ("indexed-job", "job-set", "train-job", "xgboost-job"),
+    "ray": ("ray-job",),
+}
+"""Shape of a topology -> targets that carry it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A topology on a target."""
+
+    name: str
+    topology: Data
+    target: str
+
+    @property
+    def longest_name(self) -> int:
+        """Characters that the run's name may have: names that operators derive from it stay below 64, or 48 for a RayJob."""
+        hashed, nodes = len("-12345678"), self.topology["nodes"]
+        pod = "-launcher-0-0-abcde" if self.name in ("mpi", "horovod") else f"-node-0-{nodes - 1}-abcde"
+        derived = {"job-set": pod, "train-job": pod}.get(self.target, "")
+        return min(40, (47 if self.target == "ray-job" else 63) - hashed - len(derived))
+
+
+def _targets(shape: str, cluster: Data) -> list[str]:
+    operators = cluster["operators"]
+    known = [target for target in CARRIES[shape] if OPERATORS[target] is None or OPERATORS[target] in operators]
+    if shape == "xgboost" and operators.get("trainer", {}).get("version", "").startswith("2.1"):
+        return [target for target in known if target != "train-job"]  # its policy for XGBoost came with 2.2
+    return known
+
+
+@st.composite
+def shapes(draw: st.DrawFn, cluster: Data) -> Shape:
+    """Any topology that the cluster's operators can carry."""
+    name = draw(st.sampled_from([shape for shape in CARRIES if _targets(shape, cluster)]))
+    largest = max((pool["gpu"]["per_node"] for pool in cluster["node_pools"].values() if "gpu" in pool), default=0)
+    gpus = draw(st.integers(0, min(largest, 1) if name == "xgboost" else largest))
+    nodes, target = draw(st.integers(1, 5)), draw(st.sampled_from(_targets(name, cluster)))
+    topology: Data = {"kind": name, "nodes": nodes, "gpus_per_node": gpus}
+    if name in ("elastic", "mpi"):
+        topology["kind"] = "ddp"
+    if name == "elastic":
+        low, high = draw(st.integers(1, nodes)), draw(st.integers(nodes, 8))
+        topology |= draw(st.sampled_from(({}, {"kind": "zero3", "engine": "fsdp2"})))
+        topology["elastic"] = {"min_nodes": low, "max_nodes": high, "batch": draw(st.sampled_from(("keep", "move")))}
+    if name in ("mpi", "horovod"):
+        topology["mpi"] = draw(st.sampled_from(("openmpi", "intel", "mpich") if target == "mpi-job" else ("openmpi",)))
+    if name == "horovod":
+        topology["launcher_is_node"] = draw(st.booleans())
+    if name == "multi-worker-mirrored":
+        topology["chief"] = draw(st.booleans())
+    if name == "ray":
+        topology["version"] = "2.52.0"
+    if name.startswith("zero"):
+        topology |= draw(_engines(name))
+    if name in ("ddp", "zero1", "zero2", "zero3", "horovod") and not gpus and draw(st.booleans()):
+        topology["processes_per_node"] = draw(st.integers(1, 3))
+    return Shape(name, topology, target)
+
+
+@st.composite
+def _engines(draw: st.DrawFn, kind: str) -> Data:
+    """DeepSpeed or FSDP2 with knobs and offload."""
+    if kind == "zero3" and draw(st.booleans()):
+        offload = draw(st.sampled_from(({}, {"optimizer": "cpu", "weights": "cpu"})))
+        return {"engine": "fsdp2", "offload": offload, "fsdp2": {"reshard_after_forward": draw(st.booleans())}}
+    offloads: list[Data] = [{}, {"optimizer": "cpu"}]
+    offloads += [{"optimizer": "cpu", "weights": "cpu"}] if kind == "zero3" else []
+    knobs = draw(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "overlap_comm": st.booleans(),
+                "reduce_bucket_size": st.integers(1, 10**9),
+            },
+        )
+    )
+    return {"engine": "deepspeed", "offload": draw(st.sampled_from(offloads)), "deepspeed": knobs}

@@ -1,0 +1,91 @@
+"""What a Job does with a failed pod, for every code that a trainer can end with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.compiler.example import Data, command, compiled, script
+from tests.compiler.objects import the
+
+from trainwright_trainer.contract import Disposition, codes_with
+
+JOBSET: Data = {"operators": {"jobset": {"version": "0.12"}, "trainer": {"version": "2.3"}}}
+
+
+def rules(target: str, run: Data) -> list[Data]:
+    result = compiled({"target": target, **run}, JOBSET)
+    kind, *way = {
+        "indexed-job": ("Job", "spec"),
+        "job-set": ("JobSet", "spec", "replicatedJobs", 0, "template", "spec"),
+        "train-job": ("TrainingRuntime", "spec", "template", "spec", "replicatedJobs", 0, "template", "spec"),
+    }[target]
+    node: Any = the(result, str(kind))
+    for key in way:
+        node = node[key]
+    found: list[Data] = node["podFailurePolicy"]["rules"]
+    return found
+
+
+def action(policy: list[Data], code: int, *, evicted: bool = False) -> str:
+    """The first match wins; a failure that no rule matches counts (KEP-3329)."""
+    for rule in policy:
+        codes = rule.get("onExitCodes")
+        if codes and codes["operator"] == "In" and code in codes["values"]:
+            return str(rule["action"])
+        if evicted and {"type": "DisruptionTarget", "status": "True"} in rule.get("onPodConditions", []):
+            return str(rule["action"])
+    return "Count"
+
+
+EXPECTED = {Disposition.PERMANENT: "FailJob", Disposition.IGNORED: "Ignore"}
+
+
+@pytest.mark.parametrize("target", ["indexed-job", "job-set", "train-job"])
+@pytest.mark.parametrize("work", [{}, script("python", "train.py")], ids=["trainer", "script"])
+def test_every_code_of_the_table_is_acted_on(target: str, work: Data) -> None:
+    policy = rules(target, work)
+    for disposition in Disposition:
+        for code in codes_with(disposition):
+            assert action(policy, code) == EXPECTED.get(disposition, "Count"), code
+    assert action(policy, 137) == "Count", "a killed container is nobody's plan"
+
+
+@pytest.mark.parametrize("target", ["indexed-job", "job-set", "train-job"])
+def test_an_evicted_pod_costs_nothing_unless_it_said_that_it_would_fail_again(target: str) -> None:
+    policy = rules(target, {})
+    assert action(policy, 143, evicted=True) == "Ignore"
+    assert action(policy, codes_with(Disposition.PERMANENT)[0], evicted=True) == "FailJob"
+
+
+@pytest.mark.parametrize(("target", "evicted"), [("indexed-job", "Ignore"), ("job-set", "FailJob"), ("train-job", "FailJob")])
+def test_of_a_command_no_code_is_read(target: str, evicted: str) -> None:
+    policy = rules(target, command("train"))
+    assert {action(policy, code) for code in range(1, 256)} == {"Count"}
+    assert action(policy, 1, evicted=True) == evicted, "below a JobSet a pod that comes back alone would wait for its old peers"
+
+
+@pytest.mark.parametrize("target", ["job-set", "train-job"])
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        ({}, ("permanent", "FailJobSet")),
+        (script("python", "train.py"), ("permanent", "FailJobSet")),
+        (command("train"), ("disrupted", "RestartJobSetAndIgnoreMaxRestarts")),
+    ],
+    ids=["trainer", "script", "command"],
+)
+def test_a_job_that_failed_by_its_policy_ends_the_set_or_starts_it_again(
+    target: str, run: Data, expected: tuple[str, str]
+) -> None:
+    result = compiled({"target": target, **run}, JOBSET)
+    spec = the(result, "JobSet")["spec"] if target == "job-set" else the(result, "TrainingRuntime")["spec"]["template"]["spec"]
+    (rule,) = spec["failurePolicy"]["rules"]
+    assert (rule["name"], rule["action"]) == expected
+    assert rule["onJobFailureReasons"] == ["PodFailurePolicy"]
+
+
+@pytest.mark.parametrize(("target", "container"), [("indexed-job", "trainer"), ("job-set", "trainer"), ("train-job", "node")])
+def test_codes_are_those_of_the_container_that_trains(target: str, container: str) -> None:
+    named = {rule["onExitCodes"]["containerName"] for rule in rules(target, {}) if "onExitCodes" in rule}
+    assert named == {container}

@@ -1,0 +1,82 @@
+"""Questions that every target's objects must answer, however they look."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from trainwright.compile import CompiledRun
+from trainwright.explain import Explainer
+from trainwright.locate import Locator
+from trainwright.manifest.config import payload_provenance
+from trainwright.project import Output
+from trainwright.validate import Catalogue, Problem, load_catalogue, object_problems
+from trainwright.validate.core import known_version
+
+Data = dict[str, Any]
+
+UPSTREAM = os.environ.get("TRAINWRIGHT_CRDS")
+"""A folder with the operators' CRDs; unset, the tests that need them do not exist, and tests/compiler/validate says so."""
+
+
+def the(result: CompiledRun, kind: str) -> Data:
+    """The one object of a kind."""
+    (manifest,) = [manifest for manifest in result.manifests if manifest["kind"] == kind]
+    return manifest
+
+
+@cache
+def _catalogue() -> Catalogue:
+    assert UPSTREAM, "guarded by the callers"
+    return load_catalogue(Path(UPSTREAM))
+
+
+def problems(manifest: Data) -> list[Problem]:
+    """What the API server, or a webhook of the operator, has against an object."""
+    found, _ = object_problems(manifest, _catalogue(), known_version(None))
+    return found
+
+
+def written(result: CompiledRun, *kinds: str) -> str:
+    """The objects as YAML, keys in their order; of some kinds only where those are named."""
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    stream = io.StringIO()
+    yaml.dump_all([dict(manifest) for manifest in result.manifests if not kinds or manifest["kind"] in kinds], stream)
+    return stream.getvalue()
+
+
+def lines_without_answer(result: CompiledRun) -> list[str]:
+    """Pointers of lines that no reason is known for."""
+    output = Output(
+        path="lab/training/runs/example.k8s.yaml",
+        manifests=result.manifests,
+        provenance=result.provenance,
+        change="example.yaml",
+        constants=result.constants,
+        payloads=payload_provenance(result.resolution),
+        locator=Locator(),
+    )
+    text = written(result)
+    answers = list(Explainer(text, "example.k8s.yaml", output).all())
+    assert len(answers) == len(text.splitlines()) > 60
+    return [answer.pointer for answer in answers if answer.reason == "part of the object"]
+
+
+def variables(node: Any) -> Iterator[str]:
+    """Names of all environment variables below a node."""
+    if isinstance(node, dict):
+        if isinstance(node.get("env"), list):
+            yield from (entry["name"] for entry in node["env"])
+        for value in node.values():
+            yield from variables(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from variables(item)

@@ -1,0 +1,96 @@
+"""How many pods start together, and who makes the group."""
+
+from __future__ import annotations
+
+import pytest
+from tests.compiler.controllers import pods
+from tests.compiler.example import Data, command, compiled
+
+from trainwright.handshake import Gang
+
+OPERATORS: Data = {
+    "jobset": {"version": "0.12"}, "trainer": {"version": "2.3"},
+    **{name: {"version": version, "gang_scheduler": "volcano"}
+       for name, version in {"training-operator": "1.9", "mpi-operator": "0.8", "kuberay": "1.7"}.items()},
+}  # fmt: skip
+OPEN: Data = {"training": {"pod_security": "privileged", "queues": {"gold": {"managed": False}}}}
+VOLCANO: Data = {"scheduling": {"gang": "volcano"}, "operators": OPERATORS, "namespaces": OPEN}
+KUEUE: Data = {"kueue": {"version": "0.19.2"}}
+BOTH: Data = {"scheduling": {"gang": "volcano", "with_kueue": True}}
+MPI: Data = {"trainer_version": "0.2.0", "target": "mpi-job", "topology": {"kind": "horovod", "nodes": 3, "gpus_per_node": 8}}
+RAY: Data = {
+    "target": "ray-job", "topology": {"kind": "ray", "nodes": 3, "gpus_per_node": 8, "version": "2.52.0"},
+    **command("python", "t.py"),
+}  # fmt: skip
+ELASTIC: Data = {
+    "target": "pytorch-job", "trainer_version": "0.2.0",
+    "topology": {"kind": "ddp", "nodes": 3, "gpus_per_node": 8, "elastic": {"min_nodes": 2, "max_nodes": 5}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("run", "minimum", "made_by"),
+    [
+        ({"topology": {"nodes": 2}}, 2, Gang.OURS),
+        ({"target": "job-set", "topology": {"nodes": 7}}, 7, Gang.OURS),
+        ({"target": "pytorch-job", "topology": {"nodes": 2}}, 2, Gang.OPERATOR),
+        ({"target": "train-job"}, 2, Gang.RUNTIME),
+        (ELASTIC, 2, Gang.OPERATOR),
+        (MPI, 4, Gang.OPERATOR),
+        (MPI | {"topology": MPI["topology"] | {"launcher_is_node": True}}, 3, Gang.OPERATOR),
+        (RAY, 4, Gang.LABEL),
+    ],
+    ids=["Job", "JobSet", "PyTorchJob", "TrainJob", "elastic", "with a launcher", "the launcher is a node", "with a head"],
+)
+def test_every_pod_is_counted_and_of_an_elastic_run_the_fewest(run: Data, minimum: int, made_by: Gang) -> None:
+    gang = compiled(run, VOLCANO).plan.gang
+    assert gang is not None
+    assert (gang.minimum, gang.made_by, gang.scheduler, gang.scheduler_name) == (minimum, made_by, "volcano", "volcano")
+
+
+@pytest.mark.parametrize(
+    ("run", "cluster", "there"),
+    [
+        ({}, {}, False),
+        ({}, VOLCANO, True),
+        ({"gang": False}, VOLCANO, False),
+        ({"topology": {"nodes": 1}}, VOLCANO, False),
+        ({"topology": {"nodes": 1}, "queue": "gold"}, VOLCANO, True),
+        ({"topology": {"nodes": 1}, "queue": "gold"}, VOLCANO | KUEUE, False),
+        ({"topology": {"nodes": 1}, "queue": "gold"}, VOLCANO | KUEUE | BOTH, False),
+        ({"queue": "gold"}, VOLCANO | KUEUE, False),
+        ({"queue": "gold"}, VOLCANO | KUEUE | BOTH, True),
+        ({}, VOLCANO | KUEUE, True),
+    ],
+)
+def test_a_run_of_several_pods_is_a_gang_where_nothing_else_admits_it_whole(run: Data, cluster: Data, there: bool) -> None:
+    assert (compiled(run, cluster).plan.gang is not None) == there
+
+
+@pytest.mark.parametrize("target", ["indexed-job", "job-set", "pytorch-job", "train-job"])
+def test_in_a_queue_of_volcano_one_pod_is_a_group(target: str) -> None:
+    result = compiled({"target": target, "topology": {"nodes": 1}, "queue": "gold"}, VOLCANO)
+    assert result.plan.gang is not None
+    assert (result.plan.gang.minimum, result.plan.gang.queue) == (1, "gold")
+    assert all(pod.spec["schedulerName"] == "volcano" for pod in pods(result.manifests))
+    groups = [manifest["spec"] for manifest in result.manifests if manifest["kind"] == "PodGroup"]
+    assert groups == ([{"minMember": 1, "queue": "gold"}] if result.plan.gang.made_by is Gang.OURS else [])
+
+
+def test_a_queue_is_volcanos_where_kueue_does_not_read_it() -> None:
+    both = VOLCANO | KUEUE | {"scheduling": {"gang": "volcano", "with_kueue": True}}
+    queues = [compiled({"queue": "gold"}, cluster).plan.gang for cluster in (VOLCANO, both)]
+    assert [gang.queue if gang else "" for gang in queues] == ["gold", None]
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "name"),
+    [
+        ({"gang": "volcano"}, "volcano"),
+        ({"gang": "coscheduling"}, "scheduler-plugins-scheduler"),
+        ({"gang": "coscheduling", "scheduler_name": "gangs"}, "gangs"),
+    ],
+)
+def test_pods_name_their_scheduler(scheduling: Data, name: str) -> None:
+    result = compiled({}, {"scheduling": scheduling})
+    assert result.manifests[-2]["spec"]["template"]["spec"]["schedulerName"] == name

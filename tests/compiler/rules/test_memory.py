@@ -1,0 +1,151 @@
+"""What fits, what is proposed where it does not, and what goes over the network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.compiler import example
+from tests.compiler.findings.page import overlay
+
+from trainwright.cluster.model import Fabric
+from trainwright.plan.communication import communication, compute_seconds
+from trainwright.plan.model import BatchPlan, WorldPlan
+from trainwright.run import TrainerWorkload
+from trainwright.topology import DDP, ZeRO
+from trainwright.topology.sharding import Sharding
+
+FAST = {"namespaces": {"training": {"claims": {"checkpoints": {"size": "100Ti", "write_mebibytes_per_second": 20_000}}}}}
+"""A claim on which no checkpoint is too large or too slow: that is another rule's."""
+
+
+def codes(run: dict[str, Any], cluster: dict[str, Any] | None = None) -> list[str]:
+    return example.codes(run, overlay(FAST, cluster or {}))
+
+
+def message(run: dict[str, Any], cluster: dict[str, Any] | None = None) -> str:
+    return example.message(run, overlay(FAST, cluster or {}))
+
+
+def llama(hidden: int, layers: int, sequence: int = 2048) -> dict[str, Any]:
+    model = {
+        "architecture": "llama",
+        "vocab_size": 32000,
+        "hidden_size": hidden,
+        "intermediate_size": 4 * hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 32,
+        "max_position_embeddings": 2048,
+    }
+    data = {"source": "python-stdlib", "tokenizer": "bpe", "vocabulary": 32000, "sequence_length": sequence}
+    return {"task": "causal-lm", "model": model, "data": data}
+
+
+def zero(kind: str = "zero3", engine: str = "deepspeed", **size: int) -> dict[str, Any]:
+    return {"kind": kind, "engine": engine, "nodes": 2, "gpus_per_node": 8, **size}
+
+
+NEW = {"trainer_version": "0.2.0"}
+
+
+def test_memory_is_refused_only_where_the_lower_bound_does_not_fit() -> None:
+    assert codes({"workload": llama(2048, 22), "batch": {"micro": 1}}) == []
+    assert codes({"workload": llama(2048, 22), "batch": {"micro": 10}}) == ["TW221"]
+    assert codes({"workload": llama(2048, 22), "batch": {"micro": 64}}) == ["TW220"]
+
+
+def test_the_fix_is_the_smallest_change_that_fits() -> None:
+    assert "; `batch: {micro: 4, accumulation: 16}` fits: " in message({"workload": llama(2048, 22), "batch": {"micro": 64}})
+    deep = {"workload": llama(4096, 60), "batch": {"micro": 1}}
+    assert "; `topology: {kind: zero3, engine: deepspeed}` fits: " in message(deep)
+    kept = {"workload": llama(2048, 88), "batch": {"micro": 1}, "topology": zero("zero1"), **NEW}
+    assert codes(kept) == []
+
+
+def test_a_tight_run_is_told_what_would_surely_fit() -> None:
+    text = message({"workload": llama(2048, 22), "batch": {"micro": 10}})
+    assert "; measure it; `workload: {activation_checkpointing: true}` fits: " in text
+
+
+def test_a_run_on_cpus_wants_memory_or_less_work() -> None:
+    on_cpu = {"topology": {"nodes": 2, "gpus_per_node": 0}, "workload": llama(2048, 22), "batch": {"micro": 1}}
+    assert "; `resources: {memory: " in message(on_cpu)
+    small_node = {"node_pools": {"cpu": {"memory": "16Gi"}}}
+    assert "take a smaller model, or raise resources.memory" in message(on_cpu, small_node)
+
+
+TCP = {"node_pools": {"h100": {"fabric": {"kind": "tcp", "links": 1, "gigabits_per_link": 10, "resource": None}}}}
+
+
+@pytest.mark.parametrize("engine", ["deepspeed", "fsdp2"])
+def test_weights_over_a_slow_network(engine: str) -> None:
+    run = {"workload": llama(4096, 30), "batch": {"micro": 1}, "topology": zero(engine=engine), **NEW}
+    assert codes(run) == []
+    text = message(run, TCP)
+    assert "over TCP, " in text
+    assert "at 1 x 10 Gb/s" in text
+    assert codes(run, {"node_pools": {"h100": {"fabric": {"kind": "tcp", "links": 8, "gigabits_per_link": 400}}}}) == []
+    assert codes({**run, "topology": zero(engine=engine, nodes=1)}, TCP) == []
+    assert codes({"topology": zero(engine=engine), **NEW}, TCP) == []  # too small to notice
+
+
+def test_one_rank_has_nothing_to_share() -> None:
+    run = {"topology": zero(nodes=1, gpus_per_node=1), **NEW}
+    assert codes(run) == ["TW229"]
+    assert codes({"topology": zero(nodes=1, gpus_per_node=2), **NEW}) == []
+    assert codes({"topology": {**zero(nodes=1, gpus_per_node=1), "offload": {"optimizer": "cpu"}}, **NEW}) == []
+
+
+def world(nodes: int) -> WorldPlan:
+    return WorldPlan(
+        nodes=nodes, processes_per_node=8, gpus_per_node=8, size=8 * nodes, device="cuda", pool="", pool_reason="", machine=""
+    )
+
+
+def sent(sharding: Sharding, accumulation: int = 1, precision: str = "bf16", nodes: int = 4, **fields: str) -> float:
+    """Bytes for each parameter, as if there were infinitely many ranks."""
+    workload = TrainerWorkload.model_validate({"kind": "trainer", "steps": 1, "precision": precision, **fields, **llama(1024, 2)})
+    batch = BatchPlan(micro=1, accumulation=accumulation, ranks=8 * nodes, effective=8 * nodes * accumulation)
+    plan = communication(workload, batch, world(nodes), sharding, Fabric(links=8, gigabits_per_link=400))
+    assert plan is not None
+    assert plan.formula
+    assert workload.model.parameters is not None
+    if nodes > 1:
+        assert plan.seconds == pytest.approx(plan.sent / 400e9)
+    else:
+        assert plan.seconds is None
+    return plan.sent / workload.model.parameters * 8 * nodes / (8 * nodes - 1)
+
+
+def of(kind: str, **fields: Any) -> Sharding:
+    return ZeRO.model_validate({**zero(kind), **fields}).sharding()
+
+
+def test_traffic_is_that_of_the_paper() -> None:
+    """Rajbhandari et al. 2020, section 7: stage 3 sends 1.5 times an all-reduce. Stages 1 and 2 of DeepSpeed do all-reduce."""
+    ddp = DDP.model_validate({"kind": "ddp", "nodes": 2, "gpus_per_node": 8}).sharding()
+    assert sent(ddp) == sent(ddp, accumulation=4) == pytest.approx(8)
+    assert sent(of("zero1")) == sent(of("zero2")) == pytest.approx(2 + 4)
+    assert sent(of("zero3")) == pytest.approx(6)
+    assert sent(of("zero3"), precision="fp32") == pytest.approx(1.5 * sent(ddp))
+
+
+def test_traffic_grows_with_accumulation_where_nobody_keeps_the_whole() -> None:
+    assert sent(of("zero1"), 4) == pytest.approx(2 + 4)
+    assert sent(of("zero2"), 4) == pytest.approx(2 + 4 * 4)
+    assert sent(of("zero3"), 4) == pytest.approx(4 * 6)
+    assert sent(of("zero3", engine="fsdp2"), 4) == pytest.approx(4 * 8)
+    assert sent(of("zero3", engine="fsdp2", fsdp2={"reshard_after_forward": False}), 4) == pytest.approx(4 * 6)
+    assert sent(of("zero2"), 4, gradient_reduction="fp32") == pytest.approx(2 + 4 * 8)
+    assert sent(Sharding(), gradient_reduction="bf16") == pytest.approx(4)
+    assert sent(of("zero3"), nodes=1) == pytest.approx(6)
+
+
+def test_computation_is_counted_in_tokens() -> None:
+    plain = TrainerWorkload.model_validate({"kind": "trainer", "steps": 1, **llama(1024, 2)})
+    batch = BatchPlan(micro=2, accumulation=3, ranks=1, effective=6)
+    assert plain.model.parameters is not None
+    seconds = 6 * plain.model.parameters * 2048 * 6 / 100e12
+    assert compute_seconds(plain, batch) == pytest.approx(seconds)
+    again = plain.model_copy(update={"activation_checkpointing": True})
+    assert compute_seconds(again, batch) == pytest.approx(seconds * 8 / 6)

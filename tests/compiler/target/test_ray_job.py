@@ -1,0 +1,320 @@
+"""RayJob: what it binds, what it emits, and how its entrypoint survives two shells."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from syrupy.assertion import SnapshotAssertion
+from tests.compiler.example import codes, command, compiled, findings, message, script
+from tests.compiler.findings.page import overlay
+from tests.compiler.objects import UPSTREAM, lines_without_answer, problems, the, variables, written
+
+from trainwright.compile import CompiledRun
+from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, RestartUnit, Success
+from trainwright.locate import at
+from trainwright.report.plan import plan_rows
+from trainwright.target.ray_job import HEAD_POD, LONGEST_NAME, SUBMITTER, WORKER_POD, RayJob, ray_version
+
+Data = dict[str, Any]
+
+PROFILE: Data = {"operators": {"kuberay": {"version": "1.7.0"}}}
+RAY: Data = {"target": "ray-job", "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8, "version": "2.52.0"}}
+TRAINER: Data = {**RAY, "trainer_version": "0.2.0"}
+COMMAND: Data = {**command("python", "/app/train.py", "--lr", "2e-5"), **RAY}
+NEEDS = Needs(
+    nodes=4,
+    processes_per_node=8,
+    gpus_per_node=8,
+    rendezvous=Rendezvous.RAY_HEAD,
+    success=Success.LAUNCHER,
+    restart=RestartUnit.ALL_RANKS,
+)
+CASES: dict[str, tuple[Data, Data]] = {
+    "trainer": (TRAINER, {}),
+    "command": (COMMAND, {}),
+    "cpu": ({**COMMAND, "topology": {"kind": "ray", "nodes": 1, "gpus_per_node": 0, "version": "2.52.0"}}, {}),
+    "mounts": ({**COMMAND, "mounts": {"/data": {"claim": "dataset", "read_only": True}}, "files": {"/app/a.json": {"a": 1}}}, {}),
+    "account": ({**COMMAND, "service_account": "reader", "image_pull_secrets": ["registry"]}, {}),
+    "gang": (
+        {**COMMAND, "queue": "research"},
+        {"scheduling": {"gang": "volcano"}, "operators": {"kuberay": {"gang_scheduler": "volcano"}}},
+    ),
+}
+
+
+def ray(run: Data | None = None, cluster: Data | None = None) -> CompiledRun:
+    return compiled({**TRAINER, **(run or {})}, overlay(PROFILE, cluster or {}))
+
+
+def job(run: Data | None = None, cluster: Data | None = None) -> Data:
+    return the(ray(run, cluster), "RayJob")
+
+
+# What it binds
+
+
+def test_it_binds_a_head_and_workers() -> None:
+    binding = RayJob().bind(NEEDS)
+    assert isinstance(binding, Binding)
+    head, worker = binding.roles
+    assert (head.pods, head.holds_ranks, worker.pods, worker.holds_ranks) == (1, False, 4, True)
+    assert binding.replaces_command
+    assert binding.own_shared_memory
+    assert binding.fixed_port
+    assert {"RAY_ADDRESS", "RAY_PORT", "KUBERAY_GEN_RAY_START_CMD"} < binding.injects.keys()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Rendezvous if kind is not Rendezvous.RAY_HEAD])
+def test_it_refuses_every_other_rendezvous(kind: Rendezvous) -> None:
+    refusal = RayJob().bind(replace(NEEDS, rendezvous=kind))
+    assert isinstance(refusal, Refusal)
+    assert kind.value in refusal.reason
+
+
+def test_it_refuses_a_size_that_changes() -> None:
+    refusal = RayJob().bind(replace(NEEDS, elastic=Elastic(1, 4)))
+    assert isinstance(refusal, Refusal)
+    assert "autoscaler" in refusal.reason
+
+
+# What it emits
+
+
+def test_the_yaml(snapshot: SnapshotAssertion) -> None:
+    result = ray({"topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 1, "version": "2.52.0"}, "node_pool": "spot"})
+    assert written(result, "RayJob").replace(result.identity, "IDENTITY") == snapshot
+
+
+def test_the_operators_defaults_that_are_traps_are_written() -> None:
+    spec = job({"restarts": 5})["spec"]
+    assert spec["shutdownAfterJobFinishes"] is True
+    assert (spec["backoffLimit"], spec["submissionMode"], spec["submitterConfig"]) == (5, "K8sJobMode", {"backoffLimit": 3})
+    assert "clusterSelector" not in spec
+    cluster = spec["rayClusterSpec"]
+    assert (cluster["rayVersion"], cluster["enableInTreeAutoscaling"]) == ("2.52.0", False)
+    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    (group,) = cluster["workerGroupSpecs"]
+    assert group["replicas"] == group["minReplicas"] == group["maxReplicas"] == 2
+    assert group["rayStartParams"] == {"num-gpus": "8"}
+
+
+def test_gpus_are_in_the_limits_of_the_workers_and_not_in_the_heads() -> None:
+    manifest = job()
+    worker, head = (at(manifest, f"{pod}/spec/containers/0/resources/limits") for pod in (WORKER_POD, HEAD_POD))
+    assert worker["nvidia.com/gpu"] == "8"
+    assert head == {"cpu": "4", "memory": "16Gi"}
+
+
+def test_the_operator_starts_ray_and_mounts_shared_memory() -> None:
+    """A command of ours would be started after ``ray start``, and a second /dev/shm would be refused."""
+    for run in (TRAINER, COMMAND):
+        manifest = job(run)
+        for pod in (HEAD_POD, WORKER_POD):
+            spec = at(manifest, f"{pod}/spec")
+            container = spec["containers"][0]
+            assert not {"command", "args", "livenessProbe", "readinessProbe", "ports"} & container.keys()
+            assert "/dev/shm" not in [mount["mountPath"] for mount in container["volumeMounts"]]
+            assert "/tmp" in [mount["mountPath"] for mount in container["volumeMounts"]], "Ray writes to /tmp/ray"
+            assert "shm" not in [volume["name"] for volume in spec["volumes"]]
+
+
+def test_the_submitter_is_as_strict_as_the_rest_and_takes_no_gpu() -> None:
+    manifest = job({"node_pool": "spot", "image_pull_secrets": ["registry"]})
+    spec = at(manifest, f"{SUBMITTER}/spec")
+    for field in ("securityContext", "imagePullSecrets", "enableServiceLinks"):
+        assert spec[field] == at(manifest, f"{HEAD_POD}/spec/{field}")
+    (container,) = spec["containers"]
+    assert "command" not in container
+    assert container["securityContext"] == at(manifest, f"{HEAD_POD}/spec/containers/0/securityContext")
+    assert container["resources"]["requests"] == container["resources"]["limits"] == {"cpu": "1", "memory": "1Gi"}
+    assert "nodeSelector" not in spec
+
+
+def test_the_driver_of_our_trainer_is_a_command_of_it() -> None:
+    assert job()["spec"]["entrypoint"] == "trainwright-trainer ray"
+    assert "TRAINWRIGHT_SPEC" in [entry["name"] for entry in at(job(), f"{HEAD_POD}/spec/containers/0/env")]
+
+
+def test_the_plan_promises_no_more_than_ray_keeps() -> None:
+    assert ray().plan.guarantees == ("restart of all ranks together", "exact resume", "resume at another size")
+
+
+def test_a_gang_is_a_label_that_the_operator_reads() -> None:
+    result = ray(*CASES["gang"])
+    labels = the(result, "RayJob")["metadata"]["labels"]
+    assert labels["ray.io/gang-scheduling-enabled"] == "true"
+    assert labels["volcano.sh/queue-name"] == "research"
+    assert at(the(result, "RayJob"), f"{WORKER_POD}/spec/schedulerName") == "volcano"
+
+
+@pytest.mark.parametrize(("run", "cluster"), CASES.values(), ids=CASES)
+def test_no_variable_of_the_operator_is_set(run: Data, cluster: Data) -> None:
+    result = ray(run, cluster)
+    assert not {*variables(list(result.manifests))} & result.resolution.binding.injects.keys()
+
+
+def test_nothing_suspends_it_or_deletes_it() -> None:
+    text = json.dumps(ray().manifests)
+    for word in ("suspend", "ttlSecondsAfterFinished", "generateName", "deletionStrategy"):
+        assert f'"{word}"' not in text
+
+
+@pytest.mark.parametrize(("run", "cluster"), CASES.values(), ids=CASES)
+def test_every_line_has_an_answer(run: Data, cluster: Data) -> None:
+    assert lines_without_answer(ray(run, cluster)) == []
+
+
+if UPSTREAM:  # tests/compiler/validate says it loudly where it is not set
+
+    @pytest.mark.parametrize(("run", "cluster"), CASES.values(), ids=CASES)
+    def test_its_objects_are_valid(run: Data, cluster: Data) -> None:
+        assert problems(job(run, cluster)) == []
+
+
+# The entrypoint
+
+WORDS = st.lists(st.from_regex(r"[A-Za-z0-9@%+=:,./_ -]+", fullmatch=True), min_size=1, max_size=5)
+
+
+@given(WORDS)
+def test_a_command_arrives_as_it_was_asked_for(words: list[str]) -> None:
+    """The submitter's shell, Ray's quoting before and after ray-project/ray#63797, and the head's shell."""
+    submitted = shlex.split(shlex.join(words))
+    for quote in (subprocess.list2cmdline, shlex.join):
+        assert shlex.split(quote(submitted)) == words
+
+
+@pytest.mark.parametrize("quote", [subprocess.list2cmdline, shlex.join])
+def test_real_shells_agree(quote: Any) -> None:
+    words = ["printf", "%s,", "a b", "--x=1,2", "-y", "c  d", "/app/e.f"]
+    entrypoint = job({**command(*words), **RAY})["spec"]["entrypoint"]
+    first = subprocess.run(["bash", "-c", f"printf '%s\\0' {entrypoint}"], capture_output=True, check=True, text=True)
+    second = subprocess.run(["sh", "-c", quote(first.stdout.split("\0")[:-1])], capture_output=True, check=True, text=True)
+    assert second.stdout == "a b,--x=1,2,-y,c  d,/app/e.f,"
+
+
+@pytest.mark.parametrize("word", ["$HOME", "a;b", "{}", '{"a": 1}', "a'b", "~", "*", "#a", "a|b", "`a`", "a\\b", "a\nb", "ä"])
+def test_a_word_that_shells_read_is_found(word: str) -> None:
+    said = message({**command("python", word), **RAY}, PROFILE)
+    assert said.startswith("/workload/command/1: argument 1 holds a character that a shell reads")
+
+
+# Findings
+
+
+def test_a_script_has_no_supervisor_there() -> None:
+    run = {**script("/app/train.sh"), **RAY, "trainer_version": "0.2.0"}
+    assert "TW424" in [finding.code for finding in findings(run, PROFILE) if finding.where.pointer == "/workload/kind"]
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("rayproject/ray:2.52.0", "2.52.0"),
+        ("rayproject/ray:2.52.0-py312-gpu", "2.52.0"),
+        ("registry.example.com:5000/mirror/ray-ml:2.9.3-gpu@sha256:" + "0" * 64, "2.9.3"),
+        ("ray:2.52.0", "2.52.0"),
+        ("rayproject/ray:latest", None),
+        ("rayproject/ray:2.52", None),
+        ("rayproject/ray@sha256:" + "0" * 64, None),
+        ("registry.example.com/trainer:0.1.0", None),
+        ("registry.example.com/array:2.52.0", None),
+        ("registry.example.com/ray/trainer:0.1.0", None),
+    ],
+)
+def test_the_release_of_ray_is_read_from_an_image_of_rays_own(image: str, version: str | None) -> None:
+    found = ray_version(image, None)
+    assert (found.value if found else None) == version
+
+
+def test_what_the_run_states_wins() -> None:
+    stated = ray_version("registry.example.com/trainer:0.1.0", "2.52.0")
+    assert stated is not None
+    assert (stated.value, stated.source) == ("2.52.0", "run:/topology/version")
+
+
+def test_the_release_of_ray_must_be_known_and_one() -> None:
+    unknown: Data = {**RAY, "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8}, "trainer_version": "0.2.0"}
+    assert codes(unknown, PROFILE) == ["TW426"]
+    tagged = {**unknown, "image": "registry.example.com/ray:2.52.0"}
+    assert codes(tagged, PROFILE) == ["TW305"]
+    assert codes({**TRAINER, "image": "registry.example.com/ray:2.52.0"}, PROFILE) == ["TW305"]
+    assert "TW426" in codes({**TRAINER, "image": "registry.example.com/ray:2.51.0"}, PROFILE)
+
+
+def test_a_name_that_the_operator_does_not_take_is_found() -> None:
+    longest = LONGEST_NAME - len("-00000000")
+    assert len(ray({"run": "n" * longest}).plan.name) == LONGEST_NAME
+    assert codes({**TRAINER, "run": "n" * (longest + 1)}, PROFILE) == ["TW402"]
+
+
+@pytest.mark.parametrize("name", ["RAY_ADDRESS", "RAY_REDIS_ADDRESS", "RAY_enable_autoscaler_v2"])
+def test_a_variable_of_the_operator_is_refused(name: str) -> None:
+    assert codes({**TRAINER, "env": {name: "1"}}, PROFILE) == ["TW403"]
+
+
+# Overrides
+
+
+def override(*, pod: Data | None = None, patch: Data | None = None) -> Data:
+    if pod is not None:
+        return {"overrides": {"pod": pod}}
+    return {"overrides": {"objects": [{"target": "ray-job", "kind": "RayJob", "patch": patch}]}}
+
+
+def test_a_harmless_override_reaches_its_role() -> None:
+    manifest = job(override(pod={"worker": {"priorityClassName": "high"}}))
+    assert at(manifest, f"{WORKER_POD}/spec/priorityClassName") == "high"
+    assert at(manifest, f"{HEAD_POD}/spec/priorityClassName") is None
+    assert job(override(patch={"spec": {"activeDeadlineSeconds": 3600}}))["spec"]["activeDeadlineSeconds"] == 3600
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        override(patch={"spec": {"suspend": True}}),
+        override(patch={"spec": {"shutdownAfterJobFinishes": False}}),
+        override(patch={"spec": {"ttlSecondsAfterFinished": 60}}),
+        override(patch={"spec": {"entrypoint": "sleep 1"}}),
+        override(patch={"spec": {"runtimeEnvYAML": "pip: [a]"}}),
+        override(patch={"spec": {"backoffLimit": 9}}),
+        override(patch={"spec": {"submitterConfig": {"backoffLimit": 9}}}),
+        override(patch={"spec": {"submitterPodTemplate": {"spec": {"nodeName": "a"}}}}),
+        override(patch={"spec": {"clusterSelector": {"ray.io/cluster": "a"}}}),
+        override(patch={"spec": {"rayClusterSpec": {"enableInTreeAutoscaling": True}}}),
+        override(patch={"spec": {"rayClusterSpec": {"rayVersion": "2.9.0"}}}),
+        override(patch={"spec": {"rayClusterSpec": {"headGroupSpec": {"rayStartParams": {"num-cpus": "4"}}}}}),
+        override(patch={"spec": {"rayClusterSpec": {"workerGroupSpecs": []}}}),
+        override(pod={"worker": {"restartPolicy": "Always"}}),
+        override(pod={"head": {"containers": [{"name": "ray-head", "command": ["sleep"]}]}}),
+        override(pod={"worker": {"containers": [{"name": "ray-worker", "env": [{"name": "RAY_ADDRESS", "value": "a"}]}]}}),
+    ],
+    ids=lambda run: json.dumps(run["overrides"])[:90],
+)
+def test_what_the_plan_owns_stays(run: Data) -> None:
+    assert codes({**TRAINER, **run}, PROFILE) == ["TW601"]
+
+
+# What it says
+
+
+def test_shared_memory_is_the_operator_s_own() -> None:
+    assert "shared memory as kuberay mounts it" in dict(plan_rows(ray()))["pod"]
+    said = {finding.code: finding for finding in findings({**TRAINER, "resources": {"shared_memory": "1Gi"}}, PROFILE)}
+    assert said["TW207"].where.pointer == "/resources/shared_memory"
+    assert "TW207" not in codes(TRAINER, PROFILE)
+
+
+@pytest.mark.parametrize("run", [TRAINER, COMMAND], ids=["trainer", "command"])
+def test_nothing_of_ours_is_there_to_watch(run: Data) -> None:
+    (note,) = findings(run, overlay(PROFILE, {"monitoring": {"kind": "prometheus-operator"}}))
+    assert note.code == "TW320"
+    assert "the operator starts its own program in the pods" in note.message
+    assert "script" not in note.fix, "which Ray refuses"

@@ -1,0 +1,156 @@
+"""Overrides of the pods of each role, on every target: what the plan keeps is the same everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.compiler.example import Data, codes, command, compiled, findings
+
+CLUSTER: Data = {
+    "operators": {
+        "jobset": {"version": "0.12"}, "trainer": {"version": "2.3"}, "training-operator": {"version": "1.9"},
+        "mpi-operator": {"version": "0.8"}, "kuberay": {"version": "1.7"},
+    },
+    "namespaces": {"training": {"pod_security": "privileged"}},
+}  # fmt: skip
+NEWEST: Data = {"trainer_version": "0.2.0"}
+TENSORFLOW: Data = {"kind": "multi-worker-mirrored", "nodes": 3, "gpus_per_node": 8}
+BOOSTING: Data = {
+    **dict.fromkeys(("batch", "learning_rate")),
+    "workload": {
+        "kind": "boosting", "booster": {"objective": "binary:logistic"}, "rounds": 10,
+        "data": {"source": "table", "format": "csv", "path": "/checkpoints/table", "label": "y"},
+    },
+}  # fmt: skip
+RUNS: dict[str, tuple[str, Data]] = {
+    "indexed-job": ("trainer", {}),
+    "job-set": ("trainer", {}),
+    "pytorch-job": ("pytorch", {}),
+    "train-job": ("node", {}),
+    "mpi-job": ("mpi", NEWEST | {"topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}}),
+    "tf-job": ("tensorflow", NEWEST | {"topology": TENSORFLOW | {"chief": True}}),
+    "xgboost-job": ("xgboost", NEWEST | BOOSTING | {"topology": {"kind": "xgboost", "nodes": 2, "gpus_per_node": 0}}),
+    "ray-job": ("ray-worker", {
+        "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8, "version": "2.52.0"}, **command("python", "train.py"),
+    }),
+}  # fmt: skip
+ELASTIC: Data = {"elastic": {"min_nodes": 2, "max_nodes": 4}}
+
+
+def on(target: str, **fields: Any) -> Data:
+    return {"target": target, **RUNS[target][1], **fields}
+
+
+def roles(target: str) -> list[str]:
+    return [role.name for role in compiled(on(target), CLUSTER).resolution.binding.roles]
+
+
+def pod(target: str, role: str, **fields: Any) -> list[str]:
+    return codes(on(target, overrides={"pod": {role: fields}}), CLUSTER)
+
+
+def container(target: str, role: str) -> str:
+    return "ray-head" if role == "head" else RUNS[target][0]
+
+
+EACH = pytest.mark.parametrize(("target", "role"), [(target, role) for target in RUNS for role in roles(target)])
+
+
+@EACH
+def test_harmless_fields_of_every_role_are_free(target: str, role: str) -> None:
+    before = set(codes(on(target), CLUSTER))
+    assert set(pod(target, role, runtimeClassName="nvidia")) == before
+    env = [{"name": "EXTRA", "value": "1"}]
+    assert set(pod(target, role, containers=[{"name": container(target, role), "env": env}])) == before
+    named = compiled(on(target), CLUSTER).plan.name
+    assert compiled(on(target, overrides={"pod": {role: {"runtimeClassName": "nvidia"}}}), CLUSTER).plan.name != named
+
+
+@EACH
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"image": "registry.example.com/other:1"},
+        {"command": ["other"]},
+        {"ports": [{"name": "x", "containerPort": 1}]},
+        {"resources": {"limits": {"cpu": "3"}}},
+        {"env": [{"name": "TRAINWRIGHT_SPEC", "value": "/x"}]},
+        {"env": [{"name": "RANK", "value": "0"}]},
+        {"livenessProbe": {"exec": {"command": ["true"]}}},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_the_work_of_every_role_is_the_plans(target: str, role: str, fields: Data) -> None:
+    assert "TW601" in pod(target, role, containers=[{"name": container(target, role), **fields}])
+
+
+@EACH
+def test_grace_and_account_of_every_role_are_the_runs(target: str, role: str) -> None:
+    assert "TW601" in pod(target, role, terminationGracePeriodSeconds=1)
+    assert "TW601" in pod(target, role, serviceAccountName="other")
+
+
+@pytest.mark.parametrize(
+    ("run", "role", "there"),
+    [
+        (on("pytorch-job", topology={"nodes": 1}), "worker", "master"),
+        (on("pytorch-job", topology=ELASTIC, **NEWEST), "master", "worker"),
+        (on("tf-job", topology=TENSORFLOW), "chief", "worker"),
+        (on("job-set"), "worker", "node"),
+        (on("mpi-job"), "master", "launcher, worker"),
+    ],
+)
+def test_a_role_that_this_run_does_not_have_is_named(run: Data, role: str, there: str) -> None:
+    run = run | {"overrides": {"pod": {role: {"runtimeClassName": "x"}}}}
+    (found,) = [finding for finding in findings(run, CLUSTER) if finding.code == "TW602"]
+    assert found.where.pointer == f"/overrides/pod/{role}"
+    assert found.fix == f"use one of: {there}"
+
+
+@pytest.mark.parametrize(
+    ("run", "kind", "patch"),
+    [
+        (on("pytorch-job", topology={"nodes": 1}), "PyTorchJob", {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": {}}}}}),
+        (on("pytorch-job", topology=ELASTIC, **NEWEST), "PyTorchJob", {"pytorchReplicaSpecs": {"Master": {"template": {}}}}),
+        (on("tf-job", topology=TENSORFLOW), "TFJob", {"tfReplicaSpecs": {"Chief": {"template": {"spec": {}}}}}),
+        (on("tf-job"), "TFJob", {"tfReplicaSpecs": {"Evaluator": {"template": {"spec": {}}}}}),
+    ],
+)
+def test_a_patch_makes_no_role(run: Data, kind: str, patch: Data) -> None:
+    """The operator would start pods of it, and count them."""
+    override = {"target": run["target"], "kind": kind, "patch": {"spec": patch}}
+    assert "TW601" in codes(run | {"overrides": {"objects": [override]}}, CLUSTER)
+
+
+@pytest.mark.parametrize("target", RUNS)
+def test_a_run_without_some_role_of_its_target_takes_overrides_too(target: str) -> None:
+    alone = {"pytorch-job": {"nodes": 1}, "tf-job": TENSORFLOW, "xgboost-job": {"nodes": 1}}.get(target, {})
+    run = on(target, topology={**RUNS[target][1].get("topology", {}), **alone})
+    role = compiled(run, CLUSTER).resolution.binding.roles[0].name
+    result = compiled(run | {"overrides": {"pod": {role: {"runtimeClassName": "nvidia"}}}}, CLUSTER)
+    assert any(place.endswith("/runtimeClassName") for place in result.overridden)
+
+
+GANG: Data = {"scheduling": {"gang": "volcano"}}
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("field", "run", "around", "owned"),
+    [
+        ("schedulerName", {}, {}, False),
+        ("schedulerName", {}, GANG, True),
+        ("schedulerName", {"gang": False}, GANG, False),
+        ("priorityClassName", {}, {}, False),
+        ("priorityClassName", {"priority": "high"}, {}, True),
+    ],
+)
+def test_what_goes_with_the_group_is_owned_where_it_is_planned(
+    target: str, role: str, field: str, run: Data, around: Data, owned: bool
+) -> None:
+    found = findings(on(target, **run, overrides={"pod": {role: {field: "other"}}}), CLUSTER | around)
+    refused = [finding for finding in found if finding.code == "TW601"]
+    assert bool(refused) is owned
+    word = {"schedulerName": "change gang", "priorityClassName": "change priority"}[field]
+    assert all(finding.fix.startswith(word) for finding in refused)

@@ -1,0 +1,55 @@
+"""What nobody keeps any more is refused with what became of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.compiler.findings.page import BASE, overlay
+
+from trainwright.findings import CompileError, Finding
+from trainwright.reading import validate_data
+from trainwright.retired import retired
+from trainwright.run import Run
+from trainwright.source import read_yaml
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def refused(change: dict[str, Any]) -> Finding:
+    with pytest.raises(CompileError) as error:
+        validate_data(Run, overlay(read_yaml(BASE / "charts" / "runs" / "example.yaml").data, change), None, {})
+    (finding,) = error.value.findings
+    return finding
+
+
+@pytest.mark.parametrize("name", ["mxnet", "MXNet", "mx-net", "mxjob", "MXJob", "mx-job", "mx_job"])
+@pytest.mark.parametrize("field", ["target", "topology.kind"])
+def test_mxnet_is_refused_wherever_it_is_named(name: str, field: str) -> None:
+    change = {"target": name} if field == "target" else {"topology": {"kind": name, "nodes": 2, "gpus_per_node": 8}}
+    finding = refused(change)
+    assert finding.code == "TW107"
+    assert f"`{field}` cannot be {name}" in finding.message
+    assert "Apache Attic" in finding.message
+    assert "dropped MXJob" in finding.message
+    assert "topology {kind: ddp" in finding.fix
+
+
+def test_it_points_to_a_page_that_exists() -> None:
+    gone = retired("mxnet")
+    assert gone is not None
+    assert "docs/topologies.md" in gone.instead
+    assert (DOCS / "topologies.md").is_file()
+
+
+@pytest.mark.parametrize("value", ["ddp", "pytorch-job", "", "mx", None, 3, ["mxnet"], {"kind": "mxnet"}])
+def test_nothing_else_is(value: object) -> None:
+    assert retired(value) is None
+
+
+@pytest.mark.parametrize("change", [{"target": "mpi"}, {"topology": {"kind": "dpd", "nodes": 2, "gpus_per_node": 8}}])
+def test_a_name_that_never_was_gets_the_names_that_are(change: dict[str, Any]) -> None:
+    finding = refused(change)
+    assert "Attic" not in finding.message
+    assert "ddp" in finding.fix or "mpi-job" in finding.fix
