@@ -13,7 +13,7 @@ Manifest = dict[str, Any]
 def schema_problems(manifests: Sequence[Manifest], version: str, templates: Mapping[str, tuple[str, str]]) -> Iterator[str]:
     """One sentence a problem, with the path; unknown fields are problems. Loads the schemas on first use.
 
-    Of a kind that is not Kubernetes' own the pod templates are validated, at the places that ``templates`` names.
+    Of a kind that is not Kubernetes' own the metadata is validated, and pod templates at the places that ``templates`` names.
     """
     from trainwright.validate.core import core_problems, is_core, known_version
 
@@ -23,6 +23,8 @@ def schema_problems(manifests: Sequence[Manifest], version: str, templates: Mapp
         if is_core(str(manifest["apiVersion"])):
             yield from (f"{kind}{problem.pointer}: {problem.message}" for problem in core_problems(manifest, known))
             continue
+        stand_in = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": manifest["metadata"]}
+        yield from (f"{kind}{problem.pointer}: {problem.message}" for problem in core_problems(stand_in, known))
         there = (pointer for owner, pointer in templates.values() if owner == kind and at(manifest, pointer) is not None)
         for pointer in there:
             pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": at(manifest, pointer)}

@@ -63,3 +63,12 @@ def test_values_that_readers_of_yaml_see_differently(value: str) -> None:
 def test_the_example_is_in_order() -> None:
     assert codes() == []
     assert RUN["run"] == "example"
+
+
+def test_metadata_of_a_custom_kind_is_what_the_api_server_takes() -> None:
+    def patched_with(value: object) -> list[str]:
+        patch = {"target": "job-set", "kind": "JobSet", "patch": {"metadata": {"annotations": {"example.com/owner": value}}}}
+        return codes({"target": "job-set", "overrides": {"objects": [patch]}}, {"operators": {"jobset": {"version": "0.12.0"}}})
+
+    assert patched_with(1000000) == ["TW603"]
+    assert patched_with("1000000") == []
