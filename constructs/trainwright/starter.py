@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from trainwright.scalar import read_scalar
-from trainwright_trainer.contract.versions import KNOWN_VERSIONS
+from trainwright_trainer.contract.versions import RELEASED
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ team: {_scalar(starter.team)}
 namespace: {_scalar(starter.namespace)}
 cluster: {_scalar(starter.cluster)}
 image: {_scalar(starter.image)}
-trainer_version: {KNOWN_VERSIONS[-1]}
+trainer_version: {RELEASED[-1]}
 topology: {{kind: ddp, nodes: {starter.nodes}, gpus_per_node: {starter.gpus}}}
 batch: {{micro: 8}}
 learning_rate: {{base: 1e-3, warmup_steps: 20}}
