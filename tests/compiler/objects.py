@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from tests.compiler.taken import UPSTREAM, catalogue
 
 from trainwright.compile import CompiledRun
 from trainwright.explain import Explainer
 from trainwright.locate import Locator
 from trainwright.manifest.config import payload_provenance
 from trainwright.project import Output
-from trainwright.validate import Catalogue, Problem, load_catalogue, object_problems
+from trainwright.validate import Problem, object_problems
 from trainwright.validate.core import known_version
 
 Data = dict[str, Any]
-
-UPSTREAM = os.environ.get("TRAINWRIGHT_CRDS")
-"""A folder with the operators' CRDs; unset, the tests that need them do not exist, and tests/compiler/validate says so."""
-
 
 def the(result: CompiledRun, kind: str) -> Data:
     """The one object of a kind."""
@@ -31,15 +25,10 @@ def the(result: CompiledRun, kind: str) -> Data:
     return manifest
 
 
-@cache
-def _catalogue() -> Catalogue:
-    assert UPSTREAM, "guarded by the callers"
-    return load_catalogue(Path(UPSTREAM))
-
-
 def problems(manifest: Data) -> list[Problem]:
     """What the API server, or a webhook of the operator, has against an object."""
-    found, _ = object_problems(manifest, _catalogue(), known_version(None))
+    assert UPSTREAM, "guarded by the callers"
+    found, _ = object_problems(manifest, catalogue(), known_version(None))
     return found
 
 

@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.compiler.objects import UPSTREAM, problems
+from tests.compiler.objects import problems
 from tests.compiler.scenarios.committed import CHARTS, TODAY, changed, project, said
+from tests.compiler.taken import UPSTREAM
 from tests.compiler.target.lowered import needs_crds
 
 from trainwright.findings import Severity

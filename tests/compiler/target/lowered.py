@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import io
-import os
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+from tests.compiler.taken import UPSTREAM, catalogue
 
 from trainwright.compile import CompiledRun
-from trainwright.explain import Explainer
-from trainwright.manifest.config import payload_provenance
-from trainwright.project import Output
 from trainwright.validate.check import object_problems
 from trainwright.validate.core import known_version
-from trainwright.validate.crd import Catalogue, load_catalogue
 
 Tree = dict[str, Any]
 
-CRDS = os.environ.get("TRAINWRIGHT_CRDS")
-needs_crds = pytest.mark.skipif(not CRDS, reason="TRAINWRIGHT_CRDS names no folder of CRDs; `make crds` fetches them")
-
-
-@cache
-def _catalogue() -> Catalogue:
-    return load_catalogue(Path(CRDS or ""))
+needs_crds = pytest.mark.skipif(not UPSTREAM, reason="TRAINWRIGHT_CRDS names no folder of CRDs; `make crds` fetches them")
 
 
 def problems_of(result: CompiledRun) -> list[str]:
@@ -35,23 +23,10 @@ def problems_of(result: CompiledRun) -> list[str]:
     said = []
     version = known_version(result.cluster.kubernetes)
     for manifest in result.manifests:
-        problems, known = object_problems(manifest, _catalogue(), version)
+        problems, known = object_problems(manifest, catalogue(), version)
         said += [f"{manifest['kind']}{problem.pointer}: {problem.message}" for problem in problems]
         said += [] if known else [f"{manifest['kind']}: no schema"]
     return said
-
-
-def unanswered(result: CompiledRun) -> list[str]:
-    """Lines of the YAML of which `explain` has nothing to say."""
-    stream = io.StringIO()
-    YAML(typ="safe", pure=True).dump_all([dict(manifest) for manifest in result.manifests], stream)
-    output = Output(
-        "lab/training/runs/example.k8s.yaml", result.manifests, result.provenance, "example.yaml", result.constants,
-        payload_provenance(result.resolution),
-    )  # fmt: skip
-    answers = list(Explainer(stream.getvalue(), "example.k8s.yaml", output).all())
-    assert len(answers) == len(stream.getvalue().splitlines())
-    return [answer.pointer for answer in answers if answer.reason == "part of the object"]
 
 
 def top(result: CompiledRun) -> Tree:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import codes, command, compiled, findings, message, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.objects import UPSTREAM, lines_without_answer, problems, the, variables, written
+from tests.compiler.objects import lines_without_answer, problems, the, variables, written
+from tests.compiler.taken import UPSTREAM
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, RestartUnit, Success

@@ -8,7 +8,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import Data, codes, command, compiled, message, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.target.lowered import container, needs_crds, problems_of, top, unanswered, variables, yaml_of
+from tests.compiler.objects import lines_without_answer
+from tests.compiler.target.lowered import container, needs_crds, problems_of, top, variables, yaml_of
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, RestartUnit, Success
@@ -82,7 +83,7 @@ def test_the_operator_takes_it(data: Data, cluster: Data) -> None:
 @pytest.mark.parametrize("data", FLAVOURS.values(), ids=FLAVOURS)
 @pytest.mark.parametrize("cluster", [OPERATOR, GANG], ids=["plain", "gang"])
 def test_every_line_has_an_answer(data: Data, cluster: Data) -> None:
-    assert unanswered(run(data, cluster=cluster)) == []
+    assert lines_without_answer(run(data, cluster=cluster)) == []
 
 
 @pytest.mark.parametrize("data", FLAVOURS.values(), ids=FLAVOURS)

@@ -12,7 +12,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import CLUSTER, RUN, TODAY, codes, command, compiled, findings, message
 from tests.compiler.findings.page import overlay, write_example
-from tests.compiler.objects import UPSTREAM, lines_without_answer, problems, the, variables, written
+from tests.compiler.objects import lines_without_answer, problems, the, variables, written
+from tests.compiler.taken import UPSTREAM
 from tests.compiler.target.train_jobs import COSCHEDULING, MOUNTS, NEEDS, TARGET, VERSIONS, VOLCANO, override, train, trainer
 
 from trainwright.compile import CompiledRun

@@ -12,7 +12,8 @@ from syrupy.assertion import SnapshotAssertion
 from tests.compiler.controllers import Pod, pods
 from tests.compiler.example import codes, command, compiled, findings, message, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.objects import UPSTREAM, lines_without_answer, problems, the, variables, written
+from tests.compiler.objects import lines_without_answer, problems, the, variables, written
+from tests.compiler.taken import UPSTREAM
 from tests.compiler.target.train_jobs import COSCHEDULING, MOUNTS, NEEDS, TARGET, VERSIONS, VOLCANO, override, train, trainer
 
 from trainwright.compile import CompiledRun

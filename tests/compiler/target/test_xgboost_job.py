@@ -8,7 +8,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import Data, codes, command, compiled, message
 from tests.compiler.findings.page import overlay
-from tests.compiler.target.lowered import container, needs_crds, problems_of, top, unanswered, variables, yaml_of
+from tests.compiler.objects import lines_without_answer
+from tests.compiler.target.lowered import container, needs_crds, problems_of, top, variables, yaml_of
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, RestartUnit, Success
@@ -65,7 +66,7 @@ def test_the_operator_takes_it(data: Data) -> None:
 
 @pytest.mark.parametrize("data", FLAVOURS.values(), ids=FLAVOURS)
 def test_every_line_has_an_answer(data: Data) -> None:
-    assert unanswered(run(data)) == []
+    assert lines_without_answer(run(data)) == []
 
 
 @pytest.mark.parametrize("data", FLAVOURS.values(), ids=FLAVOURS)
