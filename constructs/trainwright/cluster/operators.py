@@ -10,6 +10,12 @@ Version = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3
 """A release: ``1.9.4``, or ``1.9`` where the patch does not matter."""
 
 
+def release(version: Version) -> tuple[int, int]:
+    """Major and minor number of a version."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
 class Operator(Model):
     """An operator that is installed."""
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from trainwright.manifest import disruption, monitoring, network_policy, scheduling
 from trainwright.manifest.data import fetching
 from trainwright.manifest.ownership import Owned
+from trainwright.manifest.why import Tree
 from trainwright.plan import Resolution
-
-Tree = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

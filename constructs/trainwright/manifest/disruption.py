@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.ownership import Owned
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
-
-Tree = dict[str, Any]
 
 
 def disruption_budget(resolution: Resolution) -> list[Tree]:

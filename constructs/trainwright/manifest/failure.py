@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trainwright.handshake import Role
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright_trainer.contract import Disposition, codes_with
-
-Tree = dict[str, Any]
 
 
 def failure_rules(resolution: Resolution, role: Role) -> list[Tree | Why]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trainwright.cluster import NodePool
 from trainwright.handshake import Port, Process, Role
 from trainwright.locate import escape
@@ -11,13 +9,11 @@ from trainwright.manifest import scheduling
 from trainwright.manifest.data.awaiting import await_containers
 from trainwright.manifest.labels import ROLE_LABEL, pod_labels
 from trainwright.manifest.volumes import volume_mounts, volumes
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import EnvironmentVariable
 from trainwright.run import CommandWorkload
 from trainwright_trainer.contract.termination import TERMINATION_PATH
-
-Tree = dict[str, Any]
 
 USER_ID = 1000
 """User, group and file system group of every pod; the trainer's images use the same."""

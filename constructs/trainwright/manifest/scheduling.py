@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from trainwright.handshake import Gang, Role
 from trainwright.manifest.labels import ROLE_LABEL, object_labels
 from trainwright.manifest.ownership import Owned
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
-
-Tree = dict[str, Any]
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 RAY_GANG_LABEL = "ray.io/gang-scheduling-enabled"

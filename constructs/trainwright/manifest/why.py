@@ -7,6 +7,9 @@ from typing import Any
 
 from trainwright.locate import escape
 
+Tree = dict[str, Any]
+"""A manifest, or a part of one, whose leaves may be :class:`Why`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Why:

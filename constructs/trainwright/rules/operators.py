@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainwright.cluster.operators import Version
+from trainwright.cluster.operators import Version, release
 from trainwright.codes import found
 from trainwright.findings import Finding, Where
 from trainwright.handshake import Rendezvous
@@ -19,12 +19,6 @@ GANG = {"volcano": Releases((1, 8), (1, 15)), "coscheduling": Releases((0, 27), 
 
 KUEUE_WITH_TRAINER = ((0, 17), (2, 2))
 """From this Kueue on only Trainers from this release on are admitted (kubernetes-sigs/kueue#11931)."""
-
-
-def release(version: Version) -> tuple[int, int]:
-    """Major and minor number."""
-    major, minor = version.split(".")[:2]
-    return int(major), int(minor)
 
 
 def operator(context: Context, resolution: Resolution) -> Iterator[Finding]:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from trainwright.handshake import Binding, Needs, OperatorName, Refusal
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.transfer import Settled
+from trainwright.manifest.why import Tree
 from trainwright.plan import Resolution
-
-Tree = dict[str, Any]
-"""A manifest whose leaves may be :class:`~trainwright.manifest.why.Why`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from trainwright.manifest.failure import failure_rules_below_set, set_rules
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import pod_template, template_constants
 from trainwright.manifest.scheduling import top_labels
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
-from trainwright.target.base import Releases, Tree, Unshared
+from trainwright.target.base import Releases, Unshared
 from trainwright.target.index import INDEX_LABEL, INDEX_VARIABLES, INJECTED
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trainwright.handshake import Role
 from trainwright.manifest.ownership import Owned
+from trainwright.manifest.pod import pod_template
 from trainwright.manifest.scheduling import scheduling_policy
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.target.base import Releases
-
-Tree = dict[str, Any]
 
 RELEASES = Releases((1, 7), (1, 9))
 
 COUNTS_INIT_FAILURES = False
 """Restarts are counted in pods that run, and such a pod does not. Under ``ExitCode`` the operator looks for the code of the main
 container, finds none, and makes the pod anew (pkg/controller.v1/common/pod.go and job.go)."""
+
+
+def replica_specs(resolution: Resolution) -> Tree:
+    """The pods of each role, by the name that the operator has for it."""
+    return {
+        role.name.capitalize(): {
+            "replicas": Why(role.pods, "run:/topology/nodes", "pods of this role"),
+            "restartPolicy": _restart_policy(resolution, role),
+            "template": pod_template(resolution, role, {}),
+        }
+        for role in resolution.binding.roles
+    }
 
 
 def run_policy(resolution: Resolution) -> Tree:
@@ -41,7 +50,7 @@ def _backoff_limit(resolution: Resolution) -> Why:
     return Why(restarts * pods + 1 if restarts else 0, "run:/restarts", reason)
 
 
-def restart_policy(resolution: Resolution, role: Role) -> Why:
+def _restart_policy(resolution: Resolution, role: Role) -> Why:
     """By the supervisor's exit codes where it is there; a command's own codes mean nothing to the operator."""
     if resolution.processes[role.name].supervised:
         reason = "codes up to 127 would fail again and end the run; from 128 on the pod is made anew"

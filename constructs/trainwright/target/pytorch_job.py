@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName, Refusal, Rendezvous, Role
 from trainwright.manifest import config
 from trainwright.manifest.ownership import Owned
-from trainwright.manifest.pod import pod_template, template_constants
+from trainwright.manifest.pod import template_constants
 from trainwright.manifest.scheduling import top_labels
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import Releases, Tree, Unshared
+from trainwright.target.base import Releases, Unshared
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 KIND = "PyTorchJob"
@@ -133,14 +133,7 @@ def _job(resolution: Resolution) -> Tree:
             "runPolicy": kubeflow.run_policy(resolution),
             "nprocPerNode": Why(str(needs.processes_per_node), "run:/topology", "a number: with auto the world size counts pods"),
             **_elastic_policy(resolution),
-            "pytorchReplicaSpecs": {
-                role.name.capitalize(): {
-                    "replicas": Why(role.pods, "run:/topology/nodes", "pods of this role"),
-                    "restartPolicy": kubeflow.restart_policy(resolution, role),
-                    "template": pod_template(resolution, role, {}),
-                }
-                for role in resolution.binding.roles
-            },
+            "pytorchReplicaSpecs": kubeflow.replica_specs(resolution),
         },
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 
+from trainwright.cluster.operators import release
 from trainwright.handshake import (
     Binding,
     EnvironmentChannel,
@@ -24,11 +25,11 @@ from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import CONSTANTS, template_constants
 from trainwright.manifest.scheduling import top_labels
 from trainwright.manifest.transfer import Settled, move_items, put, transfer
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.checkpoint import short_hash
 from trainwright.target import train_runtime
-from trainwright.target.base import Releases, Tree
+from trainwright.target.base import Releases
 from trainwright.target.index import INJECTED
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, SSHD
 from trainwright.target.train_runtime import (
@@ -80,13 +81,16 @@ POD_FIELDS: Mapping[str, tuple[int, int]] = {
 trainer #3324). Everything else is the runtime's: two runs that differ in nothing else share it."""
 
 
+RELEASES = Releases((2, 1), (2, 3))
+
+
 class TrainJob:
     """A JobSet ``<name>``, made from the runtime; pod ``<name>-node-0-<i>`` is reachable as ``<name>-node-0-<i>.<name>``."""
 
     name = "train-job"
     title = "TrainJob"
     operator: OperatorName | None = "trainer"
-    releases: Releases | None = Releases((2, 1), (2, 3))
+    releases: Releases | None = RELEASES
     kueue = "trainer.kubeflow.org/trainjob"
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""
@@ -219,10 +223,7 @@ _INJECTED: Mapping[Rendezvous, Mapping[str, str]] = {
 def trainer_release(resolution: Resolution) -> tuple[int, int]:
     """Of the operator in the cluster; the newest known one where the profile names none, which is a finding of its own."""
     installed = resolution.cluster.operators.get("trainer")
-    if installed is None:
-        return 2, 3
-    major, minor = installed.version.split(".")[:2]
-    return int(major), int(minor)
+    return RELEASES.last if installed is None else release(installed.version)
 
 
 def _train_job(resolution: Resolution) -> Tree:
@@ -259,10 +260,10 @@ def _patches(resolution: Resolution) -> Tree:
 
 def _patch(resolution: Resolution, runtime: Settled, job: Settled, place: int) -> None:
     """Move what is the run's own of the pods of one Job."""
-    release, pod = trainer_release(resolution), pod_at(place)
-    there = overrides_at(place) if release < (2, 2) else patches_at(place)
+    installed, pod = trainer_release(resolution), pod_at(place)
+    there = overrides_at(place) if installed < (2, 2) else patches_at(place)
     for field, since in POD_FIELDS.items():
-        if since > release:
+        if since > installed:
             continue
         if field == "/spec/containers/0/volumeMounts":
             _mounts(runtime, f"{pod}{field}", job, f"{there}/spec/containers")

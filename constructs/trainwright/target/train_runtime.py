@@ -9,9 +9,8 @@ from trainwright.identity import PLACEHOLDER
 from trainwright.manifest.failure import failure_rules_below_set, set_rules
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import pod_template, template_constants
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
-from trainwright.target.base import Tree
 from trainwright.target.mpi import KEYS, WHY_KEYS
 
 RUNTIME = "TrainingRuntime"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from trainwright.manifest.data.script import literal, script
 from trainwright.manifest.labels import FOUNDATION
 from trainwright.manifest.volumes import volume_names
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.run import ClaimMount
-
-Tree = dict[str, Any]
 
 AWAIT_CONTAINER = "await-data"
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import posixpath
-from typing import Any
 
 from trainwright.locate import escape
 from trainwright.manifest.data.script import literal, script
 from trainwright.manifest.data.store import credentials, settings
 from trainwright.manifest.labels import FOUNDATION
 from trainwright.manifest.pod import container_security, pod_security, pool_placement
-from trainwright.manifest.why import Why, split
+from trainwright.manifest.why import Tree, Why, split
 from trainwright.plan import Resolution
 from trainwright.plan.checkpoint import short_hash
 from trainwright.plan.model import DataPlan
 from trainwright.run import Preparation, Run
-
-Tree = dict[str, Any]
 
 VOLUME = "/volume"
 LONGEST_CLAIM = 40

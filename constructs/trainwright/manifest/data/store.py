@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from trainwright.manifest.why import Why
+from trainwright.manifest.why import Tree, Why
 from trainwright.run import AccessKeys, AccountKey, Preparation, SecretReference
-
-Tree = dict[str, Any]
 
 REMOTE = "RCLONE_CONFIG_STORE_"
 """A variable of this prefix is an option of the remote ``store``."""

@@ -7,15 +7,13 @@ outside of the identity, from a resolution under any name.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from trainwright.manifest.monitoring import pod_monitor, rules
 from trainwright.manifest.monitoring.dashboard import dashboard_map
 from trainwright.manifest.monitoring.watched import serving_pods
 from trainwright.manifest.ownership import Owned
+from trainwright.manifest.why import Tree
 from trainwright.plan import Resolution
-
-Tree = dict[str, Any]
 
 
 def monitoring_objects(resolution: Resolution) -> list[Tree]:
