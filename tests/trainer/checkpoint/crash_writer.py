@@ -1,6 +1,7 @@
-"""Run by test_crash.py: forks real writers, so that each is killed within milliseconds of its start.
+"""Run by writers.py: forks real writers, so that each is killed within milliseconds of its start.
 
-Reads a JSON command a line, says ``started PID``, ``committed STEP`` after each commit returned, and ``ended STATUS``.
+Reads a JSON command a line, says ``started PID``, ``leased TERM``, ``committed STEP`` after each commit returned, and ``ended
+STATUS``, where LOST means that a newer attempt took over.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord
+from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, LeaseLostError, LeaseTiming, StorageError
 
 CHUNK_BYTES = 4096
 FILES = ("model.safetensors", "optimizer/rank-0.safetensors", "by-library")
-CHANGES = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir")
+CHANGES = ("open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir")
+LOST = 7
 
 
 def content(step: int, attempt: str, name: str) -> bytes:
@@ -42,12 +45,30 @@ def write_step(store: CheckpointStore, step: int, attempt: str) -> None:
     store.retain(2, attempt)
 
 
-def write(directory: str, attempt: str, steps: int) -> None:
+def write(directory: str, attempt: str, steps: int, timing: LeaseTiming) -> None:
     store = CheckpointStore(directory, chunk_bytes=CHUNK_BYTES)
+    lease = store.acquire_lease("i", attempt, timing)
+    say(f"leased {lease.holder.term}")
     latest = store.latest_good()
     first = latest.step + 1 if latest else 1
-    for step in range(first, first + steps):
-        write_step(store, step, attempt)
+    try:
+        for step in range(first, first + steps):
+            write_step(store, step, attempt)
+    except (StorageError, OSError):
+        lease.check()  # the newer attempt cleaned up what this one was writing
+        raise
+    lease.release()
+
+
+def run(command: dict[str, Any]) -> int:
+    """The exit status of a writer that is not killed."""
+    if command["die_before"] is not None:
+        die_before_change(command["die_before"])
+    try:
+        write(command["directory"], command["attempt"], command["steps"], LeaseTiming(**command["timing"]))
+    except LeaseLostError:
+        return LOST
+    return 0
 
 
 def say(line: str) -> None:
@@ -77,14 +98,13 @@ def _after(count: Callable[[], None], fsync: Callable[[int], None]) -> Callable[
 
 
 def main() -> None:
+    if sys.argv[1:] == ["s3"]:
+        import trainwright_trainer.checkpoint.object_volume  # noqa: F401  once, and not in every child
     for line in sys.stdin:
         command = json.loads(line)
         child = os.fork()
         if not child:
-            if command["die_before"] is not None:
-                die_before_change(command["die_before"])
-            write(command["directory"], command["attempt"], command["steps"])
-            os._exit(0)
+            os._exit(run(command))
         say(f"started {child}")
         say(f"ended {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}")
 

@@ -29,7 +29,7 @@ def test_roundtrip(store: CheckpointStore, size: int, piece: int, seed: bytes) -
     by_library = draft.digest_existing("library")
     assert written.model_copy(update={"name": "library"}) == by_library
     record = CommitRecord(identity="i", attempt="a", step=1, samples_consumed=1, world_size=1, files=(written, by_library))
-    path = store.commit(record)
+    path = Path(store.commit(record))
     assert store.verify(store.records()[0]) == []
     assert store.path(record, "written").read_bytes() == store.path(record, "library").read_bytes() == data
     path.unlink()  # back to a draft, for the next example
@@ -59,7 +59,7 @@ def test_names_stay_inside(store: CheckpointStore, name: str) -> None:
     for use in (draft.path, draft.digest_existing, lambda n: draft.write(n, [b"x"])):
         with pytest.raises(ValueError, match="not a checkpoint file name"):
             use(name)
-    assert os.listdir(draft.directory) == []
+    assert os.listdir(store.directory / str(draft.name)) == []
 
 
 def test_a_source_that_fails_leaves_no_file(store: CheckpointStore) -> None:
@@ -70,7 +70,7 @@ def test_a_source_that_fails_leaves_no_file(store: CheckpointStore) -> None:
     draft = store.begin(1, "a")
     with pytest.raises(RuntimeError, match="device lost"):
         draft.write("f", source())
-    assert os.listdir(draft.directory) == []
+    assert os.listdir(store.directory / str(draft.name)) == []
 
 
 def test_a_file_is_written_once(store: CheckpointStore) -> None:
@@ -96,7 +96,7 @@ def test_a_library_that_wrote_no_plain_file(store: CheckpointStore, tmp_path: Pa
 def test_begin_starts_over_in_a_draft_that_failed(store: CheckpointStore) -> None:
     store.begin(1, "a").write("f", [b"old"])
     draft = store.begin(1, "a")
-    assert os.listdir(draft.directory) == []
+    assert os.listdir(store.directory / str(draft.name)) == []
     draft.discard()
     draft.discard()
-    assert not draft.directory.exists()
+    assert not (store.directory / str(draft.name)).exists()

@@ -1,4 +1,4 @@
-"""What a commit rests on is fsynced before the rename that makes it visible."""
+"""What a commit rests on is fsynced before the link that makes it visible."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 import pytest
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, StorageError
-from trainwright_trainer.checkpoint.durable import make_directory, replace_file
+from trainwright_trainer.checkpoint.durable import append_line, create_file, make_directory, replace_file
 
 
 def test_everything_is_synced_in_order(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[tuple[str, int]] = []
-    fsync, replace = os.fsync, os.replace
+    fsync, link = os.fsync, os.link
 
     def recording_fsync(descriptor: int) -> None:
         fsync(descriptor)
         order.append(("sync", os.fstat(descriptor).st_ino))
 
-    def recording_replace(source: Path, target: Path) -> None:
-        order.append(("rename", os.stat(source).st_ino))
-        replace(source, target)
+    def recording_link(source: Path, target: Path) -> None:
+        order.append(("link", os.stat(source).st_ino))
+        link(source, target)
 
     monkeypatch.setattr(os, "fsync", recording_fsync)
-    monkeypatch.setattr(os, "replace", recording_replace)
+    monkeypatch.setattr(os, "link", recording_link)
     draft = store.begin(7, "first")
     draft.path("by-library").write_bytes(b"xyz")
     files = (draft.write("model", [b"abc"]), draft.write("optimizer/rank-0", []), draft.digest_existing("by-library"))
@@ -32,12 +32,12 @@ def test_everything_is_synced_in_order(store: CheckpointStore, monkeypatch: pyte
     store.commit(record)
 
     data, commits = store.directory / "step-7.first", store.directory / "commits"
-    renamed = order.index(("rename", (commits / "step-7.first.json").stat().st_ino))
-    before = {inode for _, inode in order[:renamed]}
+    linked = order.index(("link", (commits / "step-7.first.json").stat().st_ino))
+    before = {inode for _, inode in order[:linked]}
     needed = [store.path(record, file.name) for file in record.files]
     needed += [data, data / "optimizer", commits / "step-7.first.json", store.directory, store.directory.parent]
     assert {path.name for path in needed if path.stat().st_ino not in before} == set()
-    assert order[renamed + 1 :] == [("sync", commits.stat().st_ino)]
+    assert order[linked + 1 :] == [("sync", commits.stat().st_ino)]
 
 
 def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,3 +67,27 @@ def test_a_file_system_without_directory_sync(tmp_path: Path, monkeypatch: pytes
     make_directory(tmp_path / "a" / "b")
     replace_file(tmp_path / "file", b"x")
     assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_one_creates(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert create_file(path, b"first")
+    assert not create_file(path, b"second")
+    assert create_file(path, b"first"), "its own content: the answer to the first try was lost"
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"first", ["file"])
+
+
+def test_one_creates_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    test_one_creates(tmp_path)
+
+
+def test_a_line_after_one_that_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    append_line(path, b"one")
+    path.write_bytes(path.read_bytes() + b"cut")
+    append_line(path, b"two")
+    assert path.read_bytes() == b"one\ncut\ntwo\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -94,7 +95,7 @@ def test_falls_back_to_the_last_good(store: CheckpointStore, save: Save, damage:
     assert [(q.name, {p.kind for p in q.problems}) for q in heard] == [(newest.name, {DAMAGES[damage]})]
     assert "step-20.first is damaged and was set aside" in str(heard[0])
     assert (store.directory / "commits" / "step-20.first.json.bad").exists()
-    assert heard[0].directory.exists() == (damage is not remove_all_data)
+    assert Path(heard[0].directory).exists() == (damage is not remove_all_data)
     assert not (store.directory / "step-20.first").exists()
     assert store.latest_good(heard.append) == good
     assert len(heard) == 1
@@ -140,11 +141,11 @@ def test_an_unreadable_volume_is_no_damage(store: CheckpointStore, save: Save, m
     save(10)
     newest = save(20)
 
-    def fail(*_: object) -> bool:
-        raise OSError(5, "Input/output error")
+    def fail(path: Path) -> FileIO:
+        raise OSError(5, "Input/output error", str(path))
 
     with monkeypatch.context() as patched:
-        patched.setattr("trainwright_trainer.checkpoint.verification.chunk_matches", fail)
+        patched.setattr("trainwright_trainer.checkpoint.posix_volume.open_data_file", fail)
         with pytest.raises(StorageError, match=r"cannot read .*Input/output error"):
             store.latest_good()
     assert store.latest_good() == newest

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from io import FileIO
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -96,9 +95,9 @@ def test_shares_are_even(store: CheckpointStore, save: Save, monkeypatch: pytest
     record = save(3, files={f"layer-{number}": bytes(number * 100) for number in range(30)})
     reads: list[tuple[str, int]] = []
 
-    def counting(file: FileIO, digest: FileDigest, index: int) -> bool:
+    def counting(pieces: Iterable[memoryview], digest: FileDigest, index: int) -> bool:
         reads.append((digest.name, index))
-        return chunk_matches(file, digest, index)
+        return chunk_matches(pieces, digest, index)
 
     monkeypatch.setattr("trainwright_trainer.checkpoint.verification.chunk_matches", counting)
     shares: list[int] = []

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, Field, ValidationError
 
-from trainwright_trainer.checkpoint.durable import make_directory, replace_file
 from trainwright_trainer.checkpoint.layout import Attempt
-from trainwright_trainer.checkpoint.storage import storage_errors
+from trainwright_trainer.checkpoint.volume import open_volume
 from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.layout import COMPLETE_MARKER
 
@@ -30,8 +29,7 @@ class Complete(Contract):
 def write_complete(directory: Path | str, identity: str, step: int, attempt: str) -> Complete:
     """Write the marker, after the final commit; it replaces one of an earlier identity. Raises :class:`StorageError`."""
     complete = Complete(identity=identity, step=step, attempt=attempt)
-    make_directory(Path(directory))
-    replace_file(Path(directory) / COMPLETE_MARKER, complete.model_dump_json().encode() + b"\n")
+    open_volume(directory).replace(COMPLETE_MARKER, complete.model_dump_json().encode() + b"\n")
     return complete
 
 
@@ -40,9 +38,8 @@ def read_complete(directory: Path | str) -> Complete | None:
 
     Raises :class:`StorageError` where the volume cannot be read.
     """
-    path = Path(directory) / COMPLETE_MARKER
-    with storage_errors("read", path):
-        try:
-            return Complete.model_validate_json(path.read_bytes())
-        except (FileNotFoundError, ValidationError):
-            return None
+    data = open_volume(directory).read(COMPLETE_MARKER)
+    try:
+        return None if data is None else Complete.model_validate_json(data)
+    except ValidationError:
+        return None

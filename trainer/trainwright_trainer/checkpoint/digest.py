@@ -6,7 +6,7 @@ defence against somebody who may write to the volume.
 
 from __future__ import annotations
 
-from io import FileIO
+from collections.abc import Iterable
 from typing import Annotated, Self
 
 import xxhash
@@ -17,6 +17,7 @@ from trainwright_trainer.contract.base import Contract, Count, Index
 
 CHUNK_BYTES = 64 * 2**20
 READ_BYTES = 2**20
+"""Of one read from a POSIX file."""
 
 Xxh3 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 
@@ -70,21 +71,16 @@ class ChunkedHash:
         self._filled = 0
 
 
-def digest_of_file(file: FileIO, name: str, chunk_bytes: int) -> FileDigest:
-    """Read a file to its end and digest it."""
-    hashed, buffer = ChunkedHash(chunk_bytes), memoryview(bytearray(READ_BYTES))
-    while count := file.readinto(buffer):
-        hashed.update(buffer[:count])
-    return hashed.digest(name)
-
-
-def chunk_matches(file: FileIO, digest: FileDigest, index: int) -> bool:
-    """Whether chunk ``index`` of an open file still has the digest it was written with."""
-    hashed, buffer = xxhash.xxh3_128(), memoryview(bytearray(READ_BYTES))
+def chunk_span(digest: FileDigest, index: int) -> tuple[int, int]:
+    """First byte and length of chunk ``index``."""
     start = index * digest.chunk_bytes
-    left = min(digest.chunk_bytes, digest.size - start)
-    file.seek(start)
-    while left and (count := file.readinto(buffer[: min(left, READ_BYTES)])):
-        hashed.update(buffer[:count])
-        left -= count
-    return not left and hashed.hexdigest() == digest.chunks[index]
+    return start, min(digest.chunk_bytes, digest.size - start)
+
+
+def chunk_matches(pieces: Iterable[memoryview], digest: FileDigest, index: int) -> bool:
+    """Whether the bytes of chunk ``index`` still have the digest they were written with."""
+    hashed, size = xxhash.xxh3_128(), 0
+    for piece in pieces:
+        hashed.update(piece)
+        size += len(piece)
+    return size == chunk_span(digest, index)[1] and hashed.hexdigest() == digest.chunks[index]

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterable
-from contextlib import suppress
-from io import FileIO
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from trainwright_trainer.checkpoint.data_file import open_data_file
-from trainwright_trainer.checkpoint.digest import CHUNK_BYTES, ChunkedHash, FileDigest, digest_of_file
-from trainwright_trainer.checkpoint.durable import make_directory, sync_directory
-from trainwright_trainer.checkpoint.layout import CheckpointName, checked_file_name
-from trainwright_trainer.checkpoint.storage import storage_errors
+from trainwright_trainer.checkpoint.digest import CHUNK_BYTES, ChunkedHash, FileDigest
+from trainwright_trainer.checkpoint.layout import CheckpointName, checked_file_name, data_key
+from trainwright_trainer.checkpoint.volume import Volume
 
 Piece: TypeAlias = "bytes | bytearray | memoryview[Any]"
 
 
 class Draft:
-    """The data directory of one step and attempt. Any rank may write to it, each rank its own files."""
+    """The data of one step and attempt. Any rank may write to it, each rank its own files.
 
-    def __init__(self, directory: Path, name: CheckpointName, chunk_bytes: int = CHUNK_BYTES) -> None:
-        self.directory = directory
+    Safe from any thread, and from several at once for different files: a draft keeps no state. A call blocks its own thread
+    alone; hashing and writing let other threads run (xxhash and file objects release the interpreter lock). The memory behind
+    ``chunks`` must not change until :meth:`write` took it, so a save beside training copies its tensors first.
+    """
+
+    def __init__(self, volume: Volume, name: CheckpointName, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.name = name
+        self._volume = volume
+        self._tree = data_key(name)
         self._chunk_bytes = chunk_bytes
 
     def path(self, name: str) -> Path:
-        """Where a library shall write the file ``name``; hand it to :meth:`digest_existing` afterwards."""
-        path = self.directory / checked_file_name(name)
-        if path.parent != self.directory:
-            make_directory(path.parent)
-        return path
+        """Where a library shall write the file ``name``; hand it to :meth:`digest_existing` afterwards.
+
+        On an object store this is a scratch file on this machine, of the same relative place.
+        """
+        return self._volume.local(self._tree, checked_file_name(name))
 
     def write(self, name: str, chunks: Iterable[Piece]) -> FileDigest:
         """Write a new file from pieces of any size, hashing them on the way, and make it durable.
@@ -44,50 +44,29 @@ class Draft:
             StorageError: the volume refused; the partial file is removed.
             ValueError: a bad name, or a view that is not contiguous.
         """
-        path = self.path(name)
         hashed = ChunkedHash(self._chunk_bytes)
-        with storage_errors("create", path):
-            file = FileIO(path, "xb")
-        try:
-            for chunk in chunks:
-                view = _flat(chunk)
-                hashed.update(view)
-                with storage_errors("write", path):
-                    _write_all(file, view)
-            with storage_errors("write", path):
-                os.fsync(file.fileno())
-                file.close()  # network file systems may report a lack of space only now
-        except BaseException:
-            with suppress(OSError):
-                file.close()
-            with suppress(OSError):
-                path.unlink()
-            raise
-        self._sync_directories(path)
+        self._volume.write(self._tree, checked_file_name(name), _hashed(chunks, hashed))
         return hashed.digest(name)
 
     def digest_existing(self, name: str) -> FileDigest:
-        """Make durable and digest a file that a library wrote at :meth:`path`.
+        """Make durable and digest a file that a library wrote at :meth:`path`; on an object store it is uploaded now.
 
         Raises :class:`StorageError` where the file is missing, is no regular file or cannot be read.
         """
-        path = self.directory / checked_file_name(name)
-        with storage_errors("read", path), open_data_file(path) as file:
-            os.fsync(file.fileno())
-            digest = digest_of_file(file, name, self._chunk_bytes)
-        self._sync_directories(path)
-        return digest
+        hashed = ChunkedHash(self._chunk_bytes)
+        self._volume.adopt(self._tree, checked_file_name(name), hashed.update)
+        return hashed.digest(name)
 
     def discard(self) -> None:
         """Remove what was written, after a save that failed. The caller sees to it that no rank still writes."""
-        with storage_errors("remove", self.directory), suppress(FileNotFoundError):
-            shutil.rmtree(self.directory)
+        self._volume.remove_tree(self._tree)
 
-    def _sync_directories(self, path: Path) -> None:
-        for parent in path.parents:
-            sync_directory(parent)
-            if parent == self.directory:
-                return
+
+def _hashed(chunks: Iterable[Piece], hashed: ChunkedHash) -> Iterator[memoryview]:
+    for chunk in chunks:
+        view = _flat(chunk)
+        hashed.update(view)
+        yield view
 
 
 def _flat(chunk: Piece) -> memoryview:
@@ -95,9 +74,3 @@ def _flat(chunk: Piece) -> memoryview:
     if not view.c_contiguous:
         raise ValueError("a piece of checkpoint data is not contiguous: copy it first")
     return view.cast("B") if view.nbytes else memoryview(b"")  # cast refuses a zero in the shape
-
-
-def _write_all(file: FileIO, view: memoryview) -> None:
-    """Linux writes at most 2 GiB in one call, and less when the volume fills up: the next call then says why."""
-    while len(view):
-        view = view[file.write(view) :]

@@ -5,24 +5,24 @@
     <directory>/
       step-120.k7x2/               data of step 120, written by attempt k7x2 and by no other
       commits/step-120.k7x2.json   its commit record: with it the checkpoint exists, without it this is a draft
-      step-90.b0qd.bad/            quarantined, with commits/step-90.b0qd.json.bad
-
-An object store could keep the same names as keys: nothing depends on renaming a directory but quarantine.
+      step-90.b0qd.bad/            quarantined, with commits/step-90.b0qd.json.bad; an object store renames no directory, so
+                                   there the record's new name alone says it, and the data stays at step-90.b0qd/
+      lease/                       who may write; see lease.py
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, StringConstraints
 
-from trainwright_trainer.checkpoint.storage import storage_errors
 from trainwright_trainer.contract.base import MAX_INTEGER
+
+if TYPE_CHECKING:
+    from trainwright_trainer.checkpoint.volume import Volume  # which needs our names
 
 ATTEMPT_PATTERN = r"[A-Za-z0-9_\-]{1,64}"
 _NAME = re.compile(rf"step-(0|[1-9][0-9]{{0,15}})\.({ATTEMPT_PATTERN})")
@@ -30,6 +30,7 @@ _TEMPORARY = re.compile(rf"\.({_NAME.pattern})\.json\.[0-9a-f]+\.tmp")
 _PART = re.compile(r"[A-Za-z0-9._\-]{1,255}")
 MAX_FILE_NAME = 1024
 
+COMMITS = "commits"
 BAD = ".bad"
 
 
@@ -70,63 +71,57 @@ class CheckpointName:
         return cls(int(match[1]), match[2]) if match and int(match[1]) <= MAX_INTEGER else None
 
 
+def data_key(name: CheckpointName) -> str:
+    """Of the tree with a checkpoint's data."""
+    return str(name)
+
+
+def record_key(name: CheckpointName) -> str:
+    return f"{COMMITS}/{name}.json"
+
+
+def bad_data_key(name: CheckpointName) -> str:
+    return f"{name}{BAD}"
+
+
+def bad_record_key(name: CheckpointName) -> str:
+    return f"{COMMITS}/{name}.json{BAD}"
+
+
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Paths inside one lineage's directory."""
+class Listing:
+    """What a lineage's directory held when somebody looked. Sorted by name, so not by step."""
 
-    directory: Path
+    data: tuple[CheckpointName, ...]
+    """Names that have data, committed or not, without what was renamed in a quarantine."""
+    bad_data: tuple[CheckpointName, ...]
+    records: tuple[CheckpointName, ...]
+    """Names that have a commit record, good or not."""
+    bad_records: tuple[CheckpointName, ...]
+    temporary: tuple[tuple[CheckpointName, str], ...]
+    """Records that were being written when their writer died, or that are being written now, with their keys."""
 
-    @property
-    def commits(self) -> Path:
-        return self.directory / "commits"
-
-    def data(self, name: CheckpointName) -> Path:
-        return self.directory / str(name)
-
-    def record(self, name: CheckpointName) -> Path:
-        return self.commits / f"{name}.json"
-
-    def bad_data(self, name: CheckpointName) -> Path:
-        return self.directory / f"{name}{BAD}"
-
-    def bad_record(self, name: CheckpointName) -> Path:
-        return self.commits / f"{name}.json{BAD}"
-
-    def committed(self) -> Iterator[CheckpointName]:
-        """Names that have a commit record, good or not."""
-        return _named(self.commits, ".json")
-
-    def data_directories(self) -> Iterator[CheckpointName]:
-        """Names that have data, committed or not, without the quarantined ones."""
-        return _named(self.directory, "")
-
-    def bad_records(self) -> Iterator[CheckpointName]:
-        """Names of which the record is quarantined."""
-        return _named(self.commits, f".json{BAD}")
-
-    def bad_directories(self) -> Iterator[CheckpointName]:
-        """Names of which the data is quarantined."""
-        return _named(self.directory, BAD)
-
-    def temporary_records(self) -> Iterator[tuple[CheckpointName, Path]]:
-        """Records that were being written when their writer died, or that are being written now."""
-        for entry in _entries(self.commits):
-            if match := _TEMPORARY.fullmatch(entry):
-                name = CheckpointName.parse(match[1])
-                if name:
-                    yield name, self.commits / entry
+    @classmethod
+    def of(cls, volume: Volume) -> Listing:
+        """Look now."""
+        data, commits = volume.entries(""), volume.entries(COMMITS)
+        return cls(
+            data=_named(data, ""), bad_data=_named(data, BAD), records=_named(commits, ".json"),
+            bad_records=_named(commits, f".json{BAD}"), temporary=tuple(_temporary(commits)),
+        )
 
 
-def _named(directory: Path, suffix: str) -> Iterator[CheckpointName]:
-    for entry in _entries(directory):
-        if entry.endswith(suffix) and (name := CheckpointName.parse(entry.removesuffix(suffix))):
-            yield name
+def committed(volume: Volume) -> tuple[CheckpointName, ...]:
+    """Names that have a commit record, good or not."""
+    return _named(volume.entries(COMMITS), ".json")
 
 
-def _entries(directory: Path) -> list[str]:
-    """Sorted entries; none where the directory does not exist yet."""
-    with storage_errors("list", directory):
-        try:
-            return sorted(os.listdir(directory))
-        except FileNotFoundError:
-            return []
+def _named(entries: list[str], suffix: str) -> tuple[CheckpointName, ...]:
+    names = (CheckpointName.parse(entry.removesuffix(suffix)) for entry in entries if entry.endswith(suffix))
+    return tuple(name for name in names if name)
+
+
+def _temporary(entries: list[str]) -> Iterator[tuple[CheckpointName, str]]:
+    for entry in entries:
+        if (match := _TEMPORARY.fullmatch(entry)) and (name := CheckpointName.parse(match[1])):
+            yield name, f"{COMMITS}/{entry}"

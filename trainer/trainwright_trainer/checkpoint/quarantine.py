@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
-from trainwright_trainer.checkpoint.durable import sync_directory
-from trainwright_trainer.checkpoint.layout import CheckpointName, Layout
-from trainwright_trainer.checkpoint.storage import storage_errors
+from trainwright_trainer.checkpoint.layout import CheckpointName, Listing, bad_data_key, bad_record_key, data_key, record_key
 from trainwright_trainer.checkpoint.verification import Problem
+from trainwright_trainer.checkpoint.volume import Volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +16,8 @@ class Quarantined:
 
     name: CheckpointName
     problems: tuple[Problem, ...]
-    directory: Path
-    """Where its data is now, if it had any."""
+    directory: str
+    """Where its data is now, if it had any: a path, or an address on an object store."""
 
     def __str__(self) -> str:
         return f"checkpoint {self.name} is damaged and was set aside: {'; '.join(p.message for p in self.problems)}"
@@ -30,20 +26,15 @@ class Quarantined:
 OnQuarantine = Callable[[Quarantined], None]
 
 
-def quarantine(layout: Layout, name: CheckpointName, problems: tuple[Problem, ...]) -> Quarantined:
+def quarantine(volume: Volume, name: CheckpointName, problems: tuple[Problem, ...]) -> Quarantined:
     """Rename record and data to ``.bad``, the record first: from then on nobody chooses it. Safe to repeat after a crash."""
-    _rename(layout.record(name), layout.bad_record(name))
-    _rename(layout.data(name), layout.bad_data(name))
-    return Quarantined(name, problems, layout.bad_data(name))
+    volume.move(record_key(name), bad_record_key(name))
+    tree = volume.set_aside(data_key(name), bad_data_key(name))
+    return Quarantined(name, problems, volume.location(tree))
 
 
-def finish_quarantines(layout: Layout) -> None:
+def finish_quarantines(volume: Volume) -> None:
     """Rename the data of checkpoints whose quarantine was cut off between record and data."""
-    for name in set(layout.bad_records()) - set(layout.bad_directories()) - set(layout.committed()):
-        _rename(layout.data(name), layout.bad_data(name))
-
-
-def _rename(source: Path, target: Path) -> None:
-    with storage_errors("set aside", source), suppress(FileNotFoundError):  # another rank or an earlier try did it
-        os.rename(source, target)
-        sync_directory(source.parent)
+    seen = Listing.of(volume)
+    for name in set(seen.bad_records) & set(seen.data) - set(seen.records):
+        volume.set_aside(data_key(name), bad_data_key(name))

@@ -1,6 +1,8 @@
 """Commit record: the one small file that makes a checkpoint exist.
 
 On disk it is one line of JSON, ``{"record": {...}, "sha256": "..."}``; the digest covers the canonical JSON of ``record``.
+In place of a record there may be a fence, ``{"record": {"fenced_in_term": 7}, "sha256": "..."}``: it keeps an attempt that lost
+its lease from committing this draft. A record is created and never replaced, so whichever comes first stays.
 """
 
 from __future__ import annotations
@@ -19,10 +21,19 @@ from trainwright_trainer.contract.base import Contract, Count, Index
 from trainwright_trainer.contract.exit_codes import ExitCode
 
 SCHEMA_VERSION: Final = 1
+_FENCED = "fenced_in_term"
 
 
 class RecordError(ValueError):
     """A commit record that cannot be trusted: cut, damaged, or under another's name."""
+
+
+class FencedError(Exception):
+    """Not a record but a fence: this checkpoint will never exist."""
+
+    def __init__(self, term: int) -> None:
+        super().__init__(term)
+        self.term = term
 
 
 class UnknownSchemaError(Exception):
@@ -73,14 +84,23 @@ def encode_record(record: CommitRecord) -> bytes:
     return _canonical({"record": body, "sha256": _sha256(text)}).encode() + b"\n"
 
 
+def encode_fence(term: int) -> bytes:
+    """The bytes of a fence that the holder of lease ``term`` puts up."""
+    body = {_FENCED: term}
+    return _canonical({"record": body, "sha256": _sha256(_canonical(body))}).encode() + b"\n"
+
+
 def decode_record(data: bytes, name: CheckpointName) -> CommitRecord:
     """The record in ``data``, which was found under ``name``.
 
     Raises:
         RecordError: it is not exactly what was committed under this name.
+        FencedError: it is a fence.
         UnknownSchemaError: it is intact, and of a schema version this trainer does not know.
     """
     body = _intact_body(data)
+    if isinstance(term := body.get(_FENCED), int):
+        raise FencedError(term)
     version = body.get("schema_version")
     if version != SCHEMA_VERSION:
         raise UnknownSchemaError(

@@ -34,11 +34,11 @@ REMEDIES = {
 
 
 class StorageError(Exception):
-    """The volume cannot be read or written. Says where, why and what to do."""
+    """The volume cannot be read or written. Says where, why and what to do. ``path`` is an address on an object store."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.STORAGE
 
-    def __init__(self, doing: str, path: Path, reason: str, remedy: str) -> None:
+    def __init__(self, doing: str, path: Path | str, reason: str, remedy: str) -> None:
         super().__init__(doing, path, reason, remedy)  # all arguments, so that it survives pickling between processes
         self.doing = doing
         self.path = path

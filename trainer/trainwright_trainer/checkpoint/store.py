@@ -1,21 +1,30 @@
-"""Checkpoint store: commits, verifies, falls back and cleans up in one lineage's directory on a POSIX file system."""
+"""Checkpoint store: commits, verifies, falls back and cleans up in one lineage's directory, on whichever volume it is."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright_trainer.checkpoint.digest import CHUNK_BYTES
 from trainwright_trainer.checkpoint.draft import Draft
-from trainwright_trainer.checkpoint.durable import make_directory, replace_file
-from trainwright_trainer.checkpoint.layout import CheckpointName, Layout, checked_file_name
+from trainwright_trainer.checkpoint.fence import fence_drafts
+from trainwright_trainer.checkpoint.layout import CheckpointName, Listing, committed, data_key, record_key
+from trainwright_trainer.checkpoint.lease import Lease, LeaseLostError, LeaseTiming, OnWait, acquire, release_for
+from trainwright_trainer.checkpoint.posix_volume import PosixVolume
 from trainwright_trainer.checkpoint.quarantine import OnQuarantine, Quarantined, quarantine
-from trainwright_trainer.checkpoint.record import CommitRecord, RecordError, decode_record, encode_record
-from trainwright_trainer.checkpoint.retention import Retention, retain
-from trainwright_trainer.checkpoint.storage import StorageError, storage_errors
+from trainwright_trainer.checkpoint.record import (
+    CommitRecord,
+    FencedError,
+    RecordError,
+    UnknownSchemaError,
+    decode_record,
+    encode_record,
+)
+from trainwright_trainer.checkpoint.retention import Fence, Retention, retain
+from trainwright_trainer.checkpoint.storage import StorageError
 from trainwright_trainer.checkpoint.verification import Problem, sizes_differ, verify_data
+from trainwright_trainer.checkpoint.volume import open_volume
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,75 +35,138 @@ class Scan:
     """Newest first: by step, then by time of commit."""
     unreadable: tuple[tuple[CheckpointName, Problem], ...]
     """Commits whose record cannot be trusted."""
+    fences: tuple[Fence, ...]
+    """Drafts that can never be committed."""
 
 
 class CheckpointStore:
-    """Verified checkpoints under ``directory``. Rank 0 begins, commits, chooses and cleans up; every rank writes and verifies."""
+    """Verified checkpoints under ``directory``. Rank 0 begins, commits, chooses and cleans up; every rank writes and verifies.
+
+    Args:
+        directory: The lineage's own: an absolute path, or an address such as ``s3://bucket/run/lineage``.
+        chunk_bytes: Bytes under one digest.
+
+    Rank 0 takes the lease before it looks for anything (:meth:`acquire_lease`). Without a lease nothing keeps a second writer
+    away, and drafts of other attempts stay.
+    """
 
     def __init__(self, directory: Path | str, *, chunk_bytes: int = CHUNK_BYTES) -> None:
-        self._layout = Layout(Path(directory))
+        self._volume = open_volume(directory)
         self._chunk_bytes = chunk_bytes
+        self._lease: Lease | None = None
+        self._inherited: frozenset[CheckpointName] | None = None
 
     @property
     def directory(self) -> Path:
-        return self._layout.directory
+        """The path of a lineage on a file system. Raises ``ValueError`` on an object store; see :meth:`location`."""
+        if not isinstance(self._volume, PosixVolume):
+            raise ValueError(f"{self.location()} is no path")
+        return self._volume.directory
+
+    def location(self, name: CheckpointName | None = None) -> str:
+        """Path or address of a checkpoint's data, or of the lineage, for a person."""
+        return self._volume.location("" if name is None else data_key(name))
+
+    def acquire_lease(
+        self, identity: str, attempt: str, timing: LeaseTiming | None = None, on_wait: OnWait | None = None
+    ) -> Lease:
+        """Become the lineage's one writer (rank 0): wait for the writer before, then make sure that it commits nothing more.
+
+        From then on :meth:`begin`, :meth:`commit` and :meth:`retain` raise :class:`LeaseLostError` once a newer attempt took
+        over.
+
+        Args:
+            identity: Name of the run's objects.
+            attempt: Nonce of this attempt.
+            timing: How long to wait for what.
+            on_wait: Hears who is waited for.
+
+        Raises :class:`StorageError`, and :class:`LeaseLostError` where a newer attempt took over at once.
+        """
+        lease = acquire(self._volume, identity, attempt, timing or LeaseTiming(), on_wait)
+        try:
+            self._inherited = fence_drafts(self._volume, lease)
+        except BaseException:
+            lease.release()
+            raise
+        self._lease = lease
+        return lease
+
+    def release_lease_of(self, attempt: str) -> None:
+        """Let the next attempt begin at once, after the rank that held the lease is known to be dead (its supervisor).
+
+        Raises :class:`StorageError`.
+        """
+        release_for(self._volume, attempt)
 
     def begin(self, step: int, attempt: str) -> Draft:
         """Make the data directory of a new checkpoint (rank 0), or start over in one of this attempt that was not committed.
 
-        Raises ``ValueError`` where this attempt committed the step already, and :class:`StorageError`.
+        Raises ``ValueError`` where this attempt committed the step already, :class:`LeaseLostError` and :class:`StorageError`.
         """
+        self._check_lease()
         draft = self.draft(step, attempt)
         self._refuse_committed(draft.name)
-        make_directory(self._layout.commits)
         draft.discard()
-        make_directory(draft.directory)
+        self._volume.make_tree(data_key(draft.name))
         return draft
 
     def draft(self, step: int, attempt: str) -> Draft:
         """The draft that rank 0 began, for any rank in any process."""
-        name = CheckpointName(step, attempt)
-        return Draft(self._layout.data(name), name, self._chunk_bytes)
+        return Draft(self._volume, CheckpointName(step, attempt), self._chunk_bytes)
 
-    def commit(self, record: CommitRecord) -> Path:
-        """Make a checkpoint exist, after every rank's writes returned. Gives the record's path.
+    def commit(self, record: CommitRecord) -> str:
+        """Make a checkpoint exist, after every rank's writes returned. Gives the record's path or address.
 
-        Raises :class:`StorageError`; the checkpoint is then either not committed or whole. Raises ``ValueError`` where this
-        attempt committed the step already, or the metadata is not JSON.
+        Raises:
+            StorageError: The checkpoint is then either not committed or whole.
+            LeaseLostError: A newer attempt took over; nothing was committed.
+            ValueError: This attempt committed the step already, or the metadata is not JSON.
         """
         data = encode_record(record)
         self._refuse_committed(record.name)
-        directory = self._layout.data(record.name)
-        if changed := sizes_differ(directory, record):
+        if changed := sizes_differ(self._volume, record):
+            self._check_lease()
             remedy = "another attempt may have removed it: a lineage has one writer"
-            raise StorageError("commit", directory, changed[0].message, remedy)
-        path = self._layout.record(record.name)
-        replace_file(path, data)
-        return path
+            raise StorageError("commit", self.location(record.name), changed[0].message, remedy)
+        self._check_lease()  # after the last byte of data, before the record: see lease.py
+        key = record_key(record.name)
+        if not self._volume.create(key, data):
+            self._refuse_committed(record.name)
+            raise StorageError("commit", self._volume.location(key), "it came and went", "see who else writes there")
+        return self._volume.location(key)
 
     def path(self, record: CommitRecord, name: str) -> Path:
-        """Where a committed file is. Raises ``KeyError`` if the record does not list it."""
-        if all(file.name != name for file in record.files):
-            raise KeyError(f"{name} is not in the commit record of {record.name}")
-        return self._layout.data(record.name) / checked_file_name(name)
+        """Where a committed file can be read on this machine. On an object store it is copied here first, and checked.
+
+        Raises ``KeyError`` if the record does not list it, and :class:`StorageError`.
+        """
+        for digest in record.files:
+            if digest.name == name:
+                return self._volume.fetch(data_key(record.name), digest)
+        raise KeyError(f"{name} is not in the commit record of {record.name}")
 
     def scan(self) -> Scan:
         """Read every commit record.
 
         Raises :class:`UnknownSchemaError` if a newer trainer wrote one: going on from an older commit would undo its work.
         """
-        records, unreadable = [], []
-        for name in self._layout.committed():
-            path = self._layout.record(name)
-            with storage_errors("read", path):
-                try:
-                    records.append(decode_record(path.read_bytes(), name))
-                except FileNotFoundError:
-                    continue  # set aside or removed since it was listed
-                except RecordError as error:
-                    unreadable.append((name, Problem(file=None, kind="record", message=f"{path}: {error}")))
+        records: list[CommitRecord] = []
+        unreadable: list[tuple[CheckpointName, Problem]] = []
+        fences: list[Fence] = []
+        for name in committed(self._volume):
+            data = self._volume.read(record_key(name))
+            if data is None:
+                continue  # set aside or removed since it was listed
+            try:
+                records.append(decode_record(data, name))
+            except FencedError as fenced:
+                fences.append(Fence(name, fenced.term))
+            except RecordError as error:
+                message = f"{self._volume.location(record_key(name))}: {error}"
+                unreadable.append((name, Problem(file=None, kind="record", message=message)))
         records.sort(key=lambda record: (record.step, record.committed_at, record.attempt), reverse=True)
-        return Scan(tuple(records), tuple(unreadable))
+        return Scan(tuple(records), tuple(unreadable), tuple(fences))
 
     def records(self) -> tuple[CommitRecord, ...]:
         """Commits with a sound record, newest first; their data is not verified. :meth:`scan` reports the others too."""
@@ -108,22 +180,22 @@ class CheckpointStore:
         With ``world_size`` ranks each reads its share of the chunks, so their problems together are the answer.
         Raises :class:`StorageError` where the volume cannot be read.
         """
-        return verify_data(self._layout.data(record.name), record, files, rank, world_size)
+        return verify_data(self._volume, record, files, rank, world_size)
 
     def quarantine(self, record: CommitRecord, problems: Sequence[Problem]) -> Quarantined:
-        """Set a damaged checkpoint aside, record and data, under names that end in ``.bad``."""
-        return quarantine(self._layout, record.name, tuple(problems))
+        """Set a damaged checkpoint aside: its record, and on a file system its data, get names that end in ``.bad``."""
+        return quarantine(self._volume, record.name, tuple(problems))
 
     def quarantine_unreadable(self, on_quarantine: OnQuarantine | None = None) -> tuple[CommitRecord, ...]:
         """Set aside the commits whose record cannot be trusted. Gives the others, newest first: the candidates for a resume."""
         found = self.scan()
         for name, problem in found.unreadable:
-            _tell(on_quarantine, quarantine(self._layout, name, (problem,)))
+            _tell(on_quarantine, quarantine(self._volume, name, (problem,)))
         return found.records
 
     def quarantined(self) -> tuple[CheckpointName, ...]:
         """Commits that were set aside and are still there, newest first."""
-        return tuple(sorted(self._layout.bad_records(), reverse=True))
+        return tuple(sorted(Listing.of(self._volume).bad_records, reverse=True))
 
     def latest_good(self, on_quarantine: OnQuarantine | None = None) -> CommitRecord | None:
         """The newest checkpoint that verifies, read by this process alone; damaged ones on the way are set aside.
@@ -142,12 +214,32 @@ class CheckpointStore:
 
         Nothing is removed unless the newest commit reads back and its files are there in full size.
         """
-        return retain(self._layout, self.records(), keep, attempt)
+        self._check_lease()
+        found = self.scan()
+        return retain(self._volume, found.records, found.fences, keep, attempt, self._inherited)
+
+    def close(self) -> None:
+        """Remove what was copied to this machine. Does not release the lease."""
+        self._volume.close()
+
+    def _check_lease(self) -> None:
+        if self._lease:
+            self._lease.check()
 
     def _refuse_committed(self, name: CheckpointName) -> None:
-        with storage_errors("read", self._layout.record(name)), suppress(FileNotFoundError):
-            self._layout.record(name).lstat()
-            raise ValueError(f"{name} is committed already in {self.directory}")
+        data = self._volume.read(record_key(name))
+        if data is None:
+            return
+        try:
+            decode_record(data, name)
+        except FencedError:
+            self._check_lease()
+            raise LeaseLostError(
+                f"{name} in {self.location()} was fenced by a newer attempt, so this one must not commit it: it lost its lease"
+            ) from None
+        except (RecordError, UnknownSchemaError):
+            pass  # in the way all the same
+        raise ValueError(f"{name} is committed already in {self.location()}")
 
 
 def _tell(listener: OnQuarantine | None, quarantined: Quarantined) -> None:

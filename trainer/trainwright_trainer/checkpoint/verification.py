@@ -6,19 +6,14 @@ is a ``StorageError`` instead: quarantining every checkpoint because a mount hic
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Collection
-from pathlib import Path
 from typing import Literal
 
-from trainwright_trainer.checkpoint.data_file import open_data_file
-from trainwright_trainer.checkpoint.digest import FileDigest, chunk_matches
+from trainwright_trainer.checkpoint.digest import FileDigest, chunk_matches, chunk_span
+from trainwright_trainer.checkpoint.layout import data_key
 from trainwright_trainer.checkpoint.record import CommitRecord
-from trainwright_trainer.checkpoint.storage import storage_errors
+from trainwright_trainer.checkpoint.volume import DataGoneError, Volume
 from trainwright_trainer.contract.base import Contract
-
-_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
 class Problem(Contract):
@@ -30,7 +25,7 @@ class Problem(Contract):
 
 
 def verify_data(
-    directory: Path, record: CommitRecord, files: Collection[str] | None, rank: int, world_size: int
+    volume: Volume, record: CommitRecord, files: Collection[str] | None, rank: int, world_size: int
 ) -> list[Problem]:
     """Problems of the named files, at most one a file, in the record's order.
 
@@ -41,35 +36,49 @@ def verify_data(
         raise ValueError(f"rank {rank} is not one of {world_size}")
     if unknown := sorted(set(files or ()) - {file.name for file in record.files}):
         raise ValueError(f"not in the commit record of {record.name}: {', '.join(unknown)}")
+    chosen = [digest for digest in record.files if files is None or digest.name in files]
+    wrong = {problem.file: problem for problem in _wrong_sizes(volume, record, chosen)}
     problems: list[Problem] = []
     first = 0
-    for digest in record.files:
-        if files is None or digest.name in files:
-            mine = range((rank - first) % world_size, len(digest.chunks), world_size)
-            problems.extend(_problems(directory / digest.name, digest, mine))
-            first += len(digest.chunks)
+    for digest in chosen:
+        mine = range((rank - first) % world_size, len(digest.chunks), world_size)
+        problem = wrong.get(digest.name) or _wrong_content(volume, data_key(record.name), digest, mine)
+        if problem:
+            problems.append(problem)
+        first += len(digest.chunks)
     return problems
 
 
-def sizes_differ(directory: Path, record: CommitRecord) -> list[Problem]:
+def sizes_differ(volume: Volume, record: CommitRecord) -> list[Problem]:
     """The cheap half of :func:`verify_data`: presence and size, no content."""
-    return [problem for digest in record.files for problem in _problems(directory / digest.name, digest, range(0))]
+    return _wrong_sizes(volume, record, record.files)
 
 
-def _problems(path: Path, digest: FileDigest, chunks: range) -> list[Problem]:
-    with storage_errors("read", path):
-        try:
-            file = open_data_file(path)
-        except OSError as error:
-            if error.errno not in _GONE:
-                raise
-            return [Problem(file=digest.name, kind="missing", message=f"{path}: {error.strerror}")]
-        with file:
-            size = os.fstat(file.fileno()).st_size
-            if size != digest.size:
-                return [Problem(file=digest.name, kind="size", message=f"{path}: {size} bytes instead of {digest.size}")]
-            bad = [index for index in chunks if not chunk_matches(file, digest, index)]
+def _wrong_sizes(volume: Volume, record: CommitRecord, digests: Collection[FileDigest]) -> list[Problem]:
+    tree = data_key(record.name)
+    sizes = volume.sizes(tree, [digest.name for digest in digests])
+    problems: list[Problem] = []
+    for digest in digests:
+        size = sizes[digest.name]
+        if isinstance(size, DataGoneError):
+            problems.append(_missing(digest, size))
+        elif size != digest.size:
+            message = f"{volume.location(f'{tree}/{digest.name}')}: {size} bytes instead of {digest.size}"
+            problems.append(Problem(file=digest.name, kind="size", message=message))
+    return problems
+
+
+def _wrong_content(volume: Volume, tree: str, digest: FileDigest, chunks: range) -> Problem | None:
+    try:
+        bad = [at for at in chunks if not chunk_matches(volume.pieces(tree, digest.name, *chunk_span(digest, at)), digest, at)]
+    except DataGoneError as gone:  # since its size was asked for
+        return _missing(digest, gone)
     if not bad:
-        return []
+        return None
     where = f"{len(bad)} of {len(chunks)} chunks, the first at byte {bad[0] * digest.chunk_bytes}"
-    return [Problem(file=digest.name, kind="digest", message=f"{path}: content changed in {where}")]
+    message = f"{volume.location(f'{tree}/{digest.name}')}: content changed in {where}"
+    return Problem(file=digest.name, kind="digest", message=message)
+
+
+def _missing(digest: FileDigest, gone: DataGoneError) -> Problem:
+    return Problem(file=digest.name, kind="missing", message=str(gone))

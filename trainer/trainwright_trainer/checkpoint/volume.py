@@ -1,0 +1,118 @@
+"""Volume: where a lineage's files live. One interface, a POSIX file system or an object store behind it.
+
+A key is a path relative to the lineage's directory, with ``/`` between its parts. A *tree* is the key of a checkpoint's data
+directory, ``step-120.k7x2``; a data file has a name inside its tree. Everything else is a small file, read and written whole.
+Every method may be called from any thread. All raise :class:`StorageError` where the volume refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from trainwright_trainer.checkpoint.digest import FileDigest
+
+OBJECT_STORES = ("s3://",)
+
+
+class DataGoneError(Exception):
+    """A data file is not there, or something that is no file is in its place. The message says which."""
+
+
+class Volume(Protocol):
+    """One lineage's directory."""
+
+    def location(self, key: str) -> str:
+        """The key as a person finds it: an absolute path, or an address."""
+        ...
+
+    def entries(self, directory: str) -> list[str]:
+        """Sorted names right under a directory (``""`` is the lineage's own); none where there is no such directory."""
+        ...
+
+    def read(self, key: str) -> bytes | None:
+        """A small file, or None where there is none."""
+        ...
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Write a small file durably: a reader sees the old content or the new one, never a mixture."""
+        ...
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a small file durably, and only where there is none. Of any number of callers at once, one gets True."""
+        ...
+
+    def overwrite(self, key: str, data: bytes) -> None:
+        """Write a small file fast: a reader may see a part of it, and a power cut may lose it. For heartbeats."""
+        ...
+
+    def append(self, key: str, line: bytes) -> None:
+        """Add a line, which ends without a newline, durably. One writer: on an object store two at once may lose a line."""
+        ...
+
+    def move(self, source: str, target: str) -> None:
+        """Give a small file another key. One that is gone is fine: somebody else moved it."""
+        ...
+
+    def remove(self, key: str) -> bool:
+        """Remove a small file. Whether there was one."""
+        ...
+
+    def make_tree(self, tree: str) -> None:
+        """Make a tree durably; one that is there is fine."""
+        ...
+
+    def remove_tree(self, tree: str) -> bool:
+        """Remove a tree with all its files. Whether there was one."""
+        ...
+
+    def set_aside(self, tree: str, target: str) -> str:
+        """Give a tree another key if the volume can, and say under which key its data is from now on."""
+        ...
+
+    def write(self, tree: str, name: str, pieces: Iterable[memoryview]) -> None:
+        """Write a new data file durably. If it fails, or ``pieces`` does, nothing is left of it."""
+        ...
+
+    def adopt(self, tree: str, name: str, seen: Callable[[memoryview], None]) -> None:
+        """Make durable what a library wrote at :meth:`local`; ``seen`` gets all of its bytes in order."""
+        ...
+
+    def local(self, tree: str, name: str) -> Path:
+        """Where a library on this machine shall write a data file; its directory is there."""
+        ...
+
+    def fetch(self, tree: str, digest: FileDigest) -> Path:
+        """Where a library on this machine can read a data file. A copy is checked against ``digest`` on its way here."""
+        ...
+
+    def sizes(self, tree: str, names: Iterable[str]) -> Mapping[str, int | DataGoneError]:
+        """Bytes of each of these data files, or why there is no such file."""
+        ...
+
+    def pieces(self, tree: str, name: str, start: int, length: int) -> Iterator[memoryview]:
+        """``length`` bytes from ``start``, or fewer where the file ends. A piece is good until the next. Raises DataGoneError."""
+        ...
+
+    def close(self) -> None:
+        """Remove copies that were made on this machine."""
+        ...
+
+
+def open_volume(directory: Path | str) -> Volume:
+    """The volume of an absolute path, or of an address such as ``s3://bucket/run/lineage``.
+
+    Raises ``ValueError`` for another kind of address and for one that became a ``Path``, which loses a slash.
+    """
+    # Both are imported here, so that neither costs the users of the other.
+    text = str(directory)
+    if not isinstance(directory, Path) and text.startswith(OBJECT_STORES):
+        from trainwright_trainer.checkpoint.object_volume import ObjectVolume
+
+        return ObjectVolume(text)
+    if ":/" in text.split("/", 1)[0] + "/":
+        raise ValueError(f"{text} is no directory and no address of an object store: write s3://bucket/prefix, as text")
+    from trainwright_trainer.checkpoint.posix_volume import PosixVolume
+
+    return PosixVolume(Path(directory))
