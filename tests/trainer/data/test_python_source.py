@@ -9,11 +9,18 @@ import pytest
 
 from trainwright_trainer.contract.data import PythonSource
 from trainwright_trainer.data import python_source
+from trainwright_trainer.data.dataset import Array, Split
+from trainwright_trainer.data.order import Samples
 from trainwright_trainer.failures import DataError
 
 
 def source(**keys: object) -> PythonSource:
     return PythonSource.model_validate({"source": "python-stdlib", "sequence_length": 64, "files": 30, **keys})
+
+
+def column(split: Split, name: str) -> Array:
+    everything = np.arange(len(split))
+    return split.read(Samples(everything, everything))[name]
 
 
 @pytest.fixture
@@ -25,7 +32,7 @@ def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_targets_are_the_next_tokens() -> None:
     data = python_source.load(source())
-    inputs, targets = data.train.columns["inputs"], data.train.columns["targets"]
+    inputs, targets = column(data.train, "inputs"), column(data.train, "targets")
     assert inputs.shape == targets.shape
     assert inputs.shape[1] == 64
     assert np.array_equal(inputs.ravel()[1:], targets.ravel()[:-1])
@@ -33,7 +40,7 @@ def test_targets_are_the_next_tokens() -> None:
 
 def test_bytes_are_source_text() -> None:
     data = python_source.load(source())
-    text = bytes(data.train.columns["inputs"].astype(np.uint8).ravel())
+    text = bytes(column(data.train, "inputs").astype(np.uint8).ravel())
     assert text.count(b"import ") > 20
     assert 20 < text.count(b"\0") < 30  # ends of files, some of which are empty or held out
 
@@ -51,7 +58,7 @@ def test_byte_pairs_are_shorter_and_within_the_vocabulary() -> None:
     as_bytes = python_source.load(source())
     as_pairs = python_source.load(source(tokenizer="bpe", vocabulary=512))
     assert len(as_pairs.train) < 0.7 * len(as_bytes.train)
-    assert as_pairs.train.columns["inputs"].max() < 512
+    assert column(as_pairs.train, "inputs").max() < 512
     assert as_pairs.fingerprint == python_source.load(source(tokenizer="bpe", vocabulary=512)).fingerprint
 
 
@@ -71,7 +78,7 @@ def test_split_goes_by_content_not_by_name(library: Path) -> None:
     before = python_source.load(source(sequence_length=8))
     (library / "a.py").rename(library / "z.py")
     after = python_source.load(source(sequence_length=8))
-    assert np.array_equal(before.held_out.columns["inputs"], after.held_out.columns["inputs"])
+    assert np.array_equal(column(before.held_out, "inputs"), column(after.held_out, "inputs"))
 
 
 def test_no_sources(library: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
+from pathlib import Path
 
 import numpy as np
 
 from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE, DIGITS_SAMPLES, Digits
-from trainwright_trainer.data.dataset import Dataset, Split
+from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.failures import DataError
 
+_FILE = Path("datasets", "data", "digits.csv.gz")
+"""In scikit-learn's package: a line for each image, with its pixels and then its label."""
 _INK = 16.0
 """The images hold 0 (paper) to 16 (ink)."""
 
@@ -24,16 +28,14 @@ def load(data: Digits) -> Dataset:
         DataError: scikit-learn or its file is missing, or holds something else.
     """
     try:
-        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
-
-        bunch = load_digits()
-    except (ImportError, OSError) as error:
+        table = np.loadtxt(_package() / _FILE, delimiter=",", dtype=np.float32)
+    except (ImportError, OSError, ValueError) as error:
         raise DataError(f"the digits of scikit-learn cannot be read: {error}") from error
-    images = np.ascontiguousarray(bunch.images, dtype=np.float32).reshape(-1, 1, DIGITS_IMAGE_SIZE, DIGITS_IMAGE_SIZE)
-    labels = np.ascontiguousarray(bunch.target, dtype=np.int64)
+    images = np.ascontiguousarray(table[:, :-1]).reshape(-1, 1, DIGITS_IMAGE_SIZE, DIGITS_IMAGE_SIZE)
+    labels = table[:, -1].astype(np.int64)
     if len(images) != DIGITS_SAMPLES or len(np.unique(labels)) != DIGITS_CLASSES:
         raise DataError(f"scikit-learn's digits hold {len(images)} samples instead of {DIGITS_SAMPLES}")
-    order = DataOrder(seed=0, size=len(images), fingerprint="digits split").batch_ids(0, len(images))
+    order = DataOrder(seed=0, size=len(images), fingerprint="digits split").batch(0, len(images)).ids
     train = order[len(images) - data.train_samples:]
     held_out = order[:len(images) - data.train_samples]
     if not len(held_out) or not len(train):
@@ -43,7 +45,15 @@ def load(data: Digits) -> Dataset:
     digest.update(labels.tobytes())
     scaled = images / (_INK / 2) - 1
     return Dataset(
-        Split({"images": scaled[train], "labels": labels[train]}),
-        Split({"images": scaled[held_out], "labels": labels[held_out]}),
+        Columns({"images": scaled[train], "labels": labels[train]}),
+        Columns({"images": scaled[held_out], "labels": labels[held_out]}),
         digest.hexdigest(),
     )
+
+
+def _package() -> Path:
+    """Where scikit-learn is installed. To import it would take a second or two, in every rank, for one file."""
+    spec = importlib.util.find_spec("sklearn")
+    if spec is None or spec.origin is None:
+        raise ImportError("scikit-learn is not installed")
+    return Path(spec.origin).parent

@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-from trainwright_trainer.contract.data import Data, Digits, PythonSource
-from trainwright_trainer.data import digits, python_source
+from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFolder, PythonSource, TokenFiles
 from trainwright_trainer.data.dataset import Dataset
-from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.failures import DataError
 
 
-def load(data: Data) -> Dataset:
-    """Read the data set into memory.
+def load(data: Data, seed: int, model_vocabulary: int | None = None) -> Dataset:
+    """Open the data set, or read it where it is small.
+
+    Args:
+        data: The run's.
+        seed: The run's: crops and flips follow from it.
+        model_vocabulary: Tokens that the model knows. On a GPU an id beyond them is an assertion in a kernel that names nothing.
 
     Raises:
-        DataError: It is missing.
-        InvalidRunError: This trainer cannot read such a source.
+        DataError: It is missing, or is not what the run says.
+        StorageError: The volume failed.
     """
+    dataset = _load(data, seed, model_vocabulary)
+    if dataset.vocabulary is not None and model_vocabulary is not None and dataset.vocabulary > model_vocabulary:
+        raise DataError(
+            f"the data has a vocabulary of {dataset.vocabulary:,} tokens, and the model's vocab_size is {model_vocabulary:,}"
+        )
+    return dataset
+
+
+def _load(data: Data, seed: int, model_vocabulary: int | None) -> Dataset:
     match data:
         case Digits():
+            from trainwright_trainer.data import digits
+
             return digits.load(data)
         case PythonSource():
+            from trainwright_trainer.data import python_source
+
             return python_source.load(data)
-        case _:
-            raise InvalidRunError(f"this trainer cannot read data source {data.source}")
+        case TokenFiles():
+            from trainwright_trainer.data import token_files
+
+            return token_files.load(data, model_vocabulary)
+        case ImageFolder():
+            from trainwright_trainer.data import image_folder
+
+            return image_folder.load(data, seed)
+        case HFDataset():
+            from trainwright_trainer.data import hf_dataset
+
+            return hf_dataset.load(data)

@@ -8,19 +8,45 @@ of an earlier attempt changes which sample stands at which position.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from trainwright_trainer.data.permutation import permuted
+
 SampleIds = npt.NDArray[np.int64]
+
+TABLE_SAMPLES = 2**22
+"""Up to so many the order of an epoch is a table, of 32 MiB in each rank; beyond, each place is computed."""
 
 PADDING = -1
 """Sample id that stands for no sample: it fills up the last evaluation batch."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Which samples to read, and where each stands in the run's endless stream."""
+
+    ids: SampleIds
+    """Shape ``(n,)``: numbers in the split, or ``PADDING``."""
+    positions: SampleIds
+    """Shape ``(n,)``: places in the stream. A sample's randomness follows from its place alone: the same at any world size."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, part: slice) -> Samples:
+        return Samples(self.ids[part], self.positions[part])
+
+
+NOTHING = Samples(np.array([PADDING]), np.array([0]))
+"""A micro batch that counts for nothing, for a rank that has no sample of a step and must not keep the others waiting."""
+
+
 class DataOrder:
-    """Sample ids by position.
+    """Samples by position.
 
     Args:
         seed: The run's seed.
@@ -33,22 +59,29 @@ class DataOrder:
             raise ValueError("an order needs at least one sample")
         self.seed, self.size, self.fingerprint = seed, size, fingerprint
 
-    def batch_ids(self, samples_consumed: int, global_batch: int) -> SampleIds:
-        """Ids at positions ``samples_consumed`` to ``samples_consumed + global_batch``, shape ``(global_batch,)``."""
+    def batch(self, samples_consumed: int, global_batch: int) -> Samples:
+        """The samples at positions ``samples_consumed`` to ``samples_consumed + global_batch``."""
         parts, position, wanted = [], samples_consumed, global_batch
         while wanted:
             epoch, offset = divmod(position, self.size)
-            part = _permutation(self.seed, epoch, self.size, self.fingerprint)[offset:offset + wanted]
+            part = self._ids(epoch, offset, min(wanted, self.size - offset))
             parts.append(part)
             position, wanted = position + len(part), wanted - len(part)
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        ids = np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        return Samples(ids, np.arange(samples_consumed, samples_consumed + global_batch, dtype=np.int64))
+
+    def _ids(self, epoch: int, offset: int, count: int) -> SampleIds:
+        key = f"{self.seed}:{epoch}:{self.size}:{self.fingerprint}"
+        if self.size > TABLE_SAMPLES:
+            return permuted(np.arange(offset, offset + count), self.size, key)
+        return _table(self.size, key)[offset:offset + count]
 
     def epoch(self, samples_consumed: int) -> float:
         """Epochs finished, with the started one as a fraction."""
         return samples_consumed / self.size
 
 
-def rank_slice(ids: SampleIds, rank: int, world_size: int, micro: int) -> list[SampleIds]:
+def rank_slice(batch: Samples, rank: int, world_size: int, micro: int) -> list[Samples]:
     """One rank's share of a global batch, cut into micro batches.
 
     A rank takes one contiguous stretch, so its share does not depend on how micro batch and accumulation split it.
@@ -56,26 +89,29 @@ def rank_slice(ids: SampleIds, rank: int, world_size: int, micro: int) -> list[S
     Raises:
         ValueError: The batch is not a multiple of ``world_size * micro``.
     """
-    share, rest = divmod(len(ids), world_size)
+    share, rest = divmod(len(batch), world_size)
     if rest or share % micro:
-        raise ValueError(f"a global batch of {len(ids)} does not divide into {world_size} ranks with micro batches of {micro}")
-    mine = ids[rank * share:(rank + 1) * share]
+        raise ValueError(f"a global batch of {len(batch)} does not divide into {world_size} ranks with micro batches of {micro}")
+    mine = batch[rank * share:(rank + 1) * share]
     return [mine[start:start + micro] for start in range(0, share, micro)]
 
 
-def evaluation_slices(size: int, rank: int, world_size: int, micro: int) -> list[SampleIds]:
-    """One rank's evaluation batches: every rank gets equally many of equal length, filled up with ``PADDING``."""
+def evaluation_slices(size: int, rank: int, world_size: int, micro: int) -> list[Samples]:
+    """One rank's evaluation batches: every rank gets equally many of equal length, filled up with ``PADDING``.
+
+    The positions are the ids: what is drawn at random is the same in each evaluation.
+    """
     stride = world_size * micro
     padded = np.full(-(-size // stride) * stride, PADDING, dtype=np.int64)
     padded[:size] = np.arange(size)
-    return list(padded.reshape(-1, world_size, micro)[:, rank])
+    return [Samples(ids, ids) for ids in padded.reshape(-1, world_size, micro)[:, rank]]
 
 
-@lru_cache(maxsize=4)
-def _permutation(seed: int, epoch: int, size: int, fingerprint: str) -> SampleIds:
+@lru_cache(maxsize=2)
+def _table(size: int, key: str) -> SampleIds:
     # numpy guarantees a bit generator's stream across releases (NEP 19), but not Generator.permutation's use of it. Sorting
     # random keys needs the stream alone; the stable sort settles equal keys.
-    digest = hashlib.sha256(f"trainwright order v1:{seed}:{epoch}:{size}:{fingerprint}".encode()).digest()
+    digest = hashlib.sha256(f"trainwright order v1:{key}".encode()).digest()
     keys = np.random.PCG64(int.from_bytes(digest, "big")).random_raw(size)
     permutation = np.argsort(keys, kind="stable").astype(np.int64)
     permutation.setflags(write=False)

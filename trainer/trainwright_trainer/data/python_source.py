@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainwright_trainer.contract.data import PythonSource
-from trainwright_trainer.data.dataset import Dataset, Split
+from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.failures import DataError
 
 _SKIPPED_FOLDERS = frozenset({
@@ -47,7 +47,7 @@ def load(data: PythonSource) -> Dataset:
         digest.update(len(split).to_bytes(8, "little"))
         digest.update(split.columns["inputs"].tobytes())
         digest.update(split.columns["targets"].tobytes())
-    return Dataset(splits[0], splits[1], digest.hexdigest())
+    return Dataset(splits[0], splits[1], digest.hexdigest(), data.vocabulary)
 
 
 def _source_files(root: Path, limit: int | None) -> list[Path]:
@@ -105,12 +105,12 @@ def _byte_pair_encoder(vocabulary: int, train: list[bytes]) -> Callable[[list[by
     return encode
 
 
-def _sequences(name: str, tokens: Tokens, length: int) -> Split:
+def _sequences(name: str, tokens: Tokens, length: int) -> Columns:
     """Cut a stream into sequences whose targets are shifted by one; what does not fill a sequence at the end is left out."""
     count = (len(tokens) - 1) // length
     if count < 1:
         raise DataError(f"the {name} text has {len(tokens)} tokens, too few for one sequence of {length}; raise data.files")
-    return Split({
+    return Columns({
         "inputs": tokens[:count * length].reshape(count, length),
         "targets": tokens[1:count * length + 1].reshape(count, length),
     })

@@ -1,0 +1,67 @@
+"""The global batch at any number of ranks: how many samples a step sees, and how each rank takes its share of them.
+
+Pure, so that every rank and every attempt comes to the same plan by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainwright_trainer.contract.training import Batch
+from trainwright_trainer.data.order import Samples
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """One step at one world size."""
+
+    samples: int
+    """Of the whole step."""
+    passes: tuple[tuple[int, ...], ...]
+    """Rank -> samples of each of its forward passes. All ranks make equally many passes, for gradients are summed in the last.
+
+    No pass is larger than ``batch.micro``. A 0 is a pass without samples of its own: it takes a world that does not divide the
+    batch and a micro batch of 1. Its rank computes something that counts for nothing, so that the others need not wait.
+    """
+
+    def slices(self, batch: Samples, rank: int) -> list[Samples]:
+        """One rank's micro batches of a step's ``samples`` samples: a contiguous stretch, the ranks' one after the other."""
+        if len(batch) != self.samples:
+            raise ValueError(f"a step of {self.samples} samples, and {len(batch)} are given")
+        start, parts = sum(sum(sizes) for sizes in self.passes[:rank]), []
+        for size in self.passes[rank]:
+            parts.append(batch[start:start + size])
+            start += size
+        return parts
+
+
+def plan_batch(batch: Batch, world_size: int) -> BatchPlan:
+    """How ``world_size`` ranks make a step.
+
+    With ``keep: effective`` a step has exactly ``effective`` samples at every size. Shares differ by one sample at most, and as
+    many passes are made as the largest needs. Otherwise every rank makes ``accumulation`` passes of ``micro``, and the step
+    follows.
+
+    Raises:
+        ValueError: There are more ranks than samples in a step.
+    """
+    if batch.keep != "effective" or batch.effective is None:
+        return BatchPlan(batch.micro * batch.accumulation * world_size, ((batch.micro,) * batch.accumulation,) * world_size)
+    each, more = divmod(batch.effective, world_size)
+    if not each:
+        raise ValueError(
+            f"batch.effective is {batch.effective} and there are {world_size} ranks, more than samples in a step; "
+            "lower rendezvous.max_nodes, or raise the batch"
+        )
+    count = -(-(each + (more > 0)) // batch.micro)
+    return BatchPlan(batch.effective, tuple(_cut(each + (rank < more), count, batch.micro) for rank in range(world_size)))
+
+
+def _cut(share: int, count: int, micro: int) -> tuple[int, ...]:
+    """Passes as large as they may be, with one sample left for each of those that follow: one shape, and a smaller end."""
+    sizes, left = [], share
+    for following in reversed(range(count)):
+        size = min(micro, max(left - following, min(left, 1)))
+        sizes.append(size)
+        left -= size
+    return tuple(sizes)

@@ -1,0 +1,153 @@
+"""Image files in one folder for each class."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, UnidentifiedImageError
+
+from trainwright_trainer.contract.data import ImageFolder
+from trainwright_trainer.data.crop import NUMBERS, evaluation_crop, training_crop
+from trainwright_trainer.data.dataset import Array, Dataset
+from trainwright_trainer.data.order import PADDING, Samples
+from trainwright_trainer.data.randomness import Uniforms, uniforms
+from trainwright_trainer.data.reading import reading
+from trainwright_trainer.failures import DataError
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
+THREADS = 8
+"""At most, that read and decode: Pillow lets go of the interpreter's lock while it works."""
+
+_MODES = {1: "L", 3: "RGB"}
+# Means and deviations of ImageNet's colours, of 0 to 1, as torchvision's models state them. Grey is scaled to -1 to 1, as digits.
+_NORMAL = {1: ((0.5,), (0.5,)), 3: ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
+
+Pixels = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Images of one split, class after class."""
+
+    root: Path
+    classes: tuple[str, ...]
+    names: tuple[str, ...]
+    labels: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+
+    def path(self, number: int) -> Path:
+        return self.root / self.classes[int(self.labels[number])] / self.names[number]
+
+
+class Images:
+    """Columns ``images`` float32 ``(n, channels, image_size, image_size)`` and ``labels`` int64 ``(n,)``.
+
+    Training cuts out a random part, scales it, and mirrors every second one; evaluation takes the middle. Colours are
+    normalised by ImageNet's means and deviations; grey is scaled to -1 to 1. The orientation that a camera notes beside the
+    pixels (EXIF) is not applied.
+
+    Args:
+        found: The files.
+        data: The run's.
+        seed: The run's, for random crops; None for evaluation.
+    """
+
+    def __init__(self, found: _Found, data: ImageFolder, seed: int | None) -> None:
+        self._found, self._seed = found, seed
+        self._size, self._channels = data.image_size, data.channels
+        self._threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), thread_name_prefix="decode")
+
+    def __len__(self) -> int:
+        return len(self._found.names)
+
+    def read(self, samples: Samples) -> Mapping[str, Array]:
+        """Raises :class:`DataError` for a file that is gone or is no image."""
+        numbers: Sequence[Uniforms | None] = [None] * len(samples)
+        if self._seed is not None:
+            numbers = list(uniforms(self._seed, "crop", samples.positions, NUMBERS))
+        pixels = np.stack(list(self._threads.map(self._image, samples.ids.tolist(), numbers)))
+        mean, deviation = (np.array(values, dtype=np.float32) * 255 for values in _NORMAL[self._channels])
+        images = np.ascontiguousarray(((pixels - mean) / deviation).transpose(0, 3, 1, 2))
+        return {"images": images, "labels": self._found.labels[np.maximum(samples.ids, 0)]}
+
+    def _image(self, number: int, numbers: Uniforms | None) -> Pixels:
+        """Shape ``(image_size, image_size, channels)``."""
+        if number == PADDING:
+            return np.zeros((self._size, self._size, self._channels), dtype=np.uint8)
+        path = self._found.path(number)
+        with reading(path):
+            content = path.read_bytes()
+        try:
+            with Image.open(io.BytesIO(content)) as image:
+                scaled = self._scaled(image.convert(_MODES[self._channels]), numbers)
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+            raise DataError(f"{path} is no image that can be read: {_plain(error)}") from error
+        return np.asarray(scaled, dtype=np.uint8).reshape(self._size, self._size, self._channels)
+
+    def _scaled(self, image: Image.Image, numbers: Uniforms | None) -> Image.Image:
+        box, mirrored = (evaluation_crop(*image.size), False) if numbers is None else training_crop(*image.size, numbers)
+        # Pillow averages over all pixels that fall into one (antialiasing), at any scale.
+        scaled = image.resize((self._size, self._size), Image.Resampling.BILINEAR, box=box)
+        return scaled.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else scaled
+
+
+def load(data: ImageFolder, seed: int) -> Dataset:
+    """List both folders; classes are numbered in the order of their folders' names. No image is read.
+
+    Raises:
+        DataError: A folder is missing or empty, or the classes are not those that the run states.
+    """
+    train = _scan(data, data.train_folder)
+    held_out = _scan(data, data.evaluation_folder)
+    if train.classes != held_out.classes:
+        odd = sorted(set(train.classes) ^ set(held_out.classes))[0]
+        only = train if odd in train.classes else held_out
+        raise DataError(f"class {odd} is in {only.root} and not in the other folder; both need the same classes")
+    if data.samples is not None and data.samples != len(train.names):
+        raise DataError(f"{train.root} holds {len(train.names):,} images, and data.samples is {data.samples:,}")
+    digest = hashlib.sha256(f"image-folder v1:{data.image_size}:{data.channels}:".encode())
+    for split in (train, held_out):
+        digest.update(repr(split.classes).encode())
+        digest.update("\0".join(split.names).encode(errors="surrogateescape"))
+        digest.update(split.labels.astype("<i8").tobytes() + split.sizes.astype("<i8").tobytes())
+    return Dataset(Images(train, data, seed), Images(held_out, data, None), digest.hexdigest())
+
+
+def _scan(data: ImageFolder, name: str) -> _Found:
+    root = Path(data.path, name)
+    with reading(root):
+        classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
+    if len(classes) != data.classes:
+        raise DataError(f"{root} has {len(classes):,} folders of classes, and data.classes is {data.classes:,}")
+    # A listing of a network volume is a wait for its server, so several are under way.
+    with ThreadPoolExecutor(THREADS) as threads:
+        found = list(threads.map(_images, [root / folder for folder in classes]))
+    names = tuple(name for images in found for name, _ in images)
+    sizes = np.array([size for images in found for _, size in images], dtype=np.int64)
+    labels = np.repeat(np.arange(len(classes)), [len(images) for images in found]).astype(np.int64)
+    return _Found(root, tuple(classes), names, labels, sizes)
+
+
+def _images(folder: Path) -> list[tuple[str, int]]:
+    """Names and sizes in bytes of the images in a folder, in name order."""
+    with reading(folder):
+        found = sorted(
+            (entry.name, entry.stat().st_size) for entry in os.scandir(folder)
+            if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(".")
+        )
+    if not found:
+        raise DataError(f"{folder} holds no image ({', '.join(SUFFIXES)})")
+    return found
+
+
+def _plain(error: BaseException) -> str:
+    """Pillow's message; for bytes that are no image at all it names a buffer of ours, which helps nobody."""
+    return "its format is unknown" if isinstance(error, UnidentifiedImageError) else str(error)

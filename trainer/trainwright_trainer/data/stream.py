@@ -1,0 +1,75 @@
+"""Several files read as one stream of bytes, mapped into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from trainwright_trainer.data.reading import reading
+from trainwright_trainer.failures import DataError
+
+Bytes = npt.NDArray[np.uint8]
+
+SAMPLED_STRETCHES, SAMPLED_BYTES, EDGE_BYTES = 256, 64 * 1024, 4 * 1024
+
+
+class Stream:
+    """Files end to end, in the order given.
+
+    Raises:
+        DataError: A file is missing, may not be read, or is empty.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = tuple(paths)
+        self._files = [_map(path) for path in self.paths]
+        sizes = [len(file) for file in self._files]
+        self.starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+        """First byte of each file, and the end of the last."""
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def read_into(self, target: Bytes, start: int) -> None:
+        """Fill ``target`` with the stream's bytes from ``start`` on, over the ends of files."""
+        index, filled = self.file_at(start), 0
+        while filled < len(target):
+            file, offset = self._files[index], start + filled - int(self.starts[index])
+            part = file[offset:offset + len(target) - filled]
+            target[filled:filled + len(part)] = part
+            index, filled = index + 1, filled + len(part)
+
+    def file_at(self, position: int) -> int:
+        """Index of the file that holds this byte."""
+        return int(np.searchsorted(self.starts, position, side="right")) - 1
+
+    def sample(self) -> bytes:
+        """Bytes that stand for the whole in a fingerprint.
+
+        Each file's size and its first and last 4 KiB, and 256 stretches of 64 KiB at even distances over the stream: at most
+        16 MiB and 8 KiB a file, whatever the size. Up to 16 MiB that is every byte; beyond, an edit in place between the
+        stretches is not seen, while another file, order, length or tokenizer is.
+        """
+        parts = [self.starts.astype("<i8").tobytes()]
+        for start, end in zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True):
+            edge = min(EDGE_BYTES, end - start)
+            parts += [self._bytes(start, start + edge), self._bytes(end - edge, end)]
+        for number in range(SAMPLED_STRETCHES):
+            start = number * len(self) // SAMPLED_STRETCHES
+            parts.append(self._bytes(start, min(start + SAMPLED_BYTES, len(self))))
+        return b"".join(parts)
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        target = np.empty(end - start, dtype=np.uint8)
+        self.read_into(target, start)
+        return target.tobytes()
+
+
+def _map(path: Path) -> Bytes:
+    with reading(path):
+        if not path.stat().st_size:
+            raise DataError(f"{path} is empty")
+        return np.memmap(path, dtype=np.uint8, mode="r")
