@@ -154,6 +154,18 @@ def test_the_task_decides_the_head(task: Task, head: str) -> None:
     assert type(built).__name__ == head
 
 
+def test_what_a_task_on_text_needs_of_a_configuration() -> None:
+    reviews = HFDataset(
+        source="hf-dataset", path="/data", tokenizer="/tokenizer", max_length=64, label_column="label", classes=3
+    )
+    with pytest.raises(InvalidRunError, match=r"model\.config\.num_labels of bert is 2; hf-dataset needs exactly 3"):
+        transformers("bert", "text-classification", reviews)
+    with pytest.raises(InvalidRunError, match=r"gpt2 needs the tokenizer's padding .*: add pad_token_id to model\.config"):
+        transformers("gpt2", "text-classification", reviews, num_labels=3, n_embd=16, n_layer=1, n_head=2)
+    with pytest.raises(InvalidRunError, match=r"vocab_size of bert is 256; python-stdlib needs at least 257"):  # one for the mask
+        transformers("bert", "masked-lm", SOURCE, vocab_size=256)
+
+
 def test_wrong_parameter_count() -> None:
     config = {"n_layer": 1, "n_embd": 24}
     model = MODEL.validate_python({"architecture": "transformers", "model_type": "gpt2", "parameters": 5, "config": config})

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import secrets
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance_suite import is_taken
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import SPEC_ENV
@@ -22,23 +24,30 @@ from trainwright_trainer.lifecycle.messages import (
     FROM_RANK,
     Act,
     At,
+    Beat,
     Carry,
     Committed,
     Measured,
+    Pace,
     PhaseChanged,
     Result,
     Where,
 )
+from trainwright_trainer.witness import WITNESS_ENV, StepSamples, read_account
 
-ROOT = Path(__file__).parents[3]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
 sys.path.insert(0, str(ROOT))  # multiprocessing hands this path to the children, which import the module below by name
 
+pytest.register_assert_rewrite("tests.trainer.training.conformance")
+
+from tests.trainer.training.conformance import hard  # noqa: E402
 from tests.trainer.training.rank_process import run_rank  # noqa: E402
 
 PATIENCE_SECONDS = 60.0
 """For anything that takes a second on an idle machine."""
 
-Message = PhaseChanged | Measured | Committed | At | Result
+Message = PhaseChanged | Measured | Committed | Beat | Pace | At | Result
 
 
 @dataclass
@@ -46,6 +55,7 @@ class Rank:
     """A running rank, and the test's end of its link if it has one."""
 
     number: int
+    attempt: str
     process: ForkServerProcess
     output: Path
     link: socket.socket | None
@@ -82,6 +92,14 @@ class Rank:
         lines = [json.loads(line) for line in self.output.read_text().splitlines() if line.startswith("{")]
         return [line for line in lines if line["event"] == name]
 
+    def samples(self) -> dict[int, tuple[int, ...]]:
+        """Ids of the samples that it computed each step from."""
+        return {account.step: account.ids for account in read_account(self.output.parent, self.number, StepSamples)}
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+
 
 class Ranks:
     """Starts runs; whatever still lives at the end of a test is killed."""
@@ -90,21 +108,29 @@ class Ranks:
         self._context, self._folder = context, folder
         self._started: list[Rank] = []
 
-    def start(self, spec: dict[str, Any], *, linked: bool = False) -> list[Rank]:
-        """One process per rank of the specification, in the order of ranks."""
+    def start(
+        self, spec: dict[str, Any], *, linked: bool = False, instead: Mapping[int, dict[str, Any]] | None = None,
+        told: Mapping[str, str] | None = None,
+    ) -> list[Rank]:
+        """One process per rank of the specification, in the order of ranks.
+
+        ``instead`` has the specification of ranks that are given another one, by their number, and ``told`` what a supervisor
+        says in the environment of this attempt.
+        """
         number = len(self._started)
         run = self._folder / f"run-{number}"
         run.mkdir()
         world = RunSpec.model_validate(spec).world
-        (run / "run.json").write_text(json.dumps(spec))
-        ranks = []
+        attempt, ranks = f"attempt-{number}-{secrets.token_hex(4)}", []
         for rank in range(world.size):
+            path = run / f"run-{rank}.json"
+            path.write_text(json.dumps((instead or {}).get(rank, spec)))
             ours, theirs = socket.socketpair() if linked else (None, None)
             environment = {
-                SPEC_ENV: str(run / "run.json"), ATTEMPT_ENV: f"attempt-{number}",
+                SPEC_ENV: str(path), ATTEMPT_ENV: attempt, WITNESS_ENV: f"samples:{run}",
                 "RANK": str(rank), "WORLD_SIZE": str(world.size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(world.size),
                 "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1",
-                "MASTER_ADDR": world.meeting.host, "MASTER_PORT": str(world.meeting.port),
+                "MASTER_ADDR": world.meeting.host, "MASTER_PORT": str(world.meeting.port), **(told or {}),
             }
             output = run / f"rank-{rank}.log"
             output.touch()
@@ -112,16 +138,19 @@ class Ranks:
             process.start()
             if theirs is not None:
                 theirs.close()
-            ranks.append(Rank(rank, process, output, ours))
+            ranks.append(Rank(rank, attempt, process, output, ours))
         self._started += ranks
         for started in ranks:
             if started.link is not None:
                 threading.Thread(target=started.listen, daemon=True).start()
         return ranks
 
-    def finish(self, spec: dict[str, Any], code: int = 0) -> list[Rank]:
+    def finish(
+        self, spec: dict[str, Any], code: int = 0, instead: Mapping[int, dict[str, Any]] | None = None,
+        told: Mapping[str, str] | None = None,
+    ) -> list[Rank]:
         """Start, wait for the end, and expect this code of every rank."""
-        ranks = self.start(spec)
+        ranks = self.start(spec, instead=instead, told=told)
         codes = [rank.code() for rank in ranks]
         assert codes == [code] * len(ranks), "\n".join(rank.output.read_text() for rank in ranks)
         return ranks
@@ -135,13 +164,19 @@ class Ranks:
 
 
 @pytest.fixture(scope="session")
-def rank_server() -> Iterator[ForkServerContext]:
+def preloaded() -> list[str]:
+    """What every rank imports, and takes seconds."""
+    return ["trainwright_trainer.assembly"]
+
+
+@pytest.fixture(scope="session")
+def rank_server(preloaded: list[str]) -> Iterator[ForkServerContext]:
     with pytest.MonkeyPatch.context() as environment:
         for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             environment.setenv(name, "1")
         environment.setenv("GLOO_SOCKET_IFNAME", "lo")
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["trainwright_trainer.assembly"])
+        context.set_forkserver_preload(preloaded)
         yield context
 
 
@@ -152,8 +187,8 @@ def ranks(rank_server: ForkServerContext, tmp_path: Path) -> Iterator[Ranks]:
     running.close()
 
 
-@pytest.fixture(scope="module")
-def module_ranks(rank_server: ForkServerContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+@pytest.fixture(scope="session")
+def session_ranks(rank_server: ForkServerContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
     running = Ranks(rank_server, tmp_path_factory.mktemp("ranks"))
     yield running
     running.close()
@@ -169,8 +204,7 @@ def free_port() -> int:
 Spec = Callable[..., dict[str, Any]]
 
 
-@pytest.fixture(scope="session")
-def spec() -> Spec:
+def build_spec() -> Spec:
     """A small run of digits in JSON; keywords replace keys of ``work``."""
 
     def build(directory: Path, *, world: int = 2, **work: Any) -> dict[str, Any]:
@@ -207,3 +241,41 @@ def spec() -> Spec:
         }
 
     return build
+
+
+spec = pytest.fixture(scope="session", name="spec")(build_spec)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that was not disturbed."""
+
+    directory: Path
+    ranks: list[Rank]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    """Leave out what an engine does not take. Items of the whole session come here."""
+    left_out = [item for item in items if item.path.parent == HERE and not is_taken(item.name)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.fixture(scope="session", params=["ddp", "fsdp2"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """Engines that need torch alone. The others have environments of their own, and this fixture anew: ``tests/engines``."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="session")
+def finished(session_ranks: Ranks, spec: Spec, engine: str, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """A run with settings that a resume could get wrong."""
+    directory = tmp_path_factory.mktemp("finished") / "lineage"
+    return Finished(directory, session_ranks.finish(hard(spec, directory, engine)))
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(finished: Finished) -> Path:
+    """Its directory."""
+    return finished.directory

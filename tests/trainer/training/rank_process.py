@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
-from typing import NoReturn
+import sys
+from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from trainwright_trainer import rank
 from trainwright_trainer.lifecycle.messages import LINK_FD_ENV
+from trainwright_trainer.log import get_log
+from trainwright_trainer.loop import Loop, Outcome
 
 
 def run_rank(environment: dict[str, str], output: str, link: socket.socket | None) -> NoReturn:
@@ -21,4 +27,43 @@ def run_rank(environment: dict[str, str], output: str, link: socket.socket | Non
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     torch.set_num_threads(1)
+    tell_weights()
     rank.main()
+
+
+def tell_weights() -> None:
+    """Have this rank log a digest of the weights that it holds whole after the last step.
+
+    And how many graphs ``torch.compile`` has made: dynamo falls back without a word.
+    """
+    finish = Loop._finish
+
+    def telling(loop: Loop) -> Outcome:
+        get_log().info("weights_held", digest=_digest(loop._engine), graphs=_graphs())
+        return finish(loop)
+
+    Loop._finish = telling  # type: ignore[assignment,method-assign]
+
+
+def _digest(engine: Any) -> str:
+    digest = hashlib.sha256()
+    for name, parameter in engine._module.named_parameters():
+        digest.update(name.encode())
+        if not _is_spread(parameter):
+            # A copy, for storage that NumPy has seen cannot be resized any more, which FSDP2 does with what it has gathered.
+            whole = parameter.detach().clone(memory_format=torch.contiguous_format)
+            digest.update(whole.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _graphs() -> int:
+    if "torch._dynamo" not in sys.modules:
+        return 0
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"]["unique_graphs"])
+
+
+def _is_spread(parameter: Tensor) -> bool:
+    """Whether no rank has all of it. Put together it would have the same bits everywhere, whatever the ranks hold."""
+    return isinstance(parameter, DTensor) or hasattr(parameter, "ds_id")

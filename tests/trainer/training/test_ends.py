@@ -16,7 +16,17 @@ from tests.trainer.training.conftest import PATIENCE_SECONDS, Rank, Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.lifecycle.messages import Act, At, Carry, Committed, Measured, PhaseChanged, Result, Where
+from trainwright_trainer.lifecycle.messages import (
+    RESUME_BEFORE_ENV,
+    Act,
+    At,
+    Carry,
+    Committed,
+    Measured,
+    PhaseChanged,
+    Result,
+    Where,
+)
 
 LONG: dict[str, Any] = {"duration": {"steps": 100_000}}
 
@@ -80,6 +90,22 @@ def test_finished_run_started_again_does_no_step(ranks: Ranks, spec: Spec, tmp_p
     [rank] = ranks.finish(spec(tmp_path / "lineage", world=1))
     assert not rank.events("step")
     assert not rank.events("checkpoint_committed")
+
+
+def test_an_attempt_that_begins_before_the_newest_commit(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    """It trains the steps in between once more, and commits the same step beside the commit that it passed over."""
+    run = spec(tmp_path / "lineage", world=1)
+    ranks.finish(run)
+    store = CheckpointStore(tmp_path / "lineage")
+    newest, older, *_ = store.records()
+    [rank] = ranks.finish(run, told={RESUME_BEFORE_ENV: str(newest.step)})
+    [told] = rank.events("checkpoint_passed_over")
+    assert (told["step"], told["level"]) == (newest.step, "warning")
+    assert [event["step"] for event in rank.events("restored")] == [older.step]
+    again, *others = store.records()
+    assert (again.step, again.attempt) == (newest.step, rank.attempt)
+    assert newest in others, "nothing is set aside"
+    assert set(again.files) == set(newest.files), "the same bits"
 
 
 def test_edited_model_on_the_same_directory(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:

@@ -1,30 +1,38 @@
-"""What the loop asks of an engine. Whoever adds one makes it pass the conformance suite in ``tests/trainer/engine``."""
+"""What the loop asks of an engine. Whoever adds one makes it pass the conformance suite in ``tests/trainer/training``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from trainwright_trainer.checkpoint import Draft, FileDigest
+from trainwright_trainer.contract.capabilities import Capabilities
+from trainwright_trainer.engine.group import World
+from trainwright_trainer.model.initialise import Store
 from trainwright_trainer.task.base import Batch, Task
 
-T = TypeVar("T")
-
 Tensors = Mapping[str, Tensor]
-ReadTensors = Callable[[str], dict[str, Tensor]]
-"""Gives the tensors of a checkpoint's file by the file's name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What an engine promises; its conformance suite holds it to this."""
+class Recipe:
+    """How to make what is trained. An engine decides where parameters live, in between."""
 
-    resumes_at_other_world_sizes: bool
-    every_rank_writes_weights: bool
-    """False: rank 0 alone holds and writes all of them."""
+    build: Callable[[], nn.Module]
+    """The module as its class builds it; :func:`model.initialise.skeleton` keeps it from filling the host's memory."""
+    prepare: Callable[[nn.Module], None]
+    """Makes its blocks recompute or compile what the run asks for; before blocks are sharded."""
+    initialise: Callable[[nn.Module, Store], None]
+    """Gives every parameter its first value, the same under every engine and at every world size."""
+    blocks: Callable[[nn.Module], Iterable[nn.Module]]
+    """The repeated layers, in the order of the forward pass: the units in which weights are sharded."""
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer]
+    task: Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +44,32 @@ class StepResult:
     gradient_norm: Tensor
     """Global 2-norm before clipping."""
     finite: Callable[[], bool]
-    """Whether both are finite. The call waits for this step, and not for what was queued after it."""
+    """Whether both are finite, or the step was left out because they are not, as the run allows. The call waits for this step,
+    and not for what was queued after it."""
+
+
+class Snapshot(Protocol):
+    """A rank's part of the state of training, on its way into a checkpoint."""
+
+    def hold(self) -> None:
+        """Keep it as it is now: from here on training may go on. Only engines that save in the background are asked."""
+
+    def write(self, draft: Draft) -> list[FileDigest]:
+        """Write this rank's files, if it has any. Raises :class:`StorageError`."""
+
+
+class CheckpointFiles(Protocol):
+    """A verified checkpoint that is about to be loaded."""
+
+    @property
+    def world_size(self) -> int:
+        """Ranks that wrote it."""
+
+    def names(self) -> tuple[str, ...]:
+        """Its files."""
+
+    def path(self, name: str) -> Path:
+        """Where a file can be read. Raises ``KeyError`` for a name that it has not got."""
 
 
 class Engine(Protocol):
@@ -45,16 +78,23 @@ class Engine(Protocol):
     capabilities: Capabilities
 
     @property
-    def device(self) -> torch.device:
-        """Where this rank computes."""
+    def world(self) -> World:
+        """The ranks that it connects. Closing it is the last thing that is done."""
 
-    def setup(
-        self, build_module: Callable[[], nn.Module], build_optimizer: Callable[[nn.Module], torch.optim.Optimizer], task: Task
-    ) -> None:
-        """Build module and optimizer."""
+    def setup(self, recipe: Recipe) -> None:
+        """Build module and optimizer. Their values come from :meth:`load` or :meth:`initialise`."""
+
+    def initialise(self) -> None:
+        """Give the weights their first values."""
+
+    def load(self, files: CheckpointFiles) -> None:
+        """Take over a checkpoint's state, before :meth:`warm_up`.
+
+        Raises :class:`InvalidRunError` where it is another model's or optimizer's.
+        """
 
     def warm_up(self, batch: Batch) -> None:
-        """Call once, after :meth:`load` and before anything is computed. Makes every rank start from rank 0's weights.
+        """Call once, before anything is computed. Makes every rank start from rank 0's weights.
 
         Runs a micro batch forward and backward, which changes nothing and finds a lack of memory before the first step.
         """
@@ -62,7 +102,7 @@ class Engine(Protocol):
     def forward_backward(self, batch: Batch, *, loss_denominator: float, sync: bool) -> None:
         """Add a micro batch's gradients, of its summed loss over ``loss_denominator`` (the global batch's items).
 
-        ``sync`` is true for the last micro batch of a step only; until then gradients stay on their rank.
+        ``sync`` is true for the last micro batch of a step only.
         """
 
     def step(self, rate: float) -> StepResult:
@@ -71,20 +111,5 @@ class Engine(Protocol):
     def evaluate(self, batch: Batch) -> Tensor:
         """Sums of a batch on this rank, float64 ``(2,)``: loss and items predicted right."""
 
-    def state(self) -> Mapping[str, Tensors]:
-        """The files that this rank writes into a checkpoint, with their tensors; possibly none."""
-
-    def load(self, read: ReadTensors) -> None:
-        """Take over a checkpoint's state. Raises :class:`InvalidRunError` where it is another model's or optimizer's."""
-
-    def reduce_sums(self, values: Sequence[float]) -> list[float]:
-        """Sums over ranks of numbers on the host."""
-
-    def broadcast_object(self, value: T) -> T:
-        """Rank 0's value, on every rank; also a point that nobody passes before rank 0 reached it."""
-
-    def gather_objects(self, value: T) -> list[T]:
-        """All values by rank on rank 0, nothing on the others."""
-
-    def close(self) -> None:
-        """Leave the group in order."""
+    def snapshot(self) -> Snapshot:
+        """The state now, valid until the next call of this engine unless it is held."""

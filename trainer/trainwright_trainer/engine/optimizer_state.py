@@ -20,6 +20,11 @@ def flatten(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Te
     }
 
 
+def parameter_name(flat: str) -> str:
+    """The parameter to which a flat tensor belongs."""
+    return flat.partition(_SEPARATOR)[2]
+
+
 def restore(module: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
     """Put flat tensors back. Hyper-parameters stay those of this run: they may change between attempts.
 

@@ -24,10 +24,11 @@ from transformers import (
 )
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE, Data, Digits, ImageFolder
+from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE, Data, Digits, HFDataset, ImageFolder
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, TransformersModel, ViT
 from trainwright_trainer.contract.training import Task
 from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.task.token_sums import answer_with_sums
 
 _ATTENTION = "sdpa"
 LLAMA_NORM_EPS = 1e-6
@@ -49,9 +50,18 @@ _NOT_ARCHITECTURE = frozenset({
 def build_model(model: Model, task: Task, data: Data) -> nn.Module:
     """A freshly initialised module in fp32, from torch's current random state.
 
+    A causal language model also answers with the sums that its task asks for (:func:`token_sums.answer_with_sums`).
+
     Raises:
         InvalidRunError: The configuration is not one that ``transformers`` can build, or does not fit the data.
     """
+    module = _module(model, task, data)
+    if task == "causal-lm":
+        answer_with_sums(module)
+    return module
+
+
+def _module(model: Model, task: Task, data: Data) -> nn.Module:
     match model:
         case Llama():
             return _llama(model)
@@ -135,11 +145,16 @@ def _resnet(model: ResNet) -> nn.Module:
 
 def _any(model: TransformersModel, task: Task, data: Data) -> nn.Module:
     config = _config(model)
-    _fit(model.model_type, config, data)
+    _fit(model.model_type, config, task, data)
     try:
         module = _FACTORIES[task].from_config(config, trust_remote_code=False)
     except (ValueError, TypeError, ImportError, OSError, AttributeError) as error:
         raise InvalidRunError(f"model_type {model.model_type} cannot be built for task {task}: {_first_line(error)}") from error
+    if task == "text-classification" and hasattr(module, "score") and config.pad_token_id is None:
+        # Decoders classify by the last token that is no padding (GenericForSequenceClassification), and have to know which is.
+        raise InvalidRunError(
+            f"model_type {model.model_type} needs the tokenizer's padding for {task}: add pad_token_id to model.config"
+        )
     counted = sum(parameter.numel() for parameter in module.parameters())
     if model.parameters is not None and model.parameters != counted:
         raise InvalidRunError(f"model.parameters is {model.parameters}, and the module has {counted}")
@@ -166,7 +181,7 @@ def _config(model: TransformersModel) -> Any:
         raise InvalidRunError(f"model.config of {model.model_type}: {' '.join(str(error).split())}") from error
 
 
-def _fit(model_type: str, config: Any, data: Data) -> None:
+def _fit(model_type: str, config: Any, task: Task, data: Data) -> None:
     """Refuse what would fail, or train silently wrong, in the first forward pass."""
     wanted: dict[str, tuple[str, int]]
     if isinstance(data, Digits):
@@ -176,8 +191,11 @@ def _fit(model_type: str, config: Any, data: Data) -> None:
         exact = {"num_labels": data.classes, "num_channels": data.channels, "image_size": data.image_size}
         wanted = {key: ("exactly", value) for key, value in exact.items()}
     else:
-        least = {"vocab_size": data.vocabulary or 1, "max_position_embeddings": data.sequence_length}
+        masks_itself = task == "masked-lm" and not isinstance(data, HFDataset)
+        least = {"vocab_size": (data.vocabulary or 1) + masks_itself, "max_position_embeddings": data.sequence_length}
         wanted = {key: ("at least", value) for key, value in least.items()}
+        if isinstance(data, HFDataset) and data.classes is not None:
+            wanted["num_labels"] = ("exactly", data.classes)
     for key, (relation, value) in wanted.items():
         found = getattr(config, key, None)
         if isinstance(found, int) and (found != value if relation == "exactly" else found < value):

@@ -9,13 +9,11 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from trainwright_trainer.data.dataset import IGNORED as IGNORED
 from trainwright_trainer.data.dataset import Split
-from trainwright_trainer.data.order import SampleIds
+from trainwright_trainer.data.order import Samples
 
 Batch = Mapping[str, Tensor]
-
-IGNORED = -100
-"""Label that counts neither in the loss nor as an item: torch's own default for ``ignore_index``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +23,17 @@ class Measurement:
     loss: Tensor
     """Sum of the items' losses, fp32, differentiable."""
     correct: Tensor
-    """Items predicted right."""
+    """Items predicted right, counted only where no gradient is recorded: it costs a percent, and training does not read it."""
 
 
 class Task(Protocol):
-    """Turns sample ids into tensors, and a model's answer into sums."""
+    """Turns samples into tensors, and a model's answer into sums."""
 
-    def collate(self, split: Split, ids: SampleIds) -> Batch:
+    @property
+    def items_each(self) -> int | None:
+        """Items of every sample, where all have equally many: no rank then needs to ask how many a step has."""
+
+    def collate(self, split: Split, samples: Samples) -> Batch:
         """Tensors on the CPU for these samples; ``PADDING`` becomes a sample whose labels are ``IGNORED``."""
 
     def items(self, batch: Batch) -> int:
@@ -47,4 +49,6 @@ def sums(logits: Tensor, labels: Tensor) -> Measurement:
     In fp32 whatever the logits are: the sum over a long vocabulary loses its tail in bf16.
     """
     loss = torch.nn.functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
+    if loss.requires_grad:
+        return Measurement(loss, labels.new_zeros(()))
     return Measurement(loss, (logits.argmax(dim=-1) == labels).sum())

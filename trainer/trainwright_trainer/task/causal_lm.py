@@ -7,21 +7,31 @@ import torch
 from torch import nn
 
 from trainwright_trainer.data.dataset import Split
-from trainwright_trainer.data.order import PADDING, SampleIds
-from trainwright_trainer.task.base import IGNORED, Batch, Measurement, sums
+from trainwright_trainer.data.order import PADDING, Samples
+from trainwright_trainer.task.base import IGNORED, Batch, Measurement
 
 
 class CausalLanguageModel:
-    """Columns ``inputs`` and ``targets`` ``(n, sequence_length)``; an item is a token to predict."""
+    """Columns ``inputs`` and ``targets`` ``(n, sequence_length)``; an item is a token to predict.
 
-    def collate(self, split: Split, ids: SampleIds) -> Batch:
-        inputs, targets = (torch.from_numpy(split.columns[name][ids].astype(np.int64)) for name in ("inputs", "targets"))
-        return {"inputs": inputs, "labels": targets.masked_fill(torch.from_numpy(ids == PADDING).unsqueeze(1), IGNORED)}
+    The model answers with sums: see :func:`token_sums.answer_with_sums`.
+
+    Args:
+        items_each: Tokens to predict in every sample; None where short samples are filled up.
+    """
+
+    def __init__(self, items_each: int | None = None) -> None:
+        self.items_each = items_each
+
+    def collate(self, split: Split, samples: Samples) -> Batch:
+        columns = split.read(samples)
+        inputs, targets = (torch.from_numpy(columns[name].astype(np.int64)) for name in ("inputs", "targets"))
+        padding = torch.from_numpy(samples.ids == PADDING)
+        return {"inputs": inputs, "labels": targets.masked_fill(padding.unsqueeze(1), IGNORED)}
 
     def items(self, batch: Batch) -> int:
         return int((batch["labels"] != IGNORED).sum())
 
     def measure(self, model: nn.Module, batch: Batch) -> Measurement:
         # The targets are shifted already, so the model's own `labels` argument, which would shift them again, is not used.
-        logits = model(input_ids=batch["inputs"], use_cache=False).logits
-        return sums(logits.flatten(0, 1), batch["labels"].flatten())
+        return Measurement(*model(input_ids=batch["inputs"], targets=batch["labels"]))

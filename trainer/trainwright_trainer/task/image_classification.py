@@ -6,19 +6,19 @@ import torch
 from torch import nn
 
 from trainwright_trainer.data.dataset import Split
-from trainwright_trainer.data.order import PADDING, SampleIds
+from trainwright_trainer.data.order import PADDING, Samples
 from trainwright_trainer.task.base import IGNORED, Batch, Measurement, sums
 
 
 class ImageClassification:
     """Columns ``images`` ``(n, channels, height, width)`` and ``labels`` ``(n,)``; an item is an image."""
 
-    def collate(self, split: Split, ids: SampleIds) -> Batch:
-        labels = torch.from_numpy(split.columns["labels"][ids])
-        return {
-            "images": torch.from_numpy(split.columns["images"][ids]),
-            "labels": labels.masked_fill(torch.from_numpy(ids == PADDING), IGNORED),
-        }
+    items_each = 1
+
+    def collate(self, split: Split, samples: Samples) -> Batch:
+        columns = split.read(samples)
+        labels = torch.from_numpy(columns["labels"]).masked_fill(torch.from_numpy(samples.ids == PADDING), IGNORED)
+        return {"images": torch.from_numpy(columns["images"]), "labels": labels}
 
     def items(self, batch: Batch) -> int:
         return int((batch["labels"] != IGNORED).sum())

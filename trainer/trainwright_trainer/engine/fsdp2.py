@@ -1,0 +1,132 @@
+"""Weights, gradients and optimizer state sharded over all ranks by torch's ``fully_shard`` (FSDP2), as ZeRO-3 does."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from trainwright_trainer.contract.capabilities import CAPABILITIES
+from trainwright_trainer.contract.engine import FSDP2
+from trainwright_trainer.contract.training import Precision
+from trainwright_trainer.engine import sharded_state
+from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult
+from trainwright_trainer.engine.group import TorchWorld
+from trainwright_trainer.engine.measuring import COMPUTE, measure, without_a_trace
+from trainwright_trainer.engine.rank_0_buffers import Rank0Buffers
+from trainwright_trainer.engine.tensor_snapshot import TensorSnapshot
+from trainwright_trainer.engine.update import Update, UpdateRules
+from trainwright_trainer.model.initialise import materialise, skeleton, write
+from trainwright_trainer.task.base import Batch
+
+
+class FSDP2Engine:
+    """FSDP2: shards are fp32; a block's weights are gathered in the compute precision when it is their turn.
+
+    Args:
+        world: The ranks.
+        rules: Of the optimizer's steps.
+        gradient_reduction: Data type in which gradients are summed over ranks; default fp32.
+        settings: What is gathered again, and what lives on the host.
+    """
+
+    capabilities = CAPABILITIES["fsdp2"]
+
+    def __init__(
+        self, world: TorchWorld, rules: UpdateRules, gradient_reduction: Precision | None = None, settings: FSDP2 | None = None
+    ) -> None:
+        self.world, self._rules = world, rules
+        self._reduction: Precision = gradient_reduction or "fp32"
+        self._settings = settings or FSDP2()
+        self._loss = torch.zeros((), device=world.device)
+
+    def setup(self, recipe: Recipe) -> None:
+        self._recipe, self._task = recipe, recipe.task
+        self._module = module = skeleton(recipe.build)
+        recipe.prepare(module)
+        self._shard(module, recipe)
+        materialise(module, torch.device("cpu") if self._settings.offload_weights else self.world.device)
+        for owner in module.modules():
+            for name, buffer in owner.named_buffers(recurse=False):
+                setattr(owner, name, buffer.to(self.world.device))
+        self._buffers = Rank0Buffers(module.train(), self.world)
+        self._optimizer = recipe.optimizer(module)
+        self._update = Update(self._optimizer, self._rules)
+
+    def _shard(self, module: nn.Module, recipe: Recipe) -> None:
+        mesh = init_device_mesh(self.world.device.type, (self.world.place.world_size,))
+        precision = MixedPrecisionPolicy(
+            param_dtype=COMPUTE[self._rules.precision], reduce_dtype=COMPUTE[self._reduction],
+            # Inputs of blocks inside of the model have that precision already; those of the model itself are no activations.
+            cast_forward_inputs=True,
+        )
+        # Pinned memory is what a GPU copies from while it computes. Without a GPU, torch has none to give.
+        pinned = self.world.device.type == "cuda"
+        offload = CPUOffloadPolicy(pin_memory=pinned) if self._settings.offload_weights else OffloadPolicy()
+        for block in recipe.blocks(module):
+            fully_shard(
+                block, mesh=mesh, reshard_after_forward=self._settings.reshard_after_forward, mp_policy=precision,
+                offload_policy=offload,
+            )
+        self._sharded: FSDPModule = fully_shard(module, mesh=mesh, mp_policy=precision, offload_policy=offload)
+
+    def initialise(self) -> None:
+        self._recipe.initialise(self._module, write)
+
+    def load(self, files: CheckpointFiles) -> None:
+        sharded_state.load(files, self._module, self._optimizer, self._update)
+
+    def warm_up(self, batch: Batch) -> None:
+        with without_a_trace(self._module, self.world.device):
+            self.forward_backward(batch, loss_denominator=1.0, sync=True)
+        self._optimizer.zero_grad()
+        self._loss.zero_()
+
+    def forward_backward(self, batch: Batch, *, loss_denominator: float, sync: bool) -> None:
+        if not self._module.training:
+            self._module.train()
+        self._sharded.set_is_last_backward(sync)
+        loss = measure(self._task, self._module, batch, self.world.device).loss / loss_denominator
+        # Gradients are averaged over ranks; the world size turns the mean back into the sum that the denominator asks for.
+        (loss * (self.world.place.world_size * self._update.scale)).backward()  # type: ignore[no-untyped-call]
+        self._loss += loss.detach()
+        self._buffers.changed()
+
+    def step(self, rate: float) -> StepResult:
+        gradients = [local(parameter.grad) for parameter in self._module.parameters() if parameter.grad is not None]
+        loss = self._loss.clone()
+        squared = nn.utils.get_total_norm(gradients).to(self.world.device).square()
+        sums = torch.stack([loss, squared])
+        self.world.all_reduce(sums)
+        self._loss.zero_()
+        return self._update.apply(sums[0], sums[1].sqrt(), gradients, rate)
+
+    @torch.no_grad()
+    def evaluate(self, batch: Batch) -> Tensor:
+        self._buffers.take()
+        if self._module.training:
+            self._module.eval()
+        measured = measure(self._task, self._module, batch, self.world.device)
+        return torch.stack([measured.loss.double(), measured.correct.double()])
+
+    def snapshot(self) -> Snapshot:
+        self._buffers.take()
+        self._let_go()
+        return TensorSnapshot(sharded_state.files(self._module, self._optimizer, self._update, self.world.place))
+
+    def _let_go(self) -> None:
+        """Make the module's parameters this rank's shards again.
+
+        A backward pass ends so, and a forward pass alone does not: after an evaluation the outermost parameters, and all of them
+        with ``reshard_after_forward`` off, would still be whole ones, whose memory is freed as soon as anybody asks for shards.
+        """
+        for module in self._module.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
+
+def local(tensor: Tensor) -> Tensor:
+    """This rank's shard."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

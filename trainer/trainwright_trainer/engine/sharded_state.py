@@ -1,0 +1,144 @@
+"""The state of engines that shard tensors by rows: each rank writes its own rows, and any number of ranks reads them again.
+
+A safetensors file for each rank holds its rows of every weight and of every optimizer tensor, in equal chunks as ``torch.chunk``
+makes them, which is how ``fully_shard`` lays them out. Where a row lies follows from the number of ranks that wrote it, so that
+nothing but the tensors is stored. torch's own distributed checkpoints are not used: their metadata is pickled, and their files
+cannot be hashed while they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from trainwright_trainer import tensor_file
+from trainwright_trainer.engine import optimizer_state
+from trainwright_trainer.engine.base import CheckpointFiles, Tensors
+from trainwright_trainer.engine.update import Update
+from trainwright_trainer.engine.whole_state import persistent_buffers, refuse_other_model
+from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.place import Place
+
+WHOLE_FILE = "whole.safetensors"
+"""Rank 0's: what no rank holds a part of, such as counters, the statistics of batch norm and the shapes of all weights."""
+WEIGHTS, OPTIMIZER = "weights", "optimizer"
+_BUFFER, _COUNTER, _SHAPE, _UPDATE = "buffer/", "optimizer/", "shape/", "update/"
+
+
+def shard_file(kind: str, rank: int) -> str:
+    """Name of a rank's file of ``weights`` or of the ``optimizer``."""
+    return f"{kind}-{rank:05d}.safetensors"
+
+
+def files(module: nn.Module, optimizer: torch.optim.Optimizer, update: Update, place: Place) -> dict[str, Tensors]:
+    """This rank's files of a checkpoint with their tensors, which are the live ones."""
+    weights = {name: _local(parameter.data) for name, parameter in module.named_parameters()}
+    state = optimizer_state.flatten(module, optimizer)
+    sharded = {name: tensor.to_local() for name, tensor in state.items() if isinstance(tensor, DTensor)}
+    written: dict[str, Tensors] = {shard_file(WEIGHTS, place.rank): weights, shard_file(OPTIMIZER, place.rank): sharded}
+    if place.leads:
+        written[WHOLE_FILE] = {
+            **{_SHAPE + name: torch.tensor(parameter.shape) for name, parameter in module.named_parameters()},
+            **{_BUFFER + name: buffer for name, buffer in persistent_buffers(module)},
+            **{_COUNTER + name: tensor for name, tensor in state.items() if name not in sharded},
+            **{_UPDATE + name: tensor for name, tensor in update.state().items()},
+        }
+    return written
+
+
+def load(checkpoint: CheckpointFiles, module: nn.Module, optimizer: torch.optim.Optimizer, update: Update) -> None:
+    """Take over a checkpoint of any number of ranks. Raises :class:`InvalidRunError` where it is another model's."""
+    reader, parameters = ShardReader(checkpoint), dict(module.named_parameters())
+    refuse_other_model({name: tuple(parameter.shape) for name, parameter in parameters.items()}, reader.shapes)
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            _local(parameter.data).copy_(reader.like(parameter.data, WEIGHTS, name, name))
+    for name, buffer in persistent_buffers(module):
+        buffer.copy_(reader.whole[_BUFFER + name])
+    state = reader.below(_COUNTER)
+    for key in reader.keys(OPTIMIZER):
+        name = optimizer_state.parameter_name(key)
+        if name not in parameters:
+            raise InvalidRunError(f"the checkpoint's optimizer state {key} fits no parameter of this run")
+        state[key] = _shard_of(reader.like(parameters[name].data, OPTIMIZER, key, name), parameters[name].data)
+    optimizer_state.restore(module, optimizer, state)
+    update.load(reader.below(_UPDATE))
+
+
+def full_weights(checkpoint: CheckpointFiles) -> Iterator[tuple[str, Tensor]]:
+    """All weights and persistent buffers of a checkpoint, one whole tensor at a time."""
+    reader = ShardReader(checkpoint)
+    for name, shape in reader.shapes.items():
+        yield name, reader.rows(WEIGHTS, name, name, 0, shape[0])
+    yield from reader.below(_BUFFER).items()
+
+
+def first_row(tensor: DTensor) -> int:
+    """Of this rank's shard in the whole tensor."""
+    rows, ranks = tensor.shape[0], tensor.device_mesh.size()
+    return min(tensor.device_mesh.get_local_rank() * _chunk(rows, ranks), rows)
+
+
+class ShardReader:
+    """Rows of tensors, from the files of those ranks that hold them."""
+
+    def __init__(self, checkpoint: CheckpointFiles) -> None:
+        self._checkpoint = checkpoint
+        self.whole = tensor_file.decode(checkpoint.path(WHOLE_FILE))
+        self.shapes = {name: tuple(map(int, shape)) for name, shape in self.below(_SHAPE).items()}
+        """Weight -> shape of the whole."""
+
+    def below(self, prefix: str) -> dict[str, Tensor]:
+        """Tensors that were stored whole, by the rest of their names."""
+        return {name.removeprefix(prefix): tensor for name, tensor in self.whole.items() if name.startswith(prefix)}
+
+    def keys(self, kind: str) -> list[str]:
+        """Names of the tensors of a kind."""
+        with self._open(kind, 0) as file:
+            return list(file.keys())
+
+    def like(self, tensor: Tensor, kind: str, key: str, name: str) -> Tensor:
+        """The rows that ``tensor`` holds on this rank, of the tensor ``key`` that belongs to the weight ``name``."""
+        start = first_row(tensor) if isinstance(tensor, DTensor) else 0
+        return self.rows(kind, key, name, start, start + _local(tensor).shape[0])
+
+    def rows(self, kind: str, key: str, name: str, start: int, stop: int) -> Tensor:
+        """Rows ``start`` to ``stop`` of the whole tensor, on the host."""
+        chunk, row, parts = _chunk(self.shapes[name][0], self._checkpoint.world_size), start, []
+        while row < stop:
+            rank, offset = divmod(row, chunk)
+            end = min(stop, (rank + 1) * chunk)
+            with self._open(kind, rank) as file:
+                # Copied: the slice is of the mapped file, which an optimizer on a CPU would go on using after it was removed.
+                parts.append(file.get_slice(key)[offset:end - rank * chunk].clone())
+            row = end
+        if not parts:  # a rank beyond the last row
+            with self._open(kind, 0) as file:
+                parts = [file.get_slice(key)[:0].clone()]
+        return torch.cat(parts) if len(parts) > 1 else parts[0]
+
+    def _open(self, kind: str, rank: int) -> Any:
+        return safe_open(self._checkpoint.path(shard_file(kind, rank)), framework="pt")
+
+
+def _local(tensor: Tensor) -> Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _shard_of(rows: Tensor, like: Tensor) -> Tensor:
+    """The rows as this rank's shard of a tensor that is spread like another."""
+    if not isinstance(like, DTensor):
+        return rows
+    mesh = like.device_mesh
+    return DTensor.from_local(
+        rows.to(_local(like).device), mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
+    )
+
+
+def _chunk(rows: int, ranks: int) -> int:
+    return max(1, -(-rows // ranks))

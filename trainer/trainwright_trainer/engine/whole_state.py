@@ -1,0 +1,81 @@
+"""The state of engines whose every rank holds all of it: two files that rank 0 writes, and reads for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from trainwright_trainer import tensor_file
+from trainwright_trainer.engine import optimizer_state
+from trainwright_trainer.engine.base import CheckpointFiles, Tensors
+from trainwright_trainer.engine.group import Group
+from trainwright_trainer.engine.update import Update
+from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.place import Place
+
+MODEL_FILE = "model.safetensors"
+OPTIMIZER_FILE = "optimizer.safetensors"
+UPDATE_FILE = "update.safetensors"
+"""What updates depend on besides: only where there is something."""
+
+
+def files(module: nn.Module, optimizer: torch.optim.Optimizer, update: Update) -> dict[str, Tensors]:
+    """The files of a checkpoint with their tensors, which are the live ones."""
+    state: dict[str, Tensors] = {MODEL_FILE: weights(module), OPTIMIZER_FILE: optimizer_state.flatten(module, optimizer)}
+    if extra := update.state():
+        state[UPDATE_FILE] = extra
+    return state
+
+
+def load(
+    checkpoint: CheckpointFiles, module: nn.Module, optimizer: torch.optim.Optimizer, update: Update, place: Place, group: Group
+) -> None:
+    """Take over a checkpoint. Raises :class:`InvalidRunError` where it is another model's or optimizer's."""
+    load_weights(module, _from_rank_0(checkpoint, MODEL_FILE, place, group))
+    optimizer_state.restore(module, optimizer, _from_rank_0(checkpoint, OPTIMIZER_FILE, place, group))
+    update.load(_from_rank_0(checkpoint, UPDATE_FILE, place, group) if UPDATE_FILE in checkpoint.names() else {})
+
+
+def weights(module: nn.Module) -> dict[str, Tensor]:
+    """Parameters and persistent buffers by name; a tied parameter appears once, under its first name."""
+    tied = dict(module.named_parameters(remove_duplicate=False)).keys() - dict(module.named_parameters()).keys()
+    return {name: tensor for name, tensor in module.state_dict().items() if name not in tied}
+
+
+def persistent_buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Buffers that belong into a checkpoint, such as the statistics of batch norm."""
+    saved = module.state_dict().keys()
+    return ((name, buffer) for name, buffer in module.named_buffers() if name in saved)
+
+
+def load_weights(module: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Overwrite weights and buffers. Raises :class:`InvalidRunError` where names or shapes differ."""
+    refuse_other_model(
+        {name: tuple(tensor.shape) for name, tensor in weights(module).items()},
+        {name: tuple(tensor.shape) for name, tensor in tensors.items()},
+    )
+    module.load_state_dict(tensors, strict=False)
+
+
+def refuse_other_model(ours: dict[str, tuple[int, ...]], theirs: dict[str, tuple[int, ...]]) -> None:
+    """Raises :class:`InvalidRunError` with the first weight whose shape in the run is not that in the checkpoint."""
+    for name in sorted(ours.keys() | theirs.keys()):
+        if ours.get(name) != theirs.get(name):
+            raise InvalidRunError(
+                f"the checkpoint holds another model: {name} is {theirs.get(name, 'absent')} there and "
+                f"{ours.get(name, 'absent')} in this run; an edited model needs a checkpoint directory of its own"
+            )
+
+
+def _from_rank_0(checkpoint: CheckpointFiles, file: str, place: Place, group: Group) -> dict[str, Tensor]:
+    """Rank 0 reads, the others receive: one reader on the volume, whatever the world size."""
+    leads = place.leads
+    tensors = tensor_file.decode(checkpoint.path(file)) if leads else {}
+    shapes = group.broadcast_object({name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
+    received = {}
+    for name, (shape, dtype) in shapes.items():
+        received[name] = tensors[name].contiguous() if leads else torch.empty(shape, dtype=dtype)
+        group.broadcast_tensor(received[name])
+    return received
