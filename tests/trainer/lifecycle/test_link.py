@@ -20,9 +20,12 @@ from trainwright_trainer.lifecycle.messages import (
     Act,
     Action,
     At,
+    Beat,
     Carry,
     Committed,
+    FromRankMessage,
     Measured,
+    Pace,
     PhaseChanged,
     Result,
     Where,
@@ -40,13 +43,13 @@ class Supervisor:
         self.file: IO[bytes] = self.socket.makefile("rb")
         self.lost = threading.Event()
 
-    def link(self) -> SupervisorLink:
-        return SupervisorLink(self.theirs, on_lost=self.lost.set)
+    def link(self, beat_seconds: float = 3600) -> SupervisorLink:
+        return SupervisorLink(self.theirs, on_lost=self.lost.set, beat_seconds=beat_seconds)
 
     def say(self, message: Where | Act | Carry) -> None:
         self.socket.sendall(message.model_dump_json().encode() + b"\n")
 
-    def hear(self) -> PhaseChanged | Measured | Committed | At | Result:
+    def hear(self) -> FromRankMessage:
         return FROM_RANK.validate_json(self.file.readline())
 
     def close(self) -> None:
@@ -153,3 +156,25 @@ def test_all_ranks_stop_at_one_tick(pauses: list[float], wait: float) -> None:
     assert stopped == dict.fromkeys(range(len(links)), agreed)
     for supervisor in supervisors:
         supervisor.close()
+
+
+def test_signs_of_life_come_whatever_the_main_thread_does_until_the_last_word(supervisor: Supervisor) -> None:
+    link = supervisor.link(beat_seconds=0.02)
+    link.boundary(1)
+    link.mark()
+    time.sleep(0.2)
+    beats = [supervisor.hear() for _ in range(5)]
+    assert all(isinstance(beat, Beat) and (beat.tick, beat.marks) == (1, 2) for beat in beats)
+    idle = [beat.idle_seconds for beat in beats if isinstance(beat, Beat)]
+    assert idle == sorted(idle)
+    assert idle[-1] > idle[0]
+    link.result(ExitCode.DONE)
+    time.sleep(0.1)
+    supervisor.theirs.shutdown(socket.SHUT_WR)
+    rest = [FROM_RANK.validate_json(line) for line in supervisor.file]
+    assert isinstance(rest[-1], Result)
+
+
+def test_a_pace(supervisor: Supervisor) -> None:
+    supervisor.link().pace(10, 0.25)
+    assert supervisor.hear() == Pace(step=10, own_seconds=0.25)

@@ -18,7 +18,7 @@ _runs = itertools.count(1)
 
 class NewRun(Protocol):
     def __call__(
-        self, nodes: int = ..., processes: int = ..., *, work: dict[str, Any] | None = ..., **lifecycle: float
+        self, nodes: int = ..., processes: int = ..., *, work: dict[str, Any] | None = ..., **lifecycle: Any
     ) -> Run: ...
 
 
@@ -35,7 +35,7 @@ def training_work(directory: Path, **checkpoints: object) -> dict[str, Any]:
 
 
 def specification(
-    directory: Path, nodes: int, processes: int, work: dict[str, Any] | None, base: str, **lifecycle: float
+    directory: Path, nodes: int, processes: int, work: dict[str, Any] | None, base: str, **lifecycle: Any
 ) -> RunSpec:
     control, http, rendezvous = free_ports(3)
     return RunSpec.model_validate({
@@ -54,7 +54,7 @@ def specification(
 def new_run(tmp_path: Path) -> Iterator[NewRun]:
     runs: list[Run] = []
 
-    def make(nodes: int = 2, processes: int = 1, *, work: dict[str, Any] | None = None, **lifecycle: float) -> Run:
+    def make(nodes: int = 2, processes: int = 1, *, work: dict[str, Any] | None = None, **lifecycle: Any) -> Run:
         number = next(_runs)
         base = f"127.{os.getpid() % 250 + 1}.{number % 250 + 1}."  # an address for each pod, as in a cluster
         directory = tmp_path / f"run-{number}"

@@ -2,7 +2,8 @@
 
 ``FAKE_PLANS`` maps a rank's number (or ``*``) to its behaviour: ``finish:N`` does N ticks and is done (the default is 30),
 ``fail:CODE:N`` reports a code before tick N, ``exit:CODE:N`` exits without a word, ``abort:N`` aborts, ``starting`` never
-begins, ``mute`` starts and never answers, ``stuck`` does not stop when told, ``leak:N`` leaves two orphans, one of them in a
+begins, ``mute`` starts and never answers, ``hang:N`` stays in tick N for ever, ``slow:N`` says that its own part of a step
+takes N milliseconds (others: 10), ``stuck`` does not stop when told, ``leak:N`` leaves two orphans, one of them in a
 session of its own, and does N ticks. What it did is appended to ``FAKE_JOURNAL``.
 """
 
@@ -21,7 +22,7 @@ from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 from trainwright_trainer.contract.termination import Cause
 from trainwright_trainer.lifecycle.link import Link, open_link
-from trainwright_trainer.lifecycle.messages import LINK_FD_ENV
+from trainwright_trainer.lifecycle.messages import LINK_FD_ENV, RESUME_BEFORE_ENV, STACKS_FD_ENV
 
 RANK = int(os.environ["RANK"])
 TICK_SECONDS = float(os.environ.get("FAKE_TICK_SECONDS", "0.02"))
@@ -59,11 +60,13 @@ def leave_orphans() -> None:
 
 
 def train(link: Link, kind: str, numbers: list[int]) -> None:
-    last = numbers[-1] if numbers else 10**9
+    last = numbers[-1] if numbers and kind != "slow" else 10**9
     committed: int | None = None
     link.phase("training", 0)
     for tick in range(1, 10**9):
         action = link.boundary(tick)
+        if tick == 2:
+            note("training")
         if action == "save":
             note("save", tick=tick)
             committed = tick - 1
@@ -85,7 +88,10 @@ def train(link: Link, kind: str, numbers: list[int]) -> None:
         if tick == last and kind == "abort":
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             os.abort()
+        if tick == last and kind == "hang":
+            time.sleep(600)
         time.sleep(TICK_SECONDS)
+        link.pace(tick, numbers[0] / 1000 if kind == "slow" else 0.01)
         link.measured({"trainwright_step": tick, "trainwright_loss": 1 / tick})
     link.phase("finished", last)
     link.committed(last, 0.5)
@@ -98,7 +104,8 @@ def main() -> None:
     descriptors = [number for number in map(int, os.listdir("/proc/self/fd")) if Path(f"/proc/self/fd/{number}").exists()]
     note(
         "started", pid=os.getpid(), environment={name: os.environ[name] for name in RANK_ENVIRONMENT},
-        descriptors=sorted(descriptors), link=int(os.environ[LINK_FD_ENV]), session=os.getsid(0),
+        descriptors=sorted(descriptors), link=int(os.environ[LINK_FD_ENV]),
+        stacks=int(os.environ[STACKS_FD_ENV]), session=os.getsid(0), resume_before=os.environ.get(RESUME_BEFORE_ENV),
     )
     if kind == "mute":
         print("mute", flush=True)

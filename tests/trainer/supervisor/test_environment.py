@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from tests.trainer.supervisor.conftest import specification
 
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT, SPEC_ENV
-from trainwright_trainer.lifecycle.messages import ATTEMPT_ENV, LINK_FD_ENV
-from trainwright_trainer.supervisor import environment
-from trainwright_trainer.supervisor.environment import available_cpus, rank_environment
+from trainwright_trainer.lifecycle.messages import ATTEMPT_ENV, LINK_FD_ENV, RESUME_BEFORE_ENV
+from trainwright_trainer.supervisor.environment import attempt_variables, rank_environment
 
 
 def test_everything_a_rank_reads(tmp_path: Path) -> None:
@@ -31,10 +29,11 @@ def test_a_choice_of_threads_is_kept(tmp_path: Path) -> None:
     assert found["OMP_NUM_THREADS"] == "13"
 
 
-@pytest.mark.parametrize(("quota", "cpus"), [("max 100000", None), ("50000 100000", 1), ("100000 100000", 1), ("nonsense", None)])
-def test_a_cpu_limit_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: str, cpus: int | None) -> None:
-    monkeypatch.setattr(environment, "_CPU_QUOTA", tmp_path / "none")
-    unlimited = available_cpus()
-    (tmp_path / "cpu.max").write_text(quota)
-    monkeypatch.setattr(environment, "_CPU_QUOTA", tmp_path / "cpu.max")
-    assert available_cpus() == (unlimited if cpus is None else cpus)
+def test_an_attempt_that_passes_over_the_newest_commit(tmp_path: Path) -> None:
+    assert attempt_variables("abc", None) == {ATTEMPT_ENV: "abc"}
+    assert attempt_variables("abc", 40) == {ATTEMPT_ENV: "abc", RESUME_BEFORE_ENV: "40"}
+    world = specification(tmp_path, 1, 1, None, "127.0.0.").world
+    found = rank_environment(
+        {}, world, node=0, local_rank=0, attempt="abc", specification=Path("/run.json"), link=9, resume_before=40
+    )
+    assert found[RESUME_BEFORE_ENV] == "40"

@@ -7,8 +7,9 @@ import signal
 import time
 
 import pytest
+from tests.processes import is_running
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import Run, is_running, logs, parent_of, wait_until
+from tests.trainer.supervisor.pods import Run, logs, parent_of, wait_until
 
 from trainwright_trainer.contract import Cause, ExitCode
 

@@ -9,6 +9,7 @@ import time
 
 from tests.trainer.supervisor.conftest import NewRun
 from tests.trainer.supervisor.pods import logs, wait_until
+from tests.trainer.supervisor.test_history import commit
 
 from trainwright_trainer.checkpoint import write_complete
 from trainwright_trainer.contract import ExitCode
@@ -37,7 +38,7 @@ def test_a_rank_gets_a_clean_process(new_run: NewRun) -> None:
     run.start_all()
     assert run.wait() == [0], logs(run)
     for line in run.journal("started"):
-        assert line["descriptors"] == sorted([0, 1, 2, line["link"]])
+        assert line["descriptors"] == sorted([0, 1, 2, line["link"], line["stacks"]])
         assert line["session"] == line["pid"]
 
 
@@ -47,8 +48,8 @@ def test_the_ledger_tells_starts_and_ends(new_run: NewRun) -> None:
     assert run.wait() == [0, 0]
     assert run.spec.state_directory is not None
     lines = [json.loads(line) for line in (run.directory / "state" / "attempts.jsonl").read_text().splitlines()]
-    facts = [(line["event"], line.get("code"), line["committed_step"]) for line in lines]
-    assert facts == [("started", None, None), ("ended", 0, 30)]
+    facts = [(line["event"], line.get("code"), line.get("committed_step")) for line in lines]
+    assert facts == [("started", None, None), ("times", None, None), ("ended", 0, 30)]
     assert {line["attempt"] for line in lines} == {run.pods[0].message().attempt}
 
 
@@ -88,6 +89,7 @@ def test_the_marker_of_another_identity_does_not_count(new_run: NewRun) -> None:
 def test_no_progress_ends_the_run_for_good(new_run: NewRun) -> None:
     run = new_run(nodes=2, attempts_without_progress=2)
     run.plans = {"*": "fail:200:1"}
+    commit(run.directory / "state", 40)
     codes = []
     for _ in range(3):
         run.pods.clear()
@@ -97,7 +99,9 @@ def test_no_progress_ends_the_run_for_good(new_run: NewRun) -> None:
     assert codes[2] == [ExitCode.NO_PROGRESS] * 2
     cause = run.pods[1].message().cause
     assert cause is not None
-    assert "2 attempts in a row" in cause.message
+    assert "2 attempts in a row ended without one newer than step 40" in cause.message
+    passed_over = {rank: [line["resume_before"] for line in run.journal("started") if line["rank"] == rank] for rank in (0, 1)}
+    assert passed_over == {0: [None, "40"], 1: [None, "40"]}, "the last attempt begins before the newest commit"
 
 
 def test_a_peer_that_comes_late_and_one_that_comes_again_before_the_start(new_run: NewRun) -> None:

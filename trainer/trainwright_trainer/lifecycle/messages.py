@@ -19,8 +19,17 @@ LINK_FD_ENV = "TRAINWRIGHT_LINK_FD"
 """Environment variable with the file descriptor of the rank's end of the socket."""
 ATTEMPT_ENV = "TRAINWRIGHT_ATTEMPT"
 """Environment variable with the attempt's nonce, the same in all pods."""
+RESUME_BEFORE_ENV = "TRAINWRIGHT_RESUME_BEFORE"
+"""Environment variable of an attempt that begins with a commit of a step before this one, if there is one that verifies."""
 
-Phase = Literal["starting", "restoring", "training", "saving", "evaluating", "finished"]
+STACKS_FD_ENV = "TRAINWRIGHT_STACKS_FD"
+"""Environment variable with the file descriptor that a rank writes its stacks to, when it gets ``SIGUSR2``."""
+
+AGREEMENT_ENV = "TRAINWRIGHT_AGREEMENT"
+"""Environment variable that is ``collective`` where the ranks of a run agree among themselves, because nothing links its pods."""
+
+Phase = Literal["starting", "restoring", "warming_up", "training", "saving", "evaluating", "finished"]
+"""``starting`` goes until the checkpoint is looked for; ``warming_up`` compiles and runs a first batch that trains nothing."""
 Action = Literal["stop", "save"]
 
 
@@ -41,6 +50,30 @@ class Committed(Contract):
     type: Literal["committed"] = "committed"
     step: int
     seconds: float
+
+
+class Beat(Contract):
+    """A sign of life, once a second, from a thread of the rank: it comes while the main thread computes, waits or hangs."""
+
+    type: Literal["beat"] = "beat"
+    tick: int | None
+    """The one that the main thread is in."""
+    marks: int
+    """How often the main thread has said that it goes on. Ranks make the same calls in the same order, so whoever has made fewer
+    is behind."""
+    idle_seconds: float
+    """Since the last of them."""
+    tick_seconds: float | None
+    """Median of the latest ticks of this phase; None until there are enough of them."""
+
+
+class Pace(Contract):
+    """How long a rank's own part of a step takes, on the average of a logging interval."""
+
+    type: Literal["pace"] = "pace"
+    step: int
+    own_seconds: float
+    """Without the time that it waited for others."""
 
 
 class At(Contract):
@@ -83,8 +116,17 @@ class Carry(Contract):
     request: int
 
 
-FromRank = Annotated[PhaseChanged | Measured | Committed | At | Result, Field(discriminator="type")]
-ToRank = Annotated[Where | Act | Carry, Field(discriminator="type")]
+class Ask(Contract):
+    """This pod wants it. Sent where nothing links the supervisors of a run: its ranks agree on a boundary among themselves."""
 
-FROM_RANK: TypeAdapter[PhaseChanged | Measured | Committed | At | Result] = TypeAdapter(FromRank)
-TO_RANK: TypeAdapter[Where | Act | Carry] = TypeAdapter(ToRank)
+    type: Literal["ask"] = "ask"
+    action: Action
+
+
+FromRankMessage = PhaseChanged | Measured | Committed | Beat | Pace | At | Result
+FromRank = Annotated[FromRankMessage, Field(discriminator="type")]
+ToRankMessage = Where | Act | Carry | Ask
+ToRank = Annotated[ToRankMessage, Field(discriminator="type")]
+
+FROM_RANK: TypeAdapter[FromRankMessage] = TypeAdapter(FromRank)
+TO_RANK: TypeAdapter[ToRankMessage] = TypeAdapter(ToRank)

@@ -7,12 +7,12 @@ place empty.
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from trainwright_trainer import __version__
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.contract.termination import Cause
@@ -20,21 +20,30 @@ from trainwright_trainer.lifecycle.messages import Act, Action, Carry, Where
 from trainwright_trainer.log import get_log
 from trainwright_trainer.supervisor.agreement import Agreement, AtTick, Impossible, TooLate
 from trainwright_trainer.supervisor.background import in_background
+from trainwright_trainer.supervisor.bookkeeping import keep_times
+from trainwright_trainer.supervisor.handshake import difference
 from trainwright_trainer.supervisor.history import History
+from trainwright_trainer.supervisor.incident import DUMP_SECONDS, Hang
 from trainwright_trainer.supervisor.measurements import Measurements
+from trainwright_trainer.supervisor.pace import RunPace
 from trainwright_trainer.supervisor.refusal import Refusal
 from trainwright_trainer.supervisor.timers import Timers
 from trainwright_trainer.supervisor.wire import (
     Bye,
     Downward,
+    Dump,
+    Dumped,
     EndRequested,
     Finished,
     Join,
     Leave,
+    Paces,
     Position,
     Saved,
     Start,
+    Stuck,
     Terminate,
+    Times,
     Upward,
 )
 
@@ -60,18 +69,22 @@ class Peer:
 
 
 class Coordinator:
-    """One per run, in node 0's supervisor."""
+    """One per run, in node 0's supervisor. ``pods`` are those that join, its own included."""
 
-    def __init__(self, spec: RunSpec, sha256: str, history: History, measurements: Measurements) -> None:
+    def __init__(self, spec: RunSpec, sha256: str, pods: int, history: History, measurements: Measurements) -> None:
         self.state: Literal["gathering", "opening", "running", "over"] = "gathering"
         self.attempt: str | None = None
         """Noted in the ledger; None until everybody has come."""
         self._spec, self._sha256, self._history, self._measurements = spec, sha256, history, measurements
+        self._pods, self._nonce = pods, uuid.uuid4().hex[:12]
         self._peers: dict[int, Peer] = {}
         self._stop: Literal["no", "wanted", "agreed"] = "no"
         self._stop_cause = Cause(kind="ToldToEnd", message="the run was told to end")
         self._agreement: Agreement | None = None
         self._saving = False
+        self._hang: Hang | None = None
+        self._pace = RunPace(spec.world.size, measurements)
+        self._bookkeeping: asyncio.Task[None] | None = None
         self._requests = 0
         self._committed_step: int | None = None
         self._timers = Timers()
@@ -89,10 +102,10 @@ class Coordinator:
             self.state = "opening"
             in_background(self._open())
 
-    def join(self, join: Join, peer: Peer) -> Leave | None:
+    def join(self, join: Join, versions: Mapping[str, str], peer: Peer) -> Leave | None:
         """Take a pod in; gives the refusal if it cannot take part. Not for a run that is over."""
-        if difference := self._difference(join):
-            cause = Cause(kind="TopologyMismatch", message=f"{peer} and node 0 differ: {difference}")
+        if different := difference(join, versions, self._sha256, self._pods):
+            cause = Cause(kind="TopologyMismatch", message=f"{peer} and node 0 differ: {different}")
             if self.state in ("gathering", "opening"):  # a run that works is not disturbed by a stranger
                 self._everyone_leaves(ExitCode.TOPOLOGY_MISMATCH, cause)
             get_log().error("join_refused", peer=peer.node, reason=cause.message)
@@ -114,7 +127,7 @@ class Coordinator:
         """What a pod says."""
         match message:
             case EndRequested(why=why):
-                self._stop_run(Cause(kind="ToldToEnd", message=why))
+                self.stop(Cause(kind="ToldToEnd", message=why))
             case Position():
                 if self._agreement is not None:
                     self._agreement.answer(peer.node, message)
@@ -122,6 +135,15 @@ class Coordinator:
             case Saved(step=step):
                 self._saving = False
                 self._committed_step = step
+            case Stuck():
+                self._inspect(message)
+            case Dumped() if self._hang is not None:
+                self._hang.answer(peer.node, message)
+                self._follow_hang()
+            case Paces(step=step, seconds=own):
+                self._pace.heard(step, own)
+            case Times(seconds=seconds, step=step) if self.attempt is not None:
+                self._history.spent(self.attempt, seconds, step)
             case Bye():
                 peer.bye = message
                 self._after_bye(peer, message)
@@ -144,34 +166,21 @@ class Coordinator:
 
     # --- gathering ------------------------------------------------------------------------------------------------------------
 
-    def _difference(self, join: Join) -> str | None:
-        nodes = self._spec.world.nodes
-        if join.sha256 != self._sha256:
-            return (
-                f"their specifications have the sha256 {join.sha256[:12]} and {self._sha256[:12]}; "
-                "every pod must mount the same ConfigMap"
-            )
-        if join.version != __version__:
-            return f"their trainers are of version {join.version} and {__version__}; every pod must run the same image"
-        if not 0 < join.node < nodes:
-            return f"it says that it is node {join.node}, which is not one of 1 to {nodes - 1}"
-        return None
-
     def _missing(self) -> list[int]:
-        return [node for node in range(self._spec.world.nodes) if node not in self._peers]
+        return [node for node in range(self._pods) if node not in self._peers]
 
     def _stop_waiting(self) -> None:
         if self.state != "gathering":
             return
         missing, seconds = self._missing(), self._spec.lifecycle.peer_wait_seconds
         names = ", ".join(map(str, missing[:20])) + (" and others" if len(missing) > 20 else "")
-        of = f"{len(missing)} of {self._spec.world.nodes} nodes"
+        of = f"{len(missing)} of {self._pods} nodes"
         message = f"{of} did not join within {seconds:g} s: {names}; see whether their pods are scheduled"
         get_log().error("peers_never_came", missing=missing, seconds=seconds)
         self._everyone_leaves(ExitCode.PEERS_NEVER_CAME, Cause(kind="PeersNeverCame", message=message))
 
     async def _open(self) -> None:
-        attempt, limit = uuid.uuid4().hex[:12], self._spec.lifecycle.attempts_without_progress
+        attempt, limit = self._nonce, self._spec.lifecycle.attempts_without_progress
         try:
             beginning = await self._history.begin(attempt)
         except Refusal as refusal:
@@ -186,10 +195,32 @@ class Coordinator:
             self._everyone_leaves(ExitCode.NO_PROGRESS, Cause(kind="NoProgress", message=message))
             return
         self.state = "running"
-        get_log().info("started", attempt=attempt, nodes=self._spec.world.nodes, committed_step=beginning.committed_step)
-        self._committed_step = beginning.committed_step
-        self._tell_everyone(Start(attempt=attempt, committed_step=beginning.committed_step))
+        committed, before = beginning.committed_step, beginning.resume_before
+        get_log().info("started", attempt=attempt, nodes=self._pods, committed_step=committed, resume_before=before)
+        self._committed_step = committed
+        self._tell_everyone(Start(attempt=attempt, committed_step=committed, past=beginning.past, resume_before=before))
         self._save_after(self._save_every)
+        self._bookkeeping = in_background(keep_times(self._history))
+
+    # --- watching -------------------------------------------------------------------------------------------------------------
+
+    def _inspect(self, stuck: Stuck) -> None:
+        """A rank hangs, and so does everybody who waits for it: ask all pods, and find out who that is."""
+        if self.state != "running" or self._stop != "no" or self._hang is not None:
+            return
+        self._hang = Hang(stuck, {peer.node: str(peer) for peer in self._peers.values() if peer.bye is None})
+        self._timers.after(DUMP_SECONDS, self._conclude_hang)
+        self._tell_everyone(Dump())
+
+    def _follow_hang(self) -> None:
+        if self._hang is not None and self._hang.complete:
+            self._conclude_hang()
+
+    def _conclude_hang(self) -> None:
+        if self._hang is not None and self.state == "running":
+            cause = self._hang.cause()
+            get_log().error("hang", reason=cause.message)
+            self._everyone_leaves(ExitCode.HANG, cause)
 
     # --- stopping and saving --------------------------------------------------------------------------------------------------
 
@@ -197,7 +228,8 @@ class Coordinator:
     def _save_every(self) -> float | None:
         return None if isinstance(self._spec.work, Script) else self._spec.work.checkpoints.every_seconds
 
-    def _stop_run(self, cause: Cause) -> None:
+    def stop(self, cause: Cause) -> None:
+        """End the run in an orderly way: everybody saves, if that can be agreed on. Later causes change nothing."""
         if self.state != "running" or self._stop != "no":
             return
         get_log().warning("stopping", reason=cause.message)
@@ -337,6 +369,8 @@ class Coordinator:
         self.state = "over"
         self._agreement = None  # an answer that is still on its way must not let ranks go on
         self._timers.cancel()
+        if self._bookkeeping is not None:
+            self._bookkeeping.cancel()
 
     def _count(self) -> None:
         self._measurements.update({"trainwright_peers_connected": sum(peer.bye is None for peer in self._peers.values())})

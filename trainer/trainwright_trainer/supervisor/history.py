@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from trainwright_trainer.checkpoint import CheckpointStore, StorageError, UnknownSchemaError, read_complete, write_complete
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.spec import RunSpec, Script
-from trainwright_trainer.ledger import AttemptEnded, AttemptStarted, Ledger
+from trainwright_trainer.ledger import AttemptEnded, AttemptStarted, AttemptTimes, Ledger, Past
 from trainwright_trainer.supervisor.daemon_thread import in_daemon_thread
 from trainwright_trainer.supervisor.refusal import Refusal
 
@@ -32,6 +31,9 @@ class Beginning:
     committed_step: int | None
     attempts_without_progress: int
     """This attempt included."""
+    past: Past = field(default_factory=Past)
+    resume_before: int | None = None
+    """Set for the last attempt that the run may make without progress: the step of the commit that the others began with."""
 
 
 class History:
@@ -40,16 +42,20 @@ class History:
     Without a state directory nothing is kept, and nothing is ever complete.
     """
 
+    keeps: ClassVar[bool] = True
+    """Whether it writes."""
+
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
-        self._directory = None if spec.state_directory is None else Path(spec.state_directory)
+        self._directory = spec.state_directory
+        self._times: AttemptTimes | None = None
 
     async def is_complete(self) -> bool:
         """Whether this very identity reached its target."""
         directory = self._directory
         if directory is None:
             return False
-        complete = await _on_volume(lambda: read_complete(directory))
+        complete = await on_volume(lambda: read_complete(directory))
         return complete is not None and complete.identity == self._spec.identity
 
     async def begin(self, attempt: str) -> Beginning:
@@ -57,31 +63,52 @@ class History:
         directory, identity = self._directory, self._spec.identity
         long_enough = SCRIPT_PROGRESS if isinstance(self._spec.work, Script) else timedelta.max
         if directory is None:
-            return Beginning(None, 0)
+            return Beginning(None, 0, Past(attempts=1))
 
         def note() -> Beginning:
             committed = self._newest_commit(directory)
             ledger = Ledger(directory)
             ledger.append(AttemptStarted(identity=identity, attempt=attempt, committed_step=committed))
-            return Beginning(committed, ledger.attempts_without_progress(identity, long_enough))
+            attempts = ledger.attempts_without_progress(identity, long_enough)
+            before = committed if attempts == self._spec.lifecycle.attempts_without_progress > 1 else None
+            return Beginning(committed, attempts, ledger.past(identity), before)
 
-        return await _on_volume(note)
+        return await on_volume(note)
+
+    def spent(self, attempt: str, seconds: Mapping[str, float], step: int | None) -> None:
+        """How an attempt has spent its time until now: for :meth:`note_times`, and for the attempt's end (node 0)."""
+        rounded = {phase: round(value, 3) for phase, value in seconds.items()}
+        self._times = AttemptTimes(identity=self._spec.identity, attempt=attempt, seconds=rounded, step=step)
+
+    async def note_times(self) -> None:
+        """Write down what was :meth:`spent`, for an attempt that does not come to its end (node 0)."""
+        directory, times = self._directory, self._times
+        if directory is not None and times is not None:
+            await on_volume(lambda: Ledger(directory).append(times))
 
     async def end(self, attempt: str, code: ExitCode, committed_step: int | None) -> None:
-        """Note the end of an attempt (node 0)."""
+        """Note the end of an attempt (node 0), whose ranks are all gone: the next one need not wait for its lease."""
         directory = self._directory
         if directory is None:
             return
         ended = AttemptEnded(identity=self._spec.identity, attempt=attempt, code=int(code), committed_step=committed_step)
-        await _on_volume(lambda: Ledger(directory).append(ended))
+
+        def note() -> None:
+            for event in (self._times, ended):
+                if event is not None:
+                    Ledger(directory).append(event)
+            if not isinstance(self._spec.work, Script):
+                CheckpointStore(directory).release_lease_of(attempt)
+
+        await on_volume(note)
 
     async def complete(self, attempt: str, step: int) -> None:
         """Write the marker for a script whose pods are all done (node 0). The trainer's own rank 0 writes it for other work."""
         directory = self._directory
         if directory is not None and isinstance(self._spec.work, Script):
-            await _on_volume(lambda: write_complete(directory, self._spec.identity, step, attempt))
+            await on_volume(lambda: write_complete(directory, self._spec.identity, step, attempt))
 
-    def _newest_commit(self, directory: Path) -> int | None:
+    def _newest_commit(self, directory: str) -> int | None:
         if isinstance(self._spec.work, Script):
             return None  # its checkpoints, if any, are its own
         records = CheckpointStore(directory).records()
@@ -90,7 +117,7 @@ class History:
         return records[0].step if records else None
 
 
-async def _on_volume(look: Callable[[], Value]) -> Value:
+async def on_volume(look: Callable[[], Value]) -> Value:
     try:
         return await asyncio.wait_for(in_daemon_thread(look), VOLUME_SECONDS)
     except (StorageError, UnknownSchemaError) as error:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
+from trainwright_trainer import __version__
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.log import get_log
 from trainwright_trainer.supervisor.background import in_background
 from trainwright_trainer.supervisor.connection import Connection, ConnectionEnd
 from trainwright_trainer.supervisor.coordinator import Coordinator, Peer
 from trainwright_trainer.supervisor.refusal import Refusal
-from trainwright_trainer.supervisor.wire import Join, Upward
+from trainwright_trainer.supervisor.wire import Installed, Join, Upward
 
 FLUSH_SECONDS = 2.0
 
@@ -58,10 +60,11 @@ class Hub:
             join = await connection.receive()
             if not isinstance(join, Join):
                 raise ConnectionEnd("it did not begin with a join")
+            versions = await _versions(join, connection)
             if self._coordinator.state == "over":  # a pod of the next attempt is early: it tries again until node 0 is new too
                 raise ConnectionEnd("this attempt is over")
             peer = Peer(join.node, join.host, connection.send)
-            if refusal := self._coordinator.join(join, peer):
+            if refusal := self._coordinator.join(join, versions, peer):
                 peer = None
                 connection.send(refusal)
                 connection.finish()
@@ -76,3 +79,13 @@ class Hub:
                 get_log().info("connection_dropped", address=connection.address, reason=str(end))
         finally:
             connection.drop()
+
+
+async def _versions(join: Join, connection: Connection) -> Mapping[str, str]:
+    """Of the pod's software. A trainer of another version may not tell them, and is refused for that version."""
+    if join.version != __version__:
+        return {}
+    message = await connection.receive()
+    if not isinstance(message, Installed):
+        raise ConnectionEnd("it did not say what it has installed")
+    return message.versions

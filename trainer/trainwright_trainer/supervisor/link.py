@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Self
+from typing import Any, ClassVar, Self
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
-from trainwright_trainer.lifecycle.messages import FROM_RANK, Act, At, Carry, Committed, Measured, PhaseChanged, Result, Where
+from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.lifecycle.messages import FROM_RANK
 from trainwright_trainer.log import get_log
 
 MAX_LINE_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
 
-FromRankMessage = PhaseChanged | Measured | Committed | At | Result
-OnMessage = Callable[[FromRankMessage], None]
+OnMessage = Callable[[Any], None]
+"""Gets what :attr:`RankLink.messages` understands."""
 
 
 class RankLink:
     """Reads what a rank says and hands each message on; says things to it without ever waiting for it."""
+
+    messages: ClassVar[TypeAdapter[Any]] = FROM_RANK
+    """What is understood."""
 
     def __init__(self, ours: socket.socket, on_message: OnMessage) -> None:
         self._socket = ours
@@ -36,7 +40,7 @@ class RankLink:
         ours, theirs = socket.socketpair()
         return cls(ours, on_message), theirs
 
-    def say(self, message: Where | Act | Carry) -> None:
+    def say(self, message: Contract) -> None:
         """Send one message. A rank that is gone, or has stopped reading, does not hear it: its silence is noticed elsewhere."""
         if not self._open:
             return
@@ -70,7 +74,7 @@ class RankLink:
         self._buffer = rest
         for line in lines:
             try:
-                message = FROM_RANK.validate_json(bytes(line))
+                message = self.messages.validate_json(bytes(line))
             except ValidationError as error:
                 text = bytes(line[:200]).decode(errors="replace")
                 get_log().warning("message_not_understood", line=text, reason=error.errors()[0]["msg"])

@@ -18,6 +18,7 @@ class Measurements(Collector):
 
     def __init__(self) -> None:
         self._values: dict[str, float] = {"trainwright_up": 1.0, "trainwright_ranks_alive": 0.0}
+        self._labelled: dict[str, dict[str, float]] = {}
         self._lock = threading.Lock()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
@@ -29,6 +30,11 @@ class Measurements(Collector):
         with self._lock:
             self._values.update({name: value for name, value in values.items() if name in METRICS})
 
+    def update_labelled(self, name: str, values: Mapping[str, float]) -> None:
+        """Take new values of a metric in the table that has a label, by the label's value."""
+        with self._lock:
+            self._labelled.setdefault(name, {}).update(values)
+
     def value(self, name: str) -> float | None:
         with self._lock:
             return self._values.get(name)
@@ -39,9 +45,13 @@ class Measurements(Collector):
 
     def collect(self) -> Iterator[Metric]:
         with self._lock:
-            values = dict(self._values)
+            values, labelled = dict(self._values), {name: dict(samples) for name, samples in self._labelled.items()}
         for metric in METRICS.values():
-            family = (CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily)(metric.name, metric.help)
+            labels = [metric.label] if metric.label else []
+            make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+            family = make(metric.name, metric.help, labels=labels)
             if metric.name in values:
                 family.add_metric([], values[metric.name])
+            for label, value in labelled.get(metric.name, {}).items():
+                family.add_metric([label], value)
             yield family

@@ -12,22 +12,37 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
+from trainwright_trainer import log
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.contract.termination import Cause
-from trainwright_trainer.lifecycle.messages import Act, At, Carry, Committed, Measured, Result, Where
+from trainwright_trainer.lifecycle.messages import Act, Ask, At, Carry, Committed, FromRankMessage, Measured, Result, Where
 from trainwright_trainer.log import get_log
 from trainwright_trainer.supervisor.background import in_background
-from trainwright_trainer.supervisor.link import FromRankMessage
+from trainwright_trainer.supervisor.crew import Crew
+from trainwright_trainer.supervisor.dump import dump
 from trainwright_trainer.supervisor.measurements import Measurements
+from trainwright_trainer.supervisor.observer import Observer
 from trainwright_trainer.supervisor.outcome import RankOutcome, outcome_after_sigterm, outcome_of
 from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.rank_process import RankProcess
+from trainwright_trainer.supervisor.rank import Rank
 from trainwright_trainer.supervisor.refusal import Refusal
 from trainwright_trainer.supervisor.roll_call import RollCall
 from trainwright_trainer.supervisor.timers import Timers
 from trainwright_trainer.supervisor.verdict import Verdict, verdict
-from trainwright_trainer.supervisor.wire import Bye, Downward, EndRequested, Finished, Leave, Saved, Start, Terminate, Upward
+from trainwright_trainer.supervisor.watchdog import CHECK_SECONDS
+from trainwright_trainer.supervisor.wire import (
+    Bye,
+    Downward,
+    Dump,
+    EndRequested,
+    Finished,
+    Leave,
+    Saved,
+    Start,
+    Terminate,
+    Upward,
+)
 
 SIBLING_SECONDS = 3.0
 """After a rank failed, the others of its pod have so long to say what they know."""
@@ -41,23 +56,20 @@ MARGIN_SECONDS = 3.0
 MARKER_SECONDS = 30.0
 """A pod that is done looks so often whether the run is marked complete; then it waits for nobody."""
 
-SpawnRanks = Callable[[str], Sequence[RankProcess]]
-"""Starts this pod's ranks for an attempt."""
-
 
 class Pod:
     """``ended`` gets the verdict once no rank of this pod runs any more."""
 
     def __init__(
-        self, spec: RunSpec, place: PodPlace, spawn: SpawnRanks, measurements: Measurements,
+        self, spec: RunSpec, place: PodPlace, crew: Crew, measurements: Measurements,
         is_complete: Callable[[], Awaitable[bool]],
     ) -> None:
         self.ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self.attempt: str | None = None
         self.deadline: float | None = None
         """On the loop's clock, when nothing may run any more; None until the run is told to end."""
-        self.ranks: Sequence[RankProcess] = ()
-        self._spec, self._place, self._spawn, self._is_complete = spec, place, spawn, is_complete
+        self.ranks: Sequence[Rank] = ()
+        self._spec, self._place, self._crew, self._is_complete = spec, place, crew, is_complete
         self._measurements = measurements
         self._state: Literal["waiting", "running", "done", "over"] = "waiting"
         self._send_up: Callable[[Upward], None] = lambda message: None
@@ -66,6 +78,7 @@ class Pod:
         self._stopping: Cause | None = None
         self._order: Verdict | None = None
         self._roll_call: RollCall | None = None
+        self._observer: Observer | None = None
         self._failed = False
         self._news_may_come = False
         self._timers = Timers()
@@ -95,8 +108,7 @@ class Pod:
         """SIGTERM or SIGINT: the whole run ends in an orderly way, within this pod's grace period. Later ones change nothing."""
         if self._told is not None or self._state == "over":
             return
-        who = f"node {self._place.node} ({self._place.host})"
-        self._told = cause = Cause(kind="ToldToEnd", message=f"{who} was told to end by {signal_name}")
+        self._told = cause = Cause(kind="ToldToEnd", message=f"{self._place} was told to end by {signal_name}")
         get_log().warning("told_to_end", signal=signal_name)
         if self._state == "waiting":
             self._say_bye(Verdict(ExitCode.PREEMPTED_NOT_SAVED, cause))
@@ -110,7 +122,7 @@ class Pod:
             return
         if self._stopping and isinstance(self._spec.work, Script) and self._state == "running":
             return  # each script ends by itself, within the grace period
-        cause = Cause(kind="PeerLost", message=f"node 0 ({self._spec.world.meeting.host}) is lost: {why}")
+        cause = Cause(kind="PeerLost", message=f"node 0 ({self._place.control_host}) is lost: {why}")
         get_log().error("peer_lost", peer=0, reason=why)
         self._obey(Verdict(ExitCode.PEER_LOST, cause), patience_seconds)
 
@@ -127,20 +139,24 @@ class Pod:
                 self._start(message)
             case Where():
                 self._call_the_roll(message)
-            case Act() | Carry():
+            case Act() | Carry() | Ask():
                 self._pass_on(message)
             case Terminate(cause=cause):
                 self._begin_to_stop(self._told or cause)
                 if isinstance(self._spec.work, Script):
                     for rank in self.ranks:
                         rank.signal(signal.SIGTERM)
+            case Dump():
+                in_background(self._dump())
             case Leave(code=code, cause=cause, patience_seconds=patience):
                 self._obey(Verdict(ExitCode(code), cause), patience)
             case Finished() if self._state in ("waiting", "done"):
                 self._end(Verdict(ExitCode.DONE))
 
-    def rank_said(self, rank: RankProcess, message: FromRankMessage) -> None:
+    def rank_said(self, rank: Rank, message: FromRankMessage) -> None:
         """A message from one of the ranks, already noted by it."""
+        if self._observer is not None and (news := self._observer.heard(rank, message, self._now())) is not None:
+            self._send_up(news)
         match message:
             case Measured(values=values):
                 self._measurements.update(values)
@@ -160,10 +176,24 @@ class Pod:
 
     def child_ended(self, pid: int, status: int) -> None:
         """A child was reaped; it may be an orphan of whom nobody knew."""
-        rank = next((rank for rank in self.ranks if rank.pid == pid), None)
-        if rank is None:
-            return
-        rank.ended(status)
+        self._crew.child_ended(pid, status)
+
+    def leave(self, code: ExitCode, cause: Cause) -> None:
+        """The ranks cannot work together: end with this code."""
+        self._obey(Verdict(code, cause), 0)
+
+    def rank_lost(self, rank: Rank, why: str) -> None:
+        """A rank that runs elsewhere is gone, and nobody knows how it ended."""
+        if rank.outcome is None and not rank.killed:
+            cause = Cause(rank=rank.number, kind="PeerLost", message=f"rank {rank.number} is lost: {why}")
+            rank.outcome = RankOutcome(rank.number, ExitCode.PEER_LOST, self._now(), cause)
+        self._count_alive()
+        self._note_failure(rank)
+        self._answer_the_roll()
+        self.settle()
+
+    def rank_ended(self, rank: Rank, status: int) -> None:
+        """The process of a rank ended by itself or was killed; the status is negative for a signal."""
         self._count_alive()
         if rank.outcome is None and not rank.killed:
             rank.outcome = self._outcome(rank, status)
@@ -171,7 +201,7 @@ class Pod:
         get_log().info("rank_ended", rank=rank.number, status=status, code=code, killed=rank.killed)
         self._note_failure(rank)
         self._answer_the_roll()
-        self._settle()
+        self.settle()
 
     # --- what it does ---------------------------------------------------------------------------------------------------------
 
@@ -179,21 +209,36 @@ class Pod:
         if self._state != "waiting":
             return
         self.attempt, self._committed_before, self._state = start.attempt, start.committed_step, "running"
+        log.configure(self._spec.run, self._spec.identity, start.attempt, self._place.node)
         try:
-            self.ranks = self._spawn(start.attempt)
+            self.ranks = self._crew.start(start, self)
         except OSError as error:
             self.fail(Cause(kind="CannotSpawn", message=f"cannot start a rank: {error.strerror or error}"))
             return
         self._count_alive()
+        self._observer = Observer(self._spec, self.ranks, start.past, self._measurements, self._now())
+        self._look_for_hangs(self._observer)
 
-    def _outcome(self, rank: RankProcess, status: int) -> RankOutcome:
+    def _look_for_hangs(self, observer: Observer) -> None:
+        if self._stopping is not None or self._order is not None or self._failed:
+            return  # what ends has a limit of its own
+        if (stuck := observer.stuck(self._now())) is not None:
+            get_log().error("hang", rank=stuck.rank, reason=stuck.why)
+            self._send_up(stuck)
+        else:
+            self._timers.after(CHECK_SECONDS, lambda: self._look_for_hangs(observer))
+
+    async def _dump(self) -> None:
+        self._send_up(await dump(self._spec, self._place, self.attempt or "", self.ranks))
+
+    def _outcome(self, rank: Rank, status: int) -> RankOutcome:
         work = self._spec.work
         if self._stopping is not None and isinstance(work, Script):
             return outcome_after_sigterm(rank.number, work, status, self._now())
         return outcome_of(rank.number, work, rank.result, status, self._now())
 
     def _call_the_roll(self, where: Where) -> None:
-        self._roll_call = RollCall(where.request, self._place.node, self.ranks)
+        self._roll_call = RollCall(where.request, self._place.short, self.ranks)
         self._pass_on(where)
         self._answer_the_roll()
 
@@ -202,7 +247,7 @@ class Pod:
             self._roll_call = None
             self._send_up(position)
 
-    def _pass_on(self, message: Where | Act | Carry) -> None:
+    def _pass_on(self, message: Where | Act | Carry | Ask) -> None:
         for rank in self.ranks:
             rank.say(message)
 
@@ -241,13 +286,13 @@ class Pod:
                 self._timers.after(patience_seconds, self._kill_ranks)
             else:
                 self._kill_ranks()
-            self._settle()
+            self.settle()
 
     def _kill_ranks(self) -> None:
         for rank in self.ranks:
             rank.kill()
 
-    def _note_failure(self, rank: RankProcess) -> None:
+    def _note_failure(self, rank: Rank) -> None:
         """The first failure of a rank starts the clock for the others."""
         if self._failed or rank.outcome is None or rank.outcome.code is ExitCode.DONE:
             return
@@ -256,15 +301,15 @@ class Pod:
             return  # the others are ending too, each in its own time; the deadline bounds it
         self._failed = True
         self._timers.after(SIBLING_SECONDS, self._kill_ranks)
-        if self._spec.world.nodes > 1:
+        if self._place.pods > 1:
             self._news_may_come = True
             self._timers.after(NEWS_SECONDS, self._no_news)
 
     def _no_news(self) -> None:
         self._news_may_come = False
-        self._settle()
+        self.settle()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Decide, once no rank runs any more."""
         if self._state != "running" or any(rank.alive for rank in self.ranks):
             return

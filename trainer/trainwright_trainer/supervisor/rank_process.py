@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from trainwright_trainer.lifecycle.messages import Act, Carry, Committed, Measured, Phase, PhaseChanged, Result, Where
+from trainwright_trainer.lifecycle.messages import STACKS_FD_ENV, Act, Ask, Carry, Where
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.children import kill_group
-from trainwright_trainer.supervisor.link import FromRankMessage, RankLink
-from trainwright_trainer.supervisor.outcome import RankOutcome
+from trainwright_trainer.supervisor.link import RankLink
+from trainwright_trainer.supervisor.rank import OnWord, Rank
+from trainwright_trainer.supervisor.stacks import StackFile
 
-OnWord = Callable[["RankProcess", FromRankMessage], None]
 
-
-class RankProcess:
-    """A running or ended rank. Leads a process group of its own, so that its helpers end with it."""
+class RankProcess(Rank):
+    """A child of this supervisor. Leads a process group of its own, so that its helpers end with it."""
 
     def __init__(self, number: int, on_word: OnWord) -> None:
-        self.number = number
-        """Its rank in the whole run."""
-        self.phase: Phase = "starting"
-        self.step: int | None = None
-        self.committed_step: int | None = None
-        self.result: Result | None = None
-        self.outcome: RankOutcome | None = None
-        """How it ended by itself; None while it runs, and for good if the supervisor killed it first."""
-        self.alive = False
-        self.killed = False
-        self._on_word = on_word
+        super().__init__(number, on_word)
+        self.stacks: StackFile = StackFile()
         self._process: subprocess.Popen[bytes] | None = None
-        self._link, self._theirs = RankLink.pair(self._hear)
+        self._link, self._theirs = RankLink.pair(self.hear)
 
     @property
     def link_descriptor(self) -> int:
@@ -50,12 +41,13 @@ class RankProcess:
         """Start the process. Call from the main thread (see :mod:`shim`). Raises ``OSError`` if the machine cannot."""
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *command],
-            env=dict(environment), stdin=subprocess.DEVNULL, pass_fds=[self._theirs.fileno()], start_new_session=True,
+            env={**environment, STACKS_FD_ENV: str(self.stacks.descriptor)}, stdin=subprocess.DEVNULL,
+            pass_fds=[self._theirs.fileno(), self.stacks.descriptor], start_new_session=True,
         )
-        self.alive = True
+        self.alive, self.progressed_at = True, asyncio.get_running_loop().time()
         self._theirs.close()
 
-    def say(self, message: Where | Act | Carry) -> None:
+    def say(self, message: Where | Act | Carry | Ask) -> None:
         self._link.say(message)
 
     def signal(self, number: signal.Signals) -> None:
@@ -76,19 +68,5 @@ class RankProcess:
             self._process.returncode = status  # tells Popen that somebody else has waited for it
         self._link.drain()
         self._link.close()
+        self.stacks.close()
         self.alive = False
-
-    def _hear(self, message: FromRankMessage) -> None:
-        match message:
-            case PhaseChanged(phase=phase, step=step):
-                self.phase = phase
-                self.step = self.step if step is None else step
-            case Measured(values={"trainwright_step": step}):
-                self.step = int(step)
-            case Committed(step=step):
-                self.committed_step = step
-            case Result(step=step):
-                self.result = message
-                self.step = self.step if step is None else step
-        self._on_word(self, message)
-

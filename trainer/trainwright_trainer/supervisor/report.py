@@ -27,6 +27,8 @@ class Report:
         self.attempt: str | None = None
         self.step: int | None = None
         self.committed_step: int | None = None
+        self.attempts: int | None = None
+        self.goodput: float | None = None
 
     def write(self, code: ExitCode, cause: Cause | None = None) -> int:
         """Write the message and log it. Gives the exit code; a path that cannot be written changes nothing about it."""
@@ -40,6 +42,8 @@ class Report:
             host=host_name(self._environ),
             step=self.step,
             committed_step=self.committed_step,
+            attempts=self.attempts,
+            goodput=self.goodput,
             cause=cause,
         )
         if self._path is not None:
@@ -53,7 +57,7 @@ class Report:
 def _log_end(message: TerminationMessage) -> None:
     level = {ExitCode.DONE: "info", ExitCode.PREEMPTED_SAVED: "warning", ExitCode.PREEMPTED_NOT_SAVED: "warning"}
     facts: dict[str, object] = {"code": message.code, "reason": message.reason}
-    facts |= {"step": message.step, "committed_step": message.committed_step}
+    facts |= {"step": message.step, "committed_step": message.committed_step, "goodput": message.goodput}
     if message.cause is not None:
         facts |= {"cause": message.cause.message, "cause_kind": message.cause.kind, "cause_rank": message.cause.rank}
     getattr(get_log(), level.get(ExitCode(message.code), "error"))("pod_ended", **facts)

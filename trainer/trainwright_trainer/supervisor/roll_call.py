@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.supervisor.rank_process import RankProcess
+from trainwright_trainer.supervisor.rank import Rank
 from trainwright_trainer.supervisor.wire import Position
 
 
 class RollCall:
     """Open until every rank has answered, is past its last tick, or cannot take part."""
 
-    def __init__(self, request: int, node: int, ranks: Sequence[RankProcess]) -> None:
-        self._request, self._node, self._ranks = request, node, ranks
+    def __init__(self, request: int, pod: str, ranks: Sequence[Rank]) -> None:
+        self._request, self._pod, self._ranks = request, pod, ranks
         self._ticks: dict[int, int | None] = {}
 
-    def answer(self, rank: RankProcess, request: int, tick: int | None) -> None:
+    def answer(self, rank: Rank, request: int, tick: int | None) -> None:
         if request == self._request:
             self._ticks[rank.number] = tick
 
     def position(self) -> Position | None:
         """The pod's answer; None while it is open."""
         if not self._ranks:
-            return self._absent(f"node {self._node} has not started its ranks")
+            return self._absent(f"{self._pod} has not started its ranks")
         ticks = list[int]()
         for rank in self._ranks:
             if _past_the_end(rank):
                 continue
             if not rank.alive:
-                return self._absent(f"rank {rank.number} of node {self._node} has ended")
+                return self._absent(f"rank {rank.number} of {self._pod} has ended")
             if rank.number not in self._ticks:
                 return None
             tick = self._ticks[rank.number]
             if tick is None:
-                return self._absent(f"rank {rank.number} of node {self._node} is still {rank.phase}")
+                return self._absent(f"rank {rank.number} of {self._pod} is still {rank.phase}")
             ticks.append(tick)
         return Position(request=self._request, tick=max(ticks, default=None))
 
@@ -42,5 +42,5 @@ class RollCall:
         return Position(request=self._request, absent=why)
 
 
-def _past_the_end(rank: RankProcess) -> bool:
+def _past_the_end(rank: Rank) -> bool:
     return rank.phase == "finished" or (rank.outcome is not None and rank.outcome.code is ExitCode.DONE)

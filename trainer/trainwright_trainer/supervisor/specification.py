@@ -18,7 +18,6 @@ from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE
 from trainwright_trainer.contract.spec import API_VERSION, RunSpec
 from trainwright_trainer.supervisor.refusal import Refusal
-from trainwright_trainer.support import missing
 
 MOST_PROBLEMS = 5
 """Problems told at once; a termination message holds 4 KiB."""
@@ -59,12 +58,6 @@ def read_specification(path: Path) -> Specification:
     except ValidationError as error:
         raise _invalid(f"{path}: {'; '.join(_problems(error, document))}") from None
     return Specification(path.absolute(), hashlib.sha256(data).hexdigest(), spec)
-
-
-def refuse_missing(spec: RunSpec) -> None:
-    """Raise :class:`Refusal` with INVALID_SPEC where a valid specification asks for what this trainer has not got."""
-    if sentences := missing(spec):
-        raise Refusal(ExitCode.INVALID_SPEC, "NotInThisTrainer", "; ".join(sentences))
 
 
 def _invalid(message: str) -> Refusal:

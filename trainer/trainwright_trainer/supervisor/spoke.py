@@ -6,7 +6,7 @@ import asyncio
 import socket
 from functools import partial
 
-from trainwright_trainer import __version__
+from trainwright_trainer import __version__, software
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.termination import Cause
@@ -14,9 +14,9 @@ from trainwright_trainer.log import get_log
 from trainwright_trainer.supervisor.connection import Connection, ConnectionEnd
 from trainwright_trainer.supervisor.coordinator import PATIENCE_SECONDS
 from trainwright_trainer.supervisor.daemon_thread import in_daemon_thread
-from trainwright_trainer.supervisor.place import PodPlace
+from trainwright_trainer.supervisor.place import Control, PodPlace
 from trainwright_trainer.supervisor.pod import Pod
-from trainwright_trainer.supervisor.wire import Downward, Join, Leave
+from trainwright_trainer.supervisor.wire import Downward, Installed, Join, Leave
 
 CONNECT_SECONDS = 5.0
 RETRY_SECONDS = 0.5
@@ -25,8 +25,9 @@ RETRY_SECONDS = 0.5
 class Spoke:
     """Reaches node 0 and hands what it says to the pod."""
 
-    def __init__(self, spec: RunSpec, sha256: str, place: PodPlace, pod: Pod) -> None:
+    def __init__(self, spec: RunSpec, sha256: str, place: PodPlace, control: Control, pod: Pod) -> None:
         self._spec, self._sha256, self._place, self._pod = spec, sha256, place, pod
+        self._host, self._port = control.host, control.port
         self._connection: Connection | None = None
 
     async def follow(self) -> None:
@@ -37,7 +38,8 @@ class Spoke:
         # The budget is for each wait: one that was spent with node 0, waiting for others, says nothing about its replacement.
         while (reader_writer := await self._reach(loop.time() + budget)) is not None:
             self._connection = connection = Connection(*reader_writer, self._spec.lifecycle.peer_lost_seconds)
-            connection.send(Join(node=self._place.node, host=self._place.host, sha256=self._sha256, version=__version__))
+            connection.send(Join(node=self._place.node or 0, host=self._place.host, sha256=self._sha256, version=__version__))
+            connection.send(Installed(versions=dict(software.installed())))
             self._pod.connect(connection.send)
             try:
                 await self._listen(connection)
@@ -58,14 +60,6 @@ class Spoke:
         """The pod has said its last word."""
         if self._connection is not None:
             self._connection.finish()
-
-    @property
-    def _host(self) -> str:
-        return self._spec.world.meeting.host
-
-    @property
-    def _port(self) -> int:
-        return self._spec.world.meeting.control_port
 
     async def _listen(self, connection: Connection) -> None:
         while True:

@@ -1,6 +1,6 @@
 """What supervisors say to each other: one JSON object a line over the control channel between each pod and node 0.
 
-``Where``, ``Act`` and ``Carry`` pass through to the ranks as they are.
+``Where``, ``Act``, ``Carry`` and ``Ask`` pass through to the ranks as they are.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from pydantic import Field, TypeAdapter
 
 from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.termination import Cause
-from trainwright_trainer.lifecycle.messages import Act, Carry, Where
+from trainwright_trainer.ledger import Past
+from trainwright_trainer.lifecycle.messages import Act, Ask, Carry, Phase, Where
 
 
 class Ping(Contract):
@@ -30,6 +31,14 @@ class Join(Contract):
     """Of the specification file."""
     version: str
     """Of the trainer."""
+
+
+class Installed(Contract):
+    """A pod's second word. Not part of the first, which a trainer that does not know a field there could not read."""
+
+    type: Literal["installed"] = "installed"
+    versions: dict[str, str]
+    """Of the software that must be the same in every pod, by package."""
 
 
 class EndRequested(Contract):
@@ -57,6 +66,60 @@ class Saved(Contract):
     step: int
 
 
+class Stuck(Contract):
+    """A rank of this pod makes no progress."""
+
+    type: Literal["stuck"] = "stuck"
+    rank: int
+    why: str
+    """Such as "has been training for 250 s without progress, and 240 s is its limit"."""
+
+
+class RankState(Contract):
+    """How a rank stands in a run that hangs."""
+
+    rank: int
+    place: str
+    """Of its pod, such as ``node 3``."""
+    phase: Phase
+    step: int | None
+    marks: int | None
+    """How often its main thread has said that it goes on; None if the rank gives no sign of life."""
+    idle_seconds: float
+    process: str
+    """The kernel's word for its process: ``running``, ``sleeping``, ``stopped``, ``in uninterruptible sleep``."""
+    frame: str | None
+    """Where its main thread is, by its stack."""
+    waits_for_others: bool
+    """Whether that is inside a collective."""
+
+
+class Dumped(Contract):
+    """In answer to ``Dump``."""
+
+    type: Literal["dumped"] = "dumped"
+    ranks: tuple[RankState, ...]
+    path: str | None
+    """Directory with the stacks; None where they could only be logged."""
+
+
+class Paces(Contract):
+    """What the own part of a step takes, by rank, in seconds."""
+
+    type: Literal["paces"] = "paces"
+    step: int
+    seconds: dict[int, float]
+
+
+class Times(Contract):
+    """What the attempt's time has gone into until now, by phases of rank 0."""
+
+    type: Literal["times"] = "times"
+    seconds: dict[str, float]
+    step: int | None
+    """Last step done."""
+
+
 class Bye(Contract):
     """All ranks of this pod have ended, with this code."""
 
@@ -72,6 +135,10 @@ class Start(Contract):
     attempt: str
     committed_step: int | None
     """Of the newest commit, before this attempt."""
+    past: Past = Past()
+    """The attempts until now."""
+    resume_before: int | None = None
+    """Step of the newest commit, where this attempt begins with an earlier one if it can."""
 
 
 class Terminate(Contract):
@@ -79,6 +146,12 @@ class Terminate(Contract):
 
     type: Literal["terminate"] = "terminate"
     cause: Cause
+
+
+class Dump(Contract):
+    """The run hangs: write the stacks of your ranks, and say how they stand."""
+
+    type: Literal["dump"] = "dump"
 
 
 class Leave(Contract):
@@ -96,10 +169,10 @@ class Finished(Contract):
     type: Literal["finished"] = "finished"
 
 
-Upward = EndRequested | Position | Saved | Bye
-"""To node 0, after ``Join``."""
-Downward = Start | Where | Act | Carry | Terminate | Leave | Finished
+Upward = EndRequested | Position | Saved | Stuck | Dumped | Paces | Times | Bye
+"""To node 0, after ``Join`` and ``Installed``."""
+Downward = Start | Where | Act | Carry | Ask | Terminate | Dump | Leave | Finished
 """From node 0."""
-AnyMessage = Ping | Join | Upward | Downward
+AnyMessage = Ping | Join | Installed | Upward | Downward
 
 MESSAGE: TypeAdapter[AnyMessage] = TypeAdapter(Annotated[AnyMessage, Field(discriminator="type")])

@@ -1,0 +1,154 @@
+"""A run under MPI on this machine: a launcher with a real mpirun, and workers with a real sshd, each on a loopback address."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.processes import is_running
+from tests.trainer.supervisor.pods import FAKE_RANK, PATIENCE_SECONDS, PodProcess, free_ports, wait_until
+
+from trainwright_trainer.contract import RunSpec
+from trainwright_trainer.contract.layout import BIND_ENV, RANK_COMMAND, SPEC_ENV, TERMINATION_PATH_ENV
+
+SUPERVISE = (
+    "import os, sys\n"
+    "from trainwright_trainer import signals\n"
+    "signals.hold()\n"
+    "from trainwright_trainer.supervisor import supervise\n"
+    "sys.exit(supervise(os.environ, None, sys.argv[2:], trainer_command=sys.argv[1].split()))\n"
+)
+SSHD = "/usr/sbin/sshd"
+FORWARDED = ("FAKE_JOURNAL", "FAKE_PLANS", "FAKE_TICK_SECONDS", SPEC_ENV, "PATH", "PYTHONPATH")
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+can_run = shutil.which("mpirun") is not None and Path(SSHD).exists()
+
+
+@dataclass
+class MPIRun:
+    """The launcher is pod 0 and has the address that ends with 1; worker i follows."""
+
+    directory: Path
+    spec: RunSpec
+    address_base: str
+    plans: dict[str, str] = field(default_factory=dict)
+    pods: list[PodProcess] = field(default_factory=list)
+    options: list[str] = field(default_factory=list)
+    """More options of mpirun."""
+    rank: Sequence[str] = (sys.executable, str(FAKE_RANK))
+    """What each rank of a run that is no script really runs."""
+    program: tuple[str, ...] = RANK_COMMAND
+
+    def __post_init__(self) -> None:
+        self.ssh_port = free_ports(1)[0]
+        self.key = self.directory / "key"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True)
+        (self.directory / "authorized_keys").write_bytes(self.key.with_suffix(".pub").read_bytes())
+        Path("/run/sshd").mkdir(exist_ok=True)  # root's sshd separates its privileges there
+        world = self.spec.world
+        hosts = [f"{self.address_base}{number + 2} slots={world.processes_per_node}\n" for number in range(world.nodes)]
+        self.hostfile.write_text("".join(hosts))
+
+    @property
+    def hostfile(self) -> Path:
+        return Path(self.spec.world.rendezvous.hostfile)  # type: ignore[union-attr]
+
+    @property
+    def launcher(self) -> PodProcess:
+        return next(pod for pod in self.pods if pod.node == -1)
+
+    def start_launcher(self) -> PodProcess:
+        ssh = (
+            f"-o ConnectionAttempts=10 -p {self.ssh_port} -i {self.key} -o StrictHostKeyChecking=no -o LogLevel=ERROR "
+            "-o UserKnownHostsFile=/dev/null"
+        )
+        mpirun = [
+            "mpirun", "-np", str(self.spec.world.size), "--hostfile", str(self.hostfile), "--bind-to", "none", "--map-by", "slot",
+            "--mca", "plm_rsh_args", ssh, "--mca", "btl_tcp_if_include", "lo", *self.options,
+            *(word for name in FORWARDED for word in ("-x", name)), *self.program,
+        ]
+        return self._start(-1, "launcher", mpirun)
+
+    def start_worker(self, number: int) -> PodProcess:
+        config = self.directory / f"sshd_config-{number}"
+        config.write_text(
+            f"Port {self.ssh_port}\nListenAddress {self.address_base}{number + 2}\nHostKey {self.key}\n"
+            f"AuthorizedKeysFile {self.directory}/authorized_keys\nStrictModes no\nUsePAM no\nPidFile none\n"
+        )
+        return self._start(number, "worker", [SSHD, "-D", "-e", "-f", str(config)])
+
+    def start_all(self) -> None:
+        for number in range(self.spec.world.nodes):
+            self.start_worker(number)
+        self.start_launcher()
+
+    def _start(self, number: int, role: str, command: list[str]) -> PodProcess:
+        spec_path = self.directory / "run.json"
+        spec_path.write_text(self.spec.model_dump_json())
+        log_path, message_path = self.directory / f"{role}{number}.log", self.directory / f"{role}{number}.json"
+        address = f"{self.address_base}{number + 2}"
+        with log_path.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", SUPERVISE, " ".join(self.rank), *command],
+                env={
+                    **os.environ, **AS_ROOT, SPEC_ENV: str(spec_path), BIND_ENV: address, "K_MPI_JOB_ROLE": role,
+                    TERMINATION_PATH_ENV: str(message_path), "FAKE_JOURNAL": str(self.journal_path), "HOSTNAME": address,
+                    "FAKE_PLANS": json.dumps(self.plans), "FAKE_TICK_SECONDS": "0.02", "PYTHONPATH": os.pathsep.join(sys.path),
+                },
+                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            )
+        pod = PodProcess(number, process, log_path, message_path, address, self.spec.http_port)
+        self.pods.append(pod)
+        return pod
+
+    @property
+    def journal_path(self) -> Path:
+        return self.directory / "journal.jsonl"
+
+    def journal(self, event: str) -> list[dict[str, object]]:
+        if not self.journal_path.exists():
+            return []
+        lines = [json.loads(line) for line in self.journal_path.read_text().splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def wait_for_training(self) -> dict[int, int]:
+        """Process ids by rank, once all ranks train."""
+        wait_until(
+            lambda: len(self.journal("training")) == self.spec.world.size or self.launcher.process.poll() is not None,
+            f"all ranks train:\n{self.logs()}",
+        )
+        self.wait_for_a_step()
+        return {int(str(line["rank"])): int(str(line["pid"])) for line in self.journal("started")}
+
+    def wait_for_a_step(self) -> None:
+        self.launcher.wait_for_event("supervisor_started")
+        wait_until(lambda: "\ntrainwright_step " in self.launcher.get("/metrics")[1], f"a step of training:\n{self.logs()}", 180)
+
+    def lose(self, pod: PodProcess) -> None:
+        """End every process of a pod at once, as a node does that fails."""
+        pending, found = [pod.process.pid], list[int]()
+        while pending:
+            found.append(pending.pop())
+            for listing in Path(f"/proc/{found[-1]}/task").glob("*/children"):
+                pending += map(int, listing.read_text().split())
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {pod.log_path.name}\n{pod.log_path.read_text()}" for pod in self.pods)
+
+    def clean_up(self) -> None:
+        for pod in self.pods:
+            if pod.process.poll() is None:
+                pod.process.kill()
+            pod.process.wait(PATIENCE_SECONDS)
+        for line in self.journal("started"):
+            wait_until(lambda pid=int(str(line["pid"])): not is_running(pid), "ranks end with their pods", 20)  # type: ignore[misc]

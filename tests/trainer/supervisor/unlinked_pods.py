@@ -1,0 +1,102 @@
+"""Pods whose supervisors nothing links: each has its own environment, and they share a run, a journal and a commit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.processes import is_running
+from tests.trainer.supervisor.pods import PATIENCE_SECONDS, PodProcess, wait_until
+
+from trainwright_trainer.contract import RunSpec
+from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_PATH_ENV
+
+SUPERVISE = (
+    "import os, sys\n"
+    "from trainwright_trainer import signals\n"
+    "signals.hold()\n"
+    "from trainwright_trainer.supervisor import supervise\n"
+    "sys.exit(supervise(os.environ, trainer_command=sys.argv[1:]))\n"
+)
+RANK = Path(__file__).with_name("fake_unlinked_rank.py")
+
+
+@dataclass
+class UnlinkedRun:
+    """Pod i has the address that ends with i + 1."""
+
+    directory: Path
+    spec: RunSpec
+    address_base: str
+    plans: dict[str, str] = field(default_factory=dict)
+    steps: int = 1_000_000
+    rank: Sequence[str] = (sys.executable, str(RANK))
+    """What each rank really runs."""
+    pods: list[PodProcess] = field(default_factory=list)
+
+    def start(self, number: int, environment: Mapping[str, str] | None = None) -> PodProcess:
+        spec_path = self.directory / "run.json"
+        spec_path.write_text(self.spec.model_dump_json())
+        name = f"pod-{number}-{len(self.pods)}"
+        log_path, message_path = self.directory / f"{name}.log", self.directory / f"{name}.json"
+        address = f"{self.address_base}{number + 1}"
+        with log_path.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", SUPERVISE, *self.rank],
+                env={
+                    **os.environ, SPEC_ENV: str(spec_path), BIND_ENV: address, TERMINATION_PATH_ENV: str(message_path),
+                    "HOSTNAME": address, "FAKE_JOURNAL": str(self.journal_path), "FAKE_PLANS": json.dumps(self.plans),
+                    "FAKE_COMMIT": str(self.directory / "commit"), "FAKE_STEPS": str(self.steps),
+                    "PYTHONPATH": os.pathsep.join(sys.path), **(environment or {}),
+                },
+                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            )
+        pod = PodProcess(number, process, log_path, message_path, address, self.spec.http_port)
+        self.pods.append(pod)
+        return pod
+
+    @property
+    def journal_path(self) -> Path:
+        return self.directory / "journal.jsonl"
+
+    def journal(self, event: str) -> list[dict[str, Any]]:
+        if not self.journal_path.exists():
+            return []
+        lines = [json.loads(line) for line in self.journal_path.read_text().splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def wait_for_size(self, size: int, rounds: int = 1) -> None:
+        """Until so many rounds have begun with so many ranks, and one trains."""
+        def begun() -> bool:
+            attempts = [line["attempt"] for line in self.journal("started") if line["size"] == size]
+            return sum(attempts.count(attempt) == size for attempt in set(attempts)) >= rounds
+
+        wait_until(begun, f"{rounds} rounds of {size} ranks:\n{self.logs()}", 120)
+
+    def lose(self, pod: PodProcess) -> None:
+        """End every process of a pod at once, as a node does that fails."""
+        pending, found = [pod.process.pid], list[int]()
+        while pending:
+            found.append(pending.pop())
+            for listing in Path(f"/proc/{found[-1]}/task").glob("*/children"):
+                pending += map(int, listing.read_text().split())
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {pod.log_path.name}\n{pod.log_path.read_text()}" for pod in self.pods)
+
+    def clean_up(self) -> None:
+        for pod in self.pods:
+            if pod.process.poll() is None:
+                pod.process.kill()
+            pod.process.wait(PATIENCE_SECONDS)
+        for line in self.journal("started"):
+            wait_until(lambda pid=line["pid"]: not is_running(pid), "ranks end with their pods", 20)  # type: ignore[misc]
