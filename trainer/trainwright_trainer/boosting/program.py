@@ -1,0 +1,109 @@
+"""From a specification to a boosting run that is ready to go. XGBoost is imported only here and below."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from trainwright_trainer import software
+from trainwright_trainer.boosting.fingerprint import fingerprint
+from trainwright_trainer.boosting.table import Share, files_of, read_share
+from trainwright_trainer.candidates import resume_before
+from trainwright_trainer.contract.rendezvous import TrackerRendezvous
+from trainwright_trainer.contract.spec import RunSpec
+from trainwright_trainer.contract.xgboost import Boosting
+from trainwright_trainer.ending import fail, leave
+from trainwright_trainer.failures import DataError, InvalidRunError
+from trainwright_trainer.lifecycle.link import Link
+from trainwright_trainer.lifecycle.messages import ATTEMPT_ENV
+from trainwright_trainer.place import Place, place_from
+from trainwright_trainer.preflight import Checks, Control, preflight
+from trainwright_trainer.preflight.on_host import HostBuffer, HostMatrices, HostMemory
+from trainwright_trainer.replicated.checkpointer import Checkpointer
+from trainwright_trainer.replicated.group import Group
+from trainwright_trainer.replicated.loop import Loop, Parts
+from trainwright_trainer.replicated.program import Program
+from trainwright_trainer.reporter import Reporter
+from trainwright_trainer.software_agreement import same_software_everywhere
+
+
+def find_place(spec: RunSpec, environment: Mapping[str, str]) -> Place:
+    """The worker's numbers. Raises :class:`InvalidRunError` for other work, and :class:`TopologyMismatchError`."""
+    _, tracker = _work_of(spec)
+    # A worker meets the others at the tracker; it needs nothing of torch's, and is content where nobody set it.
+    return place_from({"MASTER_ADDR": tracker.host, "MASTER_PORT": str(tracker.port), **environment}, spec.world)
+
+
+def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, str]) -> Loop:
+    """Start the tracker on rank 0, read this worker's rows, meet the other workers, and build the loop.
+
+    Raises:
+        RankError: Something in the specification cannot be had here; the message says what.
+    """
+    from trainwright_trainer.boosting.group import meet
+    from trainwright_trainer.boosting.learner import BoostingLearner
+    from trainwright_trainer.boosting.matrix import matrix
+    from trainwright_trainer.boosting.tracker import Tracker
+
+    work, rendezvous = _work_of(spec)
+    tracker = Tracker(rendezvous.port, spec.world.size, environment) if place.leads and spec.world.size > 1 else None
+    # Before the workers meet: one that reads for minutes must not hold up the others in a collective.
+    share = Share(place.rank, place.world_size)
+    rows = read_share(work.data, work.booster, share)
+    held_out = read_share(work.data, work.booster, share, evaluation=True) if work.data.evaluation_path else None
+    group = meet(rendezvous, place, spec.lifecycle, tracker, lambda error: leave(fail(error, environment, link)))
+    same_software_everywhere(software.installed(), place, group.broadcast, group.reduce_sums)
+    preflight(spec, place, link, _checks(spec.world.device, group), Control(group.broadcast, group.reduce_sums))
+    digest = fingerprint(work.data, files_of(work.data.path))
+    _same_data_everywhere(group, digest)
+    [total] = group.reduce_sums([len(rows)])
+    learner = BoostingLearner(
+        work, spec.world.device, _threads(environment), place, link, group, total_rows=int(total), train=matrix(rows),
+        held_out=None if held_out is None else matrix(held_out),
+    )
+    checkpoints = Checkpointer(
+        work.checkpoints, group, link, place,
+        identity=spec.identity,
+        attempt=group.broadcast(environment.get(ATTEMPT_ENV) or secrets.token_hex(6)),
+        fingerprint=digest,
+        save_seconds=spec.lifecycle.save_seconds,
+        grace_seconds=spec.lifecycle.grace_seconds,
+        resume_before=resume_before(environment),
+    )
+    report = Reporter(place, link)
+    return Loop(Parts(spec, work.checkpoints, learner.evaluate_every, place, link, report, group, learner, checkpoints))
+
+
+def _work_of(spec: RunSpec) -> tuple[Boosting, TrackerRendezvous]:
+    if not isinstance(spec.work, Boosting) or not isinstance(spec.world.rendezvous, TrackerRendezvous):
+        raise InvalidRunError(f"work.kind is {spec.work.kind}, and this program runs xgboost: let the supervisor choose")
+    if spec.world.processes_per_node != 1:
+        raise InvalidRunError(
+            f"world.processes_per_node is {spec.world.processes_per_node}: XGBoost has one process a node, which uses all of its "
+            "cores or its one GPU; set it to 1"
+        )
+    return spec.work, spec.world.rendezvous
+
+
+def _checks(device: str, group: Group) -> Checks:
+    """XGBoost has no matrix product, and so nothing to check a GPU with but what its driver says."""
+    on_host = device == "cpu"
+    return Checks(
+        device, HostMatrices if on_host else None, HostMemory if on_host else None, lambda: HostBuffer(group.reduce_array)
+    )
+
+
+def _threads(environment: Mapping[str, str]) -> int | None:
+    """XGBoost counts cores by itself and does not look at OMP_NUM_THREADS, which the supervisor and the plan set."""
+    text = environment.get("OMP_NUM_THREADS", "")
+    return int(text) if text.isdecimal() and int(text) else None
+
+
+def _same_data_everywhere(group: Group, digest: str) -> None:
+    [different] = group.reduce_sums([digest != group.broadcast(digest)])
+    if different:
+        raise DataError(f"{different:.0f} workers see other files of data than the first: the pods' images or volumes differ")
+
+
+BOOSTING = Program(find_place, assemble)
+"""The program of ``work.kind: xgboost``."""

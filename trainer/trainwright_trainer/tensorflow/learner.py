@@ -1,0 +1,198 @@
+"""A model that learns by MultiWorkerMirroredStrategy, an optimizer step at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainwright_trainer import array_file
+from trainwright_trainer.array_file import Array
+from trainwright_trainer.checkpoint.draft import Piece
+from trainwright_trainer.contract.spec import World
+from trainwright_trainer.contract.training import Training
+from trainwright_trainer.cpus import available_cpus
+from trainwright_trainer.data.dataset import Dataset
+from trainwright_trainer.data.order import DataOrder
+from trainwright_trainer.data.prefetch import Prefetch
+from trainwright_trainer.failures import DivergedError, InvalidRunError
+from trainwright_trainer.lifecycle.link import Link
+from trainwright_trainer.meter import Meter
+from trainwright_trainer.optim.schedule import learning_rate, target_samples
+from trainwright_trainer.place import Place
+from trainwright_trainer.position import Position
+from trainwright_trainer.replicated.group import Group
+from trainwright_trainer.replicated.learner import Metadata
+from trainwright_trainer.reporter import Reporter
+from trainwright_trainer.score import Score
+from trainwright_trainer.tensorflow.batches import Batch, Batches
+from trainwright_trainer.tensorflow.functions import Functions
+from trainwright_trainer.tensorflow.model.build import build_model
+from trainwright_trainer.tensorflow.optimizer import build_optimizer
+from trainwright_trainer.tensorflow.strategy import Strategy, lost_workers
+from trainwright_trainer.trained import TRAINED, Trained
+
+MODEL_FILE, OPTIMIZER_FILE = "model.safetensors", "optimizer.safetensors"
+_PREFIX = "trainwright noise v1"
+
+
+class TensorFlowLearner:
+    """Model and optimizer, whole on every replica.
+
+    Args:
+        training: What to learn.
+        world: The run's processes and their replicas.
+        strategy: All workers.
+    """
+
+    def __init__(
+        self, training: Training, world: World, place: Place, link: Link, report: Reporter, group: Group, strategy: Strategy,
+        dataset: Dataset,
+    ) -> None:
+        self._training, self._link, self._group, self._dataset = training, link, group, dataset
+        self._order = DataOrder(training.seed, len(dataset.train), dataset.fingerprint)
+        self._global_batch = training.batch.samples(world.replicas)
+        self._target = target_samples(training.duration, len(dataset.train), self._global_batch)
+        self._batches = Batches(place, world.replicas_per_process or 1, training.batch.micro)
+        self._report, self._meter = report, Meter()
+        self._threads = tf.config.threading.get_intra_op_parallelism_threads() or available_cpus()
+        with strategy.scope():
+            model = build_model(training.model, training.precision, training.seed)
+            trained = {variable.path: variable.value for variable in model.trainable_variables}
+            self._optimizer = build_optimizer(training.optimizer, trained)
+            self._functions = Functions(
+                strategy, model, self._optimizer, training.clip_norm, accumulates=training.batch.accumulation > 1
+            )
+        self._weights = {variable.path: variable.value for variable in model.variables}
+        self._at = Position()
+        self._unread: tuple[Any, Any] | None = None
+        self._steps: Prefetch[list[list[Batch]]] | None = None
+
+    @property
+    def position(self) -> Position:
+        return self._at
+
+    @property
+    def target_samples(self) -> int:
+        return self._target
+
+    @property
+    def step_samples(self) -> int:
+        return self._global_batch
+
+    @property
+    def done(self) -> bool:
+        return self._at.samples >= self._target
+
+    def state(self) -> tuple[Mapping[str, Iterable[Piece]], Metadata]:
+        files = {MODEL_FILE: self._weights, OPTIMIZER_FILE: self._optimizer.slots}
+        arrays = {file: {name: _host(variable) for name, variable in variables.items()} for file, variables in files.items()}
+        encoded = {file: array_file.encode(held) for file, held in arrays.items()}
+        return encoded, {"library": f"tensorflow {tf.__version__}", TRAINED: Trained.of(self._training).model_dump(mode="json")}
+
+    def load(self, files: Mapping[str, bytes], metadata: Metadata, at: Position) -> None:
+        _restore(self._weights, array_file.decode(files[MODEL_FILE]), "model")
+        _restore(self._optimizer.slots, array_file.decode(files[OPTIMIZER_FILE]), "optimizer")
+        self._at = at
+
+    def warm_up(self) -> None:
+        self._functions.trace(self._batches.step(self._dataset.train, self._order, 0, self._global_batch)[0])
+        self._steps = Prefetch(self._ahead(self._at.samples))
+
+    def step(self) -> None:
+        with self._meter.step(self._global_batch):
+            micro_batches = next(self._prefetched)
+            self._link.mark()  # who waits for data has said it less often than those who wait for him
+            with self._meter.computing(self._compute_clock):
+                self.check()
+            at = Position(self._at.step + 1, self._at.samples + self._global_batch)
+            rate = learning_rate(self._training.learning_rate, at.samples, self._target)
+            noise = [_noise(self._training.seed, at.step, number) for number in range(len(micro_batches))]
+            for replicas, seed in zip(micro_batches[:-1], noise[:-1], strict=True):
+                self._functions.accumulate(replicas, seed, self._global_batch)
+            numbers = self._optimizer.numbers(at.step, rate)
+            with self._meter.computing(self._compute_clock):
+                self._unread = self._functions.update(micro_batches[-1], noise[-1], self._global_batch, numbers)
+            self._at = at
+        if at.step == 1 or at.step % self._training.log_every_steps == 0 or self.done:
+            self._report_step(rate)
+
+    def _compute_clock(self) -> float:
+        """TensorFlow computes in threads of its own: the mean of what each of them used of a processor."""
+        return time.process_time() / self._threads
+
+    def check(self) -> None:
+        """Read the last step's loss and norm. One step late, so that a GPU has work while the host waits."""
+        if self._unread is None:
+            return
+        loss, norm = self._read(self._unread)
+        self._unread = None
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise DivergedError(f"step {self._at.step} is not finite: loss {loss:g}, gradient norm {norm:g}")
+
+    def evaluate(self, before_batch: Callable[[], None]) -> None:
+        self._functions.take_statistics_of_rank_0()
+        sums = np.zeros(3)
+        for replicas in self._batches.evaluation(self._dataset.held_out, self._training.evaluation.max_batches):
+            before_batch()
+            sums += self._functions.score(replicas)
+        loss, correct, items = self._group.reduce_sums(sums.tolist())
+        self._report.evaluated(self._at, Score(loss / items, correct / items, int(items)))
+
+    def publish(self) -> None:
+        """The last checkpoint's ``model.safetensors`` is all there is."""
+
+    @property
+    def _prefetched(self) -> Iterator[list[list[Batch]]]:
+        if self._steps is None:
+            raise RuntimeError("warm_up comes before the first step")
+        return self._steps
+
+    def _ahead(self, start: int) -> Iterator[list[list[Batch]]]:
+        """The batches of each step from here to the target."""
+        for samples in range(start, self._target, self._global_batch):
+            yield self._batches.step(self._dataset.train, self._order, samples, self._global_batch)
+
+    def _read(self, unread: tuple[Any, Any]) -> tuple[float, float]:
+        """Loss and gradient norm; what went wrong on a GPU is heard of here."""
+        with lost_workers():
+            loss, norm = (float(value) for value in unread)
+        return loss, norm
+
+    def _report_step(self, rate: float) -> None:
+        if self._unread is None:
+            return
+        loss, norm = self._read(self._unread)
+        self.check()
+        self._report.step(self._at, self._order.epoch(self._at.samples), loss, norm, rate, self._meter.read())
+
+
+def _noise(seed: int, step: int, micro: int) -> Array:
+    """Seed of a micro batch's dropout, int32 ``(2,)``; replicas and layers count on in the second number."""
+    digest = hashlib.sha256(f"{_PREFIX}:{seed}:{step}:{micro}".encode()).digest()
+    return np.array([int.from_bytes(digest[:4], "little") >> 1, 0], dtype=np.int32)
+
+
+def _host(variable: Any) -> Array:
+    """The first replica's copy."""
+    array: Array = tf.convert_to_tensor(variable).numpy()
+    return array
+
+
+def _restore(variables: Mapping[str, Any], arrays: Mapping[str, Array], what: str) -> None:
+    """Put arrays back on every replica. Raises :class:`InvalidRunError` where the checkpoint is of something else."""
+    for name in sorted(variables.keys() | arrays.keys()):
+        ours = tuple(variables[name].shape) if name in variables else "absent"
+        theirs = tuple(arrays[name].shape) if name in arrays else "absent"
+        if ours != theirs:
+            raise InvalidRunError(
+                f"the checkpoint holds another {what}: {name} is {theirs} there and {ours} in this run; an edited {what} needs a "
+                "checkpoint directory of its own"
+            )
+    for name, variable in variables.items():
+        variable.assign(arrays[name])

@@ -1,0 +1,110 @@
+"""From a specification to a TensorFlow run that is ready to go. TensorFlow is imported only here and below."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+
+from trainwright_trainer import software
+from trainwright_trainer.candidates import resume_before
+from trainwright_trainer.contract.spec import RunSpec
+from trainwright_trainer.contract.training import Training
+from trainwright_trainer.data.load import load
+from trainwright_trainer.failures import DataError, InvalidRunError, TopologyMismatchError
+from trainwright_trainer.lifecycle.link import Link
+from trainwright_trainer.lifecycle.messages import ATTEMPT_ENV
+from trainwright_trainer.place import Place, place_from
+from trainwright_trainer.preflight import Control, preflight
+from trainwright_trainer.replicated.checkpointer import Checkpointer
+from trainwright_trainer.replicated.group import Group
+from trainwright_trainer.replicated.loop import Loop, Parts
+from trainwright_trainer.replicated.program import Program
+from trainwright_trainer.reporter import Reporter
+from trainwright_trainer.sinks import open_sinks
+from trainwright_trainer.software_agreement import same_software_everywhere
+from trainwright_trainer.supervisor.place import bind_address
+from trainwright_trainer.supervisor.tf_config import tasks
+from trainwright_trainer.tensorflow.gathering import gather
+
+
+def find_place(spec: RunSpec, environment: Mapping[str, str]) -> Place:
+    """The worker's numbers, which must be those of ``TF_CONFIG`` too.
+
+    Raises :class:`InvalidRunError` for other work, and :class:`TopologyMismatchError`.
+    """
+    _work_of(spec)
+    found = tasks(environment, spec.world)
+    host, port = found.first
+    place = place_from({"MASTER_ADDR": host, "MASTER_PORT": port, **environment}, spec.world)
+    if place.rank != found.node:
+        raise TopologyMismatchError(f"RANK is {place.rank}, and by TF_CONFIG this is node {found.node}")
+    return place
+
+
+def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, str]) -> Loop:
+    """Meet the other workers and build the loop.
+
+    Raises:
+        RankError: Something in the specification cannot be had here; the message says what.
+    """
+    training = _work_of(spec)
+    _prepare(spec)
+    from trainwright_trainer.tensorflow.checks import tensorflow_checks
+    from trainwright_trainer.tensorflow.group import StrategyGroup
+    from trainwright_trainer.tensorflow.learner import TensorFlowLearner
+    from trainwright_trainer.tensorflow.strategy import make_strategy, prepare_devices
+
+    prepare_devices(spec.world)
+    dataset = load(training.data, training.seed)
+    if place.world_size > 1:
+        addresses, bind = tasks(environment, spec.world).addresses, bind_address(environment)
+        gather(addresses, place.rank, bind, spec.lifecycle.peer_wait_seconds)
+    strategy = make_strategy(spec)
+    group = StrategyGroup(strategy, place)
+    same_software_everywhere(software.installed(), place, group.broadcast, group.reduce_sums)
+    checks = tensorflow_checks(spec.world.device, strategy, group)
+    preflight(spec, place, link, checks, Control(group.broadcast, group.reduce_sums))
+    _same_data_everywhere(group, dataset.fingerprint)
+    report = Reporter(place, link, open_sinks(spec, leads=place.leads))
+    learner = TensorFlowLearner(training, spec.world, place, link, report, group, strategy, dataset)
+    checkpoints = Checkpointer(
+        training.checkpoints, group, link, place,
+        identity=spec.identity,
+        attempt=group.broadcast(environment.get(ATTEMPT_ENV) or secrets.token_hex(6)),
+        fingerprint=dataset.fingerprint,
+        save_seconds=spec.lifecycle.save_seconds,
+        grace_seconds=spec.lifecycle.grace_seconds,
+        resume_before=resume_before(environment),
+    )
+    every = training.evaluation.every_steps
+    return Loop(Parts(spec, training.checkpoints, every, place, link, report, group, learner, checkpoints))
+
+
+def _work_of(spec: RunSpec) -> Training:
+    if not isinstance(spec.work, Training) or spec.work.engine != "tensorflow":
+        raise InvalidRunError("the work is not for engine tensorflow, and this program runs no other: let the supervisor choose")
+    if spec.world.processes_per_node != 1:
+        raise InvalidRunError(
+            f"world.processes_per_node is {spec.world.processes_per_node}: a worker of MultiWorkerMirroredStrategy drives all "
+            "GPUs of its node; set it to 1, and world.replicas_per_process to the GPUs"
+        )
+    return spec.work
+
+
+def _prepare(spec: RunSpec) -> None:
+    """What TensorFlow and Keras read when they are imported."""
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its errors and nothing else: what matters is in our own lines
+    if spec.world.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+
+def _same_data_everywhere(group: Group, fingerprint: str) -> None:
+    [different] = group.reduce_sums([fingerprint != group.broadcast(fingerprint)])
+    if different:
+        raise DataError(f"{different:.0f} workers read other data than the first: the pods' images or volumes differ")
+
+
+TENSORFLOW = Program(find_place, assemble)
+"""The program of engine ``tensorflow``."""
