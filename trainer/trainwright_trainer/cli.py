@@ -9,7 +9,7 @@ from trainwright_trainer import signals
 
 def main() -> None:
     """Entry point of the program."""
-    if sys.argv[1:2] == ["supervise"]:
+    if sys.argv[1:2] in (["supervise"], ["ray"], ["train"]):
         signals.hold()  # before the imports, which take a good part of a second; the supervisor lets them through
     from trainwright_trainer.commands import app
 

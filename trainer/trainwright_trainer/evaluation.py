@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 
 from trainwright_trainer.data.dataset import Split
 from trainwright_trainer.data.order import evaluation_slices
+from trainwright_trainer.data.prefetch import Prefetch
 from trainwright_trainer.engine.base import Engine
 from trainwright_trainer.place import Place
+from trainwright_trainer.score import Score
 from trainwright_trainer.task.base import Task
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """Means over the items (images or tokens) that were evaluated."""
-
-    loss: float
-    accuracy: float
-    items: int
 
 
 def evaluate(
@@ -38,11 +30,12 @@ def evaluate(
     ``before_batch`` is called before each batch, equally often on all ranks.
     """
     slices = evaluation_slices(len(split), place.rank, place.world_size, micro)[:max_batches]
-    sums, items = torch.zeros(2, dtype=torch.float64, device=engine.device), 0
-    for ids in slices:
-        before_batch()
-        batch = task.collate(split, ids)
-        items += task.items(batch)
-        sums += engine.evaluate(batch)
-    loss, correct, count = engine.reduce_sums([*sums.tolist(), items])
+    sums, items = torch.zeros(2, dtype=torch.float64, device=engine.world.device), 0
+    with Prefetch(task.collate(split, samples) for samples in slices) as batches:
+        for _ in slices:
+            before_batch()
+            batch = next(batches)
+            items += task.items(batch)
+            sums += engine.evaluate(batch)
+    loss, correct, count = engine.world.control.reduce_sums([*sums.tolist(), items])
     return Score(loss / count, correct / count, int(count))

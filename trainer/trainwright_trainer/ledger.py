@@ -6,7 +6,6 @@ makes no progress.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, takewhile
@@ -15,9 +14,8 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
-from trainwright_trainer.checkpoint.durable import make_directory, sync_directory
-from trainwright_trainer.checkpoint.storage import storage_errors
-from trainwright_trainer.contract.base import Contract, Index
+from trainwright_trainer.checkpoint.volume import open_volume
+from trainwright_trainer.contract.base import Contract, Index, NonNegative
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.layout import LEDGER_FILE
 
@@ -50,42 +48,50 @@ class AttemptEnded(Contract):
     time: AwareDatetime = Field(default_factory=_now)
 
 
-Event = AttemptStarted | AttemptEnded
+class AttemptTimes(Contract):
+    """How an attempt has spent its time until now; noted now and then, so that one that is killed has left most of it."""
+
+    event: Literal["times"] = "times"
+    identity: str
+    attempt: str
+    seconds: dict[str, NonNegative]
+    """By phase. ``training`` is for steps that no earlier attempt had done, ``replaying`` for the others."""
+    step: Index | None
+    """Last step that is known to be done."""
+    time: AwareDatetime = Field(default_factory=_now)
+
+
+class Past(Contract):
+    """The attempts at an identity until one begins, that one included."""
+
+    attempts: Index = 0
+    age_seconds: NonNegative = 0
+    """Since the first of them began."""
+    productive_seconds: NonNegative = 0
+    """For steps that were done for the first time."""
+    down_seconds: NonNegative = 0
+    """In which no attempt is known to have been at work."""
+    reached_step: Index = 0
+    """Highest step that any of them is known to have done."""
+
+
+Event = AttemptStarted | AttemptEnded | AttemptTimes
 _EVENT: TypeAdapter[Event] = TypeAdapter(Annotated[Event, Field(discriminator="event")])
 
 
 class Ledger:
-    """Append-only ``attempts.jsonl`` in a run's state directory. Node 0's supervisor writes it."""
+    """Append-only ``attempts.jsonl`` in a run's state directory, a path or an address. Node 0's supervisor writes it."""
 
     def __init__(self, directory: Path | str) -> None:
-        self.path = Path(directory) / LEDGER_FILE
+        self._volume = open_volume(directory)
 
     def append(self, event: Event) -> None:
         """Add one line durably. Raises :class:`StorageError`."""
-        make_directory(self.path.parent)
-        with storage_errors("write", self.path):
-            descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                size = os.fstat(descriptor).st_size
-                torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-                line = ("\n" if torn else "") + event.model_dump_json() + "\n"  # never glue to what a crash cut off
-                left = memoryview(line.encode())
-                while len(left):
-                    left = left[os.write(descriptor, left) :]
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        if not size:
-            sync_directory(self.path.parent)
+        self._volume.append(LEDGER_FILE, event.model_dump_json().encode())
 
     def events(self) -> Iterator[Event]:
         """Every event in order. Lines that are cut or damaged are passed over. Raises :class:`StorageError`."""
-        with storage_errors("read", self.path):
-            try:
-                lines = self.path.read_bytes().splitlines()
-            except FileNotFoundError:
-                return
-        for line in lines:
+        for line in (self._volume.read(LEDGER_FILE) or b"").splitlines():
             try:
                 yield _EVENT.validate_json(line)
             except ValidationError:
@@ -107,7 +113,7 @@ class Ledger:
                 continue
             if isinstance(event, AttemptStarted):
                 started[event.attempt] = event
-            elif event.code in PREEMPTIONS:
+            elif isinstance(event, AttemptEnded) and event.code in PREEMPTIONS:
                 preempted.add(event.attempt)
         latest_first = list(reversed(started.values()))
 
@@ -117,3 +123,26 @@ class Ledger:
 
         in_a_row = latest_first[:1] + [earlier for _, earlier in takewhile(got_nowhere, pairwise(latest_first))]
         return sum(start.attempt not in preempted for start in in_a_row)
+
+    def past(self, identity: str) -> Past:
+        """What the attempts at ``identity`` have come to. Ask after the start of the present attempt was appended."""
+        started, seen, times = dict[str, datetime](), dict[str, datetime](), dict[str, AttemptTimes]()
+        for event in self.events():
+            if event.identity != identity:
+                continue
+            if isinstance(event, AttemptStarted):
+                started[event.attempt] = event.time
+            elif isinstance(event, AttemptTimes):
+                times[event.attempt] = event
+            seen[event.attempt] = event.time
+        if not started:
+            return Past()
+        starts = list(started.items())
+        gaps = [(after - seen[attempt]).total_seconds() for (attempt, _), (_, after) in pairwise(starts)]
+        return Past(
+            attempts=len(starts),
+            age_seconds=max(0.0, (starts[-1][1] - starts[0][1]).total_seconds()),
+            productive_seconds=sum(noted.seconds.get("training", 0.0) for noted in times.values()),
+            down_seconds=sum(max(0.0, gap) for gap in gaps),  # the clocks of two machines may differ
+            reached_step=max((noted.step or 0 for noted in times.values()), default=0),
+        )

@@ -10,10 +10,15 @@ from torch import Tensor
 _CPU, _CUDA = "cpu", "cuda"
 
 
-def seed_all(seed: int, purpose: str) -> None:
-    """Seed torch's generators from the run's seed and a purpose, such as ``model`` or ``rank 3``."""
+def seed_for(seed: int, purpose: str) -> int:
+    """A seed of its own for each purpose of a run, such as ``rank 3``."""
     digest = hashlib.sha256(f"trainwright seed v1:{seed}:{purpose}".encode()).digest()
-    torch.manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def seed_all(seed: int, purpose: str) -> None:
+    """Seed torch's generators from the run's seed and a purpose."""
+    torch.manual_seed(seed_for(seed, purpose))
 
 
 def capture(device: torch.device) -> dict[str, Tensor]:

@@ -1,13 +1,11 @@
 """Tensors as a safetensors file: streamed out one tensor at a time, read back by the library.
 
 The library writes to a path or into one buffer. A checkpoint is hashed while it is written and may be larger than the host's
-spare memory, so the writing half is here: eight bytes of header length, a JSON header, the tensors' bytes
-(https://github.com/huggingface/safetensors, "Format").
+spare memory, so the writing half is here.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +13,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-_ALIGNMENT = 8
+from trainwright_trainer.safetensors_header import Entry, head
+
 _DTYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
     torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL",
@@ -27,20 +26,14 @@ def encode(tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
 
     Raises ``ValueError`` for a dtype that the format does not know.
     """
-    # Widest items first, so that every tensor is aligned for its own dtype.
-    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    for name in names:
-        tensor = tensors[name]
+    entries = {}
+    for name, tensor in tensors.items():
         if tensor.dtype not in _DTYPES:
             raise ValueError(f"{name} has dtype {tensor.dtype}, which a safetensors file cannot hold")
-        end = offset + tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, end]}
-        offset = end
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % _ALIGNMENT)
-    yield memoryview(len(text).to_bytes(8, "little") + text)
+        item = tensor.element_size()
+        entries[name] = Entry(_DTYPES[tensor.dtype], tensor.shape, item, tensor.numel() * item)
+    start, names = head(entries)
+    yield memoryview(start)
     for name in names:
         flat = tensors[name].detach().cpu().contiguous().reshape(-1)
         yield memoryview(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]  # numpy arrays are buffers from Python 3.12 on

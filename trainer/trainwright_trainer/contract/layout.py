@@ -14,6 +14,8 @@ ROLE_ENV = "TRAINWRIGHT_ROLE"
 """Environment variable that holds ``launcher`` or ``worker``, under an operator that says so in none of its own."""
 TERMINATION_PATH_ENV = "TRAINWRIGHT_TERMINATION_PATH"
 """Environment variable with another place for the termination message than the kubelet's."""
+CHECKPOINT_ENV = "TRAINWRIGHT_CHECKPOINT_DIRECTORY"
+"""Environment variable that tells a program which is not ours where its run's checkpoints go."""
 SUPERVISE_COMMAND = ("trainwright-trainer", "supervise")
 RANK_COMMAND = ("python", "-m", "trainwright_trainer.rank")
 """One rank, where a launcher starts the ranks and not the supervisor."""

@@ -6,19 +6,27 @@ from pydantic import Field, field_validator, model_validator
 
 from trainwright_trainer.contract.base import Contract, Count, Port, Seconds, Variable
 from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS
-from trainwright_trainer.contract.rendezvous import ElasticRendezvous, MPIRendezvous, Rendezvous, StaticRendezvous
+from trainwright_trainer.contract.preflight import Preflight
+from trainwright_trainer.contract.rendezvous import (
+    ElasticRendezvous,
+    MPIRendezvous,
+    Rendezvous,
+    StaticRendezvous,
+    TrackerRendezvous,
+)
 from trainwright_trainer.contract.training import Training
+from trainwright_trainer.contract.watchdog import Watchdog
 from trainwright_trainer.contract.xgboost import Boosting
 
 API_VERSION: Final = "trainer.trainwright.dev/v1"
 
 
 class Meeting(NamedTuple):
-    """Where the pods of a static world find node 0."""
+    """Where the pods of a world whose node 0 is known beforehand find it."""
 
     host: str
     port: int
-    """Of rank 0."""
+    """Of rank 0, or of the tracker."""
     control_port: int
     """Of node 0's supervisor."""
     node_index_env: str
@@ -50,7 +58,7 @@ class World(Contract):
         kind = self.rendezvous.kind
         if kind in ("static", "dmlc-tracker") and self.node_index_env is None:
             raise ValueError(f"rendezvous {kind} needs node_index_env")
-        if kind == "static" and self.control_port is None:
+        if kind in ("static", "dmlc-tracker") and self.control_port is None:
             raise ValueError(f"rendezvous {kind} needs control_port")
         if isinstance(self.rendezvous, ElasticRendezvous):
             low, high = self.rendezvous.min_nodes, self.rendezvous.max_nodes
@@ -70,11 +78,11 @@ class World(Contract):
 
     @property
     def meeting(self) -> Meeting:
-        """Where the pods find node 0. Raises :class:`TypeError` for a world that is not static: ask ``rendezvous.kind`` first."""
-        where = self.rendezvous
-        if not isinstance(where, StaticRendezvous) or self.control_port is None or self.node_index_env is None:
+        """Where the pods find node 0. Raises :class:`TypeError` unless the rendezvous is static or dmlc-tracker."""
+        where, control_port, index = self.rendezvous, self.control_port, self.node_index_env
+        if not isinstance(where, StaticRendezvous | TrackerRendezvous) or control_port is None or index is None:
             raise TypeError(f"rendezvous {where.kind} has no node 0 that is known beforehand")
-        return Meeting(where.host, where.port, self.control_port, self.node_index_env)
+        return Meeting(where.host, where.port, control_port, index)
 
 
 class Lifecycle(Contract):
@@ -90,6 +98,10 @@ class Lifecycle(Contract):
     """Silence after which a peer counts as lost."""
     attempts_without_progress: Count = 5
     """Attempts in a row without a newer checkpoint before the run ends with NO_PROGRESS."""
+    watchdog: Watchdog | None = None
+    """When a rank counts as hung. Default: the defaults of its limits."""
+    preflight: Preflight | None = None
+    """What is checked before training. Default: the defaults of its settings."""
 
 
 class Script(Contract):
@@ -145,7 +157,6 @@ def _of_training(work: Training, world: World) -> list[str]:
         problems.append("rendezvous c10d lets the number of nodes change: say in batch.keep what stays then")
     if rendezvous.kind != "c10d" and batch.keep is not None:
         problems.append(f"the number of nodes is fixed by rendezvous {rendezvous.kind}; remove batch.keep and batch.effective")
-    product = batch.micro * batch.accumulation * world.replicas
-    if batch.effective not in (None, product):
-        problems.append(f"batch.effective is {batch.effective}, and micro x accumulation x replicas is {product}")
+    if batch.effective not in (None, samples := batch.samples(world.replicas)):
+        problems.append(f"batch.effective is {batch.effective}, and micro x accumulation x replicas is {samples}")
     return problems

@@ -31,6 +31,11 @@ class TerminationMessage(Contract):
     host: str | None = None
     step: int | None = None
     committed_step: int | None = None
+    attempts: int | None = None
+    """At this identity so far, this one included; None where this pod does not know."""
+    goodput: float | None = None
+    """Of all of them: the share of the time since the first began that went into steps done for the first time. None for a
+    script, and where this pod does not know of the others."""
     cause: Cause | None = None
 
     def to_json(self) -> str:

@@ -4,15 +4,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright_trainer.contract.base import AbsolutePath, Contract, Count, Index, NonNegative, Positive, Seconds
+from trainwright_trainer.contract.base import AbsolutePath, Contract, Count, Fraction, Index, NonNegative, Positive, Seconds
+from trainwright_trainer.contract.capabilities import unread
 from trainwright_trainer.contract.data import Data
 from trainwright_trainer.contract.engine import FSDP2, DeepSpeed, Engine, engine_disagreements
 from trainwright_trainer.contract.model import Model
+from trainwright_trainer.contract.sink import Sink, sink_disagreements
 from trainwright_trainer.contract.task import Task as Task
 from trainwright_trainer.contract.task import disagreements as disagreements
 
 Precision = Literal["fp32", "bf16", "fp16"]
-Schedule = Literal["constant", "linear", "cosine"]
+Schedule = Literal["constant", "linear", "cosine", "wsd"]
 Scaling = Literal["none", "linear", "square_root"]
 
 
@@ -52,10 +54,18 @@ class LearningRate(Contract):
     schedule: Schedule = "cosine"
     warmup_samples: Index = 0
     final_fraction: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Rate at the end as a share of the peak (linear and cosine)."""
+    """Rate at the end as a share of the peak (all but constant)."""
+    decay_fraction: Fraction | None = None
+    """Share of the run over which the rate falls at its end (wsd: warm up, stay, decay). Default: 0.2."""
     scaling: Scaling | None = None
     """How the rate follows the effective batch where ``batch.keep: micro`` lets it move; ``peak`` is its value at
     ``batch.effective``."""
+
+    @model_validator(mode="after")
+    def _only_wsd_has_a_decay_of_its_own(self) -> Self:
+        if self.decay_fraction is not None and self.schedule != "wsd":
+            raise ValueError(f"decay_fraction is for schedule wsd, and schedule is {self.schedule}; remove it, or write wsd")
+        return self
 
 
 class Batch(Contract):
@@ -78,6 +88,10 @@ class Batch(Contract):
         if (self.keep is None) != (self.effective is None):
             raise ValueError("give both of keep and effective, or neither")
         return self
+
+    def samples(self, replicas: int) -> int:
+        """Of one step, by the ``replicas`` of ``world.nodes`` together; ``effective`` says the same."""
+        return self.micro * self.accumulation * replicas
 
 
 class Duration(Contract):
@@ -103,6 +117,9 @@ class Checkpoints(Contract):
     keep: Annotated[int, Field(ge=2, le=1000)] = 3
     """Committed checkpoints kept; the one before the newest is always among them."""
     resume: Literal["auto", "required", "never"] = "auto"
+    save: Literal["background", "blocking"] | None = None
+    """Whether training goes on while a periodic checkpoint is written, from a copy in the host's memory. Default: it does where
+    the engine can; a save on the way out always blocks."""
 
 
 class Evaluation(Contract):
@@ -130,22 +147,30 @@ class Training(Contract):
     learning_rate: LearningRate
     clip_norm: Positive | None = None
     """Largest global gradient norm; None does not clip."""
+    skip_non_finite: Count | None = None
+    """Steps in a row that may be left out because loss or gradients are not finite. Default: the first one ends the run."""
     precision: Precision = "bf16"
     """Of forward and backward pass."""
     gradient_reduction: Precision | None = None
     """Data type in which gradients are summed over ranks. Default: the engine's own."""
     activation_checkpointing: bool = False
     """Keep only the input of each block for the backward pass, and compute the rest of it again there."""
+    compile: bool | None = None
+    """Compile each block (``torch.compile``): a slower first step, and faster ones after it. Default: no."""
     duration: Duration
     seed: Index = 0
     evaluation: Evaluation = Field(default_factory=Evaluation)
     checkpoints: Checkpoints
     log_every_steps: Count = 10
+    metrics: tuple[Sink, ...] | None = None
+    """Where metrics go, beside ``/metrics`` and the log. Default: nowhere else."""
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         problems = disagreements(self.task, self.model, self.data)
         problems += engine_disagreements(self.engine, self.model, self.deepspeed, self.fsdp2)
+        problems += [f"engine {self.engine} does not read {setting}; {instead}" for setting, instead in unread(self.engine, self)]
+        problems += sink_disagreements(self.metrics or ())
         if self.learning_rate.scaling is not None and self.batch.keep != "micro":
             problems.append("learning_rate.scaling is for a batch that moves; remove it, or set batch.keep to micro")
         for problem in problems:

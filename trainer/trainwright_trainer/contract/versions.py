@@ -10,14 +10,21 @@ RELEASED = ("0.1.0",)
 
 FIELD_SINCE: dict[str, str] = {
     "world.replicas_per_process": "0.2.0",
+    "lifecycle.watchdog": "0.2.0",
+    "work.metrics": "0.2.0",
+    "lifecycle.preflight": "0.2.0",
     "work.deepspeed": "0.2.0",
     "work.fsdp2": "0.2.0",
     "work.initial_weights": "0.2.0",
+    "work.skip_non_finite": "0.2.0",
+    "work.checkpoints.save": "0.2.0",
     "work.gradient_reduction": "0.2.0",
     "work.activation_checkpointing": "0.2.0",
+    "work.compile": "0.2.0",
     "work.batch.keep": "0.2.0",
     "work.batch.effective": "0.2.0",
     "work.learning_rate.scaling": "0.2.0",
+    "work.learning_rate.decay_fraction": "0.2.0",
     "work.model.rope_scaling": "0.2.0",
     "work.model.rms_norm_eps": "0.2.0",
 }
@@ -41,8 +48,12 @@ VALUE_SINCE: dict[tuple[str, str], str] = {
     ("work.data.source", "image-folder"): "0.2.0",
     ("work.data.source", "hf-dataset"): "0.2.0",
     ("work.precision", "fp16"): "0.2.0",
+    ("work.learning_rate.schedule", "wsd"): "0.2.0",
 }
 """Dotted path and value there -> the first release that knows the value. A value not listed is as old as its field."""
+
+OBJECT_STORE_SINCE = "0.2.0"
+"""The first release that keeps checkpoints at an address such as ``s3://bucket/prefix``."""
 
 
 def short_name(path: str) -> str:

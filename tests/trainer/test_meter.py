@@ -1,0 +1,72 @@
+"""Speed of a logging interval, and what of a step is this rank's own."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.lifecycle.link import SoloLink
+from trainwright_trainer.meter import Meter
+from trainwright_trainer.watched_group import WatchedGroup
+
+
+def test_waits_are_not_a_ranks_own_time() -> None:
+    meter = Meter()
+    for _ in range(2):
+        with meter.step(32):
+            time.sleep(0.01)
+            with meter.waiting():
+                time.sleep(0.05)
+    with meter.waiting():  # for an evaluation
+        time.sleep(0.05)
+    speed = meter.read()
+    assert speed.step_seconds >= 0.06
+    assert 0.01 <= speed.own_seconds <= speed.step_seconds - 0.05
+    assert speed.samples_per_second == pytest.approx(32 / speed.step_seconds)
+    with meter.step(32):
+        pass
+    assert meter.read().own_seconds < 0.05
+
+
+def test_a_call_that_computes_and_waits_in_turns() -> None:
+    meter = Meter()
+    with meter.step(1), meter.computing(time.thread_time):
+        time.sleep(0.05)
+        until = time.thread_time() + 0.03
+        while time.thread_time() < until:
+            pass
+    speed = meter.read()
+    assert speed.step_seconds >= 0.08
+    assert 0.03 <= speed.own_seconds < speed.step_seconds - 0.04
+
+
+def test_a_watched_group_tells_before_and_after_each_wait() -> None:
+    class Counting(SoloLink):
+        def __init__(self) -> None:
+            self.marks = 0
+
+        def mark(self) -> None:
+            self.marks += 1
+
+    link, meter = Counting(), Meter()
+    seen: list[int] = []
+
+    class Inner:
+        def reduce_sums(self, values: object) -> list[float]:
+            seen.append(link.marks)
+            time.sleep(0.02)
+            return [1.0]
+
+        def broadcast_object(self, value: ExitCode) -> ExitCode:
+            raise RuntimeError("connection closed by peer")
+
+    group = WatchedGroup(Inner(), link, meter)  # type: ignore[arg-type]
+    with meter.step(1):
+        assert group.reduce_sums([1.0]) == [1.0]
+    assert (seen, link.marks) == ([1], 2)
+    assert meter.read().own_seconds < 0.02
+    with pytest.raises(RuntimeError, match="closed"):
+        group.broadcast_object(ExitCode.DONE)
+    assert link.marks == 3
