@@ -1,36 +1,50 @@
 # syntax=docker/dockerfile:1
-# Build from the repository's root, which holds the locks:
+# DDP and FSDP2, and scripts of one's own that need torch.
 #
-#   docker build --file trainer/Dockerfile --tag registry.example.com/trainer:0.1.0 .
+#   docker build --file trainer/images/torch.Dockerfile --tag registry.example.com/trainwright-trainer:0.2.0 .
+#
+# BASE_IMAGE has Debian 12 and Python 3.11. A mirror, a hardened base or a newer build is yours to name, by digest: docs/images.md
+# says how to look one up.
 #
 # torch comes from the default index, which is the CUDA build on Linux; the CPU build is
 #   --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cpu
-#
-# BASE_IMAGE is a tag here. Pin it by digest where you build (--build-arg BASE_IMAGE=python@sha256:...): a digest belongs to one
-# platform and ages with its security fixes, so it is for the owner of the build to choose.
-ARG BASE_IMAGE=python:3.11.13-slim-bookworm
+ARG BASE_IMAGE=docker.io/library/python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 FROM ${BASE_IMAGE} AS build
+ARG BASE_IMAGE
 ARG TORCH_INDEX=""
+ARG EXTRAS="s3 sinks nvml"
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
+COPY trainer/images/require_digest.sh images/
+RUN sh images/require_digest.sh BASE_IMAGE "$BASE_IMAGE"
 RUN python -m venv /opt/trainer
 
 # The largest layers first: they change when a lock changes, and not when the trainer does.
-COPY requirements/trainer.txt requirements/torch.txt requirements/build.txt requirements/
+COPY requirements/trainer.txt requirements/torch.txt requirements/
 RUN /opt/trainer/bin/pip install --require-hashes --no-deps --requirement requirements/trainer.txt
 RUN /opt/trainer/bin/pip install --requirement requirements/torch.txt ${TORCH_INDEX:+--index-url "$TORCH_INDEX"}
+COPY requirements/images/*.txt requirements/images/
+RUN for extra in $EXTRAS; do \
+      /opt/trainer/bin/pip install --require-hashes --no-deps --requirement "requirements/images/$extra.txt" || exit 1; \
+    done
 
 # The builder's own Python builds the wheel, so that build tools stay out of the image.
+COPY requirements/build.txt requirements/
 RUN pip install --require-hashes --no-deps --requirement requirements/build.txt
 COPY trainer/pyproject.toml trainer/README.md trainer/
 COPY trainer/trainwright_trainer trainer/trainwright_trainer
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels ./trainer \
- && /opt/trainer/bin/pip install --no-deps wheels/*.whl \
+ && /opt/trainer/bin/pip install --no-deps wheels/trainwright_trainer-*.whl \
  && /opt/trainer/bin/pip check
 
 FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="trainwright-trainer" org.opencontainers.image.licenses="Apache-2.0"
+# g++ where runs ask for `compile: true`, for torch compiles with it as it trains.
+ARG SYSTEM_PACKAGES=""
+RUN if [ -n "$SYSTEM_PACKAGES" ]; then \
+      apt-get update && apt-get install --yes --no-install-recommends $SYSTEM_PACKAGES && rm -rf /var/lib/apt/lists/*; \
+    fi
 COPY --from=build /opt/trainer /opt/trainer
 
 # Jobs run as uid 1000 with a read-only root: whatever is written goes to a mounted volume or to /tmp, an emptyDir.
@@ -39,7 +53,8 @@ ENV PATH=/opt/trainer/bin:$PATH \
     TMPDIR=/tmp \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
-RUN groupadd --gid 1000 trainer && useradd --uid 1000 --gid 1000 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin trainer
+RUN groupadd --gid 1000 trainer \
+ && useradd --uid 1000 --gid 1000 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin trainer
 USER 1000:1000
 WORKDIR /tmp
 

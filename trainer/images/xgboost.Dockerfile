@@ -1,0 +1,64 @@
+# syntax=docker/dockerfile:1
+# Boosted trees by XGBoost.
+#
+#   docker build --file trainer/images/xgboost.Dockerfile --tag registry.example.com/trainwright-trainer-xgboost:0.2.0 .
+#
+# BASE_IMAGE has Debian 12 and Python 3.11. A mirror, a hardened base or a newer build is yours to name, by digest: docs/images.md
+# says how to look one up.
+#
+# For GPUs add --build-arg DEVICE=cuda.
+ARG BASE_IMAGE=docker.io/library/python:3.11.16-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
+
+FROM ${BASE_IMAGE} AS build
+ARG BASE_IMAGE
+ARG DEVICE=cpu
+ARG EXTRAS="s3 nvml"
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
+WORKDIR /src
+COPY trainer/images/require_digest.sh images/
+RUN sh images/require_digest.sh BASE_IMAGE "$BASE_IMAGE"
+RUN python -m venv /opt/trainer
+
+# The largest layers first: they change when a lock changes, and not when the trainer does.
+COPY requirements/engines/xgboost.txt requirements/
+RUN /opt/trainer/bin/pip install --require-hashes --no-deps --requirement requirements/xgboost.txt
+COPY requirements/images/*.txt requirements/images/
+RUN if [ "$DEVICE" = cuda ]; then \
+      /opt/trainer/bin/pip uninstall --yes xgboost-cpu \
+   && /opt/trainer/bin/pip install --require-hashes --no-deps --requirement requirements/images/xgboost-cuda.txt; \
+    fi
+RUN for extra in $EXTRAS; do \
+      /opt/trainer/bin/pip install --require-hashes --no-deps --requirement "requirements/images/$extra.txt" || exit 1; \
+    done
+
+# The lock is the one that the engine is tested with, so it has the tests' own packages too.
+COPY trainer/images/development.txt images/
+RUN /opt/trainer/bin/pip uninstall --yes --requirement images/development.txt
+
+# The builder's own Python builds the wheel, so that build tools stay out of the image.
+COPY requirements/build.txt requirements/
+RUN pip install --require-hashes --no-deps --requirement requirements/build.txt
+COPY trainer/pyproject.toml trainer/README.md trainer/
+COPY trainer/trainwright_trainer trainer/trainwright_trainer
+RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels ./trainer \
+ && /opt/trainer/bin/pip install --no-deps wheels/trainwright_trainer-*.whl \
+ && /opt/trainer/bin/pip check
+
+FROM ${BASE_IMAGE}
+LABEL org.opencontainers.image.title="trainwright-trainer-xgboost" org.opencontainers.image.licenses="Apache-2.0"
+COPY --from=build /opt/trainer /opt/trainer
+
+# Jobs run as uid 1000 with a read-only root: whatever is written goes to a mounted volume or to /tmp, an emptyDir.
+ENV PATH=/opt/trainer/bin:$PATH \
+    HOME=/tmp \
+    TMPDIR=/tmp \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+RUN groupadd --gid 1000 trainer \
+ && useradd --uid 1000 --gid 1000 --home-dir /tmp --no-create-home --shell /usr/sbin/nologin trainer
+USER 1000:1000
+WORKDIR /tmp
+
+# The supervisor is PID 1: it reaps orphans and handles SIGTERM itself, so no init is needed. A job names its own command.
+ENTRYPOINT ["trainwright-trainer"]
+CMD ["--help"]
