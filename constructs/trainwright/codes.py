@@ -51,6 +51,8 @@ _ROWS = (
     Code("TW211", _E, "batch smaller than the ranks", "At the largest size some ranks would have no sample to compute on."),
     Code("TW212", _I, "trainer that is not released",
          "There is no image of it yet: the run can be written and reviewed, and its pods cannot be started.", True),
+    Code("TW213", _W, "metrics that nobody gets",
+         "The trainer leaves out a place that it cannot write to, with one line in the log, and the run has no curves there.", True),
     Code("TW220", _E, "out of memory", "Even the lower bound of the estimate does not fit."),
     Code("TW221", _W, "memory is tight", "The upper bound of the estimate does not fit; the run may end out of memory.", True),
     Code("TW222", _E, "DeepSpeed file against the plan",
@@ -81,6 +83,8 @@ _ROWS = (
     Code("TW242", _E, "data fetched in two ways", "Two Jobs would copy the same files into the same folder at the same time."),
     Code("TW244", _W, "nothing ends the wait for data",
          "The run would hold its nodes, and start its pods over and over, until a person looks.", True),
+    Code("TW245", _W, "nobody who may write to the store",
+         "Without credentials the first pod ends with 203 before it trains, and so does every attempt after it.", True),
     Code("TW249", _W, "grace longer than a drain", "The autoscaler ends the pod in the middle of its last save.", True),
     # Cluster
     Code("TW301", _E, "unknown node pool", "The pods would match no node."),

@@ -1,4 +1,8 @@
-"""One run through the whole pipeline: resolve, lower, patch, hash, lower again, and ask every rule."""
+"""One run through the whole pipeline: resolve, lower, patch, hash, lower again, and ask every rule.
+
+Who knows the hash that the run had last time may say so, and the objects are lowered with it first. If they hash to it, with the
+placeholder in its place, they are what the second lowering would make, and the two are one. A wrong guess costs a lowering.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Severity
-from trainwright.identity import PLACEHOLDER, identity_hash
+from trainwright.identity import PLACEHOLDER, identity_hash, is_identity
 from trainwright.locate import Locator, at
 from trainwright.manifest import around
 from trainwright.manifest.labels import in_foundation
@@ -26,14 +30,12 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class CompiledRun:
-    """A run that compiled: its plan, its objects with their provenance, and what a reviewer should know."""
+    """A run that compiled: its plan, its objects, and what a reviewer should know."""
 
     run: Run
     cluster: Cluster
     resolution: Resolution
     manifests: tuple[Manifest, ...]
-    provenance: tuple[Provenance, ...]
-    """One map for each manifest."""
     overridden: tuple[str, ...]
     security: str | None
     """Pod security level of the pods and why, where it is not `restricted`."""
@@ -43,6 +45,10 @@ class CompiledRun:
     @property
     def plan(self) -> Plan:
         return self.resolution.plan
+
+    def provenance(self) -> tuple[Provenance, ...]:
+        """One map for each manifest: lowers once more, since only `explain` asks."""
+        return tuple(_lower(self.resolution, Locator(), split).provenance)
 
     @property
     def shared(self) -> tuple[int, ...]:
@@ -65,8 +71,19 @@ class CompiledRun:
         return self.plan.name.rpartition("-")[2]
 
 
-def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today: date | None = None) -> CompiledRun:
+def compile_run(
+    run: Run, cluster: Cluster, locate: Locator | None = None, today: date | None = None, known: str | None = None
+) -> CompiledRun:
     """Compile one run for its cluster.
+
+    Args:
+        run: what is asked.
+        cluster: what there is.
+        locate: where both are written, for findings.
+        today: what waivers are compared with; by default the day in UTC.
+        known: the hash that the run had when it was last compiled. It saves time, and changes nothing, if the run is still
+            written as it was then. An edit may name that very hash (`resume_from` its own checkpoints), and with the placeholder
+            in its place what the user wrote would look like what the plan wrote before.
 
     Raises:
         CompileError: with every finding of the first stage that has an error.
@@ -74,10 +91,7 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
     findings = _stand(context, [*check_waivers(run, context.today, context.locate), *check_run(context)])
     target = TARGETS[run.target or cluster.default_target]
-    draft = _lower(context, target, f"{run.run}-{PLACEHOLDER}", plain)
-    hashed = [one for one in draft.manifests if one["metadata"]["name"] != run.run and not in_foundation(one)]
-    name = f"{run.run}-{identity_hash(hashed, around.mutable(target.mutable), run.attempt, run.queue)}"
-    final = _lower(context, target, name, split)
+    final = _final(context, target, known)
     findings += _stand(context, [*final.findings, *check_plan(context, final.resolution)])
     findings += _stand(context, check_manifests(context, final.resolution, final.whole))
     findings += unused_waivers(findings, run, context.locate)
@@ -86,7 +100,6 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
         cluster=cluster,
         resolution=final.resolution,
         manifests=tuple(final.manifests),
-        provenance=tuple(final.provenance),
         overridden=final.overridden,
         security=_security(target, final.whole),
         findings=tuple(findings),
@@ -105,17 +118,38 @@ class _Lowered:
     findings: tuple[Finding, ...]
 
 
-def _lower(context: Context, target: Target, name: str, taken: Callable[[Any], tuple[Any, Provenance]]) -> _Lowered:
-    """All objects under a name; ``taken`` makes plain data of a tree, with or without where it comes from."""
-    resolution = resolve(context.run, context.cluster, target, name, context.locate)
+def _final(context: Context, target: Target, known: str | None) -> _Lowered:
+    """The objects, lowered with the hash that they have."""
+    if known is not None and is_identity(known):
+        guessed = _lower_with(context, target, known)
+        if _hash(guessed, known) == known:
+            return guessed
+    return _lower_with(context, target, _hash(_lower_with(context, target, PLACEHOLDER), PLACEHOLDER))
+
+
+def _hash(lowered: _Lowered, lowered_as: str) -> str:
+    run, target = lowered.resolution.run, lowered.resolution.target
+    hashed = [one for one in lowered.manifests if one["metadata"]["name"] != run.run and not in_foundation(one)]
+    return identity_hash(hashed, around.mutable(target.mutable), run.attempt, run.queue, lowered_as)
+
+
+def _lower_with(context: Context, target: Target, identity: str) -> _Lowered:
+    """All objects, with a hash in their names."""
+    name = f"{context.run.run}-{identity}"
+    return _lower(resolve(context.run, context.cluster, target, name, context.locate), context.locate, plain)
+
+
+def _lower(resolution: Resolution, locate: Locator, taken: Callable[[Any], tuple[Any, Provenance]]) -> _Lowered:
+    """All objects; ``taken`` makes plain data of a tree, with or without where it comes from."""
+    run, target = resolution.run, resolution.target
     parts = [taken(tree) for tree in (*target.lower(resolution), *around.surroundings(resolution))]
     whole, provenance = [plain for plain, _ in parts], [answers for _, answers in parts]
     touched: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
-    if context.run.overrides.pod or context.run.overrides.objects:
+    if run.overrides.pod or run.overrides.objects:
         from trainwright.overrides.apply import apply_overrides  # few runs have any, and it takes its time to load
 
-        patched = apply_overrides(resolution, whole, provenance, context.locate)
+        patched = apply_overrides(resolution, whole, provenance, locate)
         whole, touched, findings = patched.manifests, patched.touched, patched.findings
     settled = target.settle(resolution, list(zip(whole, provenance, strict=True)))
     manifests, answers = [manifest for manifest, _ in settled], [answer for _, answer in settled]

@@ -48,7 +48,7 @@ class Explainer:
         self._kinds = [str(_child(document, "kind")) for document in self._documents]
         if self._kinds != [manifest["kind"] for manifest in output.manifests]:
             raise _edited(shown, f"it does not hold the objects that {output.change} makes")
-        self._provenance = output.provenance
+        self._provenance = output.provenance()
         self._constants = output.constants
         self._locators = [output.locators.get(index, output.locator) for index in range(len(self._documents))]
         self._payloads = output.payloads

@@ -6,10 +6,11 @@ queue. A change of the projection renames every run of every user, so the golden
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainwright.plan.checkpoint import short_hash
+from trainwright.plan.checkpoint import canonical_json, short_hash_of_text
 
 PROJECTION = 1
 PLACEHOLDER = "00000000"
@@ -18,16 +19,33 @@ PLACEHOLDER = "00000000"
 MUTABLE_EVERYWHERE = ("/metadata/labels", "/metadata/annotations")
 
 
+def is_identity(text: str) -> bool:
+    """Whether a text has the form of an identity hash."""
+    return re.fullmatch("[0-9a-z]{8}", text) is not None
+
+
 def identity_hash(
-    manifests: Sequence[Mapping[str, Any]], mutable: Mapping[str, tuple[str, ...]], attempt: int, queue: str | None
+    manifests: Sequence[Mapping[str, Any]],
+    mutable: Mapping[str, tuple[str, ...]],
+    attempt: int,
+    queue: str | None,
+    lowered_as: str = PLACEHOLDER,
 ) -> str:
-    """Eight base32 characters over the objects as lowered with the placeholder name.
+    """Eight base32 characters over the objects as they are with the placeholder for a hash.
 
     The queue is a label, and labels may change; but no controller lets a run that was admitted change its queue.
+
+    Args:
+        manifests: the objects that the run's name is in.
+        mutable: kind -> pointers, beside labels and annotations, that may change in place.
+        attempt: of the run.
+        queue: of the run.
+        lowered_as: the hash that the objects were lowered with, which gives way to the placeholder here.
     """
     objects = [_immutable(manifest, (*MUTABLE_EVERYWHERE, *mutable.get(str(manifest["kind"]), ()))) for manifest in manifests]
     named = {} if queue is None else {"queue": queue}
-    return short_hash({"projection": PROJECTION, "attempt": attempt, **named, "objects": objects})
+    text = canonical_json({"projection": PROJECTION, "attempt": attempt, **named, "objects": objects})
+    return short_hash_of_text(text.replace(lowered_as, PLACEHOLDER))
 
 
 def _immutable(manifest: Mapping[str, Any], pointers: tuple[str, ...]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ tenth of the time that a command takes to start. For the same reason a validator
 defaults are constructed without one.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +14,20 @@ class Model(BaseModel):
     """A frozen value that refuses keys it does not know and numbers that JSON cannot hold."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+def quantity_field(default: Any) -> Any:
+    """A field whose default is a quantity, which schemas show as people write it; pydantic would show the parts of an object."""
+    return Field(default=default, json_schema_extra={"default": default.canonical})
+
+
+def changed_fields(part: Model) -> dict[str, Any]:
+    """Fields that hold something else than their default, whoever wrote it."""
+    return {
+        name: value
+        for name, field in type(part).model_fields.items()
+        if (value := getattr(part, name)) != field.get_default(call_default_factory=True)
+    }
 
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)]

@@ -11,6 +11,7 @@ Scalar = str | int | float | bool | None
 
 _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_FIRST_OF_A_NUMBER = frozenset("+-.0123456789")
 _INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
@@ -38,6 +39,8 @@ def read_scalar(text: str) -> Scalar:
         return None
     if text in _BOOL:
         return _BOOL[text]
+    if text[0] not in _FIRST_OF_A_NUMBER:
+        return text
     if _NOT_FINITE.fullmatch(text):
         raise ScalarError(f"{text} is not a finite number", "write a finite number")
     if _INTEGER.fullmatch(text):

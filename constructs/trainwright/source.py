@@ -175,7 +175,7 @@ class _Reader:
 
     def _events(self, text: str) -> Iterator[Any]:
         events = events_of(text)
-        near = _Node(1, 1)
+        last = None
         while True:
             try:
                 event = next(events, None)
@@ -184,10 +184,11 @@ class _Reader:
                     raise self._syntax(error, text) from error
                 fix = "check escapes in double quotes, tags and directives"
                 message = f"what follows here cannot be parsed ({error or type(error).__name__})"
+                near = _Node(last.end_mark.line + 1, last.end_mark.column + 1) if last else _Node(1, 1)
                 raise self.stop("TW102", near, message, fix) from error
             if event is None:
                 return
-            near = _Node(event.end_mark.line + 1, event.end_mark.column + 1)
+            last = event
             yield event
 
     def _syntax(self, error: Exception, text: str) -> CompileError:

@@ -27,7 +27,7 @@ def digests(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, str
         else:
             found[f"{number} {compiled.plan.name}"] = manifests_digest(compiled.manifests)
             found[f"{number} plan"] = digest(json.dumps([plan_data(compiled.plan), plan_lines(compiled)]).encode())
-            found[f"{number} rest"] = digest(repr((compiled.findings, compiled.provenance, compiled.overridden)).encode())
+            found[f"{number} rest"] = digest(repr((compiled.findings, compiled.provenance(), compiled.overridden)).encode())
     project = Project(FLEET)
     build = build_project(load_sources(project), TODAY)
     found |= {path: output.digest for path, output in build.outputs.items()}

@@ -36,6 +36,15 @@ def _optimizers(draw: st.DrawFn) -> Data:
     return {"kind": "sgd", "momentum": draw(st.sampled_from((0, 0.9)))}
 
 
+def _metrics() -> st.SearchStrategy[list[Data]]:
+    wandb = st.fixed_dictionaries(
+        {"to": st.just("wandb"), "project": st.sampled_from(("vision", "a b/c"))},
+        optional={"entity": st.just("Labor ü"), "mode": st.sampled_from(("online", "offline"))},
+    )
+    one = st.one_of(st.just({"to": "tensorboard"}), wandb)
+    return st.lists(one, max_size=2, unique_by=lambda sink: sink["to"])
+
+
 @st.composite
 def _trainers(draw: st.DrawFn, pictures: bool) -> Data:
     """Our trainer's work; of engine tensorflow pictures only."""
@@ -79,10 +88,13 @@ def _trainers(draw: st.DrawFn, pictures: bool) -> Data:
             {},
             optional={
                 "precision": st.sampled_from(("fp32", "bf16")),
-                "schedule": st.sampled_from(("constant", "linear", "cosine")),
+                "schedule": st.sampled_from(("constant", "linear", "cosine", "wsd")),
                 "clip_norm": st.one_of(st.none(), st.floats(0.1, 10)),
                 "seed": st.integers(0, 2**53),
                 "activation_checkpointing": st.booleans(),
+                "compile": st.booleans(),
+                "skip_non_finite": st.integers(1, 100),
+                "metrics": _metrics(),
             },
         )
     )
@@ -118,13 +130,16 @@ def _workloads(shape: Shape) -> st.SearchStrategy[Data]:
     if shape.name == "xgboost":
         return st.one_of(_boosting(), _boosting(), _scripts(), _commands(shape))
     trained = _trainers(pictures=shape.name == "multi-worker-mirrored")
-    if shape.name == "multi-worker-mirrored":
-        trained = trained.map(_without_checkpointing)
+    unread = _UNREAD.get(shape.topology.get("engine", shape.name), frozenset())
+    trained = trained.map(lambda work: {key: value for key, value in work.items() if key not in unread})
     return st.one_of(trained, trained, _commands(shape), *(() if shape.name == "ray" else (_scripts(),)))
 
 
-def _without_checkpointing(work: Data) -> Data:
-    return {key: value for key, value in work.items() if key != "activation_checkpointing"}
+_UNREAD = {
+    "deepspeed": frozenset({"skip_non_finite"}),
+    "multi-worker-mirrored": frozenset({"activation_checkpointing", "compile", "skip_non_finite"}),
+}
+"""Engine, or shape -> what a run must not ask of it."""
 
 
 @st.composite
@@ -222,7 +237,10 @@ def _prepared() -> st.SearchStrategy[Data]:
 
 
 def _optional() -> dict[str, st.SearchStrategy[Any]]:
-    every = {"every": st.just("10m"), "every_steps": st.integers(1, 1000), "keep": st.integers(2, 9)}
+    every = {
+        "every": st.just("10m"), "every_steps": st.integers(1, 1000), "keep": st.integers(2, 9), "save": st.just("blocking"),
+        "store": st.sampled_from(("s3://example-bucket", "s3://example.bucket/a/B_1")),
+    }
     return {
         "env": _environments(),
         "files": _FILES,
@@ -233,6 +251,11 @@ def _optional() -> dict[str, st.SearchStrategy[Any]]:
         "image_pull_secrets": st.lists(labels(63), max_size=2, unique=True),
         "restarts": st.integers(0, 1000),
         "peer_wait": st.sampled_from(("30m", "2h", "90s")),
+        "watchdog": st.fixed_dictionaries({}, optional={"training": st.just("10m"), "slowdown": st.floats(1.5, 100)}),
+        "preflight": st.fixed_dictionaries({}, optional={
+            "when": st.sampled_from(("on-gpus", "always")), "budget": st.just("2m"), "min_tflops": st.floats(0.5, 1e4),
+            "min_share_of_median": st.floats(0, 0.9), "max_storage": st.just("20s"), "max_clock_skew": st.just("5s"),
+        }),
         "attempt": st.integers(1, 10**6),
         "checkpoints": st.fixed_dictionaries({}, optional=every),
     }

@@ -15,7 +15,7 @@ from trainwright.locate import Locator
 from trainwright.manifest.config import payload_provenance
 from trainwright.project import Output
 from trainwright.validate import Problem, object_problems
-from trainwright.validate.core import known_version
+from trainwright.validate.core_schemas import known_version
 
 Data = dict[str, Any]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,10 +16,24 @@ from tests.compiler.projects import ROOT, Scratch, files, scratch
 from trainwright.findings import Severity
 from trainwright.project import compare, moved_runs, read_lock
 
+RUNS = ("digits-ddp", "stdlib-lm")
 
-def edited(folder: Path) -> Scratch:
-    """A project in which a synth changes one file, adds one, and removes one."""
-    here = scratch(folder)
+
+@pytest.fixture(scope="module")
+def few_runs(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
+    """This project with two runs: a synth of all writes no other file, and takes longer."""
+    here = scratch(tmp_path_factory.mktemp("few") / "project")
+    for path in here.path("charts/runs").iterdir():
+        if path.stem.replace("_", "-") not in RUNS:
+            path.unlink()
+    here.synth()
+    return here
+
+
+def edited(folder: Path, project: Scratch) -> Scratch:
+    """A copy in which a synth changes one file, adds one, and removes one."""
+    shutil.copytree(project.root, folder)
+    here = Scratch(folder)
     here.edit("charts/runs/digits-ddp.yaml", "base: 2e-3", "base: 3e-3")
     here.write("charts/runs/again.yaml", here.read("charts/runs/digits-ddp.yaml").replace("run: digits-ddp", "run: again"))
     here.path("charts/runs/stdlib-lm.yaml").unlink()
@@ -33,8 +48,8 @@ def check(here: Scratch) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_killed_at_any_step_synth_loses_no_file(tmp_path: Path) -> None:
-    finished = edited(tmp_path / "finished")
+def test_killed_at_any_step_synth_loses_no_file(tmp_path: Path, few_runs: Scratch) -> None:
+    finished = edited(tmp_path / "finished", few_runs)
     before = files(finished.root / "dist")
     finished.synth()
     after = files(finished.root / "dist")
@@ -42,7 +57,7 @@ def test_killed_at_any_step_synth_loses_no_file(tmp_path: Path) -> None:
 
     last = None
     for step in range(100):
-        here = edited(tmp_path / f"killed-{step}")
+        here = edited(tmp_path / f"killed-{step}", few_runs)
         ended = subprocess.run(
             [sys.executable, "-m", "tests.compiler.killed_synth", str(here.root), str(step)],
             cwd=ROOT, capture_output=True, text=True, check=False, timeout=100,
@@ -72,8 +87,8 @@ def test_killed_at_any_step_synth_loses_no_file(tmp_path: Path) -> None:
     assert last >= 4
 
 
-def test_two_synths_do_not_write_at_once(tmp_path: Path) -> None:
-    here = edited(tmp_path / "project")
+def test_two_synths_do_not_write_at_once(tmp_path: Path, few_runs: Scratch) -> None:
+    here = edited(tmp_path / "project", few_runs)
     before = here.dist()
     handle = os.open(here.root / "charts", os.O_RDONLY)
     try:

@@ -79,6 +79,7 @@ def test_more_nodes_are_the_last_resort() -> None:
     run = finetune({**LLAMA_70B, "num_hidden_layers": 160}, 1)
     run["topology"] |= {"kind": "zero3", "engine": "fsdp2"}
     run["workload"] |= {"activation_checkpointing": True, "optimizer": {"kind": "adamw"}}
+    run["checkpoints"] = {"save": "blocking"}
     small_host = {**CLUSTER, "node_pools": {"h100": {**CLUSTER["node_pools"]["h100"], "memory": "300Gi"}}}
     assert refusal(run, small_host).startswith("`topology: {nodes: 8}` fits: ")
 
@@ -108,7 +109,7 @@ def test_whatever_is_proposed_keeps_the_batch_and_fits(hidden: int, layers: int,
     change = smallest_change(validate_data(Run, data, None, {}), validate_data(Cluster, CLUSTER, None, {}), "h100")
     if change is None:
         return
-    assert 1 <= len(change.texts) <= 3
+    assert 1 <= len(change.texts) <= 4
     assert change.memory.low <= change.memory.limit
     assert change.surely == all(
         part.high <= part.limit for part in (change.memory, change.memory.host) if part is not None

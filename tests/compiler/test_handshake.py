@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from trainwright.handshake import Binding, EnvironmentChannel, Guarantee, OperatorName, Ports, Refusal, Rendezvous, TargetName
 from trainwright.target import TARGETS, Target
-from trainwright.topology import LINKED, AnyTopology, Topology, Work
+from trainwright.topology import AnyTopology, Topology, Work
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.base import Contract
 
@@ -89,10 +89,10 @@ def test_a_binding_has_room_for_every_rank(topology: Topology, target: Target, b
 
 
 @each_pair
-def test_pods_agree_only_where_something_links_them(topology: Topology, target: Target, binding: Binding) -> None:
-    """torch's agents, Ray and mpirun pass no SIGTERM on, and TensorFlow's workers know nothing of each other's pods."""
+def test_ranks_save_together_wherever_our_supervisor_starts_them(topology: Topology, target: Target, binding: Binding) -> None:
+    """Ray starts its own, and an evicted pod of its cluster tells nobody. TensorFlow's workers come back one by one."""
     rendezvous, kept = topology.needs().rendezvous, binding.guarantees & topology.keeps
-    assert (Guarantee.SIGTERM_SAVE in kept) == (rendezvous in LINKED)
+    assert (Guarantee.SIGTERM_SAVE in kept) == (rendezvous is not Rendezvous.RAY_HEAD)
     assert (Guarantee.RESTART_ALL in kept) == (rendezvous is not Rendezvous.TF_CONFIG)
 
 

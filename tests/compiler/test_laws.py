@@ -148,7 +148,7 @@ def test_compiling_twice_gives_the_same(pair: tuple[Data, Data]) -> None:
     assert json.dumps(first.manifests) == json.dumps(second.manifests)
     assert first.plan == second.plan
     assert first.findings == second.findings
-    assert first.provenance == second.provenance
+    assert first.provenance() == second.provenance()
 
 
 def own(compiled: CompiledRun) -> list[Data]:

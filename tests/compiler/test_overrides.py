@@ -190,8 +190,8 @@ def test_what_an_override_may_change(case: str) -> None:
     for place in result.overridden:
         kind, _, pointer = place.partition("/")
         index = next(i for i, manifest in enumerate(result.manifests) if manifest["kind"] == kind)
-        assert nearest(result.provenance[index], f"/{pointer}")[1] is not None
-    assert any(answer.source.startswith("run:/overrides/") for answers in result.provenance for answer in answers.values())
+        assert nearest(result.provenance()[index], f"/{pointer}")[1] is not None
+    assert any(answer.source.startswith("run:/overrides/") for answers in result.provenance() for answer in answers.values())
 
 
 def test_only_labels_and_annotations_of_objects_keep_the_name() -> None:

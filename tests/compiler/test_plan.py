@@ -30,7 +30,7 @@ EDGES = (
     "a-name-as-long-as-a-name-of-a-run-can-be", "boosting-on-job", "command-resumes", "deepspeed-on-job-set", "digits-one-node",
     "everything", "fsdp2-on-train-job", "gang-of-jobs", "many-nodes", "mpi-ddp-mpich", "mpi-intel-launcher-is-node", "prepared",
     "pytorch-elastic", "pytorch-elastic-batch-moves", "pytorch-host-network", "pytorch-static", "ray", "resnet", "tensorflow",
-    "train-job-2-1", "transformers-model", "waived",
+    "train-job-2-1", "transformers-model", "waived", "watched",
 )  # fmt: skip
 """Of the fleet: what no run of this repository has."""
 

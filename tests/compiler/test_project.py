@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT, Scratch, scratch
 
 from trainwright.findings import CompileError, Finding, Severity
-from trainwright.project import compare, moved_runs, read_lock
+from trainwright.project import build_project, compare, load_sources, moved_runs, read_lock
 from trainwright.project.build import Output, duplicates
 
 DIGITS = "charts/runs/digits-ddp.yaml"
@@ -24,7 +25,8 @@ def here(tmp_path: Path) -> Scratch:
 
 def findings(here: Scratch) -> list[Finding]:
     """What `check` finds, without starting a process."""
-    build, lock = here.build(), read_lock(here.project.lock)
+    lock = read_lock(here.project.lock)
+    build = build_project(load_sources(here.project), TODAY, lock)
     return [*build.findings, *moved_runs(build, lock), *compare(here.project, build, lock)]
 
 
@@ -331,7 +333,7 @@ def test_two_files_for_one_run_are_refused(here: Scratch) -> None:
 def test_an_object_that_two_files_make_is_refused() -> None:
     def output(path: str, change: str, name: str = "same", kind: str = "Job", group: str = "batch/v1") -> Output:
         manifest = {"apiVersion": group, "kind": kind, "metadata": {"name": name, "namespace": "n"}}
-        return Output(path, (manifest,), ({},), change)
+        return Output(path, (manifest,), lambda: ({},), change)
 
     first, second = output("c/n/runs/a.k8s.yaml", "charts/runs/a.yaml"), output("c/n/runs/b.k8s.yaml", "charts/runs/b.yaml")
     (found,) = duplicates([first, second])

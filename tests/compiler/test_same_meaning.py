@@ -99,7 +99,9 @@ def world(manifests: Sequence[Data]) -> Data:
 def node_of(pod: Pod, spec: RunSpec | None) -> int:
     """The index of a pod, as our supervisor or torchrun finds it."""
     if spec is not None:
-        return pod_place(pod.environment, spec.world).node
+        node = pod_place(pod.environment, spec.world).node
+        assert node is not None
+        return node
     return int(pod.environment["PET_NODE_RANK"])
 
 

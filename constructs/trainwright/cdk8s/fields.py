@@ -23,6 +23,7 @@ from trainwright.run import (
     Mount,
     Overrides,
     Placement,
+    Preflight,
     Preparation,
     Resources,
     Run,
@@ -30,6 +31,7 @@ from trainwright.run import (
     SecretReference,
     TrainerWorkload,
     Waiver,
+    Watchdog,
 )
 from trainwright.units import Duration
 
@@ -66,6 +68,8 @@ class RunFields(TypedDict, total=False):
     pod_labels: Mapping[str, str]
     restarts: int
     peer_wait: Duration | str
+    watchdog: Watchdog
+    preflight: Preflight
     attempt: int
     state: Literal["active", "done"]
     overrides: Overrides

@@ -2,7 +2,7 @@
 
 import gc
 
-gc.set_threshold(100_000)  # a command is over before it has made that much garbage; looking for it costs a tenth of the start
+gc.set_threshold(1_000_000)  # a command is over before it has made that much garbage; looking for it costs a tenth of the start
 
 from trainwright.cli.main import main  # noqa: E402
 

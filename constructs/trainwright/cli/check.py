@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainwright.cli.options import ProjectOption
 from trainwright.cli.session import fail, open_sources, output, show, today
 from trainwright.findings import Severity
-from trainwright.project import build_project, compare, known_lock, moved_runs
+from trainwright.project import build_project, compare, demand_lock, last_lock, moved_runs
 
 
 def command(project: ProjectOption = None) -> None:
@@ -15,8 +15,9 @@ def command(project: ProjectOption = None) -> None:
     incomplete or edited by hand, or a run would restart unasked.
     """
     where, sources = open_sources(project)
-    build = build_project(sources, today())
-    lock = known_lock(where, build)
+    lock = last_lock(where)
+    build = build_project(sources, today(), lock)
+    demand_lock(where, build)
     findings = [*build.findings, *moved_runs(build, lock), *compare(where, build, lock)]
     if any(finding.severity is Severity.ERROR for finding in findings):
         fail(findings)

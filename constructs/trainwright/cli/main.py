@@ -6,28 +6,36 @@ import os
 import sys
 import tempfile
 import traceback
+from importlib import import_module
 from io import TextIOWrapper
 from pathlib import Path
 
 import typer
 
-from trainwright.cli import check, explain, init, plan, rehearse, roll, rules, schema, synth, validate
 from trainwright.cli.exit import Exit
 from trainwright.cli.session import say, show
 from trainwright.findings import CompileError
 
-app = typer.Typer(
-    name="trainwright",
-    help="Compile typed descriptions of distributed training runs into reviewed Kubernetes YAML.\n\n"
-    "Exit codes: 0 in order; 1 findings, or dist/ is not what the runs compile to; 2 wrong usage; 3 Node, disk or another part "
-    "of the environment is missing; 70 a defect of trainwright.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-for module in (synth, check, plan, explain, roll, schema, rules, init, rehearse, validate):
-    app.command(name=module.__name__.rpartition(".")[2])(module.command)
+COMMANDS = ("synth", "check", "plan", "explain", "roll", "schema", "rules", "init", "rehearse", "validate")
+"""In the order of the help."""
+
+
+def command_line(asked: str | None = None) -> typer.Typer:
+    """The program with the command that is asked for; with all of them where that is none, so that the help can list them."""
+    app = typer.Typer(
+        name="trainwright",
+        help="Compile typed descriptions of distributed training runs into reviewed Kubernetes YAML.\n\n"
+        "Exit codes: 0 in order; 1 findings, or dist/ is not what the runs compile to; 2 wrong usage; 3 Node, disk or another "
+        "part of the environment is missing; 70 a defect of trainwright.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    app.callback()(lambda: None)  # or typer would take a program with one command for that command
+    for name in [asked] if asked in COMMANDS else COMMANDS:
+        app.command(name=name)(import_module(f"trainwright.cli.{name}").command)
+    return app
 
 
 def main() -> None:
@@ -38,7 +46,7 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode shows a question mark
     try:
-        app()
+        command_line(*sys.argv[1:2])()
     except CompileError as error:
         show(error.findings)
         sys.exit(Exit.FINDINGS)

@@ -44,7 +44,7 @@ def command(
     and are errors with --strict.
     """
     from trainwright.validate import validate_files
-    from trainwright.validate.core import UnknownVersionError
+    from trainwright.validate.core_schemas import UnknownVersionError
 
     folder = _folder(crds)
     try:

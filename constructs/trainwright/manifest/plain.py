@@ -36,15 +36,15 @@ def problems(value: object, pointer: str = "") -> Iterator[tuple[str, str]]:
 def _arrives(value: object) -> bool:
     """The same question without places, which nearly every manifest answers with yes."""
     kind = type(value)
-    if kind is dict:
-        return all(
-            type(key) is str and _key_problem(key) is None and item is not None and _arrives(item)
-            for key, item in value.items()  # type: ignore[attr-defined]
-        )
-    if kind is list:
-        return all(map(_arrives, value))  # type: ignore[call-overload]
     if kind is str:
         return _text_problem(value) is None
+    if kind is dict:
+        for key, item in value.items():  # type: ignore[attr-defined]
+            if type(key) is not str or _key_problem(key) is not None or item is None or not _arrives(item):
+                return False
+        return True
+    if kind is list:
+        return all(map(_arrives, value))  # type: ignore[call-overload]
     return kind is bool or value is None or (kind in (int, float) and _scalar_problem(value) is None)
 
 

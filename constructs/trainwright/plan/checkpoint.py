@@ -14,6 +14,7 @@ from trainwright.findings import CompileError
 from trainwright.locate import Locator, escape
 from trainwright.plan.memory import optimizer_bytes
 from trainwright.plan.model import CheckpointPlan, GracePlan
+from trainwright.plan.saving import saves_in_background
 from trainwright.run import BoostingWorkload, ClaimMount, CommandWorkload, Run
 from trainwright.units import Duration
 
@@ -25,7 +26,14 @@ EXIT_MARGIN_SECONDS = 30
 
 def short_hash(value: Any) -> str:
     """Eight characters of Crockford-like base32 over a canonical JSON form."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return short_hash_of_text(canonical_json(value))
+
+
+def canonical_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def short_hash_of_text(text: str) -> str:
     digest = base64.b32encode(hashlib.sha256(text.encode()).digest()).decode().lower()[:8]
     return digest.translate(str.maketrans("ilou", "0189"))
 
@@ -52,24 +60,17 @@ def lineage(run: Run) -> str | None:
 
 
 def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> CheckpointPlan | None:
-    """The run's own directory on its checkpoint claim; None where the run mounts none."""
-    mount = run.mounts.get(run.checkpoints.mount)
-    if mount is None:
+    """The run's own directory on its checkpoint claim or object store; None where the run has neither.
+
+    Raises:
+        CompileError: where the mount cannot keep checkpoints.
+    """
+    claim = None if run.checkpoints.store else _claim(run, locate)
+    if claim is None and run.checkpoints.store is None:
         return None
-    if not isinstance(mount, ClaimMount) or mount.read_only:
-        raise CompileError(
-            [
-                found(
-                    "TW231",
-                    locate.run(f"/mounts/{escape(run.checkpoints.mount)}"),
-                    f"checkpoints go to {run.checkpoints.mount}, which is not a writable claim",
-                    f"write `{run.checkpoints.mount}: {{claim: NAME}}` without read_only",
-                )
-            ]
-        )
     line = lineage(run)
     key = line or name.rpartition("-")[2]
-    directory = f"{run.checkpoints.mount}/{run.run}/{key}"
+    directory = f"{run.checkpoints.place}/{run.run}/{key}"
     reason = (
         "model, optimizer and data decide it: an edit of nodes, batch or schedule resumes"
         if line
@@ -77,17 +78,10 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
     )
     if isinstance(run.workload, CommandWorkload) and run.workload.resume_from:
         directory, reason = run.workload.resume_from, "as asked"
-    namespace = cluster.namespaces.get(run.namespace)
-    claim = namespace.claims.get(mount.claim) if namespace else None
-    size = _size(run)
-    needs = run.topology.needs()
-    fewest = needs.elastic.minimum if needs.elastic else needs.nodes
-    writers = fewest if run.topology.sharding().optimizer > 1 else 1  # pods write their shards side by side
-    speed = (claim.write_mebibytes_per_second if claim else 200) * 2**20 * writers
-    every, seconds, steps = _every(run)
+    size, (every, seconds, steps) = _size(run), _every(run)
     return CheckpointPlan(
-        mount=run.checkpoints.mount,
-        claim=mount.claim,
+        mount=None if run.checkpoints.store else run.checkpoints.mount,
+        claim=claim,
         directory=directory,
         lineage=key,
         lineage_reason=reason,
@@ -96,8 +90,32 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
         every_steps=steps,
         keep=run.checkpoints.keep,
         size=size,
-        save_seconds=None if size is None else round(size / speed, 1),
+        save_seconds=None if size is None else round(size / _bytes_per_second(run, cluster, claim), 1),
+        background=saves_in_background(run),
     )
+
+
+def _claim(run: Run, locate: Locator) -> str | None:
+    """What is mounted for checkpoints; None where nothing is."""
+    path = run.checkpoints.mount
+    mount = run.mounts.get(path)
+    if mount is None:
+        return None
+    if not isinstance(mount, ClaimMount) or mount.read_only:
+        message = f"checkpoints go to {path}, which is not a writable claim"
+        fix = f"write `{path}: {{claim: NAME}}` without read_only"
+        raise CompileError([found("TW231", locate.run(f"/mounts/{escape(path)}"), message, fix)])
+    return mount.claim
+
+
+def _bytes_per_second(run: Run, cluster: Cluster, name: str | None) -> int:
+    """Of all pods that write; an object store is taken to be as fast as a claim of which the profile says nothing."""
+    namespace = cluster.namespaces.get(run.namespace)
+    claim = namespace.claims.get(name) if namespace and name else None
+    needs = run.topology.needs()
+    fewest = needs.elastic.minimum if needs.elastic else needs.nodes
+    writers = fewest if run.topology.sharding().optimizer > 1 else 1  # pods write their shards side by side
+    return (claim.write_mebibytes_per_second if claim else 200) * 2**20 * writers
 
 
 def _size(run: Run) -> int | None:

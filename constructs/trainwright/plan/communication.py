@@ -31,10 +31,15 @@ def communication(
     work: TrainerWorkload, batch: BatchPlan, world: WorldPlan, sharding: Sharding, fabric: Fabric
 ) -> CommunicationPlan | None:
     """Traffic of one optimizer step; None where the model's size is not known or one rank is alone."""
-    parameters = work.model.parameters
-    if parameters is None or world.size == 1:
+    if work.model.parameters is None or world.size == 1:
         return None
-    size, steps = _BYTES[work.precision], batch.accumulation
+    sent, formula = traffic(work, batch, world.size, sharding)
+    return CommunicationPlan(sent=sent, formula=formula, seconds=sent / bytes_per_second(fabric) if world.nodes > 1 else None)
+
+
+def traffic(work: TrainerWorkload, batch: BatchPlan, ranks: int, sharding: Sharding) -> tuple[int, str]:
+    """Bytes that one of so many ranks sends in one optimizer step, with the formula; the model's size is known."""
+    parameters, size, steps = work.model.parameters or 0, _BYTES[work.precision], batch.accumulation
     if sharding.engine is None:
         gradients = _BYTES[work.gradient_reduction or "fp32"]
         sent, formula = 2 * gradients * parameters, f"2 x {gradients} bytes x {parameters:,} gradients, reduced once"
@@ -46,9 +51,12 @@ def communication(
     else:
         gradients = _BYTES[work.gradient_reduction or work.precision]
         sent, formula = _deepspeed(parameters, size, gradients, steps, sharding.stage)
-    sent = sent * (world.size - 1) // world.size
-    rate = fabric.links * fabric.gigabits_per_link * 1e9 / 8
-    return CommunicationPlan(sent=sent, formula=formula, seconds=sent / rate if world.nodes > 1 else None)
+    return sent * (ranks - 1) // ranks, formula
+
+
+def bytes_per_second(fabric: Fabric) -> float:
+    """Of a node, over all of its links."""
+    return fabric.links * fabric.gigabits_per_link * 1e9 / 8
 
 
 def _deepspeed(parameters: int, size: int, gradients: int, steps: int, stage: int) -> tuple[int, str]:
@@ -61,13 +69,19 @@ def _deepspeed(parameters: int, size: int, gradients: int, steps: int, stage: in
 
 
 def compute_seconds(work: TrainerWorkload, batch: BatchPlan) -> float | None:
-    """Time of one step's computation on a slow GPU; None where it is not known.
+    """Time of one step's computation on a slow GPU; None where it is not known."""
+    operations = step_operations(work, batch)
+    return None if operations is None else operations / FLOPS
 
-    6 operations for each parameter and token, forward and backward, and 2 more where activations are computed again (Narayanan et
-    al. 2021, arXiv:2104.04473, section 3.5, without the attention matrix).
+
+def step_operations(work: TrainerWorkload, batch: BatchPlan) -> float | None:
+    """Floating-point operations of one rank in one step; None where they are not known.
+
+    6 for each parameter and token, forward and backward, and 2 more where activations are computed again (Narayanan et al. 2021,
+    arXiv:2104.04473, section 3.5, without the attention matrix).
     """
     tokens, parameters = sequence_length(work), work.model.parameters
     if tokens is None or parameters is None:
         return None
     operations = 8 if work.activation_checkpointing else 6
-    return operations * parameters * tokens * batch.micro * batch.accumulation / FLOPS
+    return operations * parameters * tokens * batch.micro * batch.accumulation

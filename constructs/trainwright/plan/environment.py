@@ -10,7 +10,7 @@ from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Vari
 from trainwright.plan.model import EnvironmentVariable, ResourcesPlan
 from trainwright.plan.network import network_variables
 from trainwright.run import CommandWorkload, Run, SecretReference
-from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV
+from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, SPEC_ENV
 
 POD_IP = "status.podIP"
 
@@ -97,7 +97,7 @@ def _defaults(run: Run, needs: Needs, resources: ResourcesPlan) -> list[Variable
 def _directory(directory: str | None) -> list[Variable]:
     if directory is None:
         return []
-    return [Variable("TRAINWRIGHT_CHECKPOINT_DIRECTORY", directory, "this run's own checkpoint directory")]
+    return [Variable(CHECKPOINT_ENV, directory, "this run's own checkpoint directory")]
 
 
 def _from_run(run: Run) -> list[EnvironmentVariable]:

@@ -12,6 +12,7 @@ from trainwright.cluster import Cluster
 from trainwright.plan.machine import NODE_SHARE, plan_resources, plan_world
 from trainwright.plan.memory import plan_memory
 from trainwright.plan.model import MemoryPlan
+from trainwright.plan.saving import saves_in_background
 from trainwright.run import Run
 from trainwright.topology import DDP, ZeRO
 from trainwright.units import GIB, Bytes
@@ -49,8 +50,9 @@ _NOTHING = _Step("", {}, 0)
 def smallest_change(run: Run, cluster: Cluster, pool: str) -> Change | None:
     """The first that surely fits, of those with the fewest changes; otherwise the first that may fit.
 
-    Among as many changes the order is: activation checkpointing, a smaller micro batch with the same effective batch, ZeRO-1, -2,
-    -3 on the same nodes, more memory for the pod of a run on CPUs, offload, more nodes.
+    Among as many changes the order is: saves that need no copy on the host, activation checkpointing, a smaller micro batch with
+    the same effective batch, more memory for a pod whose host is what does not fit, ZeRO-1, -2, -3 on the same nodes, offload,
+    more nodes.
     """
     may_fit: Change | None = None
     for steps in _candidates(run, cluster, pool):
@@ -86,7 +88,8 @@ def _changed(run: Run, steps: tuple[_Step, ...]) -> Run:
 
 def _candidates(run: Run, cluster: Cluster, pool: str) -> list[tuple[_Step, ...]]:
     """Every choice of one change on each axis, those with the fewest changes first."""
-    axes = ([_NOTHING, *_places(run, cluster, pool)], [_NOTHING, *_batches(run)], [_NOTHING, *_checkpointing(run)])
+    choices = (_places(run, cluster, pool), _batches(run), _checkpointing(run), _saving(run))
+    axes = [[_NOTHING, *steps] for steps in choices]
     ranked = []
     for indices in product(*(range(len(axis)) for axis in axes)):
         steps = [axis[index] for axis, index in zip(axes, indices, strict=True)]
@@ -99,6 +102,11 @@ def _candidates(run: Run, cluster: Cluster, pool: str) -> list[tuple[_Step, ...]
 def _checkpointing(run: Run) -> Iterator[_Step]:
     if run.trainer and not run.trainer.activation_checkpointing:
         yield _Step("workload: {activation_checkpointing: true}", {"workload": {"activation_checkpointing": True}})
+
+
+def _saving(run: Run) -> Iterator[_Step]:
+    if saves_in_background(run):
+        yield _Step("checkpoints: {save: blocking}", {"checkpoints": {"save": "blocking"}})
 
 
 def _batches(run: Run) -> Iterator[_Step]:
@@ -115,8 +123,8 @@ def _batches(run: Run) -> Iterator[_Step]:
 def _places(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
     """Where the model states go."""
     topology = run.topology
+    yield from _pod_memory(run, cluster, pool)
     if topology.needs().gpus_per_node == 0:
-        yield from _pod_memory(run, cluster, pool)
         return
     if not isinstance(topology, DDP | ZeRO) or topology.needs().world_size == 1:
         return
@@ -161,10 +169,11 @@ def _flow(values: dict[str, Any]) -> str:
 
 
 def _pod_memory(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
-    """As much as the upper bound takes, where a node has it."""
+    """As much as the upper bound takes, where a node has it and its share of the pod is what does not fit."""
     memory = _memory(run, cluster, pool)
-    if memory is None:
+    host = memory.host if memory and run.topology.needs().gpus_per_node else memory
+    if host is None or host.high <= host.limit:
         return
-    wanted = ceil(memory.high * run.topology.needs().processes_per_node / GIB) * GIB
+    wanted = ceil(host.high * run.topology.needs().processes_per_node / GIB) * GIB
     if wanted <= cluster.node_pools[pool].memory.bytes * NODE_SHARE:
         yield _Step(f"resources: {{memory: {Bytes(wanted)}}}", {"resources": {"memory": Bytes(wanted)}})

@@ -1,4 +1,4 @@
-"""Memory of one rank: an interval with its parts, for its GPU and, where parts are moved there, for the host.
+"""Memory of one rank: an interval with its parts, for its GPU and for the host beside it.
 
 Model states follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, sections 3.1 and 5). P is the number of parameters, N the
 number of ranks that share a part.
@@ -27,6 +27,7 @@ from trainwright.cluster import NodePool
 from trainwright.plan.activations import activations
 from trainwright.plan.layers import Layers, layers
 from trainwright.plan.model import MemoryPart, MemoryPlan, ResourcesPlan, WorldPlan
+from trainwright.plan.saving import saving_parts
 from trainwright.run import Batch, BoostingWorkload, Run, TrainerWorkload
 from trainwright.topology.sharding import Sharding
 from trainwright.units import GIB
@@ -62,14 +63,16 @@ def plan_memory(run: Run, world: WorldPlan, resources: ResourcesPlan, pool: Node
         return None, "model.parameters is not stated"
     share = resources.memory.bytes // world.processes_per_node
     reason = "a rank's share of the pod's memory"
+    moved = sum(part.low for part in memory.host)
+    on_host = (*memory.host, *saving_parts(run, world, optimizer_bytes(run.trainer.optimizer), moved))
     if not (pool.gpu and world.gpus_per_node):
-        return MemoryPlan(parts=(*memory.device, *memory.host), limit=share, limit_reason=reason), None
+        return MemoryPlan(parts=(*memory.device, *on_host), limit=share, limit_reason=reason), None
     host = None
-    if memory.host:
+    if on_host:
         shared = resources.shm.bytes // world.processes_per_node
         used = _part("shared memory", 0, shared, "between nothing and its size, which counts against the pod")
         process = _part("framework", *FRAMEWORK_HOST, "process and libraries (assumed)")
-        host = MemoryPlan(parts=(*memory.host, process, used), limit=share, limit_reason=reason)
+        host = MemoryPlan(parts=(*on_host, process, used), limit=share, limit_reason=reason)
     limit, reason = pool.gpu.memory.bytes, f"memory of one {pool.gpu.model}"
     return MemoryPlan(parts=memory.device, limit=limit, limit_reason=reason, host=host), None
 

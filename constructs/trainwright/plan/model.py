@@ -11,6 +11,8 @@ from trainwright.units import Bytes, Cpu
 
 @dataclass(frozen=True)
 class WorldPlan:
+    """How many ranks there are, and on which machines."""
+
     nodes: int
     processes_per_node: int
     gpus_per_node: int
@@ -25,6 +27,8 @@ class WorldPlan:
 
 @dataclass(frozen=True)
 class RendezvousPlan:
+    """How the ranks find each other."""
+
     kind: str
     host: str
     port: int
@@ -38,6 +42,8 @@ class RendezvousPlan:
 
 @dataclass(frozen=True)
 class BatchPlan:
+    """Samples of one optimizer step."""
+
     micro: int
     accumulation: int
     ranks: int
@@ -71,6 +77,8 @@ class ElasticPlan:
 
 @dataclass(frozen=True)
 class LearningRatePlan:
+    """The rate at its peak, and the way there."""
+
     base: float
     peak: float
     """The rate after scaling and warm-up."""
@@ -82,6 +90,8 @@ class LearningRatePlan:
 
 @dataclass(frozen=True)
 class DurationPlan:
+    """When training ends."""
+
     epochs: float | None
     steps: int | None
     """None where only the data on the machine can tell."""
@@ -107,7 +117,7 @@ class MemoryPlan:
     limit: int
     limit_reason: str
     host: MemoryPlan | None = None
-    """What was moved from a GPU to the host, with the process around it; None where nothing was."""
+    """Beside a GPU: what lies on the host, with the process around it; None where that is not known."""
 
     @property
     def low(self) -> int:
@@ -162,8 +172,11 @@ class EnvironmentVariable:
 
 @dataclass(frozen=True)
 class CheckpointPlan:
-    mount: str
+    """Where checkpoints go, how often, and what one weighs."""
+
+    mount: str | None
     claim: str | None
+    """Both None on an object store."""
     directory: str
     lineage: str
     lineage_reason: str
@@ -174,10 +187,14 @@ class CheckpointPlan:
     size: int | None
     """Bytes of one checkpoint; None where the model is opaque."""
     save_seconds: float | None
+    background: bool
+    """Whether training goes on while a periodic one is written."""
 
 
 @dataclass(frozen=True)
 class GracePlan:
+    """How long a pod that is told to end may take."""
+
     seconds: int
     save_seconds: int
     """What the final save may take of it."""

@@ -27,6 +27,7 @@ from trainwright.plan.specification import Decided, build_specification
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec
+from trainwright_trainer.contract.capabilities import CAPABILITIES, Capabilities
 from trainwright_trainer.contract.layout import RANK_COMMAND
 
 if TYPE_CHECKING:
@@ -199,10 +200,18 @@ def _rendezvous(needs: Needs, binding: Binding, name: str, ports: Ports) -> Rend
 
 
 def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:
-    """What target, topology and workload all keep; an opaque command keeps nothing."""
+    """What target, topology, workload and engine all keep; an opaque command keeps nothing."""
     if isinstance(run.workload, CommandWorkload):
         return ()
     kept = binding.guarantees & run.topology.keeps
     if isinstance(run.workload, ScriptWorkload):
         kept &= {Guarantee.RESTART_ALL, *([Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE] if run.workload.protocol else [])}
+    elif run.topology.engine != "xgboost":
+        kept -= _beyond(CAPABILITIES[run.topology.engine])
     return tuple(guarantee.value for guarantee in Guarantee if guarantee in kept)
+
+
+def _beyond(engine: Capabilities) -> set[Guarantee]:
+    """What an engine cannot keep, wherever it runs."""
+    able = {Guarantee.SIGTERM_SAVE: engine.sigterm_save, Guarantee.RESHARD: engine.reshards}
+    return {guarantee for guarantee, kept in able.items() if not kept}

@@ -13,10 +13,12 @@ from trainwright.codes import found
 from trainwright.findings import CompileError, Finding
 from trainwright.handshake import Binding, Needs, Rendezvous
 from trainwright.locate import Locator
+from trainwright.model import changed_fields
 from trainwright.plan.model import BatchPlan, CheckpointPlan, ElasticPlan, GracePlan, LearningRatePlan, RendezvousPlan, WorldPlan
-from trainwright.run import BoostingWorkload, Run, ScriptWorkload, TrainerWorkload
+from trainwright.run import BoostingWorkload, Preflight, Run, ScriptWorkload, TrainerWorkload, Watchdog
+from trainwright.units import Duration
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.contract.versions import FIELD_SINCE, VALUE_SINCE, short_name
+from trainwright_trainer.contract.versions import FIELD_SINCE, OBJECT_STORE_SINCE, VALUE_SINCE, short_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ def build_specification(
             "grace_seconds": grace.seconds,
             "save_seconds": grace.save_seconds,
             "peer_wait_seconds": run.peer_wait.seconds,
+            "watchdog": _stated(run.watchdog),
+            "preflight": _stated(run.preflight),
         },
         "http_port": rendezvous.http_port,
         "work": work,
@@ -69,6 +73,15 @@ def build_specification(
         return RunSpec.model_validate(content)
     except ValidationError as error:
         raise CompileError([_out_of_range(problem, content, locate) for problem in error.errors(include_url=False)]) from error
+
+
+def _stated(settings: Watchdog | Preflight) -> dict[str, Any] | None:
+    """What a run states otherwise than the default, by the contract's names; None where that is nothing, so no identity moves."""
+    stated = {
+        f"{name}_seconds" if isinstance(value, Duration) else name: value.seconds if isinstance(value, Duration) else value
+        for name, value in changed_fields(settings).items()
+    }
+    return stated or None
 
 
 def _rendezvous(run: Run, needs: Needs, binding: Binding, rendezvous: RendezvousPlan) -> dict[str, Any]:
@@ -138,15 +151,21 @@ def _training(run: Run, workload: TrainerWorkload, decided: Decided) -> dict[str
         "data": workload.data,
         "batch": {"micro": batch.micro, "accumulation": batch.accumulation},
         "optimizer": workload.optimizer,
-        "learning_rate": {"peak": rate.peak, "schedule": workload.schedule, "warmup_samples": rate.warmup_samples},
+        "learning_rate": {
+            "peak": rate.peak, "schedule": workload.schedule, "decay_fraction": workload.decay_fraction,
+            "warmup_samples": rate.warmup_samples,
+        },
         "clip_norm": workload.clip_norm,
+        "skip_non_finite": workload.skip_non_finite,
         "precision": workload.precision,
         "gradient_reduction": workload.gradient_reduction,
         "activation_checkpointing": workload.activation_checkpointing,
+        "compile": workload.compile or None,  # left out where it is not asked for, so that no identity moves
         "duration": {"epochs": workload.epochs, "steps": workload.steps},
         "seed": workload.seed,
         "evaluation": workload.evaluation,
         "checkpoints": _checkpoints(run, decided),
+        "metrics": workload.metrics or None,
     }
     if elastic is not None:
         content["batch"] |= {"keep": "effective" if elastic.keeps_batch else "micro", "effective": batch.effective}
@@ -165,6 +184,7 @@ def _checkpoints(run: Run, decided: Decided) -> dict[str, Any]:
         "every_seconds": checkpoint.every_seconds,
         "keep": checkpoint.keep,
         "resume": run.checkpoints.resume,
+        "save": run.checkpoints.save,
     }
 
 
@@ -179,17 +199,21 @@ SOURCES: dict[str, tuple[str, str]] = {
     "/lifecycle": ("trainwright", "budgets of the supervisor, in seconds"),
     "/lifecycle/grace_seconds": ("trainwright", "equals the pod's terminationGracePeriodSeconds"),
     "/lifecycle/peer_wait_seconds": ("run:/peer_wait", "how long pods wait for pods that are not scheduled"),
+    "/lifecycle/watchdog": ("run:/watchdog", "how long a rank may make no progress in each phase"),
+    "/lifecycle/preflight": ("run:/preflight", "what nodes must show before training begins"),
     "/http_port": ("trainwright", "probes and metrics"),
     "/work": ("run:/workload", "what the ranks do"),
     "/work/batch": ("run:/batch", "samples per rank and forward pass, and forward passes per step"),
     "/work/learning_rate": ("run:/learning_rate", "the peak rate after scaling; warm-up counted in samples"),
     "/work/learning_rate/schedule": ("run:/workload/schedule", "shape of the rate over the run"),
+    "/work/learning_rate/decay_fraction": ("run:/workload/decay_fraction", "when the rate starts to fall"),
     "/work/duration": ("run:/workload", "when training ends"),
     "/work/checkpoints": ("run:/checkpoints", "how often to save, and what to keep"),
     "/work/checkpoints/directory": (
         "trainwright",
-        "mount, run and lineage: an edit of model, optimizer or data starts a new one",
+        "mount or object store, run and lineage: an edit of model, optimizer or data starts a new one",
     ),
+    "/work/checkpoints/save": ("run:/checkpoints/save", "whether training goes on while a checkpoint is written"),
     "/work/engine": ("run:/topology/kind", "the engine that the topology names"),
     "/work/deepspeed": ("run:/topology", "where DeepSpeed's own configuration is"),
     "/work/fsdp2": ("run:/topology/fsdp2", "settings of fully_shard"),
@@ -197,9 +221,9 @@ SOURCES: dict[str, tuple[str, str]] = {
     **{
         f"/work/{key}": (f"run:/workload/{key}", "as the run states it, or its default")
         for key in (
-            "task", "model", "initial_weights", "data", "optimizer", "clip_norm", "precision", "gradient_reduction",
-            "activation_checkpointing", "seed", "evaluation", "command", "protocol", "booster", "rounds", "evaluation_metrics",
-            "early_stopping_rounds",
+            "task", "model", "initial_weights", "data", "optimizer", "clip_norm", "skip_non_finite", "precision",
+            "gradient_reduction", "activation_checkpointing", "compile", "seed", "evaluation", "metrics", "command", "protocol",
+            "booster", "rounds", "evaluation_metrics", "early_stopping_rounds",
         )
     },
 }
@@ -222,6 +246,8 @@ def render_for(spec: RunSpec, version: str) -> tuple[dict[str, Any], list[str]]:
         if _at(rendered, path) == value
     ]
     fields = []
+    if "://" in (spec.state_directory or "") and _release(OBJECT_STORE_SINCE) > _release(version):
+        fields.append(f"an object store for checkpoints needs trainer {OBJECT_STORE_SINCE}, the image has {version}")
     for path, since in _newer_fields(version):
         *parents, last = path.split(".")
         part, model = rendered, spec

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import cached_property, partial
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 from trainwright.codes import found
 from trainwright.compile import CompiledRun, compile_run
@@ -19,19 +20,21 @@ from trainwright.manifest.key import object_key
 from trainwright.manifest.why import Provenance, split
 from trainwright.project.fetched import fetched_twice
 from trainwright.project.load import ClusterFile, RunFile, Sources
-from trainwright.project.lock import Digest, manifests_digest
+from trainwright.project.lock import Digest, Lock, manifests_digest
 
 Manifest = dict[str, Any]
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that the digest can be kept
 class Output:
     """One file of ``dist/``."""
 
     path: str
     """Below ``dist/``, with forward slashes."""
     manifests: tuple[Manifest, ...]
-    provenance: tuple[Provenance, ...]
+    provenance: Callable[[], tuple[Provenance, ...]]
+    """Makes one map for each manifest."""
     change: str
     """The file that a person edits to change this one."""
     constants: Mapping[str, str] = field(default_factory=dict)
@@ -42,13 +45,15 @@ class Output:
     locators: Mapping[int, Locator] = field(default_factory=dict)
     """Index of an object -> where the run that made it is written, in a file with objects of several runs."""
 
-    @property
+    @cached_property
     def digest(self) -> Digest:
         return manifests_digest(self.manifests)
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltRun:
+    """A run that compiled, with the files that it is from and becomes."""
+
     file: RunFile
     cluster: ClusterFile
     compiled: CompiledRun
@@ -57,6 +62,8 @@ class BuiltRun:
 
 @dataclass(frozen=True, slots=True)
 class BuiltFoundation:
+    """What must be in a namespace before its runs."""
+
     key: str
     """``<cluster>/<namespace>``."""
     cluster: ClusterFile
@@ -84,9 +91,13 @@ class Build:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def build_project(sources: Sources, today: date) -> Build:
-    """Compile every active run and every foundation; one run's errors do not hide another's."""
+def build_project(sources: Sources, today: date, last: Lock | None = None) -> Build:
+    """Compile every active run and every foundation; one run's errors do not hide another's.
+
+    ``last`` is the lock of the last synth, if it is at hand: it saves time for runs that were not edited, and changes nothing.
+    """
     findings = list(sources.findings)
+    locked = last.runs if last else {}
     runs: dict[str, BuiltRun] = {}
     done: dict[str, RunFile] = {}
     for name, file in sorted(sources.runs.items()):
@@ -94,7 +105,8 @@ def build_project(sources: Sources, today: date) -> Build:
             done[name] = file
             continue
         try:
-            runs[name] = build_run(file, sources, today)
+            unedited = name in locked and locked[name].file == file.digest
+            runs[name] = build_run(file, sources, today, locked[name].hash if unedited else None)
             findings += runs[name].compiled.findings
         except CompileError as error:
             findings += [finding for finding in error.findings if finding not in findings]
@@ -104,8 +116,8 @@ def build_project(sources: Sources, today: date) -> Build:
     return Build(runs, foundations, done, tuple(findings))
 
 
-def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
-    """One run with its cluster.
+def build_run(file: RunFile, sources: Sources, today: date, known: str | None = None) -> BuiltRun:
+    """One run with its cluster; ``known`` is for :func:`~trainwright.compile.compile_run`.
 
     Raises:
         CompileError: with the findings of the run.
@@ -127,18 +139,22 @@ def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
             ]
         )
     locator = file.locator(cluster)
-    compiled = compile_run(file.run, cluster.cluster, locator, today)
+    compiled = compile_run(file.run, cluster.cluster, locator, today, known)
     own = [index for index in range(len(compiled.manifests)) if index not in compiled.shared]
     output = Output(
         path=f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}.k8s.yaml",
-        manifests=tuple(compiled.manifests[index] for index in own),
-        provenance=tuple(compiled.provenance[index] for index in own),
+        manifests=_pick(compiled.manifests, own),
+        provenance=lambda: _pick(compiled.provenance(), own),
         change=file.name,
         constants=compiled.constants,
         payloads=payload_provenance(compiled.resolution),
         locator=locator,
     )
     return BuiltRun(file, cluster, compiled, output)
+
+
+def _pick(items: Sequence[T], indexes: Sequence[int]) -> tuple[T, ...]:
+    return tuple(items[index] for index in indexes)
 
 
 def _of_profile(finding: Finding, cluster: str) -> bool:
@@ -159,7 +175,7 @@ def _foundations(sources: Sources, runs: Mapping[str, BuiltRun]) -> dict[str, Bu
                 output = Output(
                     path=f"{key}/foundation/{namespace}.k8s.yaml",
                     manifests=(*(plain for plain, _ in parts), *(one.manifest for one in shared.values())),
-                    provenance=(*(answers for _, answers in parts), *(one.provenance for one in shared.values())),
+                    provenance=partial(_provenance, parts, tuple(shared.values())),
                     change=file.name,
                     constants=_reasons(shared.values()),
                     locator=Locator(cluster_file=file.name, cluster_positions=file.positions),
@@ -173,9 +189,17 @@ def _foundations(sources: Sources, runs: Mapping[str, BuiltRun]) -> dict[str, Bu
 class _Shared:
     """An object that runs of one shape share, as the first of them made it."""
 
-    manifest: Manifest
-    provenance: Provenance
     run: BuiltRun
+    index: int
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.run.compiled.manifests[self.index]
+
+
+def _provenance(parts: Sequence[tuple[Manifest, Provenance]], shared: Sequence[_Shared]) -> tuple[Provenance, ...]:
+    """Of a foundation's own objects, then of those that runs share."""
+    return (*(answers for _, answers in parts), *(one.run.compiled.provenance()[one.index] for one in shared))
 
 
 def _reasons(shared: Iterable[_Shared]) -> dict[str, str]:
@@ -191,8 +215,8 @@ def _shared(runs: Sequence[BuiltRun]) -> Iterator[tuple[str, _Shared]]:
     seen: dict[str, _Shared] = {}
     for run in runs:
         for index in run.compiled.shared:
-            manifest = run.compiled.manifests[index]
-            seen.setdefault(manifest["metadata"]["name"], _Shared(manifest, run.compiled.provenance[index], run))
+            one = _Shared(run, index)
+            seen.setdefault(one.manifest["metadata"]["name"], one)
     yield from sorted(seen.items())
 
 

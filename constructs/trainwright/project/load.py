@@ -20,6 +20,8 @@ from trainwright.source import read_yaml
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
+    """A cluster profile, as read."""
+
     path: Path
     name: str
     """The path as shown to people: relative to the project."""
@@ -29,6 +31,8 @@ class ClusterFile:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
+    """A run, as read."""
+
     path: Path
     name: str
     run: Run

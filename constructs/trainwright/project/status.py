@@ -34,11 +34,20 @@ def moved_runs(build: Build, lock: Lock, accepted: Collection[str] = ()) -> list
     return findings
 
 
-def known_lock(project: Project, build: Build) -> Lock:
-    """The project's lock, or an empty one before the first synth.
+def last_lock(project: Project) -> Lock:
+    """The project's lock; an empty one before the first synth.
 
     Raises:
-        CompileError: where it cannot be read, or is gone though ``dist/`` is there: nobody can tell then what would restart.
+        CompileError: where it cannot be read.
+    """
+    return read_lock(project.lock, project.shown(project.lock))
+
+
+def demand_lock(project: Project, build: Build) -> None:
+    """Demand that there is a lock, if there is anything in ``dist/`` that it should know.
+
+    Raises:
+        CompileError: where it is gone though ``dist/`` is there: nobody can tell then what would restart.
     """
     if not project.lock.exists():
         left = [path for path in build.outputs if (project.dist / path).is_file()]
@@ -46,7 +55,6 @@ def known_lock(project: Project, build: Build) -> Lock:
             message = f"the lock is missing, and dist/ has {left[0]}{' and more' if len(left) > 1 else ''}"
             fix = "restore it from git; to begin anew without it, remove that part of dist/ too"
             raise CompileError([found("TW506", _file(project.shown(project.lock)), message, fix)])
-    return read_lock(project.lock, project.shown(project.lock))
 
 
 def compare(project: Project, build: Build, lock: Lock) -> list[Finding]:

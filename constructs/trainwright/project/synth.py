@@ -15,7 +15,7 @@ from trainwright.findings import CompileError, Severity
 from trainwright.project.build import Build
 from trainwright.project.load import Project
 from trainwright.project.lock import Lock, LockedFoundation, LockedRun, digest, lock_text
-from trainwright.project.status import edited_files, known_lock, moved_runs, other_files
+from trainwright.project.status import demand_lock, edited_files, last_lock, moved_runs, other_files
 
 Writer = Callable[[Mapping[str, Sequence[Mapping[str, Any]]], Path], None]
 """Writes files (path -> objects) below a folder; cdk8s is the one writer of ``dist/``."""
@@ -38,7 +38,8 @@ def guard(project: Project, build: Build, accepted: Collection[str]) -> Lock:
     Raises:
         CompileError: where a run did not compile, or would restart without its own file saying so.
     """
-    lock = known_lock(project, build)
+    demand_lock(project, build)
+    lock = last_lock(project)
     errors = [finding for finding in build.findings if finding.severity is Severity.ERROR]
     errors += moved_runs(build, lock, accepted)
     if errors:

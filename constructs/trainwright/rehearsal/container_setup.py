@@ -14,6 +14,7 @@ from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.problem import CannotWorkError, Problem
 from trainwright.rehearsal.rewrite import PathRewriter, Rewrite
 from trainwright.rehearsal.setting import Setting
+from trainwright.rehearsal.stores import store_folders
 from trainwright.rehearsal.volumes import mounted_folders, rendered_files, write_files
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 
@@ -52,7 +53,8 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
     termination = _termination_file(home, container)
     temporary = folders.get(TEMPORARY, home / "tmp")
     temporary.mkdir(parents=True, exist_ok=True)
-    paths = PathRewriter({TEMPORARY: temporary, container.termination_message_path: termination, **folders, **options.mounts})
+    own = {TEMPORARY: temporary, container.termination_message_path: termination, **store_folders(setting)}
+    paths = PathRewriter({**own, **folders, **options.mounts})
 
     def local(text: str) -> str:
         return paths(setting.names.rewrite(text))

@@ -29,6 +29,7 @@ from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.specification import find_specification
 from trainwright.rehearsal.statements import statements, writable_claims
+from trainwright.rehearsal.stores import store_folders
 from trainwright.rehearsal.strangers import without_strangers
 from trainwright.rehearsal.training_log import TrainingLog, parse_event
 from trainwright.rehearsal.volumes import claim_folders
@@ -53,7 +54,7 @@ def rehearse(
     with place.opened():
         setting = Setting(scaled.objects, scaled.specification, options, place, Names(scaled.objects, options.first_address))
         if options.fresh:
-            place.empty_claims(writable_claims(setting))
+            place.empty(writable_claims(setting))
         overrides = (*scaled.overrides, *statements(setting))
         was_complete = _is_complete(setting)
         training = TrainingLog()
@@ -82,7 +83,8 @@ def _is_complete(setting: Setting) -> bool:
     state = specification.spec.state_directory if specification else None
     if specification is None or state is None:
         return False
-    folder = PathRewriter(claim_folders(setting.spec, setting.spec.main, setting.workspace.claims))(state)
+    claims = claim_folders(setting.spec, setting.spec.main, setting.workspace.claims)
+    folder = PathRewriter({**claims, **store_folders(setting)})(state)
     with suppress(OSError, ValueError, AttributeError):
         marker = json.loads((Path(folder) / COMPLETE_MARKER).read_text(encoding="utf-8"))
         return bool(marker.get("identity") == specification.spec.identity)

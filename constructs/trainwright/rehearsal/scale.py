@@ -59,6 +59,7 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
         document["world"].update(device="cpu", processes_per_node=1)
         if isinstance(before.spec.work, Training):
             _shrink_training(document["work"])
+    _keep_here(document)
     if changes := list(_changes(_document(before), document)):
         overrides.append(Override(before.key, ", ".join(changes)))
         objects = replace(objects, config_maps=_with_document(objects.config_maps, before, document))
@@ -95,6 +96,16 @@ def _shrink_training(work: Tree) -> None:
     }
     work["evaluation"] = {**work.get("evaluation", {}), "max_batches": EVALUATION_BATCHES}
     work["log_every_steps"] = 1
+
+
+def _keep_here(document: Tree) -> None:
+    """Nothing is sent to a service, and no figure of a cluster's node is asked of this machine."""
+    for sink in document["work"].get("metrics", ()):
+        if sink["to"] == "wandb":
+            sink["mode"] = "offline"
+    preflight = document["lifecycle"].get("preflight", {})
+    for threshold in [key for key in preflight if key.startswith(("min_", "max_"))]:
+        del preflight[threshold]
 
 
 def _shrink_model(model: Tree) -> None:

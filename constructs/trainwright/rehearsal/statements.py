@@ -13,6 +13,7 @@ from trainwright.rehearsal.environment import container_environment
 from trainwright.rehearsal.override import Override
 from trainwright.rehearsal.ports import probes_of
 from trainwright.rehearsal.setting import Setting
+from trainwright.rehearsal.stores import store_folders
 from trainwright.rehearsal.volumes import SHARED_MEMORY
 from trainwright_trainer.contract import Script
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
@@ -69,6 +70,8 @@ def _paths(setting: Setting) -> Iterator[Override]:
         empty = " (empty: put the data there)" if read_only[name] and not (folder.is_dir() and any(folder.iterdir())) else ""
         guarded = "; read-only is not enforced" if read_only[name] else ""
         yield Override("claim " + name, f"{', '.join(dict.fromkeys(paths))} -> {folder}{empty}{guarded}")
+    for address, folder in store_folders(setting).items():
+        yield Override("object store", f"{address} -> {folder}: the real one is neither read nor written")
     for path, local in setting.options.mounts.items():
         yield Override("folder", f"{path} -> {local}, as you asked")
     yield Override("paths", f"other mounts and /tmp -> {setting.workspace.pods}/<pod>; {SHARED_MEMORY} is this machine's; "

@@ -16,7 +16,7 @@ MARKER = ".trainwright-rehearsal"
 
 
 class Workspace:
-    """``claims/<claim>`` stays between rehearsals; ``pods/<pod>`` is of the last rehearsal."""
+    """``claims/<claim>`` and ``stores/<bucket>`` stay between rehearsals; ``pods/<pod>`` is of the last rehearsal."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -24,6 +24,10 @@ class Workspace:
     @property
     def claims(self) -> Path:
         return self.root / "claims"
+
+    @property
+    def stores(self) -> Path:
+        return self.root / "stores"
 
     @property
     def pods(self) -> Path:
@@ -58,10 +62,10 @@ class Workspace:
         self.claims.mkdir(exist_ok=True)
         self.pods.mkdir()
 
-    def empty_claims(self, names: Iterable[str]) -> None:
-        """Remove what these claims hold."""
-        for name in names:
-            shutil.rmtree(self.claims / name, ignore_errors=True)
+    def empty(self, claims: Iterable[str]) -> None:
+        """Remove what these claims, and all object stores, hold."""
+        for folder in (*(self.claims / name for name in claims), self.stores):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _lock(descriptor: int, root: Path) -> None:

@@ -8,9 +8,13 @@ from typing import Any
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity
+from trainwright.model import changed_fields
 from trainwright.plan import Plan
 from trainwright.plan.model import ElasticPlan, MemoryPlan
+from trainwright.plan.scaling import Efficiency, scaling
+from trainwright.run import Run
 from trainwright.units import GIB
+from trainwright_trainer.contract.sink import Sink, TensorBoard
 
 WIDTH = 14
 
@@ -51,6 +55,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         yield "elastic", _elastic(plan.elastic)
     if plan.duration:
         yield "duration", _duration(plan)
+    if compiled.run.trainer and (steps := compiled.run.trainer.skip_non_finite):
+        yield "not finite", f"up to {_count(steps, 'step')} in a row left out"
     yield "memory", _memory(plan)
     if plan.memory and plan.memory.host:
         host = plan.memory.host
@@ -59,6 +65,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         traffic = plan.communication
         time = "" if traffic.seconds is None else f", {_seconds(traffic.seconds)} at the links' full rate"
         yield "traffic", f"{_bytes(traffic.sent)} a step and rank{time}"
+    if efficiencies := _scaling(compiled):
+        yield "scaling", "; ".join(efficiencies)
     resources = plan.resources
     shared = f"as {compiled.target.operator} mounts it" if compiled.resolution.binding.own_shared_memory else resources.shm
     yield "pod", f"{resources.cpu} CPU, {resources.memory} memory ({resources.memory_reason}), shared memory {shared}"
@@ -73,12 +81,49 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if plan.placement:
         yield "placement", f"one pod a node, so {_count(plan.placement.nodes, 'node')} ({plan.placement.reason})"
     yield "checkpoints", _checkpoints(plan)
+    yield from _supervision(compiled.run)
     yield "guarantees", ", ".join(plan.guarantees) or "none: the work is an opaque command"
     if compiled.security:
         yield "pod security", compiled.security
     if overridden:
         yield "overrides", f"{len(overridden)}: {', '.join(overridden)}"
     yield "findings", _findings(compiled.findings)
+
+
+def _supervision(run: Run) -> Iterator[tuple[str, str]]:
+    """What the run states of how it is watched, as far as it is not the default."""
+    if run.trainer and run.trainer.metrics:
+        yield "metrics", ", ".join(_sink(sink) for sink in run.trainer.metrics)
+    for label, settings in (("watchdog", run.watchdog), ("preflight", run.preflight)):
+        if changes := changed_fields(settings):
+            yield label, ", ".join(f"{key.replace('_', ' ')} {_amount(value)}" for key, value in changes.items())
+
+
+def _amount(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _sink(sink: Sink) -> str:
+    if isinstance(sink, TensorBoard):
+        return "TensorBoard"
+    owner = f"{sink.entity}/" if sink.entity else ""
+    return f"Weights & Biases {owner}{sink.project}{' (offline)' if sink.mode == 'offline' else ''}"
+
+
+def _scaling(compiled: CompiledRun) -> list[str]:
+    """What a model on paper says of more GPUs; see docs/scaling.md."""
+    run, plan = compiled.run, compiled.plan
+    if run.trainer is None or plan.batch is None:
+        return []
+    found = scaling(run.trainer, plan.batch, run.topology.sharding(), compiled.resolution.pool) or ()
+    one_node = run.topology.needs().gpus_per_node
+    return [f"{share(each)} of {each.gpus:,} GPUs" for each in found if each.gpus > one_node]
+
+
+def share(efficiency: Efficiency) -> str:
+    """An efficiency in percent, as an interval where it is one."""
+    low, high = round(100 * efficiency.low), round(100 * efficiency.high)
+    return f"{high} %" if low == high else f"{low} to {high} %"
 
 
 def _ranks(plan: Plan) -> tuple[str, str]:
@@ -140,8 +185,9 @@ def _checkpoints(plan: Plan) -> str:
         return f"{checkpoint.directory} {checkpoint.every}, of a size that is not known; {grace.seconds} s grace"
     if checkpoint.size is None:
         return f"{checkpoint.directory}, left to the work; {grace.seconds} s grace"
+    waits = "" if checkpoint.background or plan.workload != "trainer" else ", training waits for it"
     return (f"{checkpoint.directory} {checkpoint.every}, about {_bytes(checkpoint.size)}, "
-            f"save {_seconds(checkpoint.save_seconds)} of {grace.seconds} s grace")
+            f"save {_seconds(checkpoint.save_seconds)} of {grace.seconds} s grace{waits}")
 
 
 def _seconds(seconds: float | None) -> str:

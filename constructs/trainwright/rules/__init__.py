@@ -14,7 +14,9 @@ from trainwright.rules import (
     deepspeed,
     engine,
     environment,
+    lifecycle,
     memory,
+    metrics,
     monitoring,
     mpi,
     network,
@@ -32,8 +34,8 @@ from trainwright.rules import (
 from trainwright.rules.context import Context
 
 _RUN = (
-    *training.RUN, *engine.RUN, *storage.RUN, *data.RUN, *cluster.RUN, *environment.RUN, *command.RUN, *scheduling.RUN,
-    *monitoring.RUN, *objects.RUN,
+    *training.RUN, *engine.RUN, *lifecycle.RUN, *metrics.RUN, *storage.RUN, *data.RUN, *cluster.RUN, *environment.RUN,
+    *command.RUN, *scheduling.RUN, *monitoring.RUN, *objects.RUN,
 )
 _PLAN = (
     *training.PLAN, *memory.PLAN, *deepspeed.PLAN, *storage.PLAN, *data.PLAN, *cluster.PLAN, *environment.PLAN, *command.PLAN,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 from trainwright.codes import found
 from trainwright.findings import Finding
 from trainwright.rules.context import Context
 from trainwright.run import BoostingWorkload
+from trainwright_trainer.contract.capabilities import CAPABILITIES, unread
 from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS, engine_disagreements
 
 
@@ -37,6 +39,19 @@ def engine_fits(context: Context) -> Iterator[Finding]:
         if "architecture" in problem:
             yield found("TW210", context.locate.run("/workload/model/architecture"), problem.partition("; ")[0],
                         problem.partition("; ")[2] or "use another topology")
+    asked = SimpleNamespace(**dict(work), checkpoints=run.checkpoints)  # the contract has both in one
+    for setting, instead in unread(engine, asked):
+        pointer = setting.split()[0].replace(".", "/")
+        where = context.locate.run(f"/{pointer}" if pointer.startswith("checkpoints/") else f"/workload/{pointer}")
+        yield found("TW210", where, f"engine {engine} does not read {setting}", instead)
 
 
-RUN = (work_fits_topology, engine_fits)
+def engine_can_resize(context: Context) -> Iterator[Finding]:
+    """Nodes that come and go leave checkpoints of another number of ranks."""
+    run, engine = context.run, context.run.topology.engine
+    if run.trainer and engine != "xgboost" and run.topology.needs().elastic and not CAPABILITIES[engine].reshards:
+        message = f"engine {engine} cannot load a checkpoint at another number of ranks, and the topology is elastic"
+        yield found("TW210", context.locate.run("/topology/elastic"), message, "remove elastic")
+
+
+RUN = (work_fits_topology, engine_fits, engine_can_resize)

@@ -25,14 +25,16 @@ def memory_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
     memory = resolution.plan.memory
     if memory is None:
         return
-    where = context.locate.run("/batch/micro")
-    for part in [memory] if memory.host is None else [memory, memory.host]:
+    places = [(memory, "/batch/micro"), *([] if memory.host is None else [(memory.host, "/resources/memory")])]
+    for part, pointer in places:
         if part.low > part.limit:
-            yield found("TW220", where, f"the run does not fit: {_estimate(part)}", _change(context, resolution))
+            message = f"the run does not fit: {_estimate(part)}"
+            yield found("TW220", context.locate.run(pointer), message, _change(context, resolution, part))
             return
-    for part in [memory] if memory.host is None else [memory, memory.host]:
+    for part, pointer in places:
         if part.high > part.limit:
-            yield found("TW221", where, f"the run may not fit: {_estimate(part)}", f"measure it; {_change(context, resolution)}")
+            message, fix = f"the run may not fit: {_estimate(part)}", f"measure it; {_change(context, resolution, part)}"
+            yield found("TW221", context.locate.run(pointer), message, fix)
             return
 
 
@@ -48,17 +50,19 @@ def _of(memory: MemoryPlan) -> str:
     return f"{_bounds(memory)} of {memory.limit / GIB:.1f} GiB"
 
 
-def _change(context: Context, resolution: Resolution) -> str:
-    """The smallest change that helps, with its own estimate."""
+def _change(context: Context, resolution: Resolution, short: MemoryPlan) -> str:
+    """The smallest change that helps where memory is short, with its own estimate."""
     change = smallest_change(context.run, context.cluster, resolution.plan.world.pool)
     if change is None:
-        more = "use GPUs with more memory" if resolution.plan.world.gpus_per_node else "raise resources.memory"
+        on_gpu = resolution.plan.world.gpus_per_node and short is resolution.plan.memory
+        more = "use GPUs with more memory" if on_gpu else "raise resources.memory"
         return f"take a smaller model, or {more}: no other batch, topology or offload fits"
     *first, last = (f"`{text}`" for text in change.texts)
     verb = ("" if change.surely else "may ") + ("fit" if first or not change.surely else "fits")
     written = ' and '.join([', '.join(first), last]) if first else last
-    text = f"{written}{_elsewhere(context, resolution, change)} {verb}: {_of(change.memory)}"
-    return text if change.memory.host is None else f"{text}, and {_of(change.memory.host)} on the host"
+    text, host = f"{written}{_elsewhere(context, resolution, change)} {verb}: {_of(change.memory)}", change.memory.host
+    moved = change.run.topology.sharding().offload_optimizer
+    return f"{text}, and {_of(host)} on the host" if host and (moved or short is not resolution.plan.memory) else text
 
 
 def _elsewhere(context: Context, resolution: Resolution, change: Change) -> str:

@@ -15,7 +15,8 @@ def schema_problems(manifests: Sequence[Manifest], version: str, templates: Mapp
 
     Of a kind that is not Kubernetes' own the metadata is validated, and pod templates at the places that ``templates`` names.
     """
-    from trainwright.validate.core import core_problems, is_core, known_version
+    from trainwright.validate.core import core_problems, is_core
+    from trainwright.validate.core_schemas import known_version
 
     known = known_version(version)
     for manifest in manifests:

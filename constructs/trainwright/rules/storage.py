@@ -26,6 +26,13 @@ LARGEST_FILES = 786_432
 FEWEST_KEPT = 2
 """The least that ``checkpoints.keep`` can be: the newest, and the one before it."""
 
+ACCESS_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+CREDENTIALS = (
+    "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE",
+)
+"""Other variables that lead an AWS client to credentials (boto3 guide, credentials)."""
+
 LONGEST_DRAIN = 600
 """Seconds that the cluster autoscaler waits for a pod to end (default of its ``--max-graceful-termination-sec``)."""
 
@@ -33,13 +40,27 @@ LONGEST_DRAIN = 600
 def checkpoint_volume(context: Context) -> Iterator[Finding]:
     run = context.run
     wanted = run.trainer or isinstance(run.workload, BoostingWorkload) or "mount" in run.checkpoints.model_fields_set
-    if wanted and run.checkpoints.mount not in run.mounts:
+    if wanted and run.checkpoints.store is None and run.checkpoints.mount not in run.mounts:
         yield found(
             "TW230",
             context.locate.run("/mounts"),
             f"nothing is mounted at {run.checkpoints.mount}, where checkpoints go",
-            f"add `mounts: {{{run.checkpoints.mount}: {{claim: NAME}}}}`",
+            f"add `mounts: {{{run.checkpoints.mount}: {{claim: NAME}}}}`, or `checkpoints: {{store: s3://BUCKET/PREFIX}}`",
         )
+
+
+def store_credentials(context: Context) -> Iterator[Finding]:
+    """Who the pods are on an object store: what every AWS client looks for, as far as the run can state it."""
+    run = context.run
+    store, stated = run.checkpoints.store, set(run.env)
+    if store is None or run.service_account or stated & set(CREDENTIALS) or stated >= set(ACCESS_KEYS):
+        return
+    half = [name for name in ACCESS_KEYS if name in stated]
+    missing = [name for name in ACCESS_KEYS if name not in stated]
+    has = f"env has {half[0]} without {missing[0]}" if half else "nothing says who the pods are there"
+    keys = ", ".join(f"{name}: {{secret: NAME, key: KEY}}" for name in missing)
+    fix = f"write `env: {{{keys}}}`, or a service_account with a role; waive this where the nodes' own role may write there"
+    yield found("TW245", context.locate.run("/checkpoints/store"), f"checkpoints go to {store}, and {has}", fix)
 
 
 def paths(context: Context) -> Iterator[Finding]:
@@ -118,7 +139,7 @@ def checkpoints_fit(context: Context, resolution: Resolution) -> Iterator[Findin
     each = f"one has about {_rounded(size)}, and claim {checkpoint.claim} {claim.size}"
     if 2 * size > held:
         message = f"there is no room for a new checkpoint beside the last one: {each}"
-        yield found("TW238", context.locate.run(f"/mounts/{escape(checkpoint.mount)}"), message, larger)
+        yield found("TW238", context.locate.run(f"/mounts/{escape(context.run.checkpoints.mount)}"), message, larger)
     elif size * (checkpoint.keep + 1) > held:
         most = held // size - 1
         fix = f"write keep: {most}, or {larger}" if most >= FEWEST_KEPT else f"{larger}, for keep is at least {FEWEST_KEPT}"
@@ -187,5 +208,5 @@ def files(context: Context) -> Iterator[Finding]:
         yield found("TW237", context.locate.run("/files"), message, "put large files into the image, or on a claim")
 
 
-RUN = (checkpoint_volume, paths, claims, files)
+RUN = (checkpoint_volume, store_credentials, paths, claims, files)
 PLAN = (shared_claims, checkpoints_fit, grace_fits, goes_on)

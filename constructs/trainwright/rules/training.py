@@ -9,7 +9,7 @@ from trainwright.findings import Finding
 from trainwright.plan import Resolution
 from trainwright.plan.specification import render_for
 from trainwright.rules.context import Context
-from trainwright.run import CommandWorkload
+from trainwright.run import BoostingWorkload, CommandWorkload
 from trainwright_trainer.contract.data import Digits
 from trainwright_trainer.contract.model import ResNet
 from trainwright_trainer.contract.training import AdamW
@@ -28,14 +28,13 @@ def complete(context: Context) -> Iterator[Finding]:
 
 
 def without_effect(context: Context) -> Iterator[Finding]:
-    """Fields that only our trainer reads: a script or a command has arguments of its own."""
+    """Fields that only our trainer reads: a script or a command has arguments of its own, and trees have no batch."""
     run, work = context.run, context.run.workload
     if run.trainer:
         return
     fields = [key for key in ("batch", "learning_rate") if getattr(run, key) is not None]
-    fields += [
-        f"checkpoints/{key}" for key in ("every", "every_steps", "keep", "resume") if key in run.checkpoints.model_fields_set
-    ]
+    unread = ("save",) if isinstance(work, BoostingWorkload) else ("every", "every_steps", "keep", "resume", "save")
+    fields += [f"checkpoints/{key}" for key in unread if key in run.checkpoints.model_fields_set]
     if isinstance(work, CommandWorkload):
         fields += [
             key for key in ("trainer_version", "peer_wait") if key in run.model_fields_set and getattr(run, key) is not None
@@ -90,7 +89,7 @@ def unreleased(context: Context, resolution: Resolution) -> Iterator[Finding]:
     fix = f"write trainer_version: {RELEASED[-1]}, which can all that this run asks for"
     if needs:
         message += f", and this run needs of it: {', '.join(needs)}"
-        fix = "review it and wait with the sync; what the trainer in this repository plays is a table in docs/trainer.md"
+        fix = "review it and wait with the sync, or build an image of the trainer in this repository (docs/images.md)"
     yield found("TW212", context.locate.run("/trainer_version"), message, fix)
 
 

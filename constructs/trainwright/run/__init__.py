@@ -14,8 +14,10 @@ from trainwright.run.model import (
     ScratchMount,
     Waiver,
 )
+from trainwright.run.preflight import Preflight
 from trainwright.run.prepare import AccessKeys, AccountKey, Preparation
 from trainwright.run.secret import SecretReference
+from trainwright.run.watchdog import Watchdog
 from trainwright.run.workload import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload, Workload
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "ObjectOverride",
     "Overrides",
     "Placement",
+    "Preflight",
     "Preparation",
     "Resources",
     "Run",
@@ -39,5 +42,6 @@ __all__ = [
     "SecretReference",
     "TrainerWorkload",
     "Waiver",
+    "Watchdog",
     "Workload",
 ]

@@ -7,14 +7,21 @@ from pydantic import Field, JsonValue, model_validator
 
 from trainwright.handshake import TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
+from trainwright.run.preflight import Preflight
 from trainwright.run.prepare import Preparation
 from trainwright.run.secret import SecretReference
+from trainwright.run.watchdog import Watchdog
 from trainwright.run.workload import TrainerWorkload, Workload
 from trainwright.topology import AnyTopology
 from trainwright.units import Bytes, Cpu, Duration
 
 RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
 """A DNS-1035 label that leaves room for the hash and for the names that operators derive."""
+
+ObjectStore = Annotated[
+    str, Field(pattern=r"^s3://[a-z0-9][-a-z0-9.]{1,61}[a-z0-9](/[A-Za-z0-9_@+=-][-A-Za-z0-9_.@+=]*)*$", max_length=512)
+]
+"""A bucket, and a prefix in it."""
 
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 
@@ -52,6 +59,9 @@ class Checkpoints(Model):
 
     mount: AbsolutePath = "/checkpoints"
     """Mount path of the checkpoint claim."""
+    store: ObjectStore | None = None
+    """In place of a claim `s3://bucket/prefix`, on S3 or what speaks its protocol. Region, endpoint and keys come from `env`, or
+    from the role of `service_account`."""
     every: Duration | None = None
     """Time between checkpoints; default 30m where `every_steps` is not given."""
     every_steps: Annotated[int, Field(ge=1, le=2**40)] | None = None
@@ -60,6 +70,20 @@ class Checkpoints(Model):
     """Committed checkpoints that stay; older ones are removed."""
     resume: Literal["auto", "required", "never"] = "auto"
     """`auto` starts at 0 where there is no checkpoint, `required` refuses to, `never` ignores those of earlier identities."""
+    save: Literal["background", "blocking"] | None = None
+    """`background` trains on while a checkpoint is written, from a copy in the host's memory; `blocking` needs no copy. Default:
+    in the background where the engine can."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.store is not None and "mount" in self.model_fields_set:
+            raise ValueError("give one of mount and store: a path of a claim, or an address")
+        return self
+
+    @property
+    def place(self) -> str:
+        """What the directories of all lineages lie in."""
+        return self.store or self.mount
 
 
 class ClaimMount(Model):
@@ -209,6 +233,10 @@ class Run(Model):
     """Counted failures that may be: of one pod index on an Indexed Job, of the whole run elsewhere."""
     peer_wait: Duration = Field(default_factory=lambda: Duration.parse("30m"))
     """How long pods wait for pods that are not scheduled yet."""
+    watchdog: Watchdog = Field(default_factory=Watchdog.model_construct)
+    """When a rank counts as hung (our trainer's work)."""
+    preflight: Preflight = Field(default_factory=Preflight.model_construct)
+    """What nodes must show before training begins (our trainer's work)."""
     attempt: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Raise it to run the same thing again."""
     state: Literal["active", "done"] = "active"

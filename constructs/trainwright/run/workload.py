@@ -5,8 +5,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from trainwright.model import AbsolutePath, Model
+from trainwright_trainer.contract.base import Count, Fraction
 from trainwright_trainer.contract.data import Data, Table
 from trainwright_trainer.contract.model import Model as TrainedModel
+from trainwright_trainer.contract.sink import Sink, sink_disagreements
 from trainwright_trainer.contract.training import AdamW, Evaluation, Optimizer, Precision, Schedule, Task, disagreements
 from trainwright_trainer.contract.xgboost import Booster, MetricName, boosting_disagreements
 
@@ -31,14 +33,20 @@ class TrainerWorkload(Model):
     """Default: adamw."""
     clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = 1.0
     """Largest global gradient norm; null turns clipping off."""
+    skip_non_finite: Count | None = None
+    """Steps in a row that may be left out because loss or gradients are not finite; default: the first one ends the run."""
     precision: Precision = "bf16"
     """Of forward and backward pass; weights and optimizer stay fp32."""
     gradient_reduction: Precision | None = None
     """Data type in which gradients are summed over ranks; default: the engine's own."""
     activation_checkpointing: bool = False
     """Keep only the input of each block for the backward pass, and compute the rest again: less memory, a third more work."""
+    compile: bool = False
+    """Compile each block of the model: a slower first step, and faster ones after it."""
     schedule: Schedule = "cosine"
-    """Shape of the rate after warm-up."""
+    """Shape of the rate after warm-up; `wsd` stays at the peak and falls at the end."""
+    decay_fraction: Fraction | None = None
+    """Share of the run over which the rate of `wsd` falls; default: 0.2."""
     epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Passes over the data; or `steps`."""
     steps: Annotated[int, Field(ge=1, le=2**53)] | None = None
@@ -47,12 +55,16 @@ class TrainerWorkload(Model):
     """Of weights, dropout and data order."""
     evaluation: Evaluation = Field(default_factory=Evaluation.model_construct)
     """How often to look at held-out data; always at the end."""
+    metrics: tuple[Sink, ...] = ()
+    """Where rank 0 writes the run's metrics, beside `/metrics` and the log."""
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("give exactly one of epochs and steps")
-        for problem in disagreements(self.task, self.model, self.data):
+        if self.decay_fraction is not None and self.schedule != "wsd":
+            raise ValueError(f"decay_fraction is for schedule wsd, and schedule is {self.schedule}; remove it, or write wsd")
+        for problem in (*disagreements(self.task, self.model, self.data), *sink_disagreements(self.metrics)):
             raise ValueError(problem)
         return self
 

@@ -68,8 +68,8 @@ class MPIJob(Unshared):
             counts_init_failures=not others,  # of the launcher's Job alone: a worker is started again in its place
             gang=Gang.OPERATOR,
             # Not exit codes: the launcher's Job has no podFailurePolicy, so a failure that would come again is tried again.
-            # Not a save on SIGTERM: it reaches one pod, and mpirun ends its ranks at once.
-            guarantees=frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD}),
+            # Ranks are tied to the launcher's supervisor, which has them save before mpirun ends them.
+            guarantees=frozenset(Guarantee) - {Guarantee.EXIT_CODES},
             generated_names=("{name}-launcher", *((f"{{name}}-worker-{others - 1}",) if others else ())),
         )
 

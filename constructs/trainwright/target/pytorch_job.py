@@ -118,7 +118,7 @@ def _elastic(needs: Needs) -> Binding:
         injects={**_INJECTED, **_INJECTED_ELASTIC},
         counts_init_failures=kubeflow.COUNTS_INIT_FAILURES,
         gang=Gang.OPERATOR,
-        guarantees=frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD}),
+        guarantees=frozenset(Guarantee),
         generated_names=(f"{{name}}-worker-{needs.elastic.maximum - 1}",),
     )
 

@@ -194,9 +194,9 @@ def _launched(needs: Needs) -> Binding:
         hostfile=HOSTFILE,
         sshd=SSHD,
         gang=Gang.RUNTIME,
-        # As above: mpirun ends with the code of the rank that failed first, and the launcher's Job has a failure policy.
-        # Not a save on SIGTERM: it reaches one pod, and mpirun ends its ranks at once.
-        guarantees=frozenset(Guarantee) - {Guarantee.SIGTERM_SAVE},
+        # As above: the launcher ends with the code of the rank that failed first, and its Job has a failure policy. Ranks are
+        # tied to the launcher's supervisor, which has them save before mpirun ends them.
+        guarantees=frozenset(Guarantee),
         generated_names=("{name}-launcher-0-0-abcde", *(() if alone else (f"{{name}}-node-0-{others - 1}-abcde",))),
     )
 

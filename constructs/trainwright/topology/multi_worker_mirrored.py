@@ -26,9 +26,9 @@ class MultiWorkerMirrored(PodTopology):
 
     @property
     def keeps(self) -> frozenset[Guarantee]:
-        """Nothing links the supervisors of several pods: SIGTERM reaches one, and a worker that fails comes back alone."""
-        alone = frozenset({Guarantee.SIGTERM_SAVE, Guarantee.RESTART_ALL}) if self.nodes == 1 else frozenset()
-        return frozenset({Guarantee.EXIT_CODES, Guarantee.EXACT_RESUME}) | alone
+        """Nothing links the supervisors of several pods: a worker that fails comes back alone. Its ranks agree on a save."""
+        alone = frozenset({Guarantee.RESTART_ALL}) if self.nodes == 1 else frozenset()
+        return frozenset({Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE, Guarantee.EXACT_RESUME}) | alone
 
     def needs(self) -> Needs:
         """Every worker knows all others from the start, and all start again together."""

@@ -1,7 +1,7 @@
 """What every topology of torch processes states: pods, and the ranks in each; and what one states whose nodes may change."""
 
 from dataclasses import replace
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -70,14 +70,8 @@ class ElasticTopology(TorchTopology):
             raise ValueError(f"nodes {self.nodes} is not between min_nodes {low} and max_nodes {high}")
         return self
 
-    @property
-    def keeps(self) -> frozenset[Guarantee]:
-        """torch's elastic agent is between our supervisor and the ranks: it restarts them itself, and has no exit codes.
-
-        Nothing links the supervisors of its pods, since their number changes. An agent that gets SIGTERM ends its own ranks
-        (torch/distributed/elastic/agent/server/api.py) and tells no other, so nobody agrees on a step to save at.
-        """
-        return frozenset(Guarantee) - ({Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE} if self.elastic else set())
+    keeps: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
+    """Of elastic runs too: ranks stay children of our supervisor, and agree on a step to save at among themselves."""
 
     @property
     def fewest_ranks(self) -> int:

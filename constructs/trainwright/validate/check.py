@@ -8,7 +8,8 @@ from typing import Any
 
 from trainwright.codes import found
 from trainwright.findings import Finding, Severity
-from trainwright.validate.core import UnknownKindError, core_problems, is_core, metadata_structure
+from trainwright.validate.core import core_problems, is_core, metadata_structure
+from trainwright.validate.core_schemas import UnknownKindError
 from trainwright.validate.crd import Catalogue
 from trainwright.validate.custom import STRUCTURAL, custom_problems, served_version
 from trainwright.validate.manifests import Manifest
@@ -38,7 +39,7 @@ def check_manifests(manifests: Iterable[Manifest], catalogue: Catalogue, kuberne
     Args:
         manifests: objects with their places.
         catalogue: the CRDs that there are.
-        kubernetes: a version that :func:`~trainwright.validate.core.known_version` gave.
+        kubernetes: a version that :func:`~trainwright.validate.core_schemas.known_version` gave.
     """
     report = Report()
     first: dict[str, Manifest] = {}

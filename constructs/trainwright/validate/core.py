@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from trainwright.locate import escape
 from trainwright.shape import closest, literal
+from trainwright.validate.core_schemas import definitions, schema_of
+from trainwright.validate.fits import fits
 from trainwright.validate.problem import Problem
 
 CORE_GROUPS = frozenset(
@@ -57,40 +58,9 @@ _WORDS = {
 }
 
 
-class UnknownVersionError(Exception):
-    """A Kubernetes version that the library has no schemas for."""
-
-
-class UnknownKindError(Exception):
-    """A kind that this Kubernetes version does not have."""
-
-
 def is_core(api_version: str) -> bool:
     """Whether Kubernetes itself, not a CRD, has the group of an apiVersion."""
     return api_version.rpartition("/")[0] in CORE_GROUPS
-
-
-@cache
-def versions() -> tuple[str, ...]:
-    """Kubernetes versions with schemas, oldest first, such as ``1.34``."""
-    from kubernetes_validate.utils import all_versions
-
-    numbers = sorted({tuple(int(part) for part in version.split(".")[:2]) for version in all_versions()})
-    return tuple(f"{major}.{minor}" for major, minor in numbers)
-
-
-def known_version(version: str | None) -> str:
-    """A version such as ``1.34`` or ``v1.34.2`` as the library knows it; the newest for None.
-
-    Raises:
-        UnknownVersionError: it has no schemas.
-    """
-    if version is None:
-        return versions()[-1]
-    match = re.fullmatch(r"v?(\d+\.\d+)(\.\d+)?", version)
-    if match is None or match[1] not in versions():
-        raise UnknownVersionError(f"there are no schemas of Kubernetes {version}; there are those of {', '.join(versions())}")
-    return match[1]
 
 
 def core_problems(manifest: Mapping[str, Any], version: str) -> list[Problem]:
@@ -99,63 +69,33 @@ def core_problems(manifest: Mapping[str, Any], version: str) -> list[Problem]:
     Raises:
         UnknownKindError: the version has no such kind.
     """
-    return list(_problems(_validator(str(manifest["kind"]), str(manifest["apiVersion"]), version), manifest))
+    schema = schema_of(str(manifest["kind"]), str(manifest["apiVersion"]), version)
+    if fits(manifest, schema, definitions(version)["$defs"]):
+        return []
+    return list(_problems(_validator(schema, version), manifest))
 
 
 def metadata_structure(metadata: object, version: str) -> list[Problem]:
     """The same for the metadata of an object of any kind."""
-    return list(_problems(_definition(_META, version), metadata))
+    known = definitions(version)
+    if fits(metadata, known["$defs"][_META], known["$defs"]):
+        return []
+    return list(_problems(_validator({"$ref": f"{known['$id']}#/$defs/{_META}"}, version), metadata))
 
 
-@cache
-def _validator(kind: str, api_version: str, version: str) -> Any:
-    from kubernetes_validate.utils import schema_contents
-
-    group, _, suffix = api_version.rpartition("/")
-    name = "-".join(part for part in (kind.lower(), group.partition(".")[0], suffix) if part)
-    if not re.fullmatch(r"[a-z0-9-]+", name):
-        raise UnknownKindError(name)
-    try:
-        schema = schema_contents(f"{_folder(version)}/{name}.json", version)
-    except FileNotFoundError as error:
-        raise UnknownKindError(f"{api_version} {kind}") from error
-    known = [(entry["group"], entry["kind"]) for entry in schema.get("x-kubernetes-group-version-kind", ())]
-    if known and (group, kind) not in known:  # the file's name keeps a part of the group only, in lower case
-        raise UnknownKindError(f"{api_version} {kind}")
-    return _over(schema, version)
-
-
-@cache
-def _definition(name: str, version: str) -> Any:
-    return _over({"$ref": f"{_definitions(version)['$id']}#/$defs/{name}"}, version)
-
-
-def _over(schema: Mapping[str, Any], version: str) -> Any:
+def _validator(schema: Mapping[str, Any], version: str) -> Any:
+    """Imported late: of a project in order, no object ever comes here."""
     import jsonschema  # type: ignore[import-untyped]
+
+    return jsonschema.validators.Draft202012Validator(schema, registry=_registry(version))
+
+
+@cache
+def _registry(version: str) -> Any:
     from referencing import Registry, Resource
 
-    definitions = Resource.from_contents(_definitions(version))
-    registry: Registry[Any] = definitions @ Registry()
-    return jsonschema.validators.Draft202012Validator(schema, registry=registry)
-
-
-@cache
-def _definitions(version: str) -> dict[str, Any]:
-    from kubernetes_validate.utils import schema_contents
-
-    from trainwright.validate.core_facts import apply_facts
-
-    definitions: dict[str, Any] = schema_contents(f"{_folder(version)}/_definitions.json", version)
-    apply_facts(definitions["$defs"])
-    return definitions
-
-
-@cache
-def _folder(version: str) -> str:
-    from kubernetes_validate.utils import all_versions
-
-    exact = [known for known in all_versions() if known.rpartition(".")[0] == version or known == version]
-    return f"kubernetes-json-schema/v{exact[-1]}-local-strict"
+    found: Registry[Any] = Resource.from_contents(definitions(version)) @ Registry()
+    return found
 
 
 def _problems(validator: Any, value: object) -> Iterator[Problem]:

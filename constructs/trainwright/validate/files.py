@@ -7,7 +7,7 @@ from pathlib import Path
 
 from trainwright.findings import Finding
 from trainwright.validate.check import Report, check_manifests
-from trainwright.validate.core import known_version
+from trainwright.validate.core_schemas import known_version
 from trainwright.validate.crd import Catalogue, load_catalogue
 from trainwright.validate.manifests import Manifest, files_below, read_manifests
 

@@ -94,6 +94,13 @@ SCENES = (
     scene("commits stopped", 200, "FailingCheckpoints", TRAINING | {"trainwright_committed_step": "6000+0x300"}),
     scene("a save failed", 30, "FailingCheckpoints", TRAINING | {"trainwright_checkpoint_failures_total": "_x20 1 _x200"}),
     scene("a save failed an hour ago", 90, "", TRAINING | {"trainwright_checkpoint_failures_total": "_x20 1 _x200"}),
+    scene("a save misses the grace period", 70, "SaveBeyondGrace", TRAINING | {
+        "trainwright_checkpoint_save_seconds": "_x30 20+0x29 4000+0x240",
+    }),
+    scene("saves make the grace period", 70, "", TRAINING | {"trainwright_checkpoint_save_seconds": "20+0x300"}),
+    scene("the save after a slow one is quick", 100, "", TRAINING | {
+        "trainwright_checkpoint_save_seconds": "4000+0x29 20+0x270",
+    }),
     scene("every save fails, unseen", 100, "FailingCheckpoints", restarts(3, 34)),
     scene("three preemptions, each saved", 100, "", restarts(3, 34) | {
         "trainwright_last_commit_timestamp_seconds@0-0": "_x30 1800+0x3",

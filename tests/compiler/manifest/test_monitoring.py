@@ -41,6 +41,7 @@ EVERYTHING = {
 }
 TRAINER: Data = {}
 SCRIPT = script("python", "train.py")
+NEWEST: Data = {"trainer_version": "0.2.0"}
 
 
 def objects_of(run: CompiledRun) -> dict[str, Any]:
@@ -143,7 +144,7 @@ def names_in(expression: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("work", [TRAINER, SCRIPT])
+@pytest.mark.parametrize("work", [TRAINER, NEWEST, SCRIPT])
 @pytest.mark.parametrize("dcgm", [True, False])
 def test_expressions_ask_only_for_what_is_served(work: Data, dcgm: bool) -> None:
     asked = {name for expression in expressions(work, dcgm=dcgm) for name in names_in(expression)}
@@ -154,8 +155,13 @@ def test_a_script_is_asked_only_for_what_its_supervisor_serves() -> None:
     measurements = Measurements()  # as it is before any rank has reported
     families = text_string_to_metric_families(measurements.text().decode())
     assert {sample.name for family in families for sample in family.samples} <= set(SUPERVISED) <= set(METRICS)
-    asked = {name for expression in expressions(SCRIPT, dcgm=False) for name in names_in(expression)}
+    asked = {name for expression in expressions(SCRIPT | NEWEST, dcgm=False) for name in names_in(expression)}
     assert asked == set(SUPERVISED)
+
+
+def test_an_older_trainer_is_asked_only_for_what_it_serves() -> None:
+    asked = {name.removesuffix("_total") for expression in expressions(dcgm=False) for name in names_in(expression)}
+    assert asked <= {name for name, metric in METRICS.items() if metric.since == "0.1.0"}
 
 
 def test_a_name_that_is_not_served_is_found() -> None:
@@ -192,6 +198,8 @@ def test_thresholds_follow_the_run() -> None:
     assert f"\n    > {2 * 500 + 3 * 10}\n" in by_steps
     assert float(by_time.split("step_seconds{")[1].split("> ")[1].splitlines()[0]) > 2 * 600
     assert "[3600s]" in by_steps
+    grace = compiled().resolution.plan.grace.seconds
+    assert alerts()["TrainwrightSaveBeyondGrace"]["expr"].endswith(f") > {grace - 5}\n")
     loops = [alerts({"topology": {"nodes": nodes}})["TrainwrightRestartLoop"]["expr"] for nodes in (2, 8)]
     assert [f">= {4 * nodes}\n" in loop for nodes, loop in zip((2, 8), loops, strict=True)] == [True, True]
 
@@ -215,7 +223,7 @@ def test_summaries_use_labels_that_the_condition_keeps() -> None:
 
 
 def test_panels_do_not_overlap() -> None:
-    panels = dashboard()["panels"]
+    panels = dashboard(NEWEST)["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels) == len(PANELS)
     cells = [
         (x, y)

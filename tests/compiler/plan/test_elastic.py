@@ -109,7 +109,7 @@ def test_batch_and_rate_of_shards_are_those_of_whole_models() -> None:
     one, other = compiled(sharded, CLUSTER), compiled(run(2, 6), CLUSTER)
     assert one.plan.elastic == other.plan.elastic
     assert one.plan.guarantees == other.plan.guarantees
-    assert "exit codes" not in one.plan.guarantees
+    assert {"exit codes", "SIGTERM save"} <= set(one.plan.guarantees)
     for result in (one, other):
         assert result.resolution.spec is not None
         assert result.resolution.spec.world.rendezvous.kind == "c10d"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, options, play
+from tests.processes import is_running
 
 from trainwright.rehearsal.container_init import KILLED
 from trainwright.rehearsal.container_run import INIT
@@ -58,14 +59,6 @@ def until(condition: object, what: str) -> None:
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, f"{what} did not happen within {PATIENCE_SECONDS} s"
         time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @contextmanager
@@ -190,7 +183,7 @@ def test_a_signal_ends_the_pods_in_order(tmp_path: Path, number: signal.Signals)
         process.send_signal(number)
         assert process.wait(PATIENCE_SECONDS) == 143
     assert (tmp_path / "w" / "claims" / "data" / "told").exists()
-    assert not any(map(alive, pids(tmp_path / "w")))
+    assert not any(map(is_running, pids(tmp_path / "w")))
 
 
 def test_pods_that_succeed_while_they_are_told_to_end_complete_the_job(tmp_path: Path) -> None:
@@ -209,23 +202,23 @@ def test_a_second_signal_does_not_wait_for_the_grace_period(tmp_path: Path) -> N
         until((tmp_path / "w" / "claims" / "data" / "told").exists, "SIGTERM in the pod")
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_SECONDS) == 143
-    assert not any(map(alive, pids(tmp_path / "w")))
+    assert not any(map(is_running, pids(tmp_path / "w")))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_rehearsal_that_is_killed_takes_every_process_along(tmp_path: Path) -> None:
     with rehearsing(manifests(LINGER.format(code=0)), tmp_path / "w") as process:
         found = pids(tmp_path / "w")
-        assert all(map(alive, found))
+        assert all(map(is_running, found))
         process.kill()
         process.wait(PATIENCE_SECONDS)
-        until(lambda: not any(map(alive, found)), "the end of the pod's processes")
+        until(lambda: not any(map(is_running, found)), "the end of the pod's processes")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_what_a_container_leaves_behind_ends_with_its_first_process(tmp_path: Path) -> None:
     play(manifests(LINGER.format(code=0).replace("time.sleep(600)\n", "")), tmp_path / "w")
-    assert not any(map(alive, pids(tmp_path / "w")))
+    assert not any(map(is_running, pids(tmp_path / "w")))
 
 
 @pytest.mark.parametrize(("code", "expected"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", KILLED)])

@@ -123,6 +123,24 @@ def test_fresh_leaves_claims_alone_that_are_read_only(tmp_path: Path) -> None:
     assert recorder.said(0) == ["['set.csv']"]
 
 
+def test_a_folder_stands_for_an_object_store(tmp_path: Path) -> None:
+    program = """
+import os, pathlib
+place = pathlib.Path(os.environ["TRAINWRIGHT_CHECKPOINT_DIRECTORY"])
+place.mkdir(parents=True, exist_ok=True)
+print(place, sorted(path.name for path in place.iterdir()))
+(place / "step-1").touch()
+"""
+    found = manifests(program)
+    container_of(found)["env"].append({"name": "TRAINWRIGHT_CHECKPOINT_DIRECTORY", "value": "s3://example.bucket/vision/run"})
+    play(found, tmp_path / "w")
+    folder = tmp_path / "w" / "stores" / "example.bucket" / "vision" / "run"
+    for fresh, left in ((False, ["step-1"]), (True, [])):
+        _, recorder = play(found, tmp_path / "w", fresh=fresh)
+        assert recorder.said(0) == [f"{folder} {left}"]
+        assert any(text.startswith("object store") and "s3://example.bucket" in text for text in overridden(recorder))
+
+
 def test_a_folder_of_the_caller_s_stands_for_a_path(tmp_path: Path) -> None:
     (tmp_path / "set").mkdir()
     (tmp_path / "set" / "x.csv").touch()

@@ -13,6 +13,7 @@ from tests.compiler.rehearsal.stage import COMMAND, DIGITS, LLAMA, SCRIPT, Manif
 
 from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright_trainer.contract import RunSpec, Training
+from trainwright_trainer.contract.preflight import Preflight
 
 
 def scaled(found: list[Manifest], **changes: Any) -> Scaled:
@@ -50,6 +51,23 @@ def test_a_run_on_gpus_loses_its_size() -> None:
     assert "2 instead of 4" in text
     assert 'world.device "cuda" -> "cpu"' in text
     assert "work.model.num_hidden_layers 22 -> 2" in text
+
+
+def test_nothing_is_sent_to_a_service_and_no_node_is_measured() -> None:
+    found = gpu_run(metrics=[{"to": "tensorboard"}, {"to": "wandb", "project": "nlp"}])
+    data = of_kind(found, "ConfigMap")["data"]
+    document = json.loads(data["run.json"])
+    thresholds = {"min_tflops": 400, "max_storage_seconds": 20, "max_clock_skew_seconds": 1}
+    document["lifecycle"]["preflight"] = {"when": "always", **thresholds}
+    data["run.json"] = json.dumps(document)
+    result = scaled(found)
+    spec = spec_of(result)
+    assert isinstance(spec.work, Training)
+    assert [getattr(sink, "mode", None) for sink in spec.work.metrics or ()] == [None, "offline"]
+    assert spec.lifecycle.preflight == Preflight(when="always")
+    text = " ".join(map(str, result.overrides))
+    assert "lifecycle.preflight.min_tflops 400.0 -> unset" in text
+    assert '"offline"' in text
 
 
 def test_a_script_on_gpus_keeps_its_command() -> None:

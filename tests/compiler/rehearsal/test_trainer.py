@@ -107,12 +107,21 @@ def test_it_trains_and_a_second_rehearsal_has_nothing_to_do(tmp_path: Path) -> N
     assert "its pods will end at once" in console.file.getvalue()
 
 
-def test_a_signal_half_way_and_on_from_the_committed_step(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_pod_that_is_killed_then_a_signal_and_on_from_the_committed_step(tmp_path: Path) -> None:
+    """A lost pod brings all pods back; a signal ends them in order; the next rehearsal takes it from there."""
     file = on_ports_of_its_own(DIGITS, tmp_path)
     with Rehearsal(file, tmp_path / "w", tmp_path / "first.log") as first:
+        first.until("step 100 is committed")
+        for pid in pod_processes(tmp_path / "w", 1):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        first.until("(PeerLost")
         first.until("step 200 is committed")
         first.process.send_signal(signal.SIGTERM)
         assert first.finish() == 143
+    assert "index 1 gets a new pod in 2 s (failure 1 of index 1)" in first.text
+    assert "index 0 gets a new pod in 2 s (not counted, Ignore rule at index 2)" in first.text
     committed = int(first.text.rpartition("Step ")[2].split()[0])
     assert committed >= 200
     assert f"Step {committed} is committed: rehearse again and it goes on from there." in first.text
@@ -120,21 +129,6 @@ def test_a_signal_half_way_and_on_from_the_committed_step(tmp_path: Path) -> Non
         assert second.finish() == 0
     assert f"training from step {committed}:" in second.text
     assert "Complete: CompletionsReached" in second.text
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_pod_that_is_killed_brings_all_pods_back(tmp_path: Path) -> None:
-    file = on_ports_of_its_own(DIGITS, tmp_path)
-    with Rehearsal(file, tmp_path / "w", tmp_path / "log") as rehearsal:
-        rehearsal.until("step 100 is committed")
-        for pid in pod_processes(tmp_path / "w", 1):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        rehearsal.until("(PeerLost")
-        assert rehearsal.finish() == 0
-    assert "index 1 gets a new pod in 2 s (failure 1 of index 1)" in rehearsal.text
-    assert "index 0 gets a new pod in 2 s (not counted, Ignore rule at index 2)" in rehearsal.text
-    assert "Complete: CompletionsReached" in rehearsal.text
 
 
 def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:

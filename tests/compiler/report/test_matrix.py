@@ -38,7 +38,7 @@ def test_a_cell_says_what_is_kept_or_has_a_dash() -> None:
     assert len(said) == len(TOPOLOGIES) * len(TARGETS)
     assert said["ddp", "Indexed Job"] == "all"
     assert said["ddp", "MPIJob"] == "–"
-    assert said["horovod", "MPIJob"] == "restart, resume, reshard"
+    assert said["horovod", "MPIJob"] == "save, restart, resume, reshard"
     assert [title for (name, title), cell in said.items() if name == "ray" and cell != "–"] == ["RayJob"]
 
 

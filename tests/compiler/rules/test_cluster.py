@@ -8,7 +8,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 from pydantic import ValidationError
-from tests.compiler.example import codes, command, message
+from tests.compiler.example import codes, command, findings, message
 
 from trainwright.rules.cluster import KNOWN_KUBERNETES
 
@@ -103,7 +103,9 @@ def test_every_known_version_has_its_schemas() -> None:
 def test_a_pod_must_fit_a_node() -> None:
     assert codes({"resources": {"cpu": 193}}) == ["TW308"]
     assert codes({"resources": {"cpu": 192, "memory": "2000Gi"}}) == []
-    assert "shared memory of 16Gi" in message({"resources": {"memory": "16Gi"}})
+    found = findings({"resources": {"memory": "16Gi"}})
+    assert [finding.code for finding in found] == ["TW221", "TW308"], "and its ranks are short of memory too"
+    assert "shared memory of 16Gi" in found[1].message
 
 
 def test_rdma_without_a_capability_is_for_every_namespace() -> None:

@@ -50,6 +50,47 @@ def test_checkpoints_need_a_writable_claim(mount: dict[str, object]) -> None:
     assert codes({"mounts": {"/checkpoints": mount}}) == ["TW231"]
 
 
+STORE: Data = {"trainer_version": "0.2.0", "checkpoints": {"store": "s3://example-checkpoints/vision"}, "mounts": None}
+SECRET: Data = {"secret": "object-store", "key": "id"}
+
+
+@pytest.mark.parametrize(("more", "expected"), [
+    ({}, ["TW245"]),
+    ({"env": {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT_URL": "https://minio:9000"}}, []),
+    ({"env": {"AWS_ACCESS_KEY_ID": SECRET}}, ["TW245"]),
+    ({"env": {"AWS_SHARED_CREDENTIALS_FILE": "/aws/credentials"}}, []),
+    ({"service_account": "trainer"}, []),
+    ({"waivers": [{"code": "TW245", "reason": "the nodes' role may write there", "expires": "2026-08-01"}]}, ["TW245"]),
+    ({"env": {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI"}}, ["TW409"]),
+])
+def test_an_object_store_wants_to_know_who_writes(more: Data, expected: list[str]) -> None:
+    assert codes(STORE | more) == expected
+
+
+def test_half_of_the_access_keys_is_named() -> None:
+    assert "env has AWS_ACCESS_KEY_ID without AWS_SECRET_ACCESS_KEY" in message(STORE | {"env": {"AWS_ACCESS_KEY_ID": SECRET}})
+
+
+def test_checkpoints_have_one_place() -> None:
+    with pytest.raises(ValueError, match="give one of mount and store"):
+        codes(STORE | {"checkpoints": STORE["checkpoints"] | {"mount": "/checkpoints"}})
+
+
+@pytest.mark.parametrize("address", [
+    "s3://", "s3://b", "s3://bucket/", "s3://bucket//a", "s3://bucket/../other", "s3://bucket/a b", "s3://Bucket", "gs://bucket",
+    "s3://bucket/.hidden", "/checkpoints", "s3://bucket/*",
+])
+def test_an_address_is_a_bucket_and_a_plain_prefix(address: str) -> None:
+    with pytest.raises(ValueError, match="store"):
+        codes(STORE | {"checkpoints": {"store": address}})
+
+
+def test_who_may_mount_a_claim_does_not_matter_to_a_store() -> None:
+    one_pod: Data = {"namespaces": {"training": {"claims": {"checkpoints": {"access": "ReadWriteOncePod"}}}}}
+    assert codes({}, one_pod) == ["TW235"]
+    assert codes(STORE | {"service_account": "trainer"}, one_pod) == []
+
+
 def test_claims_must_be_in_the_profile() -> None:
     assert codes({"mounts": {"/data": {"claim": "other"}}}) == ["TW234"]
     assert "checkpoints, dataset, one-node" in message({"mounts": {"/data": {"claim": "other"}}})

@@ -68,7 +68,7 @@ def test_a_field_that_is_newer_than_the_image(monkeypatch: pytest.MonkeyPatch) -
 def test_a_trainer_that_is_not_released(run: dict[str, Any], expected: list[str]) -> None:
     notes = [finding for finding in compiled(run).findings if finding.code == "TW212"]
     assert [finding.message for finding in notes] == expected
-    assert all(("docs/trainer.md" in finding.fix) == ("needs" in finding.message) for finding in notes)
+    assert all(("docs/images.md" in finding.fix) == ("needs" in finding.message) for finding in notes)
 
 
 def test_the_batch_must_fit_the_data() -> None:
@@ -91,6 +91,7 @@ def test_batch_norm_and_accumulation() -> None:
         {"learning_rate": {"base": 1e-3, "warmup_steps": 0}},
         {"checkpoints": {"every_steps": 5}},
         {"checkpoints": {"resume": "never"}},
+        {"checkpoints": {"save": "blocking"}},
     ],
 )
 @pytest.mark.parametrize("work", [script("python", "x.py"), command("torchrun", "x.py")], ids=["script", "command"])

@@ -18,7 +18,7 @@ from trainwright.project import Project, build_project, load_sources
 SCENARIOS = (
     "bert-finetune", "resnet-train", "resnet50-imagenet", "tensorflow-distributed", "hostnetwork-ddp", "gang-scheduled-training",
     "llama-finetune", "deepspeed-training", "nccl-training", "sdk-train", "sdk-train-one-node", "xgboost-dist",
-    "xgboost-trainjob", "ray-train", "spot-resnet", "roce-tuning",
+    "xgboost-trainjob", "ray-lm", "ray-train", "spot-resnet", "roce-tuning", "vit-horovod",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tests.compiler.taken import UPSTREAM, catalogue
 
 from trainwright.compile import CompiledRun
 from trainwright.validate.check import object_problems
-from trainwright.validate.core import known_version
+from trainwright.validate.core_schemas import known_version
 
 Tree = dict[str, Any]
 

@@ -219,7 +219,8 @@ def test_on_the_network_of_the_node_sshd_has_a_port_of_the_run() -> None:
 
 
 def test_what_it_keeps_is_said() -> None:
-    assert run(HOROVOD).plan.guarantees == ("restart of all ranks together", "exact resume", "resume at another size")
+    others = ("restart of all ranks together", "exact resume", "resume at another size")
+    assert run(HOROVOD).plan.guarantees == ("SIGTERM save", *others)
     assert run(OPAQUE).plan.guarantees == ()
 
 

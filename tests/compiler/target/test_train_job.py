@@ -214,7 +214,7 @@ def test_every_line_has_an_answer(run: Data, cluster: Data, version: str) -> Non
 
 def test_the_answers_moved_with_what_they_answer_for() -> None:
     result = train(MOUNTS | {"env": {"A": "1"}, "node_pool": "spot"})
-    answers = dict(zip([manifest["kind"] for manifest in result.manifests], result.provenance, strict=True))
+    answers = dict(zip([manifest["kind"] for manifest in result.manifests], result.provenance(), strict=True))
     job, runtime = answers["TrainJob"], answers["TrainingRuntime"]
     index = [entry["name"] for entry in the(result, "TrainJob")["spec"]["trainer"]["env"]].index("A")
     assert job[f"/spec/trainer/env/{index}"].source == "run:/env/A"

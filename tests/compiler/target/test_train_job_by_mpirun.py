@@ -64,7 +64,7 @@ def test_it_binds_a_launcher_beside_the_nodes() -> None:
     assert binding.rank_zero_host == "{name}-node-0-0.{name}"
     assert (binding.environment, binding.hostfile) == (EnvironmentChannel.LAUNCHER, "/etc/mpi/hostfile")
     assert {name for name in binding.injects if name.startswith("OMPI_MCA_")} == binding.injects.keys() - {"JOB_COMPLETION_INDEX"}
-    assert binding.guarantees == frozenset(Guarantee) - {Guarantee.SIGTERM_SAVE}
+    assert binding.guarantees == frozenset(Guarantee)
 
 
 def test_it_binds_a_launcher_that_is_a_node() -> None:

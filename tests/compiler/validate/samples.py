@@ -12,7 +12,7 @@ from typing import Any
 from trainwright.locate import escape, tokens
 from trainwright.validate import Catalogue, Problem, load_catalogue, object_problems
 from trainwright.validate.admission import field_schema
-from trainwright.validate.core import known_version
+from trainwright.validate.core_schemas import known_version
 from trainwright.validate.crd import Schema
 from trainwright.validate.manifests import read_manifests
 

@@ -11,8 +11,9 @@ from tests.compiler.validate.samples import Data, pointers, problems, put, sampl
 
 from trainwright.rules.cluster import KNOWN_KUBERNETES
 from trainwright.validate import Catalogue
-from trainwright.validate.core import UnknownVersionError, core_problems, is_core, known_version, versions
+from trainwright.validate.core import core_problems, is_core
 from trainwright.validate.core_facts import CHOICES, NOT_EMPTY, PATTERNS, RANGES
+from trainwright.validate.core_schemas import UnknownVersionError, definitions, known_version, versions
 
 NONE = Catalogue()
 
@@ -70,12 +71,10 @@ def test_all_problems_of_an_object_are_told() -> None:
 
 
 def test_the_facts_name_fields_that_there_are() -> None:
-    from trainwright.validate.core import _definitions
-
-    definitions = _definitions(known_version(None))["$defs"]
+    known = definitions(known_version(None))["$defs"]
     for place in (*CHOICES, *PATTERNS, *RANGES, *NOT_EMPTY):
         name, _, field = place.rpartition(".")
-        assert field in definitions[name]["properties"], place
+        assert field in known[name]["properties"], place
 
 
 @pytest.mark.parametrize(

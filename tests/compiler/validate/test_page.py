@@ -41,8 +41,9 @@ def test_an_example(block: str, tmp_path: Path) -> None:
 
 
 def test_the_page_has_every_option() -> None:
-    from trainwright.cli.main import app
+    from trainwright.cli.main import command_line
 
-    options = {name for it in get_command(app).commands["validate"].params for name in it.opts if name.startswith("--")}  # type: ignore[attr-defined]
+    parameters = get_command(command_line("validate")).commands["validate"].params  # type: ignore[attr-defined]
+    options = {name for it in parameters for name in it.opts if name.startswith("--")}
     page = (ROOT / "docs" / "validate.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(--[a-z]+)", page, re.MULTILINE)) == options - {"--help"}

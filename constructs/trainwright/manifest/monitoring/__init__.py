@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.manifest.monitoring import pod_monitor, rules
-from trainwright.manifest.monitoring.dashboard import dashboard_map
 from trainwright.manifest.monitoring.watched import serving_pods
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.why import Tree
@@ -23,6 +22,8 @@ def monitoring_objects(resolution: Resolution) -> list[Tree]:
         return []
     objects = [pod_monitor.pod_monitor(resolution, monitoring), rules.prometheus_rule(resolution, monitoring)]
     if monitoring.dashboard:
+        from trainwright.manifest.monitoring.dashboard import dashboard_map  # with all its panels, for few clusters
+
         objects.append(dashboard_map(resolution, monitoring, monitoring.dashboard))
     return objects
 

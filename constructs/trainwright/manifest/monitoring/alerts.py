@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 from trainwright.manifest.monitoring.series import IDENTITY
 from trainwright.manifest.monitoring.watched import Watched
+from trainwright_trainer.contract.grace import EXIT_MARGIN_SECONDS
 
 STALL_SECONDS = 900
 LOG_INTERVALS = 3
 SAVES = 4
-"""The trainer lets a collective wait for 5 minutes, or for four saves where those take longer."""
+"""The trainer ends a run that hangs by itself, after minutes."""
 FIRST_STEP_MINUTES = 30
 GOODPUT = 0.75
 MISSED_SAVES = 2
@@ -102,6 +103,12 @@ def _attempts_without_commit(run: Watched) -> str:
     )
 
 
+def _save_beyond_grace(run: Watched) -> str | None:
+    if run.log_every_steps is None:
+        return None
+    return f"{run.series.highest('trainwright_checkpoint_save_seconds')} > {run.seconds_for_save:g}\n"
+
+
 def _restart_loop(run: Watched) -> str | None:
     up = run.series.select("trainwright_up")
     return f"{_starts_in_an_hour(run)}\n  and count by ({IDENTITY}) (max_over_time({up}[15m]))\n"
@@ -135,8 +142,8 @@ ALERTS = (
             "ranks come back together from the last commit."
         ),
         reason=(
-            "an evaluation or a slow save between two steps is no stall, and a collective that hangs is ended by the "
-            "trainer after 5 minutes, or four saves where those take longer: what is left then does not end by itself"
+            "an evaluation or a slow save between two steps is no stall, and a run that hangs is ended by the trainer "
+            "within minutes: what is left then does not end by itself"
         ),
         condition=_stalled_step,
     ),
@@ -183,6 +190,23 @@ ALERTS = (
         ),
         reason="one save may be late because it is slow; after two the interval that the run asked for does not hold",
         condition=_failing_checkpoints,
+    ),
+    Alert(
+        name="TrainwrightSaveBeyondGrace",
+        when="the last save took longer than the grace period of a pod leaves for one",
+        wait="5m",
+        summary=f"{_WHO} takes {{{{ $value | humanizeDuration }}}} to save, longer than its pods' grace period leaves",
+        action=(
+            "Training goes on, and its saves are good. But a run that is told to end now, by a drain or a preemption, is "
+            "killed before its save is committed, and trains again what came after the last commit. See what slows the "
+            "volume down. If it stays so, write in the cluster profile the write_mebibytes_per_second that the claim really "
+            "has: the grace period follows from it, as a new run that resumes. A shorter checkpoints.every loses less."
+        ),
+        reason=(
+            f"the trainer keeps {EXIT_MARGIN_SECONDS:g} seconds of the grace period for ending; a save that misses it once "
+            "may miss it when it matters"
+        ),
+        condition=_save_beyond_grace,
     ),
     Alert(
         name="TrainwrightRestartLoop",

@@ -24,8 +24,9 @@ class Panel:
     unit: str
     """As Grafana calls it: ``s``, ``short``, ``percentunit``."""
     metric: str
-    form: Literal["run", "pod", "age", "failures"] = "run"
-    """One curve an identity, one a pod, the seconds since a time, or the most that one attempt had in the last hour."""
+    form: Literal["run", "pod", "age", "failures", "phases"] = "run"
+    """One curve an identity, one a pod, the seconds since a time, the most that one attempt had in the last hour, or the share of
+    the time that goes into each phase."""
 
     @property
     def help(self) -> str:
@@ -35,6 +36,8 @@ class Panel:
     def query(self, run: Watched, series: Series) -> Query | None:
         """What it draws; None where the run does not serve the metric."""
         if run.log_every_steps is None and self.metric not in SUPERVISED:
+            return None
+        if not METRICS[self.metric].served_by(run.trainer_version):
             return None
         identity, pod = f"{{{{{IDENTITY}}}}}", "{{pod}}"
         match self.form:
@@ -46,6 +49,8 @@ class Panel:
                 return Query(f"time() - {series.highest(self.metric)}", identity)
             case "failures":
                 return Query(f"max by ({IDENTITY}) (max_over_time({series.select(self.metric)}[1h]))", identity)
+            case "phases":
+                return Query(f"max by ({IDENTITY}, phase) (rate({series.select(self.metric)}[10m]))", f"{identity} {{{{phase}}}}")
 
 
 class GpuPanel(Panel):
@@ -62,7 +67,7 @@ class GpuPanel(Panel):
         return Query(f"min by (pod) (\n    {series.gpu_utilization('5m')}\n  )\n  and on (pod) {own}\n", "{{pod}}")
 
 
-SUPERVISED = ("trainwright_up", "trainwright_ranks_alive", "trainwright_peers_connected")
+SUPERVISED = ("trainwright_up", "trainwright_ranks_alive", "trainwright_peers_connected", "trainwright_attempt")
 """What the supervisor knows by itself; the rest comes from our trainer in the ranks."""
 
 PANELS = (
@@ -80,6 +85,19 @@ PANELS = (
     Panel("Since the last commit", "s", "trainwright_last_commit_timestamp_seconds", "age"),
     Panel("Seconds per save", "s", "trainwright_checkpoint_save_seconds"),
     Panel("Failed saves, last hour", "short", "trainwright_checkpoint_failures", "failures"),
+    Panel("Stand-still for a save", "s", "trainwright_checkpoint_stall_seconds"),
+    Panel("Goodput", "percentunit", "trainwright_goodput"),
+    Panel("Time by phase", "percentunit", "trainwright_phase_seconds", "phases"),
+    Panel("Attempt", "short", "trainwright_attempt"),
+    Panel("Time between attempts", "s", "trainwright_down_seconds"),
+    Panel("Slowest rank", "short", "trainwright_slowest_rank"),
+    Panel("Slowest rank over median", "short", "trainwright_slowest_rank_ratio"),
+    Panel("Matrix product, 10^12 op/s", "short", "trainwright_preflight_tflops", "pod"),
+    Panel("Matrix product over median", "percentunit", "trainwright_preflight_share_of_median", "pod"),
+    Panel("Memory bandwidth", "Bps", "trainwright_preflight_memory_bytes_per_second", "pod"),
+    Panel("All-reduce bus bandwidth", "Bps", "trainwright_preflight_bus_bytes_per_second", "pod"),
+    Panel("Write and read a file", "s", "trainwright_preflight_storage_seconds", "pod"),
+    Panel("Clock ahead of rank 0's", "s", "trainwright_preflight_clock_skew_seconds", "pod"),
     Panel("Pods connected", "short", "trainwright_peers_connected"),
     Panel("Supervisors", "short", "trainwright_up", "pod"),
     Panel("Ranks alive", "short", "trainwright_ranks_alive", "pod"),

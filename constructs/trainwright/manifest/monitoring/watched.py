@@ -7,6 +7,7 @@ from math import ceil
 
 from trainwright.manifest.monitoring.series import Series
 from trainwright.plan import Resolution
+from trainwright_trainer.contract.grace import EXIT_MARGIN_SECONDS
 from trainwright_trainer.contract.training import Training
 
 DCGM_RESOURCE = "nvidia.com/gpu"
@@ -26,6 +27,10 @@ class Watched:
     save_every_steps: int | None
     save_seconds: int
     """What one save is expected to take."""
+    seconds_for_save: float
+    """What the grace period of a pod that is told to end leaves for one, by the trainer's own arithmetic."""
+    trainer_version: str | None
+    """Of the run's image, as far as the run says."""
     gpus_seen: bool
     """Whether dcgm-exporter tells how busy the run's GPUs are."""
 
@@ -49,5 +54,7 @@ def watched(resolution: Resolution) -> Watched:
         save_every_seconds=work.checkpoints.every_seconds if work else None,
         save_every_steps=work.checkpoints.every_steps if work else None,
         save_seconds=ceil(spec.lifecycle.save_seconds) if spec else 0,
+        seconds_for_save=spec.lifecycle.grace_seconds - EXIT_MARGIN_SECONDS if spec else 0,
+        trainer_version=resolution.run.trainer_version,
         gpus_seen=bool(monitoring and monitoring.dcgm and gpu and gpu.resource == DCGM_RESOURCE),
     )

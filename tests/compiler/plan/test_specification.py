@@ -1,0 +1,116 @@
+"""What a run says in durations and words, in the specification that its pods read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.compiler.example import Data, compiled, findings, script
+
+from trainwright.report.plan import plan_rows
+from trainwright.run import Preflight, Watchdog
+from trainwright.units import Duration
+from trainwright_trainer.contract import preflight, watchdog
+from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.contract.training import Training
+
+NEW: Data = {"trainer_version": "0.2.0"}
+
+
+def spec(run: Data) -> Data:
+    """As the pods read it."""
+    found = compiled(NEW | run).resolution.spec
+    assert found is not None
+    return found.model_dump(mode="json", exclude_none=True)
+
+
+@pytest.mark.parametrize("nothing", [
+    {"watchdog": {}}, {"watchdog": {"starting": "30m", "slowdown": 10}}, {"preflight": {}}, {"preflight": {"budget": "60s"}},
+    {"workload": {"metrics": []}}, {"checkpoints": {}},
+])
+def test_what_is_said_as_it_would_be_anyway_moves_nothing(nothing: Data) -> None:
+    assert compiled(NEW | nothing).identity == compiled(NEW).identity
+
+
+def test_the_watchdogs_limits() -> None:
+    limits = spec({"watchdog": {"training": "10m", "restoring": "2h", "slowdown": 20}})["lifecycle"]["watchdog"]
+    assert limits == {
+        "starting_seconds": 1800, "restoring_seconds": 7200, "warming_up_seconds": 1800, "training_seconds": 600, "slowdown": 20,
+        "saving_seconds": 1200,
+    }
+
+
+def test_the_checks_of_nodes() -> None:
+    checks = {
+        "when": "always", "budget": "2m", "min_tflops": 400, "min_share_of_median": 0, "min_memory_gigabytes_per_second": 2500,
+        "min_bus_gigabytes_per_second": 150, "max_storage": "20s", "max_clock_skew": "2s",
+    }
+    assert spec({"preflight": checks})["lifecycle"]["preflight"] == {
+        "when": "always", "budget_seconds": 120, "min_tflops": 400, "min_share_of_median": 0,
+        "min_memory_gigabytes_per_second": 2500, "min_bus_gigabytes_per_second": 150, "max_storage_seconds": 20,
+        "max_clock_skew_seconds": 2,
+    }
+
+
+def test_what_our_trainer_does_with_steps_saves_and_metrics() -> None:
+    sinks = [{"to": "tensorboard"}, {"to": "wandb", "project": "vision", "mode": "offline"}]
+    work = spec({"workload": {"metrics": sinks, "skip_non_finite": 3}, "checkpoints": {"save": "blocking"}})["work"]
+    assert (work["metrics"], work["skip_non_finite"], work["checkpoints"]["save"]) == (sinks, 3, "blocking")
+
+
+def test_a_program_of_the_users_is_told_its_address() -> None:
+    run = script("python", "x.py") | {"checkpoints": {"store": "s3://example-checkpoints/vision"}, "mounts": None}
+    run |= {"service_account": "trainer"}
+    plan = compiled(NEW | run).plan
+    assert plan.checkpoint is not None
+    assert plan.checkpoint.directory == f"s3://example-checkpoints/vision/example/{plan.checkpoint.lineage}"
+    values = {variable.name: variable.value for variable in plan.environment}
+    assert values["TRAINWRIGHT_CHECKPOINT_DIRECTORY"] == plan.checkpoint.directory == spec(run)["work"]["state_directory"]
+
+
+def test_an_object_store_is_mounted_nowhere() -> None:
+    result = compiled(NEW | {"checkpoints": {"store": "s3://example-checkpoints"}, "mounts": None, "service_account": "trainer"})
+    (job,) = [manifest for manifest in result.manifests if manifest["kind"] == "Job"]
+    assert not [volume for volume in job["spec"]["template"]["spec"]["volumes"] if "persistentVolumeClaim" in volume]
+    assert result.resolution.spec is not None
+    assert isinstance(result.resolution.spec.work, Training)
+    assert result.resolution.spec.work.checkpoints.directory.startswith("s3://example-checkpoints/example/")
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(Watchdog, watchdog.Watchdog), (Preflight, preflight.Preflight)])
+def test_words_and_defaults_are_those_of_the_contract(ours: type[Watchdog | Preflight], theirs: type[Contract]) -> None:
+    def default(value: Any) -> Any:
+        return value.seconds if isinstance(value, Duration) else value
+
+    said = {name: default(field.default) for name, field in ours.model_fields.items()}
+    assert said == {name.removesuffix("_seconds"): field.default for name, field in theirs.model_fields.items()}
+
+
+@pytest.mark.parametrize(("run", "needs"), [
+    ({"watchdog": {"training": "10m"}}, "lifecycle.watchdog"),
+    ({"preflight": {"when": "never"}}, "lifecycle.preflight"),
+    ({"workload": {"metrics": [{"to": "tensorboard"}]}}, "work.metrics"),
+    ({"workload": {"skip_non_finite": 1}}, "work.skip_non_finite"),
+    ({"checkpoints": {"save": "blocking"}}, "work.checkpoints.save"),
+    ({"checkpoints": {"store": "s3://example"}, "service_account": "x"}, "an object store for checkpoints"),
+])
+def test_an_image_that_does_not_know_a_word_is_refused(run: Data, needs: str) -> None:
+    (found,) = findings(run)
+    assert (found.code, found.message) == ("TW208", f"{needs} needs trainer 0.2.0, the image has 0.1.0")
+
+
+def test_the_plan_shows_what_is_not_the_default() -> None:
+    sinks = [{"to": "tensorboard"}, {"to": "wandb", "project": "vision", "entity": "lab"}]
+    run = {
+        "workload": {"metrics": sinks, "skip_non_finite": 1}, "env": {"WANDB_API_KEY": {"secret": "wandb", "key": "key"}},
+        "watchdog": {"training": "10m", "slowdown": 2.5}, "preflight": {"when": "always", "min_tflops": 400.0},
+        "checkpoints": {"save": "blocking"},
+    }
+    rows, plain = dict(plan_rows(compiled(NEW | run))), dict(plan_rows(compiled(NEW)))
+    assert rows["not finite"] == "up to 1 step in a row left out"
+    assert rows["metrics"] == "TensorBoard, Weights & Biases lab/vision"
+    assert rows["watchdog"] == "training 10 min, slowdown 2.5"
+    assert rows["preflight"] == "when always, min tflops 400"
+    assert rows["checkpoints"].endswith(" grace, training waits for it")
+    assert not plain.keys() & {"not finite", "metrics", "watchdog", "preflight"}
+    assert plain["checkpoints"].endswith(" grace")
