@@ -21,9 +21,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = ("synth", "rehearse", "test", "trainer", "build", "lock")
-UNLOCKED = {"torch", "trainwright-trainer"}
-"""torch is pinned in a file of its own; the trainer is installed from this tree."""
+ENGINES = ("deepspeed", "horovod", "ray", "tensorflow", "xgboost")
+LOCKS = ("synth", "rehearse", "test", "trainer", "build", "lock", "bench", *(f"engines/{engine}" for engine in ENGINES))
+UNLOCKED = {"torch", "deepspeed", "horovod", "xgboost", "trainwright-trainer"}
+"""torch is pinned in a file of its own, and so are the sdists that have no wheels; xgboost-cpu is locked in xgboost's place; the
+trainer is installed from this tree."""
 
 
 def project(folder: str) -> dict[str, Any]:
@@ -47,8 +49,18 @@ def of_trainer() -> dict[str, Requirement]:
     return named(TRAINER["project"]["dependencies"])
 
 
+def of_extra(extra: str) -> dict[str, Requirement]:
+    return named(TRAINER["project"]["optional-dependencies"][extra])
+
+
 def of_ranks() -> dict[str, Requirement]:
-    return named(TRAINER["project"]["optional-dependencies"]["torch"])
+    return of_extra("torch")
+
+
+def of_engine(engine: str) -> dict[str, Requirement]:
+    """All that is asked for in the environment of an engine."""
+    beside = {"tensorflow": {}, "xgboost": of_group("engine-xgboost")}.get(engine, of_ranks())
+    return of_trainer() | of_extra(engine) | beside | of_group("build") | of_group("engines")
 
 
 def of_group(group: str) -> dict[str, Requirement]:
@@ -67,10 +79,12 @@ def locked(lock: str) -> dict[str, set[Version]]:
 DIRECT = {
     "synth": of_compiler() | of_trainer() | of_group("build"),
     "rehearse": of_compiler() | of_trainer() | of_ranks() | of_group("build"),
-    "test": of_compiler() | of_trainer() | of_ranks() | of_group("build") | of_group("test"),
+    "test": of_compiler() | of_trainer() | of_ranks() | of_extra("s3") | of_group("build") | of_group("test"),
     "trainer": of_trainer() | of_ranks(),
     "build": of_group("build"),
     "lock": of_group("lock"),
+    "bench": of_trainer() | of_ranks() | of_group("build") | of_group("bench"),
+    **{f"engines/{engine}": of_engine(engine) for engine in ENGINES},
 }
 """What each lock must hold, from the two projects' own words."""
 
@@ -133,6 +147,9 @@ def test_locks_agree_and_the_larger_ones_contain_the_smaller() -> None:
     everything = locked("test")
     for lock in ("synth", "rehearse", "trainer", "build"):
         assert locked(lock).items() <= everything.items(), f"requirements/{lock}.txt: run make lock"
+    for lock in ("bench", *(f"engines/{engine}" for engine in ENGINES)):
+        ours = locked(lock)
+        assert all(everything[name] == ours[name] for name in everything.keys() & ours.keys()), f"{lock}: run make lock"
     assert locked("synth").keys() <= locked("rehearse").keys()
 
 
@@ -150,11 +167,21 @@ def test_torch_is_pinned_within_what_the_trainer_allows() -> None:
     assert of_ranks()["torch"].specifier.contains(specifier.version)
 
 
+@pytest.mark.parametrize("engine", ["deepspeed", "horovod"])
+def test_an_engine_without_a_wheel_is_pinned_by_digest(engine: str) -> None:
+    text = (ROOT / "requirements" / "engines" / "sdists" / f"{engine}.txt").read_text(encoding="utf-8")
+    name, version = re.findall(r"^(\S+)==(\S+) --hash=sha256:[0-9a-f]{64}$", text, flags=re.MULTILINE)[0]
+    assert name == engine
+    assert of_extra(engine)[engine].specifier.contains(version)
+    metadata = tomllib.loads((ROOT / "requirements" / "uv.toml").read_text(encoding="utf-8"))["dependency-metadata"]
+    assert [entry["version"] for entry in metadata if entry["name"] == engine] == [version]
+
+
 def test_every_direct_dependency_has_its_reason() -> None:
     page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\| `([^`]+)` \|", page, flags=re.MULTILINE))
     npm = set(json.loads((ROOT / "tools" / "cdk8s-cli" / "package.json").read_text(encoding="utf-8"))["dependencies"])
-    direct = {requirement.name for requirements in DIRECT.values() for requirement in requirements.values()}
+    direct = {requirement.name for requirements in (*DIRECT.values(), of_extra("nvml")) for requirement in requirements.values()}
     assert listed == direct | npm
 
 

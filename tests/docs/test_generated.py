@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 from tests.compiler.test_handshake import TOPOLOGIES
+from tests.conformance_table import conformance_table
 from tests.pages import DOCS, PAGES, generated, regenerate
 
 from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, EnvironmentChannel, Gang
+from trainwright.report.engines import engine_table
 from trainwright.report.matrix import gang_table, matrix_table, refusal_list
 from trainwright.report.reference import operator_table, reference, scheduler_table
+from trainwright.report.scaling import scaling_table
 from trainwright.run import Run
 from trainwright.target import TARGETS
 
@@ -24,6 +27,9 @@ TEXTS: dict[str, Callable[[], str]] = {
     "schedulers": scheduler_table,
     "matrix": lambda: matrix_table(TOPOLOGIES, ALL),
     "refusals": lambda: refusal_list(TOPOLOGIES, ALL),
+    "scaling": scaling_table,
+    "engines": engine_table,
+    "conformance": conformance_table,
     "gangs": lambda: gang_table(TOPOLOGIES, ALL),
 }
 COLUMNS = {  # of the table of bindings in docs/architecture.md

@@ -1,0 +1,81 @@
+"""The table of conformance in docs/engines.md, from the tests that each engine's suite runs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.conformance_suite import is_taken
+
+from trainwright.report.table import table
+
+TESTS = Path(__file__).parent
+_TRAINING, _ENGINES = TESTS / "trainer" / "training", TESTS / "engines"
+_OWN = [_TRAINING / f"test_{part}.py" for part in ("conformance", "agreement", "resharding", "kills")]
+_DEEPSPEED = [_ENGINES / "deepspeed" / "test_conformance.py"]
+SUITES = {
+    ("DDP", "ddp"): _OWN,
+    ("FSDP2", "fsdp2"): _OWN,
+    ("ZeRO-1", "zero-1"): _DEEPSPEED,
+    ("ZeRO-2", "zero-2"): _DEEPSPEED,
+    ("ZeRO-3", "zero-3"): _DEEPSPEED,
+    ("Horovod", "horovod"): [_ENGINES / "horovod" / "test_conformance.py", _ENGINES / "horovod" / "test_kills.py"],
+}
+"""Title and name of an engine -> the modules with its tests."""
+PROPERTIES = {
+    "test_equals_plain_training_in_one_process": "two ranks train like one process that sees the whole batch",
+    "test_loss_falls_and_the_run_is_complete": "the loss falls, held-out digits are recognised, the run is marked complete",
+    "test_what_was_evaluated_is_what_was_saved": "the last checkpoint holds the weights that were evaluated",
+    "test_language_model_learns": "a Llama learns next bytes",
+    "test_accumulation_equals_a_larger_micro_batch": "k micro batches of b equal one of k x b",
+    "test_clips_the_norm_over_all_ranks": "clipping is by the norm over all ranks, as one process clips",
+    "test_all_ranks_hold_the_same_weights": "ranks that each hold all weights hold the same bits in the end",
+    "test_a_rank_that_reads_other_data_is_refused": "a rank that reads other data ends all with 12",
+    "test_resume_equals_uninterrupted": "a resume equals the uninterrupted run, bit for bit",
+    "test_resume_of_three_ranks_sums_gradients_in_the_same_order": "so it does where the order of summation shows (three ranks)",
+    "test_batch_statistics_resume_too": "batch-norm statistics resume too, at another number of ranks as well",
+    "test_resume_at_another_world_size_sees_the_same_samples[2 to 1 to 2]": "resumes from 2 ranks to 1 to 2 see the same samples",
+    "test_resume_at_another_world_size_sees_the_same_samples[2 to 4]": "so does a resume from 2 ranks to 4",
+    "test_three_kills_lose_nothing_that_was_committed": "three SIGKILLs cost no committed step and no bit of the result",
+    "test_flipped_bit_falls_back_to_the_commit_before": "a flipped bit costs one checkpoint, which is set aside",
+    "test_non_finite_ends_with_diverged_on_every_rank": "a loss that is not finite ends every rank with 14, and is never saved",
+    "test_what_one_rank_finds_not_finite_ends_all": "so it does where one rank alone sees the cause",
+    "test_what_one_rank_finds_not_finite_is_skipped_by_all": "or all ranks leave that step out, as often in a row as is allowed",
+}
+"""Test, with its case where it has several -> what it shows."""
+
+
+def conformance_table() -> str:
+    """Property by engine, in Markdown. Raises ``KeyError`` for a test that has no words here."""
+    cases = dict(found for path in _OWN for found in _cases(path))
+    held = {title: {case for name in set().union(*map(_tests, paths)) for case in _taken(name, cases.get(name, ()), engine)}
+            for (title, engine), paths in SUITES.items()}
+    for name in set().union(*held.values()):
+        PROPERTIES[name]
+    rows = [[text, *("yes" if name in tests else "" for tests in held.values())] for name, text in PROPERTIES.items()]
+    return table(["in runs of real processes", *held], rows)
+
+
+def _taken(test: str, cases: tuple[str, ...], engine: str) -> Iterator[str]:
+    """As :data:`PROPERTIES` names them."""
+    for suffix, case in [(f"-{case}", f"[{case}]") for case in cases] or [("", "")]:
+        if is_taken(f"{test}[{engine}{suffix}]"):
+            yield f"{test}{case}"
+
+
+def _tests(path: Path) -> set[str]:
+    """Names of the tests that a module defines or takes over."""
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    defined = {node.name for node in body if isinstance(node, ast.FunctionDef)}
+    taken = {alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return {name for name in defined | taken if name.startswith("test_")} - {"test_conformance"}
+
+
+def _cases(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Tests that ``parametrize`` gives several cases, with the ids of these."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
+            ids = [word.value for word in decorator.keywords if word.arg == "ids"] if isinstance(decorator, ast.Call) else []
+            if isinstance(node, ast.FunctionDef) and ids:
+                yield node.name, tuple(ast.literal_eval(ids[0]))

@@ -1,0 +1,258 @@
+"""The pods of a manifest in dist/, as their controllers make them: name, command, and the variables that they add to its own.
+
+The facts are of the controllers' sources: Training Operator v1.9 (pkg/controller.v1/{pytorch,tensorflow,xgboost}), MPI Operator
+0.8 (pkg/controller/mpi_job_controller.go), Kubernetes (pkg/controller/job), JobSet 0.12 and Kubeflow Trainer v2.3
+(pkg/runtime/framework/plugins/{torch,xgboost,jobset}).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from tests.engines.processes import ROOT
+
+Tree = dict[str, Any]
+INDEX = "batch.kubernetes.io/job-completion-index"
+
+
+@dataclass(frozen=True)
+class Pod:
+    """One that is to run here. Node ``number`` of the run, unless it only starts the others."""
+
+    name: str
+    role: str
+    number: int
+    container: Tree
+    hosts: tuple[str, ...]
+    """By which the others call it."""
+    ends: bool = True
+    """Whether it ends by itself when the run does."""
+    before: tuple[Tree, ...] = ()
+    """Containers that run first, one after the other."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A run in dist/: its workload and its files."""
+
+    name: str
+    namespace: str
+    workload: Tree
+    files: Mapping[str, str]
+    """Of the ConfigMap beside it, by key."""
+    runtime: Tree | None = None
+    """Of a TrainJob: the TrainingRuntime that it names."""
+
+    @property
+    def specification(self) -> Tree:
+        document: Tree = json.loads(self.files["run.json"])
+        return document
+
+    def pods(self, count: int) -> list[Pod]:
+        """The first of the run's pods in the order of their numbers; a launcher comes last."""
+        return _PODS[self.workload["kind"]](self, count)
+
+
+def read(path: str) -> Manifest:
+    """``CLUSTER/NAMESPACE/runs/NAME`` below dist/."""
+    file = ROOT / "dist" / f"{path}.k8s.yaml"
+    documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    [workload] = [document for document in documents if document["kind"] in _PODS]
+    [config] = [document for document in documents if document["kind"] == "ConfigMap" and "run.json" in document["data"]]
+    name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
+    return Manifest(name, namespace, workload, config["data"], _runtime_of(workload, path.partition("/")[0], namespace))
+
+
+def _runtime_of(workload: Tree, cluster: str, namespace: str) -> Tree | None:
+    """In the namespace's foundation, by the name that a TrainJob gives."""
+    if workload["kind"] != "TrainJob":
+        return None
+    file = ROOT / "dist" / cluster / namespace / "foundation" / f"{namespace}.k8s.yaml"
+    wanted = workload["spec"]["runtimeRef"]
+    [runtime] = [
+        document for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        if (document["kind"], document["metadata"]["name"]) == (wanted["kind"], wanted["name"])
+    ]
+    return dict(runtime)
+
+
+def _indexed(manifest: Manifest, count: int) -> list[Pod]:
+    spec = manifest.workload["spec"]
+    assert count <= spec["completions"]
+    names = [(f"{manifest.name}-{number}", f"{spec['template']['spec']['subdomain']}") for number in range(count)]
+    return _numbered(manifest, names, spec["template"])
+
+
+def _job_set(manifest: Manifest, count: int) -> list[Pod]:
+    [replicated] = manifest.workload["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    assert (replicated["replicas"], job["completionMode"]) == (1, "Indexed")
+    subdomain = manifest.workload["spec"]["network"]["subdomain"]
+    names = [(f"{manifest.name}-{replicated['name']}-0-{number}", subdomain) for number in range(count)]
+    return _numbered(manifest, names, job["template"])
+
+
+def _train_job(manifest: Manifest, count: int) -> list[Pod]:
+    """The runtime's container ``node``, with the TrainJob's command, image and variables, and what its patches add."""
+    assert manifest.runtime is not None
+    spec, [job] = manifest.workload["spec"], manifest.runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    assert count <= spec["trainer"]["numNodes"]
+    container = _container(job["template"]["spec"]["template"])
+    assert job["name"] == container["name"] == "node"
+    container |= {key: spec["trainer"][key] for key in ("image", "command", "args", "env") if key in spec["trainer"]}
+    for patch in spec["runtimePatches"]:
+        for patched in patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]:
+            [added] = patched["template"]["spec"]["template"]["spec"]["containers"]
+            assert added.keys() <= {"name", "volumeMounts"}
+            container["volumeMounts"] = [*container.get("volumeMounts", []), *added.get("volumeMounts", [])]
+    names = [f"{manifest.name}-node-0-{number}" for number in range(count)]
+    return [Pod(name, "node", number, container, _hosts(manifest, name, manifest.name)) for number, name in enumerate(names)]
+
+
+def _numbered(manifest: Manifest, names: Sequence[tuple[str, str]], template: Tree) -> list[Pod]:
+    return [
+        Pod(name, "node", number, _container(template), _hosts(manifest, name, subdomain), before=_before(template))
+        for number, (name, subdomain) in enumerate(names)
+    ]
+
+
+def _replicas(key: str, *order: str) -> Callable[[Manifest, int], list[Pod]]:
+    """The pods of Kubeflow's v1 kinds, each with a Service of its own name."""
+
+    def pods(manifest: Manifest, count: int) -> list[Pod]:
+        specs = manifest.workload["spec"][key]
+        found = [
+            (f"{manifest.name}-{role.lower()}-{index}", role.lower(), specs[role]["template"])
+            for role in order if role in specs for index in range(specs[role]["replicas"])
+        ]
+        return [
+            Pod(name, role, number, _container(template), _hosts(manifest, name, None), before=_before(template))
+            for number, (name, role, template) in enumerate(found[:count])
+        ]
+
+    return pods
+
+
+def _mpi(manifest: Manifest, count: int) -> list[Pod]:
+    specs = manifest.workload["spec"]["mpiReplicaSpecs"]
+    workers = [
+        Pod(
+            name := f"{manifest.name}-worker-{number}", "worker", number, _container(specs["Worker"]["template"]),
+            _hosts(manifest, name, manifest.name), ends=False,  # the operator ends them when the launcher has ended
+        )
+        for number in range(count)
+    ]
+    launcher = f"{manifest.name}-launcher"
+    container = _container(specs["Launcher"]["template"])
+    return [*workers, Pod(launcher, "launcher", count, container, _hosts(manifest, launcher, manifest.name))]
+
+
+_PODS: Mapping[str, Callable[[Manifest, int], list[Pod]]] = {
+    "Job": _indexed,
+    "JobSet": _job_set,
+    "TrainJob": _train_job,
+    "PyTorchJob": _replicas("pytorchReplicaSpecs", "Master", "Worker"),
+    "TFJob": _replicas("tfReplicaSpecs", "Chief", "Worker"),
+    "XGBoostJob": _replicas("xgbReplicaSpecs", "Master", "Worker"),
+    "MPIJob": _mpi,
+}
+
+
+def _container(template: Tree) -> Tree:
+    [container] = template["spec"]["containers"]
+    return dict(container)
+
+
+def _before(template: Tree) -> tuple[Tree, ...]:
+    return tuple(template["spec"].get("initContainers", ()))
+
+
+def _hosts(manifest: Manifest, name: str, subdomain: str | None) -> tuple[str, ...]:
+    full = f"{name}.{subdomain}" if subdomain else name
+    return f"{full}.{manifest.namespace}.svc", full, name
+
+
+def own_variables(pod: Pod, container: Tree, address: str) -> dict[str, str]:
+    """Of one of its containers: literal values, and what the kubelet fills in. For a key of a Secret its name stands in."""
+    fields = {"status.podIP": address, "metadata.name": pod.name, f"metadata.annotations['{INDEX}']": str(pod.number)}
+
+    def value(entry: Tree) -> str:
+        if "value" in entry:
+            return str(entry["value"])
+        source = entry["valueFrom"]
+        return str(source["secretKeyRef"]["name"]) if "secretKeyRef" in source else fields[source["fieldRef"]["fieldPath"]]
+
+    return {entry["name"]: value(entry) for entry in container.get("env", [])}
+
+
+def added_variables(manifest: Manifest, pod: Pod, pods: Sequence[Pod], port: Callable[[Pod], int]) -> dict[str, str]:
+    """What the controller adds, which wins over the container's own. ``port`` has the port that the kind names for a pod."""
+    kind, spec, first = manifest.workload["kind"], manifest.workload["spec"], pods[0]
+    if kind in ("Job", "JobSet"):
+        return {"JOB_COMPLETION_INDEX": str(pod.number)}
+    if kind == "TrainJob":
+        return {"JOB_COMPLETION_INDEX": str(pod.number), **_of_runtime(manifest, pod, pods, str(port(first)))}
+    if kind == "MPIJob":
+        return _of_mpi(pod, spec)
+    if kind == "TFJob":
+        by_role: dict[str, list[Pod]] = {}
+        for each in pods:
+            by_role.setdefault(each.role, []).append(each)
+        cluster = {role: [f"{each.hosts[0]}:{port(each)}" for each in found] for role, found in by_role.items()}
+        task = {"type": pod.role, "index": by_role[pod.role].index(pod)}
+        return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})}
+    meeting = {"MASTER_ADDR": first.name, "MASTER_PORT": str(port(first)), "RANK": str(pod.number), "PYTHONUNBUFFERED": "1"}
+    if kind == "XGBoostJob":
+        names = ",".join(each.name for each in pods[1:])
+        return meeting | {"WORLD_SIZE": str(len(pods)), "WORKER_PORT": str(port(pods[1])), "WORKER_ADDRS": names}
+    processes = {"PYTHONUNBUFFERED": "1", "PET_NPROC_PER_NODE": str(spec["nprocPerNode"])}
+    if "elasticPolicy" in spec:
+        return processes | _of_elastic(spec["elasticPolicy"], f"{first.name}:{port(first)}")
+    return processes | meeting | {
+        "WORLD_SIZE": str(len(pods)), "PET_NNODES": str(len(pods)), "PET_NODE_RANK": str(pod.number),
+        "PET_MASTER_ADDR": first.name, "PET_MASTER_PORT": str(port(first)),
+    }
+
+
+def _of_elastic(policy: Tree, endpoint: str) -> dict[str, str]:
+    settings = ",".join(f"{entry['key']}={entry['value']}" for entry in policy["rdzvConf"])
+    return {
+        "PET_NNODES": f"{policy['minReplicas']}:{policy['maxReplicas']}", "PET_RDZV_ENDPOINT": endpoint,
+        "PET_RDZV_BACKEND": policy["rdzvBackend"], "PET_MAX_RESTARTS": str(policy["maxRestarts"]), "PET_RDZV_CONF": settings,
+    }
+
+
+def _of_runtime(manifest: Manifest, pod: Pod, pods: Sequence[Pod], port: str) -> dict[str, str]:
+    """By the plugin that the runtime's policy names. ``port`` stands for the 29500 that both have written in."""
+    assert manifest.runtime is not None
+    first, each = f"{pods[0].name}.{manifest.name}", str(manifest.workload["spec"]["trainer"]["numProcPerNode"])
+    if "xgboost" in manifest.runtime["spec"]["mlPolicy"]:
+        return {
+            "DMLC_TRACKER_URI": first, "DMLC_TRACKER_PORT": port, "DMLC_TASK_ID": str(pod.number),
+            "DMLC_NUM_WORKER": str(len(pods)),
+        }
+    assert "torch" in manifest.runtime["spec"]["mlPolicy"]
+    return {
+        "PET_NNODES": str(len(pods)), "PET_NPROC_PER_NODE": each, "PET_NODE_RANK": str(pod.number), "PET_MASTER_ADDR": first,
+        "PET_MASTER_PORT": port,
+    }
+
+
+def _of_mpi(pod: Pod, spec: Tree) -> dict[str, str]:
+    assert spec["mpiImplementation"] == "OpenMPI"
+    if pod.role == "worker":
+        return {"K_MPI_JOB_ROLE": "worker"}
+    return {
+        "K_MPI_JOB_ROLE": "launcher", "OMPI_MCA_orte_keep_fqdn_hostnames": "true", "NVIDIA_VISIBLE_DEVICES": "",
+        "OMPI_MCA_orte_default_hostfile": "/etc/mpi/hostfile", "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+        "OMPI_MCA_orte_set_default_slots": str(spec["slotsPerWorker"]), "NVIDIA_DRIVER_CAPABILITIES": "",
+    }
+
+
+def hostfile(pods: Sequence[Pod]) -> str:
+    """As the MPI Operator writes it, with one slot a worker here."""
+    return "".join(f"{pod.hosts[0]} slots=1\n" for pod in pods if pod.role == "worker")

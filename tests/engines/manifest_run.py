@@ -1,0 +1,163 @@
+"""Runs a manifest of dist/ here: its very commands, files and variables, each pod a process with an address of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from tests.engines import manifest_scale as scale
+from tests.engines.manifest_pods import Manifest, Pod, Tree, added_variables, hostfile, own_variables, read
+from tests.engines.manifest_volumes import Volumes
+from tests.engines.processes import BIN, free_port
+from tests.engines.ranks import PATIENCE_SECONDS
+
+from trainwright_trainer.checkpoint import read_complete
+from trainwright_trainer.contract import RunSpec, Training
+from trainwright_trainer.contract.layout import SPEC_DIRECTORY, TERMINATION_PATH_ENV
+
+_runs = itertools.count(1)
+OF_IMAGE = ("/etc/mpi", "/home/mpiuser", "/app")
+"""Folders that the MPI Operator or the image has, beside the volumes."""
+STEP = re.compile(r'"event": "step".*?"loss": "?(?P<json>[^",]+)|  step  step \d+ .*?  loss (?P<plain>\S+)')
+"""A step that was logged: for machines, or under mpirun, which gives its ranks a terminal, for people."""
+
+
+class Playing:
+    """One run, in a folder: each volume is a folder there, and each pod's name an address of the loopback interface.
+
+    Args:
+        path: ``CLUSTER/NAMESPACE/runs/NAME`` below dist/.
+        folder: For volumes, files and logs.
+    """
+
+    def __init__(self, path: str, folder: Path) -> None:
+        self.manifest: Manifest = read(path)
+        self._folder, self._run = folder, path.rpartition("/")[2]
+        self._ports: dict[object, int] = {}
+        self._processes: list[tuple[Pod, subprocess.Popen[bytes], Path]] = []
+        self._begun: list[subprocess.Popen[bytes]] = []
+        self.pods = self.manifest.pods(scale.nodes(self._run))
+        self._base = f"127.{os.getpid() % 250 + 1}.{150 + next(_runs) % 50}."
+        mounts = (mount["mountPath"] for pod in self.pods for mount in pod.container["volumeMounts"])
+        self._volumes = Volumes(folder, (*mounts, *OF_IMAGE))
+        self.small = scale.specification(self._run, self.manifest.specification, self._port)
+        self.spec = RunSpec.model_validate(self._here(self.small))
+        """As the pods read it."""
+
+    def __enter__(self) -> Self:
+        for name, text in self.manifest.files.items():
+            content = json.dumps(self.small) if name == "run.json" else scale.deepspeed(text, self.small)
+            (self.at(SPEC_DIRECTORY) / name).write_text(json.dumps(self._here(json.loads(content)), indent=2))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for process in self._begun:
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    def at(self, path: str) -> Path:
+        """Where a path of the pods is here."""
+        return self._volumes.at(path)
+
+    def address(self, pod: Pod) -> str:
+        return f"{self._base}{pod.number + 1}"
+
+    def train(self) -> None:
+        """Start all pods, wait until those have ended that end by themselves, and look for the marker of this very run.
+
+        Where our trainer trains, every step has a finite loss.
+        """
+        for pod in self.pods:
+            self._start(pod)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        for pod, process, _ in self._processes:
+            if not pod.ends:
+                continue
+            try:
+                status = process.wait(max(1.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"{pod.name} has not ended:\n{self.logs()}") from None
+            assert status == 0, f"{pod.name} ended with {status}:\n{self.logs()}"
+        assert_complete(self.spec, self.manifest.name, self.logs())
+
+    def logs(self) -> str:
+        return "\n".join(f"--- {pod.name}\n{log.read_text(errors='replace')}" for pod, _, log in self._processes)
+
+    def mpi_hosts(self) -> None:
+        """What the MPI Operator mounts: the host file."""
+        self.at("/etc/mpi/hostfile").write_text(str(self._here(hostfile(self.pods))))
+
+    def _start(self, pod: Pod) -> None:
+        log = self._folder / f"{pod.name}.log"
+        with log.open("wb") as file:
+            for container in pod.before:
+                status = self._begin(pod, container, file).wait(PATIENCE_SECONDS)
+                assert status == 0, f"{container['name']} ended with {status}: {log.read_text(errors='replace')}"
+            self._processes.append((pod, self._begin(pod, pod.container, file), log))
+
+    def _begin(self, pod: Pod, container: Tree, output: IO[bytes]) -> subprocess.Popen[bytes]:
+        added = added_variables(self.manifest, pod, self.pods, self._port_of) if container is pod.container else {}
+        words = self._ssh(pod, [*container["command"], *container.get("args", [])])
+        self._begun.append(subprocess.Popen(
+            self._here(scale.command(words)), stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            env={
+                "PATH": os.pathsep.join([str(BIN), os.environ.get("PATH", os.defpath)]), "HOSTNAME": self.address(pod),
+                **self._here(own_variables(pod, container, self.address(pod)) | added), **scale.VARIABLES,
+                TERMINATION_PATH_ENV: str(self._folder / f"{pod.name}.json"),
+            },
+        ))
+        return self._begun[-1]
+
+    def _ssh(self, pod: Pod, words: Sequence[str]) -> list[str]:
+        """ssh and sshd read the image's settings by the user's home in /etc/passwd: here they are told where the files are."""
+        own = f"/home/mpiuser/sshd_config-{pod.number}"
+        there = {"/home/mpiuser/.sshd_config": str(self._here(own))}
+        return [
+            f"{word} -F {self._here('/home/mpiuser/ssh_config')}" if last == "plm_rsh_args" else there.get(word, word)
+            for last, word in zip(["", *words], words, strict=False)
+        ]
+
+    def _here(self, value: Any) -> Any:
+        """The same with paths and names of hosts of this machine."""
+        if isinstance(value, dict):
+            return {key: self._here(part) for key, part in value.items()}
+        if isinstance(value, list):
+            return [self._here(part) for part in value]
+        found = self._volumes.here(value)
+        if not isinstance(value, str) or found != value:
+            return found
+        hosts = {name: self.address(pod) for pod in self.pods for name in pod.hosts}
+        for name in sorted(hosts, key=len, reverse=True):
+            value = value.replace(name, hosts[name])
+        return value
+
+    def _port(self, declared: object) -> int:
+        return self._ports.setdefault(declared, free_port())
+
+    def _port_of(self, pod: Pod) -> int:
+        """Of the container's first port: its own for each pod of a TFJob, whose servers listen on all addresses."""
+        number = pod.container["ports"][0]["containerPort"]
+        return self._port((number, pod.name) if self.manifest.workload["kind"] == "TFJob" else number)
+
+
+def assert_complete(spec: RunSpec, identity: str, logs: str) -> None:
+    """The run left the marker of its identity, and where our trainer trained, every step had a finite loss."""
+    assert spec.state_directory is not None
+    complete = read_complete(Path(spec.state_directory))
+    assert complete is not None, logs
+    assert complete.identity == identity
+    if isinstance(spec.work, Training):
+        losses = [float(found["json"] or found["plain"]) for found in STEP.finditer(logs)]
+        assert len(losses) >= (spec.work.duration.steps or 1), logs
+        assert all(map(math.isfinite, losses)), logs

@@ -1,0 +1,176 @@
+"""Ranks of a run as processes, each with the test at the other end of its link, where its supervisor would be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from tests.engines.processes import QUIET, free_port
+
+from trainwright_trainer.contract import RunSpec
+from trainwright_trainer.contract.layout import SPEC_ENV
+from trainwright_trainer.lifecycle.messages import (
+    AGREEMENT_ENV,
+    ATTEMPT_ENV,
+    FROM_RANK,
+    LINK_FD_ENV,
+    FromRankMessage,
+    PhaseChanged,
+    Result,
+    ToRankMessage,
+)
+
+PATIENCE_SECONDS = 240.0
+"""For anything that takes seconds on an idle machine: on a busy one TensorFlow takes half a minute to trace a model."""
+
+
+class Process(Protocol):
+    """What :class:`subprocess.Popen` has and a test needs."""
+
+    pid: int
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+
+@dataclass
+class Rank:
+    """A running rank."""
+
+    number: int
+    attempt: str
+    process: Process
+    output: Path
+    link: socket.socket
+    messages: list[FromRankMessage] = field(default_factory=list)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def listen(self) -> None:
+        for line in self.link.makefile("rb"):
+            with self.changed:
+                self.messages.append(FROM_RANK.validate_json(line))
+                self.changed.notify_all()
+
+    def say(self, message: ToRankMessage) -> None:
+        self.link.sendall(message.model_dump_json().encode() + b"\n")
+
+    def wait_for(self, wanted: Callable[[FromRankMessage], bool]) -> FromRankMessage:
+        def found() -> FromRankMessage | None:
+            return next((message for message in self.messages if wanted(message)), None)
+
+        with self.changed:
+            message = self.changed.wait_for(found, timeout=PATIENCE_SECONDS)
+        assert message is not None, f"rank {self.number} never said it:\n{self.text}"
+        return message
+
+    def wait_for_phase(self, phase: str) -> None:
+        self.wait_for(lambda message: isinstance(message, PhaseChanged) and message.phase == phase)
+
+    def code(self) -> int:
+        try:
+            return self.process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"rank {self.number} still runs:\n{self.text}") from None
+
+    def cause(self) -> str:
+        """What its last word says of the failure."""
+        # It may still be on the line when the process is gone.
+        result = self.wait_for(lambda message: isinstance(message, Result))
+        assert isinstance(result, Result)
+        assert result.cause is not None
+        return result.cause.message
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """What it logged under this name."""
+        lines = [json.loads(line) for line in self.text.splitlines() if line.startswith('{"ts"')]
+        return [line for line in lines if line["event"] == name]
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+
+    @property
+    def text(self) -> str:
+        return self.output.read_text(encoding="utf-8", errors="replace")
+
+
+class Ranks:
+    """Starts runs of one program; whatever still lives at the end of a test is killed."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self._program, self._folder = program, folder
+        self._started: list[Rank] = []
+        self._runs = 0
+
+    def start(self, spec: dict[str, Any], environment: Mapping[int, Mapping[str, str]] | None = None) -> list[Rank]:
+        """One process per rank of the specification, in the order of ranks, each in a pod of its own.
+
+        ``environment`` has what else a rank's environment holds, by the rank's number.
+        """
+        self._runs += 1
+        run = self._folder / f"run-{self._runs}"
+        run.mkdir()
+        world, attempt = RunSpec.model_validate(spec).world, f"attempt-{self._runs}"
+        (run / "run.json").write_text(json.dumps(spec))
+        ranks = []
+        for rank in range(world.size):
+            ours, theirs = socket.socketpair()
+            numbers = {
+                SPEC_ENV: str(run / "run.json"), ATTEMPT_ENV: attempt, LINK_FD_ENV: str(theirs.fileno()),
+                "RANK": str(rank), "WORLD_SIZE": str(world.size), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
+                "GROUP_RANK": str(rank), "GROUP_WORLD_SIZE": str(world.nodes),
+            }
+            linked = {} if world.control_port is not None or world.size == 1 else {AGREEMENT_ENV: "collective"}
+            ours_alone = (environment or {}).get(rank, {})
+            output = run / f"rank-{rank}.log"
+            process = self.spawn(numbers | linked | dict(ours_alone), output, theirs)
+            theirs.close()
+            ranks.append(Rank(rank, attempt, process, output, ours))
+        self._started += ranks
+        for started in ranks:
+            threading.Thread(target=started.listen, daemon=True).start()
+        return ranks
+
+    def spawn(self, environment: Mapping[str, str], output: Path, link: socket.socket) -> Process:
+        """Start one rank, which inherits its end of the link."""
+        with output.open("wb") as file:
+            return subprocess.Popen(
+                [sys.executable, "-m", self._program], env=os.environ | QUIET | dict(environment), pass_fds=[link.fileno()],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            )
+
+    def finish(
+        self, spec: dict[str, Any], code: int = 0, environment: Mapping[int, Mapping[str, str]] | None = None
+    ) -> list[Rank]:
+        """Start, wait for the end, and expect this code of every rank."""
+        ranks = self.start(spec, environment)
+        codes = [rank.code() for rank in ranks]
+        assert codes == [code] * len(ranks), "\n".join(rank.text for rank in ranks)
+        return ranks
+
+    def close(self) -> None:
+        for rank in self._started:
+            if rank.process.poll() is None:
+                rank.kill()
+                rank.process.wait()
+            rank.link.close()
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"never came: {what}"
+        time.sleep(0.02)
+
+
+__all__ = ["PATIENCE_SECONDS", "Rank", "Ranks", "free_port", "wait_until"]

@@ -1,0 +1,179 @@
+"""The driver of a run on a Ray cluster, as a RayJob's entrypoint starts it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engines.processes import QUIET, free_port
+from tests.engines.ranks import PATIENCE_SECONDS, wait_until
+from tests.engines.ray.conftest import Cluster
+
+from trainwright_trainer.checkpoint import CheckpointStore, read_complete
+from trainwright_trainer.contract import ExitCode, TerminationMessage
+from trainwright_trainer.contract.layout import BIND_ENV, RAY_COMMAND, SPEC_ENV, TERMINATION_PATH_ENV
+from trainwright_trainer.ledger import AttemptEnded, AttemptStarted, Ledger
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@dataclass
+class Driver:
+    process: subprocess.Popen[bytes]
+    output: Path
+    message_path: Path
+
+    @property
+    def text(self) -> str:
+        return self.output.read_text(encoding="utf-8", errors="replace")
+
+    def wait_for(self, words: str) -> None:
+        wait_until(lambda: words in self.text or self.process.poll() is not None, words)
+        assert words in self.text, self.text
+
+    def ends_with(self, code: ExitCode) -> TerminationMessage:
+        status = self.process.wait(PATIENCE_SECONDS)
+        assert status == code, self.text
+        message = TerminationMessage.model_validate_json(self.message_path.read_bytes())
+        assert message.code == code
+        return message
+
+
+Start = Callable[..., Driver]
+
+
+@pytest.fixture
+def start(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
+    drivers: list[Driver] = []
+
+    def run(spec: dict[str, Any]) -> Driver:
+        path, number = tmp_path / "run.json", len(drivers)
+        path.write_text(json.dumps(spec))
+        output, message = tmp_path / f"driver-{number}.log", tmp_path / f"message-{number}.json"
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "trainwright_trainer", *RAY_COMMAND[1:]], stdin=subprocess.DEVNULL, stdout=file,
+                stderr=subprocess.STDOUT,
+                env=os.environ | QUIET | cluster.environment() | {
+                    SPEC_ENV: str(path), TERMINATION_PATH_ENV: str(message), BIND_ENV: "127.0.0.1",
+                },
+            )
+        drivers.append(Driver(process, output, message))
+        return drivers[-1]
+
+    yield run
+    for driver in drivers:
+        if driver.process.poll() is None:
+            driver.process.kill()
+            driver.process.wait()
+
+
+def specification(directory: Path, **work: Any) -> dict[str, Any]:
+    return {
+        "run": "digits", "identity": "digits-1",
+        "world": {"nodes": 2, "processes_per_node": 1, "device": "cpu", "rendezvous": {"kind": "ray-head"}},
+        "lifecycle": {"grace_seconds": 120, "save_seconds": 5, "peer_wait_seconds": 60},
+        "http_port": free_port(),
+        "work": {
+            "kind": "trainer", "engine": "ddp", "task": "image-classification",
+            "model": {
+                "architecture": "vit", "image_size": 8, "patch_size": 4, "num_channels": 1, "hidden_size": 16,
+                "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_labels": 10,
+            },
+            "data": {"source": "digits"}, "batch": {"micro": 16}, "optimizer": {"kind": "adamw"},
+            "learning_rate": {"peak": 0.003}, "duration": {"steps": 12}, "precision": "fp32",
+            "checkpoints": {"directory": str(directory), "every_steps": 4, "keep": 3}, "log_every_steps": 1,
+            **work,
+        },
+    }
+
+
+def test_two_nodes_train_and_the_run_is_complete(start: Start, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    message = start(specification(state)).ends_with(ExitCode.DONE)
+    assert (message.step, message.committed_step, message.attempts) == (12, 12, 1)
+    assert 0 < (message.goodput or 0) < 1
+    complete = read_complete(state)
+    assert complete is not None
+    assert (complete.identity, complete.step) == ("digits-1", 12)
+    assert [record.step for record in CheckpointStore(state).records()] == [12, 8, 4]
+    begun, ended = [event for event in Ledger(state).events() if isinstance(event, AttemptStarted | AttemptEnded)]
+    assert begun.attempt == ended.attempt == message.attempt
+    again = start(specification(state))  # as a driver that is tried again after it had ended
+    again.ends_with(ExitCode.DONE)
+    assert "already_complete" in again.text
+    assert "launcher_started" not in again.text
+
+
+def test_sigterm_to_the_driver_saves_on_all_nodes(start: Start, tmp_path: Path) -> None:
+    driver = start(specification(tmp_path / "state", duration={"steps": 1_000_000}))
+    driver.wait_for('"event": "step"')
+    driver.process.send_signal(signal.SIGTERM)
+    message = driver.ends_with(ExitCode.PREEMPTED_SAVED)
+    assert message.committed_step
+    assert message.step == message.committed_step
+    assert CheckpointStore(tmp_path / "state").records()[0].step == message.committed_step
+
+
+def test_a_rank_that_is_killed_is_named(start: Start, tmp_path: Path) -> None:
+    driver = start(specification(tmp_path / "state", duration={"steps": 1_000_000}))
+    driver.wait_for('"event": "step"')
+    os.kill(rank_processes(tmp_path)[1], signal.SIGKILL)
+    cause = driver.ends_with(ExitCode.INTERNAL).cause
+    assert cause is not None
+    assert "rank 1 was killed by SIGKILL" in cause.message
+    wait_until(lambda: not rank_processes(tmp_path), "no rank is left")
+
+
+def test_a_worker_of_ray_that_is_gone_is_a_lost_peer(start: Start, tmp_path: Path) -> None:
+    driver = start(specification(tmp_path / "state", duration={"steps": 1_000_000}))
+    driver.wait_for('"event": "step"')
+    os.kill(parent_of(parent_of(rank_processes(tmp_path)[1])), signal.SIGKILL)
+    cause = driver.ends_with(ExitCode.PEER_LOST).cause
+    assert cause is not None
+    assert "rank 1 is lost" in cause.message
+    wait_until(lambda: not rank_processes(tmp_path), "no rank is left")
+
+
+def test_what_the_cluster_does_not_have_is_said(start: Start, tmp_path: Path) -> None:
+    spec = specification(tmp_path / "state")
+    spec["world"]["nodes"], spec["lifecycle"]["peer_wait_seconds"] = 3, 1
+    driver = start(spec)
+    cause = driver.ends_with(ExitCode.PEERS_NEVER_CAME).cause
+    assert cause is not None
+    assert "the Ray cluster did not come to 3 nodes with 1 CPU each within 1 s" in cause.message
+    assert "2 of 3 Ray nodes offer 1 CPU" in driver.text
+
+
+def test_an_invalid_specification_starts_nothing(start: Start, tmp_path: Path) -> None:
+    driver = start(specification(tmp_path / "state", duration={"stepps": 3}))
+    cause = driver.ends_with(ExitCode.INVALID_SPEC).cause
+    assert cause is not None
+    assert "did you mean steps?" in cause.message
+    assert "Traceback" not in driver.text
+
+
+def rank_processes(folder: Path) -> dict[int, int]:
+    """Rank -> process id, of the ranks whose specification lies in a folder."""
+    found = {}
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            command, environment = ((directory / name).read_bytes().split(b"\0") for name in ("cmdline", "environ"))
+        except OSError:
+            continue
+        variables = dict(line.decode().split("=", 1) for line in environment if b"=" in line)
+        if command[1:3] == [b"-m", b"trainwright_trainer.rank"] and str(folder) in variables.get(SPEC_ENV, ""):
+            found[int(variables["RANK"])] = int(directory.name)
+    return found
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

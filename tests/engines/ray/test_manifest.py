@@ -1,0 +1,36 @@
+"""The RayJobs in dist/ from their YAML, each on a Ray cluster of its own and by its very entrypoint."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.engines.manifest_data import write_tokens
+from tests.engines.manifest_ray import RayJob
+from tests.engines.manifest_run import assert_complete
+from tests.engines.processes import Processes
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+APP = Path(__file__).with_name("app.py")
+"""What that run's image has at /app/train.py."""
+
+
+def test_a_ray_job_runs_its_entrypoint(tmp_path: Path, processes: Processes) -> None:
+    with RayJob("ray-l40s/ray/runs/ray-train", tmp_path) as job:
+        shutil.copy(APP, job.at("/app/train.py"))
+        output = job.drive(processes)
+        assert "ends with" in output, output
+        assert f"'directory': '{job.variables()['TRAINWRIGHT_CHECKPOINT_DIRECTORY']}'" in output, output
+        assert len(list(job.at("/checkpoints/ray-train").glob("run/checkpoint_*/model.pt"))) == 3
+        assert os.listdir(job.at("/data")) == []
+
+
+def test_a_ray_job_trains(tmp_path: Path, processes: Processes) -> None:
+    """With our trainer: the driver has Ray Train place the ranks, and hears from each of them."""
+    with RayJob("ray-l40s/ray/runs/ray-lm", tmp_path) as job:
+        write_tokens(job.at("/data/corpus"), vocabulary=400, token_bytes=2)
+        output = job.drive(processes)
+        assert job.spec is not None
+        assert_complete(job.spec, job.name, output)

@@ -1,0 +1,66 @@
+"""A boosting run as its pods run it: supervisors that start the workers, and are linked with each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engines.pods import Pods, address
+from tests.engines.processes import free_port
+from tests.engines.ranks import wait_until
+from tests.engines.xgboost.conftest import Spec
+
+from trainwright_trainer.checkpoint import CheckpointStore
+
+pytestmark = pytest.mark.slow
+PODS: list[Mapping[str, str]] = [{"RANK": "0", "WORLD_SIZE": "2"}, {"RANK": "1", "WORLD_SIZE": "2"}]
+"""What the XGBoostJob's controller gives, of which only the number counts."""
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Iterator[Pods]:
+    running = Pods(tmp_path)
+    yield running
+    running.close()
+
+
+def document(spec: Spec, directory: Path) -> dict[str, Any]:
+    built = spec(directory, rounds=300, checkpoints={"directory": str(directory), "every_steps": 20})
+    built["world"] |= {
+        "control_port": free_port(), "rendezvous": {"kind": "dmlc-tracker", "host": address(0), "port": free_port()},
+    }
+    return {**built, "http_port": free_port()}
+
+
+def steps(directory: Path) -> list[int]:
+    return [record.step for record in CheckpointStore(directory).records()]
+
+
+def test_pods_that_are_told_to_end_and_killed(pods: Pods, spec: Spec, tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    running = pods.start(document(spec, directory), PODS)
+    wait_until(lambda: bool(steps(directory)), "a commit")
+    running[1].tell_to_end()
+    assert [pod.code() for pod in running] == [210, 210], running[0].text
+    message = running[0].message()
+    assert message.step == message.committed_step == steps(directory)[0]
+
+    running = pods.start(document(spec, directory), PODS)
+    before = steps(directory)[0]
+    wait_until(lambda: steps(directory)[0] > before, "another commit")
+    running[1].kill()
+    assert running[0].code() == 202
+    cause = running[0].message().cause
+    assert cause is not None
+    assert "node 1" in cause.message
+
+    running = pods.start(document(spec, directory), PODS)
+    assert [pod.code() for pod in running] == [0, 0], running[0].text
+    assert len(running[0].events("restored")) == 1
+    assert steps(directory)[0] == 300
+    assert (directory / "model.ubj").is_file()
+    messages = [pod.message() for pod in running]
+    assert [message.attempts for message in messages] == [3, 3]
+    assert all(0 < (message.goodput or 0) < 1 for message in messages)
