@@ -6,6 +6,9 @@
 #   TORCH_INDEX=URL     the package index that torch comes from. On Linux the default index brings the CUDA build and several gigabytes
 #                       of CUDA packages; TORCH_INDEX=https://download.pytorch.org/whl/cpu brings the CPU build.
 #   PYTEST_ARGS=...     passed on to pytest, for example PYTEST_ARGS='-m "not slow"'
+#   ENGINES="xgboost"   the engines that `make engines` and `make test-engines` mean; all by default
+#   ENGINE_VENVS=.venv-engines   where each engine has an environment of its own
+#   BENCH_VENV=.venv-bench       where the trainers that we compare ours with are installed
 
 ifeq ($(OS),Windows_NT)
   $(error Windows is not supported. Use Linux, macOS or the Windows Subsystem for Linux)
@@ -17,12 +20,25 @@ ifneq ($(filter rehearse,$(MAKECMDGOALS)),)
   endif
 endif
 
+# Two at a time, these neighbours run together: ranks of DeepSpeed and of Horovod spin while they wait, so those two are none.
+ALL_ENGINES := deepspeed ray horovod tensorflow xgboost
+ENGINES ?= $(ALL_ENGINES)
+ifneq ($(filter-out $(ALL_ENGINES),$(ENGINES)),)
+  $(error ENGINES names $(filter-out $(ALL_ENGINES),$(ENGINES)), which has no environment of its own. There are: $(ALL_ENGINES))
+endif
+
 PYTHON ?= python3
 VENV ?= .venv
 TORCH ?= $(shell sed -n 's/^torch==//p' requirements/torch.txt)
 TORCH_INDEX ?=
 PYTEST_ARGS ?=
 RUN ?=
+ENGINE_VENVS ?= .venv-engines
+BENCH_VENV ?= .venv-bench
+
+# Those that start supervisors and ranks: longer than all others. The first wait more than they compute.
+TESTS_OF_SUPERVISION := tests/trainer/supervisor
+TESTS_OF_RUNS := $(addprefix tests/trainer/,commands local test_manifests.py training)
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
@@ -33,13 +49,27 @@ INSTALL_LOCK := $(INSTALL) --require-hashes --no-deps --requirement
 COMPILE := $(BIN)/uv --quiet --config-file requirements/uv.toml pip compile --universal --python-version 3.11 --generate-hashes \
   --custom-compile-command "make lock" --constraint requirements/torch.txt \
   --no-emit-package torch --no-emit-package trainwright-trainer $(if $(UPGRADE),--upgrade)
+# xgboost is locked as xgboost-cpu, which does not bring NCCL; deepspeed and horovod are pinned as sdists, below requirements/engines.
+COMPILE_ENGINE := $(COMPILE) trainer/pyproject.toml --group engines --constraint requirements/test.txt \
+  $(patsubst %,--constraint %,$(wildcard requirements/engines/sdists/*.txt)) \
+  --no-emit-package deepspeed --no-emit-package horovod --no-emit-package xgboost --no-emit-package nvidia-nccl-cu12
+
+ENGINE_LOCKS := $(ALL_ENGINES:%=requirements/engines/%.txt)
+# What an image has beyond the lock of its engine.
+IMAGE_LOCKS := deepspeed-cuda nvml ray s3 sinks tensorflow-cuda xgboost-cuda
+
+define CHECK_PYTHON
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+  echo "Python 3.11 or newer is needed, and $(PYTHON) is: $$($(PYTHON) --version 2>&1 || true)"; \
+  echo "Name another one, for example: make PYTHON=python3.12"; exit 1; }
+endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help synth check rehearse crds test lint fmt bench lock clean
+.PHONY: help synth check rehearse crds test test-supervision test-runs test-compiler test-trainer lint fmt bench bench-train bench-gpu engines test-engines lock clean
 
 help: ## This list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 synth: $(STAMPS)/synth ## Compile every run in charts/ into dist/ and print its plan
 	$(BIN)/trainwright synth
@@ -53,8 +83,19 @@ rehearse: $(STAMPS)/rehearse ## Run a run's YAML on this machine: make rehearse 
 crds: $(STAMPS)/venv ## Fetch the operators' CRDs for `trainwright validate` into build/crds
 	$(BIN)/python tools/crds/fetch.py build/crds
 
-test: lint ## ruff, mypy and all tests
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: lint test-runs test-supervision test-compiler test-trainer ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
+
+test-supervision: $(STAMPS)/test
+	$(BIN)/python -m pytest $(TESTS_OF_SUPERVISION) $(PYTEST_ARGS)
+
+test-runs: $(STAMPS)/test
+	$(BIN)/python -m pytest $(TESTS_OF_RUNS) $(PYTEST_ARGS)
+
+test-compiler: $(STAMPS)/test
+	$(BIN)/python -m pytest --ignore=tests/trainer $(PYTEST_ARGS)
+
+test-trainer: $(STAMPS)/test
+	$(BIN)/python -m pytest tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_SUPERVISION) $(TESTS_OF_RUNS)) $(PYTEST_ARGS)
 
 lint: $(STAMPS)/test ## ruff and mypy
 	$(BIN)/ruff check
@@ -67,22 +108,40 @@ bench: $(STAMPS)/test ## Measure us beside the alternative: start-up, and 1,000 
 	$(BIN)/python benchmarks/compile.py
 	$(BIN)/python benchmarks/startup.py
 
+bench-train: $(BENCH_VENV)/stamps/bench ## Measure training beside four other trainers, and what checkpoints cost (40 minutes)
+	$(BENCH_VENV)/bin/python benchmarks/train.py
+	$(BENCH_VENV)/bin/python benchmarks/checkpoint.py
+	$(BENCH_VENV)/bin/python benchmarks/checkpoint_hash.py
+
+bench-gpu: $(BENCH_VENV)/stamps/bench ## Measure training on one H100 or H200 beside three other trainers (10 minutes)
+	$(BENCH_VENV)/bin/python benchmarks/gpu.py
+
+engines: $(ENGINES:%=$(ENGINE_VENVS)/%/stamps/engine) ## Install DeepSpeed, Horovod, Ray, TensorFlow and XGBoost, each by itself
+
+test-engines: $(ENGINES:%=test-engine-%) ## Test them and what we build on them; ENGINES="deepspeed xgboost" names some, --jobs=2 runs two at a time
+
 lock: $(STAMPS)/lock ## Write the locks again after an edit of a pyproject.toml; UPGRADE=1 takes newer releases too
-	$(COMPILE) pyproject.toml --group test trainer/pyproject.toml --extra torch --output-file requirements/test.txt
+	$(COMPILE) pyproject.toml --group test trainer/pyproject.toml --extra torch --extra s3 --output-file requirements/test.txt
 	$(COMPILE) pyproject.toml --group build trainer/pyproject.toml --extra torch --constraint requirements/test.txt --output-file requirements/rehearse.txt
 	$(COMPILE) pyproject.toml --group build --constraint requirements/test.txt --output-file requirements/synth.txt
 	$(COMPILE) trainer/pyproject.toml --extra torch --constraint requirements/test.txt --output-file requirements/trainer.txt
 	$(COMPILE) --group build --constraint requirements/test.txt --output-file requirements/build.txt
 	$(COMPILE) --group lock --output-file requirements/lock.txt
+	$(COMPILE) trainer/pyproject.toml --extra torch --group bench --constraint requirements/test.txt --output-file requirements/bench.txt
+	$(COMPILE_ENGINE) --extra torch --extra deepspeed --output-file requirements/engines/deepspeed.txt
+	$(COMPILE_ENGINE) --extra torch --extra horovod --output-file requirements/engines/horovod.txt
+	$(COMPILE_ENGINE) --extra torch --extra ray --output-file requirements/engines/ray.txt
+	$(COMPILE_ENGINE) --extra tensorflow --output-file requirements/engines/tensorflow.txt
+	$(COMPILE_ENGINE) --extra xgboost --group engine-xgboost --output-file requirements/engines/xgboost.txt
+	for name in $(IMAGE_LOCKS); do $(COMPILE) --constraint requirements/test.txt $(addprefix --constraint ,$(ENGINE_LOCKS)) \
+	  requirements/images/$$name.in --output-file requirements/images/$$name.txt || exit; done
 
-clean: ## Remove the virtual environment and the tools' caches
-	rm -rf "$(VENV)" .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## Remove the virtual environments and the tools' caches
+	rm -rf "$(VENV)" "$(ENGINE_VENVS)" "$(BENCH_VENV)" .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # What is installed so far. A stamp is older than a lock that changed, so the next make installs it.
 $(STAMPS)/venv:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "Python 3.11 or newer is needed, and $(PYTHON) is: $$($(PYTHON) --version 2>&1 || true)"; \
-	  echo "Name another one, for example: make PYTHON=python3.12"; exit 1; }
+	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv "$(VENV)"
 	@mkdir -p $(STAMPS)
 	@touch $@
@@ -109,4 +168,51 @@ $(STAMPS)/test: $(STAMPS)/rehearse requirements/test.txt
 
 $(STAMPS)/lock: $(STAMPS)/venv requirements/lock.txt
 	$(INSTALL_LOCK) requirements/lock.txt
+	@touch $@
+
+# The benchmarks' own environment: `make test` needs none of the other trainers.
+BENCH_PIP := $(BENCH_VENV)/bin/python -m pip --quiet --disable-pip-version-check
+$(BENCH_VENV)/stamps/bench: requirements/bench.txt requirements/torch.txt trainer/pyproject.toml
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv "$(BENCH_VENV)"
+	$(BENCH_PIP) install --require-hashes --no-deps --requirement requirements/bench.txt
+	$(BENCH_PIP) install torch==$(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	$(BENCH_PIP) install --no-deps --no-build-isolation --editable ./trainer
+	$(BENCH_PIP) check
+	@mkdir -p $(@D)
+	@touch $@
+
+# The engines' own environments: what one of them pins would hold back the others, and `make test` needs none of them.
+TORCH_ENGINES := deepspeed horovod ray
+BUILT_ENGINES := deepspeed horovod
+ENGINE_PIP = $(@D:/stamps=)/bin/python -m pip --quiet --disable-pip-version-check
+
+.PHONY: $(ENGINES:%=test-engine-%)
+$(ENGINES:%=test-engine-%): test-engine-%: $(ENGINE_VENVS)/%/stamps/engine
+	PATH="$(abspath $(ENGINE_VENVS)/$*/bin):$$PATH" $(ENGINE_VENVS)/$*/bin/python -m pytest --timeout=300 tests/engines/$* $(PYTEST_ARGS)
+
+.SECONDARY: # no stamp is thrown away as an intermediate file
+$(ENGINE_VENVS)/%/stamps/venv:
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv "$(ENGINE_VENVS)/$*"
+	@mkdir -p $(@D)
+	@touch $@
+
+$(ENGINE_VENVS)/%/stamps/lock: requirements/engines/%.txt $(ENGINE_VENVS)/%/stamps/venv
+	$(ENGINE_PIP) install --require-hashes --no-deps --requirement $<
+	@touch $@
+
+$(ENGINE_VENVS)/%/stamps/torch-$(TORCH): $(ENGINE_VENVS)/%/stamps/lock
+	$(ENGINE_PIP) install torch==$(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	@touch $@
+
+$(ENGINE_VENVS)/%/stamps/wheel: requirements/engines/sdists/%.txt $(wildcard tools/engines/*.py tools/engines/*.patch) $(ENGINE_VENVS)/%/stamps/torch-$(TORCH)
+	wheel=$$($(@D:/stamps=)/bin/python tools/engines/build.py $*) && $(ENGINE_PIP) install --no-deps --force-reinstall "$$wheel"
+	@touch $@
+
+$(TORCH_ENGINES:%=$(ENGINE_VENVS)/%/stamps/engine): $(ENGINE_VENVS)/%/stamps/engine: $(ENGINE_VENVS)/%/stamps/torch-$(TORCH)
+$(BUILT_ENGINES:%=$(ENGINE_VENVS)/%/stamps/engine): $(ENGINE_VENVS)/%/stamps/engine: $(ENGINE_VENVS)/%/stamps/wheel
+$(ENGINE_VENVS)/%/stamps/engine: $(ENGINE_VENVS)/%/stamps/lock trainer/pyproject.toml
+	$(ENGINE_PIP) install --no-deps --no-build-isolation --editable ./trainer
+	$(ENGINE_PIP) check
 	@touch $@
