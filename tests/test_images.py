@@ -24,6 +24,7 @@ from packaging.utils import canonicalize_name
 from tests.dockerfile import Dockerfile, Stage, read
 
 from trainwright.target.mpi import KEYS, SSHD
+from trainwright_trainer.local import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "trainer" / "images"
@@ -267,9 +268,7 @@ def test_ssh_reaches_sshd_with_the_configurations_of_the_image(tmp_path: Path) -
     (tmp_path / "authorized_keys").write_bytes((tmp_path / "id_rsa.pub").read_bytes())
     server = (FOLDER / "sshd_config").read_text(encoding="utf-8").replace(KEYS, str(tmp_path))
     (tmp_path / ".sshd_config").write_text(server, encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(free_port())
     options = [str(tmp_path / ".sshd_config") if word == SSHD[SSHD.index("-f") + 1] else word for word in SSHD[1:]]
     ssh = [
         "ssh", "-F", str(FOLDER / "ssh_config"), "-o", "ConnectionAttempts=10", "-p", port, "-i", str(tmp_path / "id_rsa"),

@@ -14,11 +14,12 @@ from typing import Any, Self
 import yaml
 from tests.engines import manifest_scale as scale
 from tests.engines.manifest_volumes import Volumes
-from tests.engines.processes import ROOT, Processes, free_port
+from tests.engines.processes import ROOT, Processes
 from tests.engines.ray.conftest import is_up
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_FILE, TERMINATION_PATH_ENV
+from trainwright_trainer.local import free_port
 
 Tree = dict[str, Any]
 NOT_HERE = ("NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS", "HOME")

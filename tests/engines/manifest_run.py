@@ -18,12 +18,13 @@ from typing import IO, Any, Self
 from tests.engines import manifest_scale as scale
 from tests.engines.manifest_pods import Manifest, Pod, Tree, added_variables, hostfile, own_variables, read
 from tests.engines.manifest_volumes import Volumes
-from tests.engines.processes import BIN, free_port
+from tests.engines.processes import BIN
 from tests.engines.ranks import PATIENCE_SECONDS
 
 from trainwright_trainer.checkpoint import read_complete
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, TERMINATION_PATH_ENV
+from trainwright_trainer.local import free_port
 
 _runs = itertools.count(1)
 OF_IMAGE = ("/etc/mpi", "/home/mpiuser", "/app")

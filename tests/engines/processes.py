@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -24,12 +23,6 @@ QUIET = {
     "GLOO_SOCKET_IFNAME": "lo",
 }
 """One thread a process, no GPU, no network."""
-
-
-def free_port() -> int:
-    """A port of the loopback interface that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 class Processes:

@@ -11,11 +11,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from tests.engines.processes import QUIET, free_port
+from tests.engines.processes import QUIET
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import SPEC_ENV
@@ -154,8 +155,11 @@ class Ranks:
     ) -> list[Rank]:
         """Start, wait for the end, and expect this code of every rank."""
         ranks = self.start(spec, environment)
-        codes = [rank.code() for rank in ranks]
-        assert codes == [code] * len(ranks), "\n".join(rank.text for rank in ranks)
+        for rank in ranks:
+            with suppress(subprocess.TimeoutExpired):
+                rank.process.wait(PATIENCE_SECONDS)
+        codes = [rank.process.poll() for rank in ranks]  # None of one that still runs
+        assert codes == [code] * len(ranks), "\n".join(f"rank {rank.number}: {rank.text}" for rank in ranks)
         return ranks
 
     def close(self) -> None:
@@ -172,5 +176,3 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
         assert time.monotonic() < deadline, f"never came: {what}"
         time.sleep(0.02)
 
-
-__all__ = ["PATIENCE_SECONDS", "Rank", "Ranks", "free_port", "wait_until"]

@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,15 +34,6 @@ _blocks = itertools.count()
 def first_address() -> str:
     """A loopback address that no other test and no other test process uses."""
     return f"127.{50 + os.getpid() % 150}.{next(_blocks) % 250}.2"
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on, on any address."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("", 0))
-        return [one.getsockname()[1] for one in sockets]
 
 
 def manifests(program: str, pods: int = 1, **container: Any) -> list[Manifest]:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.compiler.rehearsal.stage import DIGITS, LLAMA, first_address, free_ports, from_dist, play
+from tests.compiler.rehearsal.stage import DIGITS, LLAMA, first_address, from_dist, play
 
 from trainwright.rehearsal import rehearse_file
+from trainwright_trainer.local import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 

@@ -19,13 +19,13 @@ import pytest
 from tests.engines.horovod.rank_process import run_rank
 from tests.engines.processes import QUIET, ROOT
 from tests.trainer.supervisor.mpi_pods import MPIRun
-from tests.trainer.supervisor.pods import free_ports
 from tests.trainer.training import conftest as harness
 from tests.trainer.training.conformance import hard
 from tests.trainer.training.conftest import Spec
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.lifecycle.messages import ATTEMPT_ENV
+from trainwright_trainer.local import free_ports
 from trainwright_trainer.witness import WITNESS_ENV, StepSamples, read_account
 
 STAND_IN = Path(__file__).with_name("stand_in.py")

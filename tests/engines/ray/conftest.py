@@ -9,8 +9,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import pytest
-from tests.engines.processes import Processes, free_port
+from tests.engines.processes import Processes
 from tests.engines.ranks import wait_until
+
+from trainwright_trainer.local import free_port
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.processes import QUIET, ROOT, free_port
+from tests.engines.processes import QUIET, ROOT
 from tests.engines.ranks import Process, Rank, Ranks
 
 sys.path.insert(0, str(ROOT))  # multiprocessing hands this path to the children, which import the module below by name
 
 from tests.engines.tensorflow.forked import run_rank
+
+from trainwright_trainer.local import free_ports
 
 Spec = Callable[..., dict[str, Any]]
 
@@ -49,7 +51,7 @@ class Workers(Ranks):
 
     def start(self, spec: dict[str, Any], environment: Mapping[int, Mapping[str, str]] | None = None) -> list[Rank]:
         nodes = spec["world"]["nodes"]
-        addresses = [f"127.0.0.1:{free_port()}" for _ in range(nodes)]
+        addresses = [f"127.0.0.1:{port}" for port in free_ports(nodes)]
         own = {
             rank: {"TF_CONFIG": json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": rank}})}
             for rank in range(nodes) if nodes > 1

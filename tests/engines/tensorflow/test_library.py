@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.engines.processes import Processes, free_port
+from tests.engines.processes import Processes
+
+from trainwright_trainer.local import free_ports
 
 FOLDER = Path(__file__).parent
 Start = Callable[..., None]
@@ -19,7 +21,7 @@ def run_workers(processes: Processes) -> Start:
     """Runs two workers of one cluster to their end."""
 
     def run(script: str, *arguments: Path, **environment: str) -> None:
-        workers = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+        workers = [f"127.0.0.1:{port}" for port in free_ports(2)]
         for index in range(2):
             place = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}})
             processes.start([sys.executable, FOLDER / script, *arguments], {"TF_CONFIG": place, **environment})

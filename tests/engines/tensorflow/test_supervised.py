@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.engines.pods import Pods, address
-from tests.engines.processes import free_port
 from tests.engines.ranks import wait_until
 from tests.engines.tensorflow.conftest import Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
+from trainwright_trainer.local import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.engines.ranks import Ranks, free_port
+from tests.engines.ranks import Ranks
+
+from trainwright_trainer.local import free_port
 
 Spec = Callable[..., dict[str, Any]]
 COLUMNS = ("age", "amount", "claims", "distance", "weight", "year")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.engines.pods import Pods, address
-from tests.engines.processes import free_port
 from tests.engines.ranks import wait_until
 from tests.engines.xgboost.conftest import Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
+from trainwright_trainer.local import free_port
 
 pytestmark = pytest.mark.slow
 PODS: list[Mapping[str, str]] = [{"RANK": "0", "WORLD_SIZE": "2"}, {"RANK": "1", "WORLD_SIZE": "2"}]

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.trainer.commands.program import SECONDS, run, shown, start, write_run
 from tests.trainer.contract.specifications import changed
-from tests.trainer.supervisor.pods import free_ports
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
+from trainwright_trainer.local import free_port
 
 
 def events(output: str) -> list[dict[str, Any]]:
@@ -66,7 +66,7 @@ def _wait_for_step(process: subprocess.Popen[str]) -> None:
 def test_a_script_works_in_the_directory_that_it_is_told(tmp_path: Path) -> None:
     program = "import os, pathlib; pathlib.Path(os.environ['TRAINWRIGHT_CHECKPOINT_DIRECTORY'], os.environ['RANK']).touch()"
     work = {"kind": "script", "command": [sys.executable, "-c", program], "state_directory": "/not/here"}
-    document = changed({"work": work, "http_port": free_ports(1)[0]})
+    document = changed({"work": work, "http_port": free_port()})
     (tmp_path / "run.json").write_text(json.dumps(document))
     (tmp_path / "mine").mkdir()
     run(tmp_path, "train", "--spec", "run.json", "--directory", "mine", "--processes", "2")
@@ -83,7 +83,7 @@ def test_two_runs_that_begin_at_once_take_ports_of_their_own(tmp_path: Path) -> 
         "else: raise SystemExit('the other never came')"
     )
     work = {"kind": "script", "command": [sys.executable, "-c", program], "state_directory": "/not/here"}
-    wanted = free_ports(1)[0]
+    wanted = free_port()
     (tmp_path / "run.json").write_text(json.dumps(changed({"work": work, "http_port": wanted})))
     for name in ("one", "other"):
         (tmp_path / name).mkdir()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +22,7 @@ from trainwright_trainer.engine.fsdp2 import FSDP2Engine
 from trainwright_trainer.engine.group import TorchWorld
 from trainwright_trainer.engine.update import UpdateRules
 from trainwright_trainer.failures import DivergedError, InvalidRunError
+from trainwright_trainer.local import free_port
 from trainwright_trainer.model.initialise import Store, initialise
 from trainwright_trainer.optim.build import build_optimizer
 from trainwright_trainer.place import Place
@@ -65,10 +65,7 @@ Start = Callable[[UpdateRules], Engine]
 @pytest.fixture(params=[DDPEngine, FSDP2Engine])
 def start(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Makes the engine, once."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    for name, value in (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", str(port)), ("GLOO_SOCKET_IFNAME", "lo")):
+    for name, value in (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", str(free_port())), ("GLOO_SOCKET_IFNAME", "lo")):
         monkeypatch.setenv(name, value)
     world = TorchWorld(Place(0, 1, 0, 0), torch.device("cpu"), timedelta(seconds=60))
     yield lambda rules: cast("Engine", request.param(world, rules))

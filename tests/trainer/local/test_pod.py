@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 from tests.processes import is_running
 from tests.trainer.contract.specifications import changed
-from tests.trainer.supervisor.pods import free_ports
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.local import LocalPod, PodFailedError, local_run
+from trainwright_trainer.local import LocalPod, PodFailedError, free_port, local_run
 
 RANK = "import os, sys, time; os.write(1, f'here {os.environ[\"RANK\"]} {os.getpid()}\\n'.encode()); "
 """One write: lines of several ranks go to one file."""
@@ -22,7 +21,7 @@ RANK = "import os, sys, time; os.write(1, f'here {os.environ[\"RANK\"]} {os.getp
 def pod(folder: Path, program: str, **work: Any) -> LocalPod:
     command = [sys.executable, "-c", RANK + program]
     spec = RunSpec.model_validate(changed({
-        "work": {"kind": "script", "command": command, **work}, "http_port": free_ports(1)[0],
+        "work": {"kind": "script", "command": command, **work}, "http_port": free_port(),
     }))
     return LocalPod(local_run(spec, folder / "given.json", folder, 3), folder)
 

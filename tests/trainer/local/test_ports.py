@@ -3,13 +3,36 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
-from trainwright_trainer.local import free_ports, own_port
+import pytest
+
+from trainwright_trainer.local import free_port, free_ports, own_port, ports
 
 
 def test_no_two_ports_are_one() -> None:
     for _ in range(20):
         assert len(set(free_ports(3))) == 3
+
+
+def test_no_other_process_is_given_them() -> None:
+    """Nor does the kernel give them to a connection, which would hold it from the server that it was chosen for."""
+    ours = free_ports(ports.BLOCK_SIZE - 1)
+    assert max(ours) < 32_768
+    program = "from trainwright_trainer.local import ports; print(*ports.free_ports(ports.BLOCK_SIZE - 1))"
+    theirs = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not set(ours) & set(map(int, theirs.stdout.split()))
+
+
+def test_a_port_is_not_given_again_soon() -> None:
+    """Its server may not listen yet."""
+    assert len({free_port() for _ in range(50)}) == 50
+
+
+def test_that_all_are_taken_is_said() -> None:
+    with pytest.raises(OSError, match="1000 ports are wanted"):
+        free_ports(1000)
 
 
 def test_a_port_that_somebody_listens_at_is_replaced() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.trainer.model.sharded_process import run_sharded
 from torch import Tensor, nn
 
 from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.local import free_port
 from trainwright_trainer.model.initialise import initialise, materialise, skeleton
 
 CPU = torch.device("cpu")
@@ -108,10 +108,7 @@ SHARDED = ("llama", "llama, tied", "gpt2", "resnet")
 def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two processes hold together of each of these models, after `fully_shard`."""
     folder = tmp_path_factory.mktemp("sharded")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
+    context, port = multiprocessing.get_context("spawn"), free_port()
     ranks = [context.Process(target=run_sharded, args=(SHARDED, rank, 2, port, folder)) for rank in range(2)]
     for rank in ranks:
         rank.start()

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from tests.trainer.supervisor.pods import Run, free_ports
+from tests.trainer.supervisor.pods import Run
 
 from trainwright_trainer.contract import RunSpec
+from trainwright_trainer.local import free_ports
 
 _runs = itertools.count(1)
 

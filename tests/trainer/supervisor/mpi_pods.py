@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.processes import is_running
-from tests.trainer.supervisor.pods import FAKE_RANK, PATIENCE_SECONDS, PodProcess, free_ports, wait_until
+from tests.trainer.supervisor.pods import FAKE_RANK, PATIENCE_SECONDS, PodProcess, wait_until
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import BIND_ENV, RANK_COMMAND, SPEC_ENV, TERMINATION_PATH_ENV
+from trainwright_trainer.local import free_port
 
 SUPERVISE = (
     "import os, sys\n"
@@ -48,7 +49,7 @@ class MPIRun:
     program: tuple[str, ...] = RANK_COMMAND
 
     def __post_init__(self) -> None:
-        self.ssh_port = free_ports(1)[0]
+        self.ssh_port = free_port()
         self.key = self.directory / "key"
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.key)], check=True)
         (self.directory / "authorized_keys").write_bytes(self.key.with_suffix(".pub").read_bytes())

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -39,14 +38,6 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIEN
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what}")
         time.sleep(0.02)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("", 0)) for _ in range(count)]
-    ports = [int(listener.getsockname()[1]) for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return ports
 
 
 def parent_of(pid: int) -> int:

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from tests.trainer.supervisor.conftest import training_work
-from tests.trainer.supervisor.pods import PodProcess, free_ports, wait_until
+from tests.trainer.supervisor.pods import PodProcess, wait_until
 from tests.trainer.supervisor.unlinked_pods import UnlinkedRun
 
 from trainwright_trainer.contract import ExitCode, RunSpec
+from trainwright_trainer.local import free_ports
 
 TRAINER = (sys.executable, "-m", "trainwright_trainer.rank")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

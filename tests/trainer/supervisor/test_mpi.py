@@ -14,11 +14,12 @@ import pytest
 from tests.processes import is_running
 from tests.trainer.supervisor.conftest import training_work
 from tests.trainer.supervisor.mpi_pods import MPIRun, can_run
-from tests.trainer.supervisor.pods import free_ports, wait_until
+from tests.trainer.supervisor.pods import wait_until
 from tests.trainer.supervisor.test_history import commit
 
 from trainwright_trainer.contract import ExitCode, RunSpec
 from trainwright_trainer.ledger import AttemptStarted, Ledger
+from trainwright_trainer.local import free_ports
 
 TRAINER = (sys.executable, "-m", "trainwright_trainer.rank")
 pytestmark = [

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.trainer.supervisor.pods import free_ports, wait_until
+from tests.trainer.supervisor.pods import wait_until
 from tests.trainer.supervisor.unlinked_pods import UnlinkedRun
 
 from trainwright_trainer.contract import ExitCode, RunSpec
+from trainwright_trainer.local import free_port
 from trainwright_trainer.supervisor.place import Control
 from trainwright_trainer.supervisor.refusal import Refusal
 from trainwright_trainer.supervisor.tf_config import tasks, tf_place
@@ -88,14 +89,14 @@ def test_refusals(tmp_path: Path, environ: dict[str, str], sentence: str) -> Non
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[UnlinkedRun]:
     base = f"127.{os.getpid() % 250 + 1}.{60 + next(_numbers) % 40}."
-    http, _ = free_ports(2)
+    http = free_port()
     started = UnlinkedRun(tmp_path, specification(tmp_path, 2, (http, 0)), base)
     yield started
     started.clean_up()
 
 
 def start_both(run: UnlinkedRun) -> None:
-    [port] = free_ports(1)
+    port = free_port()
     addresses = [f"{run.address_base}{number + 1}:{port}" for number in range(2)]
     for number in range(2):
         run.start(number, tf_config("worker", number, worker=addresses))

@@ -9,17 +9,14 @@ from contextlib import suppress
 
 import pytest
 
+from trainwright_trainer.local import free_ports
 from trainwright_trainer.tensorflow.gathering import PortTakenError, WorkersNeverCameError, gather
 
 HERE = "127.0.0.1"
 
 
 def addresses(count: int) -> list[str]:
-    sockets = [socket.create_server((HERE, 0)) for _ in range(count)]
-    found = [f"{HERE}:{listener.getsockname()[1]}" for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return found
+    return [f"{HERE}:{port}" for port in free_ports(count)]
 
 
 def test_nobody_leaves_before_all_have_met() -> None:

@@ -33,6 +33,7 @@ from trainwright_trainer.lifecycle.messages import (
     Result,
     Where,
 )
+from trainwright_trainer.local import free_port
 from trainwright_trainer.witness import WITNESS_ENV, StepSamples, read_account
 
 HERE = Path(__file__).parent
@@ -151,8 +152,10 @@ class Ranks:
     ) -> list[Rank]:
         """Start, wait for the end, and expect this code of every rank."""
         ranks = self.start(spec, instead=instead, told=told)
-        codes = [rank.code() for rank in ranks]
-        assert codes == [code] * len(ranks), "\n".join(rank.output.read_text() for rank in ranks)
+        for rank in ranks:
+            rank.process.join(PATIENCE_SECONDS)
+        codes = [rank.process.exitcode for rank in ranks]  # None of one that still runs
+        assert codes == [code] * len(ranks), "\n".join(f"rank {rank.number}: {rank.output.read_text()}" for rank in ranks)
         return ranks
 
     def close(self) -> None:
@@ -192,13 +195,6 @@ def session_ranks(rank_server: ForkServerContext, tmp_path_factory: pytest.TempP
     running = Ranks(rank_server, tmp_path_factory.mktemp("ranks"))
     yield running
     running.close()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 Spec = Callable[..., dict[str, Any]]

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.trainer.contract.specifications import changed
-from tests.trainer.supervisor.pods import free_ports
 
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.failures import InvalidRunError
-from trainwright_trainer.local import LocalPod, PodFailedError, local_run
+from trainwright_trainer.local import LocalPod, PodFailedError, free_port, local_run
 from trainwright_trainer.supervisor import read_specification
 from trainwright_trainer.verifying.trial import Moment, Trial, draw_moments
 
@@ -38,7 +37,7 @@ class Spoken(Trial):
         folder.mkdir()
         command = [sys.executable, "-c", f"import sys, time; print({SAID!r}, flush=True); {self._program}"]
         spec = RunSpec.model_validate(changed({
-            "work": {"kind": "script", "command": command, "protocol": True}, "http_port": free_ports(1)[0],
+            "work": {"kind": "script", "command": command, "protocol": True}, "http_port": free_port(),
         }))
         return LocalPod(local_run(spec, folder / "given.json", folder, processes), folder), folder
 

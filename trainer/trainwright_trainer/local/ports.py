@@ -1,43 +1,92 @@
-"""Ports of the loopback interface for runs of this machine, of which several may begin at once."""
+"""Ports of this machine for runs that it plays, of which several may begin at once."""
 
 from __future__ import annotations
 
+import errno
+import itertools
+import random
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import cache
 
 LOOPBACK = "127.0.0.1"
-ANY_PORT = 0
-"""The kernel chooses, among those that nobody has."""
+EVERY_ADDRESS = ""
+
+BLOCK_SIZE = 128
+BLOCKS = range(20_000, 32_768 - BLOCK_SIZE, BLOCK_SIZE)
+"""First ports of blocks. They end below the ports that Linux (from 32768) and macOS (from 49152) give to connections and to
+whoever asks for any port: one of those could be taken between the choice and the moment when a server listens there."""
+
+
+def free_port() -> int:
+    """One of :func:`free_ports`."""
+    return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has, no two alike. Each may be taken by somebody else until whoever asked listens there."""
-    with ExitStack() as held:  # all of them until the last is found, so that no two are one
-        listeners = [held.enter_context(_listen(ANY_PORT)) for _ in range(count)]
-        return [int(listener.getsockname()[1]) for listener in listeners]
+    """Ports that nobody has on any address, no two alike. Other processes that ask here are given others.
+
+    Raises:
+        OSError: So many are not free.
+    """
+    chosen: list[int] = []
+    for port in itertools.islice(_own_block(), BLOCK_SIZE - 1):
+        if _is_free(port):
+            chosen.append(port)
+        if len(chosen) == count:
+            return chosen
+    raise OSError(errno.EADDRINUSE, f"{count} ports are wanted, and {len(chosen)} of this process's are free")
 
 
 @contextmanager
 def own_port(wanted: int) -> Iterator[int]:
     """The port that a run wants, where it can have it; else another that is free.
 
-    Runs that begin at once would all find the port free, and one of them would get it. So a run that finds it free holds a
-    datagram socket of the same number until the block is left: TCP and UDP count their ports apart, so it stands in nobody's way,
-    and the kernel takes it back however the process ends.
+    Runs that begin at once would all find the port free, and one of them would get it. So a run that finds it free claims it
+    until the block is left.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as claim:
-        yield wanted if _is_granted(claim, wanted) else free_ports(1)[0]
+    with _datagram_socket() as claim:
+        yield wanted if _is_claimed(claim, wanted) and _is_free(wanted) else free_port()
 
 
-def _is_granted(claim: socket.socket, port: int) -> bool:
+@cache
+def _own_block() -> Iterator[int]:
+    """The ports of a block that no other process chooses from, over and over. The first is its claim and is not among them."""
+    for first in random.SystemRandom().sample(BLOCKS, len(BLOCKS)):
+        claim = _datagram_socket()
+        if _is_claimed(claim, first):
+            return _around(claim, range(first + 1, first + BLOCK_SIZE))
+        claim.close()
+    raise OSError(errno.EADDRINUSE, f"other processes hold all ports from {BLOCKS.start} that runs are given on this machine")
+
+
+def _around(claim: socket.socket, ports: range) -> Iterator[int]:
+    with claim:
+        yield from itertools.cycle(ports)
+
+
+def _datagram_socket() -> socket.socket:
+    """Bound to a port, it claims the port of the same number among those who ask here.
+
+    TCP and UDP count their ports apart, so it stands in nobody's way, and the kernel takes it back however the process ends.
+    """
+    return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+
+def _is_claimed(claim: socket.socket, port: int) -> bool:
+    """Whether this socket has the claim now."""
     try:
         claim.bind((LOOPBACK, port))
-        _listen(port).close()
     except OSError:
         return False
     return True
 
 
-def _listen(port: int) -> socket.socket:
-    return socket.create_server((LOOPBACK, port))
+def _is_free(port: int) -> bool:
+    try:
+        for address in (LOOPBACK, EVERY_ADDRESS):
+            socket.create_server((address, port)).close()
+    except OSError:
+        return False
+    return True

@@ -48,7 +48,7 @@ def local_run(
     """Write a run's specification for this machine into ``folder``.
 
     Its ranks are those of the run, or ``processes`` of them: a step then sees the same samples, by another micro batch or
-    accumulation. Ports are free ones, and may be taken by somebody else until the pod has them.
+    accumulation. Ports are free ones.
 
     Args:
         spec: The run, as its pods would read it, or with other settings of its work.
@@ -62,7 +62,7 @@ def local_run(
     """
     size = processes or spec.world.size
     document = spec.model_dump(mode="json")
-    # Nobody listens at the port that was given yet, so it may be among those that are free.
+    # Nobody may have claimed the port that was given, so it may be among those that are free.
     port, control_port, metrics_port = [free for free in free_ports(4) if free != http_port][:3]
     document |= {"world": _world(spec, size, port, control_port), "http_port": http_port or metrics_port}
     work = spec.work
