@@ -1,21 +1,16 @@
-"""Play the alerts of a run in Prometheus' own engine: series go in, and each alert must fire when it should, and only then.
-
-Not part of the test suite, because no package index has ``promtool``. Run it after an edit of the alerts, from the repository:
-
-    python -m tests.compiler.manifest.play_alerts /path/to/promtool
-"""
+"""The alerts play in Prometheus' own engine: series of a run go in, and each alert must fire when it should, and only then."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 from tests.compiler.example import compiled
 
 from trainwright.manifest.monitoring import monitoring_objects
@@ -162,21 +157,43 @@ def unit_tests(rules: str, alerts: list[str]) -> dict[str, Any]:
     }
 
 
-def play(promtool: str) -> int:
-    """promtool's exit code, after it said which scene did not go as expected."""
+@pytest.fixture(scope="module")
+def promtool() -> str:
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("needs promtool, which Debian and Ubuntu have in their package prometheus")
+    return found
+
+
+@pytest.fixture(scope="module")
+def rules() -> dict[str, Any]:
+    """What the PrometheusRule holds: what promtool reads as a file of rules."""
     objects = [split(tree)[0] for tree in monitoring_objects(compiled(RUN, PROFILE).resolution)]
-    spec = next(each["spec"] for each in objects if each["kind"] == "PrometheusRule")
-    rules = spec["groups"][0]["rules"]
-    with TemporaryDirectory() as folder:
-        file, tests = Path(folder, "rules.json"), Path(folder, "tests.json")
-        file.write_text(json.dumps(spec))
-        checked = subprocess.run([promtool, "check", "rules", str(file)], check=False).returncode  # the templates too
-        for rule in rules:  # promtool would compare the texts as well
-            rule["labels"], rule["annotations"] = {}, {}
-        file.write_text(json.dumps(spec))
-        tests.write_text(json.dumps(unit_tests(file.name, [rule["alert"] for rule in rules])))
-        return checked or subprocess.run([promtool, "test", "rules", str(tests)], check=False).returncode
+    spec: dict[str, Any] = next(each["spec"] for each in objects if each["kind"] == "PrometheusRule")
+    return spec
 
 
-if __name__ == "__main__":
-    sys.exit(play(sys.argv[1]))
+def test_prometheus_takes_the_rules(promtool: str, rules: dict[str, Any], tmp_path: Path) -> None:
+    """Expressions, and the templates of the texts."""
+    (tmp_path / "rules.json").write_text(json.dumps(rules))
+    run(promtool, "check", "rules", str(tmp_path / "rules.json"))
+
+
+def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[str, Any], tmp_path: Path) -> None:
+    """Without their texts, which promtool would compare as well."""
+    bare = [{**rule, "labels": {}, "annotations": {}} for group in rules["groups"] for rule in group["rules"]]
+    (tmp_path / "rules.json").write_text(json.dumps({"groups": [{"name": "bare", "rules": bare}]}))
+    (tmp_path / "tests.json").write_text(json.dumps(unit_tests("rules.json", [rule["alert"] for rule in bare])))
+    run(promtool, "test", "rules", str(tmp_path / "tests.json"))
+
+
+def test_every_alert_fires_in_a_scene(rules: dict[str, Any]) -> None:
+    assert {rule["alert"] for group in rules["groups"] for rule in group["rules"]} == {
+        alert for each in SCENES for alert in each.fires
+    }
+
+
+def run(*command: str) -> None:
+    """It says itself which scene did not go as expected."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
