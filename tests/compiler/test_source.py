@@ -129,7 +129,7 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{
         pytest.param("7: x\n" * 5_000, id="many errors"),
     ],
 )
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 def test_a_hostile_file_ends_soon_and_with_short_messages(text: str) -> None:
     findings = refused(text)
     assert len(findings) <= 50

@@ -20,7 +20,7 @@ from trainwright.rehearsal.container_init import KILLED
 from trainwright.rehearsal.container_run import INIT
 from trainwright.rehearsal.job_status import IndexDone, Replace
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 150.0
 
 AT_ONCE = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 20}
 

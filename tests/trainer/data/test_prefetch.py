@@ -7,7 +7,7 @@ import pytest
 
 from trainwright_trainer.data.prefetch import Prefetch
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Numbers:

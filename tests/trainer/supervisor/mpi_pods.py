@@ -27,6 +27,7 @@ SUPERVISE = (
     "sys.exit(supervise(os.environ, None, sys.argv[2:], trainer_command=sys.argv[1].split()))\n"
 )
 SSHD = "/usr/sbin/sshd"
+HYDRA = "mpiexec.hydra"
 FORWARDED = ("FAKE_JOURNAL", "FAKE_PLANS", "FAKE_TICK_SECONDS", SPEC_ENV, "PATH", "PYTHONPATH")
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -55,8 +56,13 @@ class MPIRun:
         (self.directory / "authorized_keys").write_bytes(self.key.with_suffix(".pub").read_bytes())
         Path("/run/sshd").mkdir(exist_ok=True)  # root's sshd separates its privileges there
         world = self.spec.world
-        hosts = [f"{self.address_base}{number + 2} slots={world.processes_per_node}\n" for number in range(world.nodes)]
-        self.hostfile.write_text("".join(hosts))
+        addresses = [f"{self.address_base}{number + 2}" for number in range(world.nodes)]
+        self.hostfile.write_text("".join(self.host_line(address, world.processes_per_node) for address in addresses))
+
+    @staticmethod
+    def host_line(address: str, slots: int) -> str:
+        """Of the host file, as the operator writes it."""
+        return f"{address} slots={slots}\n"
 
     @property
     def hostfile(self) -> Path:
@@ -67,16 +73,25 @@ class MPIRun:
         return next(pod for pod in self.pods if pod.node == -1)
 
     def start_launcher(self) -> PodProcess:
-        ssh = (
+        return self._start(-1, "launcher", [*self.mpirun(), *self.program])
+
+    @property
+    def ssh_options(self) -> str:
+        return (
             f"-o ConnectionAttempts=10 -p {self.ssh_port} -i {self.key} -o StrictHostKeyChecking=no -o LogLevel=ERROR "
             "-o UserKnownHostsFile=/dev/null"
         )
-        mpirun = [
+
+    def mpirun(self) -> list[str]:
+        return [
             "mpirun", "-np", str(self.spec.world.size), "--hostfile", str(self.hostfile), "--bind-to", "none", "--map-by", "slot",
-            "--mca", "plm_rsh_args", ssh, "--mca", "btl_tcp_if_include", "lo", *self.options,
-            *(word for name in FORWARDED for word in ("-x", name)), *self.program,
+            "--mca", "plm_rsh_args", self.ssh_options, "--mca", "btl_tcp_if_include", "lo", *self.options,
+            *(word for name in FORWARDED for word in ("-x", name)),
         ]
-        return self._start(-1, "launcher", mpirun)
+
+    def variables(self) -> dict[str, str]:
+        """What mpirun reads beside its options."""
+        return AS_ROOT
 
     def start_worker(self, number: int) -> PodProcess:
         config = self.directory / f"sshd_config-{number}"
@@ -100,7 +115,7 @@ class MPIRun:
             process = subprocess.Popen(
                 [sys.executable, "-c", SUPERVISE, " ".join(self.rank), *command],
                 env={
-                    **os.environ, **AS_ROOT, SPEC_ENV: str(spec_path), BIND_ENV: address, "K_MPI_JOB_ROLE": role,
+                    **os.environ, **self.variables(), SPEC_ENV: str(spec_path), BIND_ENV: address, "K_MPI_JOB_ROLE": role,
                     TERMINATION_PATH_ENV: str(message_path), "FAKE_JOURNAL": str(self.journal_path), "HOSTNAME": address,
                     "FAKE_PLANS": json.dumps(self.plans), "FAKE_TICK_SECONDS": "0.02", "PYTHONPATH": os.pathsep.join(sys.path),
                 },
@@ -153,3 +168,21 @@ class MPIRun:
             pod.process.wait(PATIENCE_SECONDS)
         for line in self.journal("started"):
             wait_until(lambda pid=int(str(line["pid"])): not is_running(pid), "ranks end with their pods", 20)  # type: ignore[misc]
+
+
+class HydraRun(MPIRun):
+    """By the mpirun of MPICH, with the command and the variables of the compiler and of the operator."""
+
+    @staticmethod
+    def host_line(address: str, slots: int) -> str:
+        return f"{address}:{slots}\n"
+
+    def mpirun(self) -> list[str]:
+        world = self.spec.world
+        return [
+            HYDRA, "-n", str(world.size), "-ppn", str(world.processes_per_node), "-iface", "lo", *self.options,
+            "-genvlist", ",".join(FORWARDED),
+        ]
+
+    def variables(self) -> dict[str, str]:
+        return {"HYDRA_HOST_FILE": str(self.hostfile), "HYDRA_LAUNCHER_EXTRA_ARGS": self.ssh_options}

@@ -20,7 +20,7 @@ from tests.processes import is_running
 from trainwright_trainer.contract import RunSpec, TerminationMessage
 from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_PATH_ENV
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 150.0
 """For anything that takes a second on an idle machine."""
 FAKE_RANK = Path(__file__).with_name("fake_rank.py")
 SUPERVISE = (

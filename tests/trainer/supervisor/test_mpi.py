@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from tests.processes import is_running
 from tests.trainer.supervisor.conftest import training_work
-from tests.trainer.supervisor.mpi_pods import MPIRun, can_run
+from tests.trainer.supervisor.mpi_pods import HYDRA, HydraRun, MPIRun, can_run
 from tests.trainer.supervisor.pods import wait_until
 from tests.trainer.supervisor.test_history import commit
 
@@ -25,12 +26,22 @@ TRAINER = (sys.executable, "-m", "trainwright_trainer.rank")
 pytestmark = [
     pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.skipif(not can_run, reason="needs Open MPI and an ssh server"),
 ]
+EACH_MPI = pytest.mark.parametrize("mpi", [MPIRun, HydraRun], ids=["Open MPI", "MPICH"], indirect=True)
 _numbers = itertools.count(1)
 NewMPIRun = Callable[..., MPIRun]
 
 
 @pytest.fixture
-def new_run(tmp_path: Path) -> Iterator[NewMPIRun]:
+def mpi(request: pytest.FixtureRequest) -> type[MPIRun]:
+    """Whose mpirun starts the ranks: Open MPI's, where a test does not ask for each."""
+    kind: type[MPIRun] = getattr(request, "param", MPIRun)
+    if kind is HydraRun and shutil.which(HYDRA) is None:
+        pytest.skip("needs MPICH")
+    return kind
+
+
+@pytest.fixture
+def new_run(tmp_path: Path, mpi: type[MPIRun]) -> Iterator[NewMPIRun]:
     runs: list[MPIRun] = []
 
     def make(nodes: int = 2, processes: int = 1, *, work: dict[str, Any] | None = None, **lifecycle: float) -> MPIRun:
@@ -48,7 +59,7 @@ def new_run(tmp_path: Path) -> Iterator[NewMPIRun]:
             "lifecycle": {"grace_seconds": 30, "peer_wait_seconds": 60, **lifecycle},
             "http_port": http, "work": work or training_work(tmp_path / "state"),
         })
-        runs.append(MPIRun(tmp_path, spec, base))
+        runs.append(mpi(tmp_path, spec, base))
         return runs[-1]
 
     yield make
@@ -62,6 +73,7 @@ def last_words(run: MPIRun) -> str:
     return cause.message
 
 
+@EACH_MPI
 def test_ranks_on_two_hosts_finish(new_run: NewMPIRun) -> None:
     run = new_run(nodes=2, processes=2)
     run.plans = {"*": "finish:50"}
@@ -77,6 +89,7 @@ def test_ranks_on_two_hosts_finish(new_run: NewMPIRun) -> None:
     assert (message.code, message.step, message.committed_step) == (0, 50, 50)
 
 
+@EACH_MPI
 def test_a_failure_keeps_its_code(new_run: NewMPIRun) -> None:
     """mpirun itself would report 14 or something else, by whoever it hears of first. This is the last attempt that is left."""
     run = new_run(attempts_without_progress=2)
@@ -89,6 +102,7 @@ def test_a_failure_keeps_its_code(new_run: NewMPIRun) -> None:
     assert [line["resume_before"] for line in run.journal("started")] == ["40", "40"], "it begins before the newest commit"
 
 
+@EACH_MPI
 def test_sigterm_to_the_launcher_saves_everywhere(new_run: NewMPIRun) -> None:
     run = new_run(processes=2)
     run.plans = {"*": "finish:100000"}
@@ -115,6 +129,7 @@ def test_sigterm_to_a_worker_saves_everywhere(new_run: NewMPIRun) -> None:
     assert "the launcher's termination message says whether they saved" in cause.message
 
 
+@EACH_MPI
 def test_a_worker_that_is_gone_is_a_lost_peer(new_run: NewMPIRun) -> None:
     run = new_run()
     run.plans = {"*": "finish:100000"}
@@ -181,6 +196,7 @@ def test_torch_ranks_train_save_and_go_on(new_run: NewMPIRun, tmp_path: Path) ->
     assert run.pods[-1].message().committed_step == saved + 5
 
 
+@EACH_MPI
 def test_a_script_has_the_whole_grace_period(new_run: NewMPIRun) -> None:
     """mpirun would kill it a second after SIGTERM."""
     script = (

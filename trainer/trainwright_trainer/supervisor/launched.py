@@ -33,6 +33,8 @@ from trainwright_trainer.supervisor.wire import Start
 
 PARENT_MODULE = "trainwright_trainer.lifecycle.remote_rank"
 """What the launcher starts as each rank: the parent of the rank's own program."""
+LAST_ENV = "TRAINWRIGHT_LAST"
+"""Stands last in the launcher's environment, for MPICH (4.0.2 and 5.0.2) loses the last variable on its way through ssh."""
 TERM_SECONDS = 5.0
 """For a launcher to end its ranks on the other hosts after SIGTERM, which takes mpirun about two; then it is killed."""
 EXIT_SECONDS = 30.0
@@ -98,7 +100,8 @@ class LaunchedCrew:
             self._ranks.append(rank)
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *self._launcher.command],
-            env={**self._setting.environ, DIAL_ENV: self._switchboard.number}, stdin=subprocess.DEVNULL, start_new_session=True,
+            env={**self._setting.environ, DIAL_ENV: self._switchboard.number, LAST_ENV: ""},
+            stdin=subprocess.DEVNULL, start_new_session=True,
         )
         get_log().info("launcher_started", pid=self._process.pid, ranks=len(self._ranks))
         return self._ranks
