@@ -75,9 +75,9 @@ class DeepSpeedEngine:
 
     def _partitioned(self) -> AbstractContextManager[Any]:
         """Modules built below give each parameter away but for this rank's part, as soon as they have made it."""
-        partitioned: AbstractContextManager[Any] = self._deepspeed.zero.Init(
-            config_dict_or_path=self._config, dtype=COMPUTE[self._precision]
-        )
+        # Of the configuration's precision. One that is named here would become bf16 wherever the device has no fp16
+        # (_set_dtype in deepspeed/runtime/zero/partition_parameters.py, 0.19.8).
+        partitioned: AbstractContextManager[Any] = self._deepspeed.zero.Init(config_dict_or_path=self._config)
         return partitioned
 
     def initialise(self) -> None:
