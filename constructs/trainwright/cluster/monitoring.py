@@ -42,7 +42,7 @@ class Monitoring(Model):
     dcgm: bool = False
     """Whether NVIDIA's dcgm-exporter is scraped, with the pods that use the GPUs in its labels."""
     runbooks: Annotated[str, Field(pattern=r"^https?://[^\s#]+$", max_length=512)] | None = None
-    """Where people read docs/monitoring.md; alerts link to it."""
+    """Where people read docs/monitoring.md: alerts link to it (runbook_url); null: they have no link."""
 
     @field_validator("interval")
     @classmethod

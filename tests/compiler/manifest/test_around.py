@@ -101,8 +101,8 @@ def test_a_budget_counts_in_one_way_and_the_runs_own_pods(patch: Data, expected:
         ("NetworkPolicy", {"spec": {"podSelector": {"matchLabels": {"app": "any"}}}}, FENCED, ["TW601"]),
         ("NetworkPolicy", {"metadata": {"annotations": {"example.com/owner": "me"}}}, FENCED, []),
         ("NetworkPolicy", {"metadata": {"annotations": {"example.com/owner": "me"}}}, {}, ["TW602"]),
-        ("PodGroup", {"spec": {"minMember": 1}}, {"scheduling": {"gang": "volcano"}}, ["TW601"]),
-        ("PodGroup", {"spec": {"minResources": {"cpu": "4"}}}, {"scheduling": {"gang": "volcano"}}, []),
+        ("PodGroup", {"spec": {"minMember": 1}}, {"scheduling": {"gang": "volcano", "version": "1.15"}}, ["TW601"]),
+        ("PodGroup", {"spec": {"minResources": {"cpu": "4"}}}, {"scheduling": {"gang": "volcano", "version": "1.15"}}, []),
     ],
 )
 def test_what_is_around_a_run_can_be_patched_but_for_what_the_plan_owns(

@@ -16,14 +16,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import Data, command, compiled, script
+from tests.compiler.findings.page import overlay
+from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
 
 from trainwright.cluster.monitoring import Monitoring
 from trainwright.compile import CompiledRun
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.monitoring import CONSTANTS, OWNED, monitoring_objects
 from trainwright.manifest.monitoring.alerts import ALERTS
-from trainwright.manifest.monitoring.panels import PANELS, SUPERVISED
+from trainwright.manifest.monitoring.panels import PANELS
 from trainwright.manifest.monitoring.series import GPU_UTILIZATION, IDENTITY
+from trainwright.manifest.monitoring.served import SUPERVISED, UNKNOWN_TO_BOOSTING
 from trainwright.manifest.plain import problems
 from trainwright.manifest.why import nearest, split
 from trainwright.rules.schema import schema_problems
@@ -42,6 +45,7 @@ EVERYTHING = {
 TRAINER: Data = {}
 SCRIPT = script("python", "train.py")
 NEWEST: Data = {"trainer_version": "0.2.0"}
+GPU_BOOSTING = overlay(BOOSTING, {"topology": {"gpus_per_node": 1}})
 
 
 def objects_of(run: CompiledRun) -> dict[str, Any]:
@@ -51,7 +55,7 @@ def objects_of(run: CompiledRun) -> dict[str, Any]:
 
 
 def objects(run: Data | None = None, **changes: Any) -> dict[str, Any]:
-    return objects_of(compiled(run, {"monitoring": EVERYTHING | changes}))
+    return objects_of(compiled(run, OPERATORS | {"monitoring": EVERYTHING | changes}))
 
 
 def alerts(run: Data | None = None, **changes: Any) -> dict[str, Any]:
@@ -79,6 +83,10 @@ def test_the_objects(snapshot: SnapshotAssertion) -> None:
 
 def test_the_objects_of_a_script(snapshot: SnapshotAssertion) -> None:
     assert objects(SCRIPT) == snapshot
+
+
+def test_the_objects_of_a_boosting_run(snapshot: SnapshotAssertion) -> None:
+    assert objects(BOOSTING) == snapshot
 
 
 def test_nothing_without_monitoring_and_for_a_command() -> None:
@@ -144,11 +152,16 @@ def names_in(expression: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("work", [TRAINER, NEWEST, SCRIPT])
+@pytest.mark.parametrize("work", [TRAINER, NEWEST, SCRIPT, GPU_BOOSTING])
 @pytest.mark.parametrize("dcgm", [True, False])
 def test_expressions_ask_only_for_what_is_served(work: Data, dcgm: bool) -> None:
     asked = {name for expression in expressions(work, dcgm=dcgm) for name in names_in(expression)}
     assert asked - served() == ({GPU_UTILIZATION} if dcgm else set())
+
+
+def test_a_boosting_run_is_asked_for_all_but_what_no_round_has() -> None:
+    asked = {name.removesuffix("_total") for expression in expressions(BOOSTING) for name in names_in(expression)}
+    assert set(METRICS) - asked == set(UNKNOWN_TO_BOOSTING)
 
 
 def test_a_script_is_asked_only_for_what_its_supervisor_serves() -> None:
@@ -180,6 +193,26 @@ def test_a_script_has_only_the_alerts_that_its_supervisor_serves() -> None:
     assert list(alerts(SCRIPT)) == ["TrainwrightRestartLoop", "TrainwrightGpuIdle"]
 
 
+def test_a_boosting_run_has_the_alerts_of_a_trainer() -> None:
+    assert list(alerts(GPU_BOOSTING)) == [alert.name for alert in ALERTS]
+    assert list(alerts(BOOSTING)) == [alert.name for alert in ALERTS if alert.name != "TrainwrightGpuIdle"]
+
+
+def test_a_run_that_is_scored_after_each_round_may_spend_its_time_on_that() -> None:
+    data = {"evaluation_path": "/data/held-out"}
+    early = alerts(overlay(BOOSTING, {"workload": {"data": data, "early_stopping_rounds": 20}}))
+    assert set(alerts(BOOSTING)) - set(early) == {"TrainwrightLowGoodput"}
+
+
+def test_attempts_are_asked_for_where_the_trainer_counts_them() -> None:
+    """An older one serves no such metric, and without a volume the count is 1 for ever."""
+    nowhere = SCRIPT | NEWEST | {"mounts": {"/checkpoints": None}}
+    assert ["trainwright_attempt" in str(alerts(run)) for run in (NEWEST, TRAINER, SCRIPT | NEWEST, nowhere)] == [
+        True, False, True, False,
+    ]
+    assert "Attempt" not in [panel["title"] for panel in dashboard(nowhere)["panels"]]
+
+
 @pytest.mark.parametrize(("run", "cluster"), [
     ({}, {"monitoring": EVERYTHING | {"dcgm": False}}),
     ({"topology": {"kind": "ddp", "nodes": 2, "processes_per_node": 4, "gpus_per_node": 0}}, {"monitoring": EVERYTHING}),
@@ -209,7 +242,10 @@ def test_every_alert_names_the_run_and_what_to_do() -> None:
         assert rule["labels"] == {"severity": "warning", "namespace": "training", "run": "example", "team": "vision"}
         assert rule["annotations"]["runbook_url"] == f"https://docs.example.com/monitoring#{name.lower()}"
         assert rule["annotations"]["description"]
-    assert alerts(runbooks=None)["TrainwrightGpuIdle"]["annotations"]["runbook"] == "docs/monitoring.md#trainwrightgpuidle"
+
+
+def test_no_link_where_nobody_said_where_the_page_is() -> None:
+    assert all(set(rule["annotations"]) == {"summary", "description"} for rule in alerts(runbooks=None).values())
 
 
 def test_summaries_use_labels_that_the_condition_keeps() -> None:

@@ -7,20 +7,41 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.example import compiled
+from tests.compiler.example import Data, compiled, script
+from tests.compiler.findings.page import overlay
+from tests.compiler.target.test_mpi_job import HOROVOD
+from tests.compiler.target.test_xgboost_job import BOOSTING
 
 from trainwright.manifest.monitoring import monitoring_objects
 from trainwright.manifest.monitoring.series import IDENTITY
 from trainwright.manifest.monitoring.series import RUN as RUN_KEY
 from trainwright.manifest.why import split
 
-PROFILE = {"monitoring": {"kind": "prometheus-operator", "dcgm": True}}
-RUN = {"checkpoints": {"every": "30m", "every_steps": 1000}}
+PROFILE: Data = {
+    "monitoring": {"kind": "prometheus-operator", "dcgm": True},
+    "operators": {"training-operator": {"version": "1.9.4"}, "mpi-operator": {"version": "0.8.2"}},
+    "namespaces": {"training": {"pod_security": "privileged"}},
+}
+RUN: Data = {"trainer_version": "0.2.0", "checkpoints": {"every": "30m", "every_steps": 1000}}
 """Two pods that log every 10 steps."""
+PYTORCH: Data = {**RUN, "target": "pytorch-job"}
+
+RUNS: dict[str, Data] = {
+    "job": RUN,
+    "older": {**RUN, "trainer_version": "0.1.0"},
+    "host": {**PYTORCH, "host_network": True},
+    "elastic": {**PYTORCH, "topology": {"elastic": {"min_nodes": 1, "max_nodes": 2, "batch": "keep"}}},
+    "mpi": overlay(RUN, HOROVOD),
+    "boosting": overlay(RUN, BOOSTING),
+    "script": {**script("python", "train.py"), "trainer_version": "0.2.0"},
+}
+"""An Indexed Job's pods come back under new names, those on a node's network under the old ones, and those of an elastic run one
+by one; under mpirun it is the launcher that comes back."""
 
 DCGM = 'DCGM_FI_DEV_GPU_UTIL{namespace="gpu-operator",pod="exporter-1",exported_namespace="training",exported_pod="%s",gpu="%s"}'
 HONORED = 'DCGM_FI_DEV_GPU_UTIL{namespace="training",pod="%s",gpu="%s"}'
@@ -35,14 +56,17 @@ class Scene:
     """Metric or series -> values in promtool's notation."""
     minute: int
     fires: frozenset[str]
+    run: str
+    """Of :data:`RUNS`."""
 
 
-def scene(name: str, minute: int, fires: str, series: Mapping[str, str]) -> Scene:
-    return Scene(name, series, minute, frozenset(f"Trainwright{alert}" for alert in fires.split()))
+def scene(name: str, minute: int, fires: str, series: Mapping[str, str], run: str = "job") -> Scene:
+    return Scene(name, series, minute, frozenset(f"Trainwright{alert}" for alert in fires.split()), run)
 
 
 TRAINING = {  # a step a second, seen once a minute; a commit every 30 minutes
     "trainwright_up": "1+0x300",
+    "trainwright_attempt": "1+0x300",
     "trainwright_ranks_alive": "8+0x300",
     "trainwright_step": "0+60x300",
     "trainwright_step_seconds": "1+0x300",
@@ -51,12 +75,66 @@ TRAINING = {  # a step a second, seen once a minute; a commit every 30 minutes
 }
 
 
-def restarts(count: int, minutes: int) -> dict[str, str]:
-    """The supervisors of two pods, each replaced by a new one so many times."""
+def after(minutes: int, values: str) -> str:
+    """What begins then: a series that was not there before has no sample."""
+    return f"_x{minutes} {values}" if minutes else values
+
+
+def anew(metric: str, count: int, minutes: int, pods: tuple[str, ...] = ("0", "1")) -> dict[str, str]:
+    """A metric of pods that are each replaced by a new one so many times; ``n`` in a value is the number of the attempt."""
+    name, _, value = metric.partition("=")
     return {
-        f"trainwright_up@{node}-{attempt}": " ".join(["_"] * attempt * minutes + ["1"] * minutes)
+        f"{name}@{pod}-{attempt}": after(attempt * minutes, f"{value.replace('n', str(attempt + 1))}x{minutes - 1}")
         for attempt in range(count)
-        for node in range(2)
+        for pod in pods
+    }
+
+
+def supervisors(count: int, minutes: int) -> dict[str, str]:
+    """Of two pods that are replaced. No attempt begins, or the trainer does not count them."""
+    return anew("trainwright_up=1", count, minutes)
+
+
+def restarts(count: int, minutes: int) -> dict[str, str]:
+    """Two pods that are replaced, and begin an attempt each time."""
+    return supervisors(count, minutes) | anew("trainwright_attempt=n", count, minutes)
+
+
+def in_place(count: int, minutes: int) -> dict[str, str]:
+    """Two pods that come back under the same name and address, and are away for a minute in between."""
+    lives = range(1, count + 1)
+    return {
+        f"{metric}@{node}": " ".join(f"{value or life}x{minutes - 2} _" for life in lives)
+        for metric, value in (("trainwright_up", 1), ("trainwright_attempt", 0))
+        for node in (0, 1)
+    }
+
+
+def rounds(count: int, minutes: int) -> dict[str, str]:
+    """An elastic run of two pods that each count every other round, the one that leads it."""
+    return {"trainwright_up@0": "1x300", "trainwright_up@1": "1x300"} | {
+        f"trainwright_attempt@{node}": " ".join(
+            f"{life}x{minutes - 1}" if life % 2 == node else f"_x{minutes}" for life in range(1, count + 1)
+        )
+        for node in (0, 1)
+    }
+
+
+WORKERS = {f"trainwright_{metric}@{node}": f"{value}x300" for metric, value in (("up", 1), ("ranks_alive", 0)) for node in (0, 1)}
+"""Under mpirun: their supervisors know of no ranks, and outlive every attempt."""
+
+
+def launchers(count: int, minutes: int) -> dict[str, str]:
+    """They are replaced and begin an attempt each time; the workers stay."""
+    return waiting_launchers(count, minutes) | anew("trainwright_attempt=n", count, minutes, ("launcher",))
+
+
+def waiting_launchers(count: int, minutes: int) -> dict[str, str]:
+    """They are replaced before an attempt begins."""
+    return WORKERS | {
+        key: values
+        for metric in ("trainwright_up=1", "trainwright_peers_connected=1")
+        for key, values in anew(metric, count, minutes, ("launcher",)).items()
     }
 
 
@@ -104,8 +182,53 @@ SCENES = (
     scene("four starts in an hour", 59, "RestartLoop", restarts(4, 15)),
     scene("two starts in an hour", 59, "", restarts(2, 30)),
     scene("four starts, and an hour of peace", 160, "", restarts(3, 15) | {
-        "trainwright_up@0-9": "_x45 1+0x200", "trainwright_up@1-9": "_x45 1+0x200",
+        f"trainwright_{metric}@{node}-9": f"_x45 {value}x200" for metric, value in (("up", 1), ("attempt", 4)) for node in (0, 1)
     }),
+    scene("four starts, of which two were seen", 59, "RestartLoop", {
+        "trainwright_up@0-0": "1x14", "trainwright_attempt@0-0": "1x14",
+        "trainwright_up@0-3": "_x45 1x60", "trainwright_attempt@0-3": "_x45 4x60",
+    }),
+    scene("a fifth start, after hours in a queue", 190, "", restarts(1, 30) | {
+        "trainwright_up@0-9": "_x180 1x60", "trainwright_attempt@0-9": "_x180 5x60",
+    }),
+    scene("four starts, and no attempt begins", 59, "RestartLoop", supervisors(4, 15)),
+    scene("four starts in an hour", 59, "RestartLoop", supervisors(4, 15), "older"),
+    scene("two starts in an hour", 59, "", supervisors(2, 30), "older"),
+    scene("every save fails, unseen", 100, "FailingCheckpoints", supervisors(3, 34), "older"),
+    scene("four starts in an hour", 59, "RestartLoop", in_place(4, 15), "host"),
+    scene("two starts in an hour", 59, "", in_place(2, 30), "host"),
+    scene("four starts, and an hour of peace", 160, "", {
+        key: f"{values} {1 if 'up' in key else 5}x200" for key, values in in_place(4, 12).items()
+    }, "host"),
+    scene("every save fails, unseen", 100, "FailingCheckpoints", in_place(3, 34), "host"),
+    scene("four launchers in an hour", 59, "RestartLoop", launchers(4, 15), "mpi"),
+    scene("two launchers in an hour", 59, "", launchers(2, 30), "mpi"),
+    scene("four launchers, and no attempt begins", 59, "RestartLoop", waiting_launchers(4, 15), "mpi"),
+    scene("every save fails, unseen", 100, "FailingCheckpoints", launchers(3, 34), "mpi"),
+    scene("three launchers, each of which saved", 100, "", launchers(3, 34) | {
+        "trainwright_last_commit_timestamp_seconds@launcher-1": "_x66 3960+0x2",
+    }, "mpi"),
+    scene("a GPU of a worker idles", 50, "GpuIdle", WORKERS | {
+        "trainwright_ranks_alive@launcher": "16x300", DCGM % ("pod-0", 1): "1x300",
+        **{f"{metric}@launcher": values for metric, values in TRAINING.items() if metric != "trainwright_ranks_alive"},
+    }, "mpi"),
+    scene("a GPU idles while the launcher waits", 50, "", WORKERS | {
+        "trainwright_ranks_alive@launcher": "0x300", DCGM % ("pod-0", 1): "1x300",
+    }, "mpi"),
+    scene("two pods are lost in an hour, and come back", 59, "", rounds(5, 12) | {
+        "trainwright_last_commit_timestamp_seconds@0": "_x30 1800x60",
+    }, "elastic"),
+    scene("pods come and go", 59, "RestartLoop", rounds(7, 8), "elastic"),
+    scene("every save fails, unseen", 80, "FailingCheckpoints", rounds(5, 16), "elastic"),
+    scene("all is well", 240, "", TRAINING, "boosting"),
+    scene("the last round is long ago", 60, "StalledStep", TRAINING | {
+        "trainwright_step": "0+60x20 1200+0x60", "trainwright_last_step_timestamp_seconds": "0+60x20 1200+0x60",
+        "trainwright_committed_step": "1200+0x90",
+    }, "boosting"),
+    scene("commits stopped", 200, "FailingCheckpoints", TRAINING | {"trainwright_committed_step": "6000+0x300"}, "boosting"),
+    scene("four starts in an hour", 59, "RestartLoop", restarts(4, 15), "boosting"),
+    scene("four starts in an hour", 59, "RestartLoop", restarts(4, 15), "script"),
+    scene("two starts in an hour", 59, "", restarts(2, 30), "script"),
     scene("one GPU of a pod idles", 50, "GpuIdle", TRAINING | {DCGM % ("pod-0", 0): "99+0x300", DCGM % ("pod-0", 1): "1+0x300"}),
     scene("the same, with honored labels", 50, "GpuIdle", TRAINING | {HONORED % ("pod-0", 1): "1+0x300"}),
     scene("all GPUs are busy", 50, "", TRAINING | {DCGM % ("pod-0", 0): "99+0x300", DCGM % ("pod-1", 0): "97+0x300"}),
@@ -138,7 +261,7 @@ def expected(alert: str, scene: Scene) -> list[dict[str, Any]]:
     return [{"exp_labels": subject}]
 
 
-def unit_tests(rules: str, alerts: list[str]) -> dict[str, Any]:
+def unit_tests(rules: str, alerts: list[str], scenes: list[Scene]) -> dict[str, Any]:
     """What promtool reads: for each scene, every alert with what is expected of it; labels are checked where it fires."""
     return {
         "rule_files": [rules],
@@ -152,7 +275,7 @@ def unit_tests(rules: str, alerts: list[str]) -> dict[str, Any]:
                     {"eval_time": f"{each.minute}m", "alertname": alert, "exp_alerts": expected(alert, each)} for alert in alerts
                 ],
             }
-            for each in SCENES
+            for each in scenes
         ],
     }
 
@@ -165,32 +288,40 @@ def promtool() -> str:
     return found
 
 
-@pytest.fixture(scope="module")
-def rules() -> dict[str, Any]:
-    """What the PrometheusRule holds: what promtool reads as a file of rules."""
-    objects = [split(tree)[0] for tree in monitoring_objects(compiled(RUN, PROFILE).resolution)]
+@cache
+def rules(name: str) -> dict[str, Any]:
+    """What the PrometheusRule of a run holds: what promtool reads as a file of rules."""
+    objects = [split(tree)[0] for tree in monitoring_objects(compiled(RUNS[name], PROFILE).resolution)]
     spec: dict[str, Any] = next(each["spec"] for each in objects if each["kind"] == "PrometheusRule")
     return spec
 
 
-def test_prometheus_takes_the_rules(promtool: str, rules: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", RUNS)
+def test_prometheus_takes_the_rules(promtool: str, name: str, tmp_path: Path) -> None:
     """Expressions, and the templates of the texts."""
-    (tmp_path / "rules.json").write_text(json.dumps(rules))
+    (tmp_path / "rules.json").write_text(json.dumps(rules(name)))
     run(promtool, "check", "rules", str(tmp_path / "rules.json"))
 
 
-def test_alerts_fire_when_they_should_and_only_then(promtool: str, rules: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", RUNS)
+def test_alerts_fire_when_they_should_and_only_then(promtool: str, name: str, tmp_path: Path) -> None:
     """Without their texts, which promtool would compare as well."""
-    bare = [{**rule, "labels": {}, "annotations": {}} for group in rules["groups"] for rule in group["rules"]]
+    bare = [{**rule, "labels": {}, "annotations": {}} for group in rules(name)["groups"] for rule in group["rules"]]
     (tmp_path / "rules.json").write_text(json.dumps({"groups": [{"name": "bare", "rules": bare}]}))
-    (tmp_path / "tests.json").write_text(json.dumps(unit_tests("rules.json", [rule["alert"] for rule in bare])))
+    scenes = [each for each in SCENES if each.run == name]
+    (tmp_path / "tests.json").write_text(json.dumps(unit_tests("rules.json", [rule["alert"] for rule in bare], scenes)))
     run(promtool, "test", "rules", str(tmp_path / "tests.json"))
 
 
-def test_every_alert_fires_in_a_scene(rules: dict[str, Any]) -> None:
-    assert {rule["alert"] for group in rules["groups"] for rule in group["rules"]} == {
-        alert for each in SCENES for alert in each.fires
+def test_every_alert_fires_in_a_scene() -> None:
+    assert {rule["alert"] for group in rules("job")["groups"] for rule in group["rules"]} == {
+        alert for each in SCENES for alert in each.fires if each.run == "job"
     }
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_loop_is_seen_on_every_target(name: str) -> None:
+    assert "TrainwrightRestartLoop" in {alert for each in SCENES for alert in each.fires if each.run == name}
 
 
 def run(*command: str) -> None:

@@ -17,7 +17,14 @@ OPERATORS: Data = {
     "jobset": {"version": "0.12"}, "trainer": {"version": "2.3"},
     "training-operator": {"version": "1.9"}, "mpi-operator": {"version": "0.8"}, "kuberay": {"version": "1.7"},
 }  # fmt: skip
-FLAGS = {"volcano": "volcano", "coscheduling": "scheduler-plugins"}
+VERSIONS = {"volcano": "1.15", "coscheduling": "0.33"}
+FLAGS = {
+    "volcano": dict.fromkeys(("training-operator", "mpi-operator", "kuberay"), "volcano"),
+    "coscheduling": {
+        "training-operator": "scheduler-plugins", "mpi-operator": "scheduler-plugins-scheduler", "kuberay": "scheduler-plugins",
+    },
+}  # fmt: skip
+"""Gang scheduler, called in pods as by default -> the flag of each operator."""
 GROUP_LABEL, GROUP_ANNOTATION = "scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name"
 QUEUE = "kueue.x-k8s.io/queue-name"
 RACK: Data = {"topology": {"rack": {"label": "example.com/rack"}}}
@@ -31,10 +38,10 @@ ON: dict[str, Data] = {
 
 def on(target: str, run: Data | None = None, cluster: Data | None = None, gang: str | None = None) -> CompiledRun:
     operators = {name: dict(each) for name, each in OPERATORS.items()}
-    for name in ("training-operator", "mpi-operator", "kuberay"):
-        operators[name] |= {"gang_scheduler": FLAGS[gang]} if gang else {}
+    for name, flag in FLAGS[gang].items() if gang else ():
+        operators[name]["gang_scheduler"] = flag
     around: Data = {
-        "operators": operators, "scheduling": {"gang": gang},
+        "operators": operators, "scheduling": {"gang": gang, "version": VERSIONS[gang]} if gang else {},
         "namespaces": {"training": {"pod_security": "privileged", "queues": {"gold": {"managed": False}}}},
     }  # fmt: skip
     return compiled({"target": target, "trainer_version": "0.2.0", **ON[target], **(run or {})}, around | (cluster or {}))
@@ -74,6 +81,12 @@ def test_where_an_operator_makes_the_group_we_make_none(target: str, gang: str) 
     assert not [*keys(result, GROUP_LABEL), *keys(result, GROUP_ANNOTATION)]
     names = [name for _, name in keys(result, "schedulerName")]
     assert set(names) == {"volcano" if gang == "volcano" else "scheduler-plugins-scheduler"}, "no operator is left to set it"
+    if target != "train-job":
+        made = pods(result.manifests, FLAGS[gang])
+        assert {pod.spec["schedulerName"] for pod in made} == set(names), "each operator leaves it so, or writes the same"
+        for pod in made:
+            group = pod.annotations[GROUP_ANNOTATION] if gang == "volcano" else pod.labels[GROUP_LABEL]
+            assert result.plan.name in group
 
 
 def test_operators_are_told_the_minimum_and_the_queue_in_their_own_words() -> None:

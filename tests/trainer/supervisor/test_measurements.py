@@ -25,3 +25,12 @@ def test_values_and_counters() -> None:
     assert "trainwright_checkpoint_failures_total 2.0\n" in text
     assert "unheard_of" not in text
     assert "\ntrainwright_step " not in text
+
+
+def test_a_value_that_holds_no_more_is_not_shown() -> None:
+    measurements = Measurements()
+    measurements.update({"trainwright_loss": 0.25, "trainwright_step": 3})
+    measurements.forget(["trainwright_loss", "trainwright_goodput"])
+    text = measurements.text().decode()
+    assert "\ntrainwright_loss " not in text
+    assert "\ntrainwright_step 3.0\n" in text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -34,6 +34,12 @@ class Measurements(Collector):
         """Take new values of a metric in the table that has a label, by the label's value."""
         with self._lock:
             self._labelled.setdefault(name, {}).update(values)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """These values hold no more."""
+        with self._lock:
+            for name in names:
+                self._values.pop(name, None)
 
     def value(self, name: str) -> float | None:
         with self._lock:

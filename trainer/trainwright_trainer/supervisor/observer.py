@@ -14,6 +14,9 @@ from trainwright_trainer.supervisor.timesheet import Timesheet
 from trainwright_trainer.supervisor.watchdog import Watchdog
 from trainwright_trainer.supervisor.wire import Paces, Stuck, Times
 
+OF_THE_PAST = ("trainwright_attempt", "trainwright_down_seconds", "trainwright_goodput")
+"""What only a pod knows that was told of the attempts before: in an elastic run another one from round to round."""
+
 
 class Observer:
     """Of one attempt. All times are on the event loop's clock.
@@ -27,6 +30,7 @@ class Observer:
         self._times = None if isinstance(spec.work, Script) else Timesheet(past, now)
         self._paces = Gathering(len(ranks))
         self._knows_past = past.attempts > 0
+        measurements.forget(OF_THE_PAST)
         if self._knows_past:
             measurements.update({"trainwright_attempt": past.attempts})
         if self._times is not None and self._knows_past:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from textwrap import indent
 
+from trainwright.manifest.monitoring.restarts import restarted
 from trainwright.manifest.monitoring.series import IDENTITY
 from trainwright.manifest.monitoring.watched import Watched
 from trainwright_trainer.contract.grace import EXIT_MARGIN_SECONDS
@@ -21,7 +23,8 @@ FIRST_STEP_MINUTES = 30
 GOODPUT = 0.75
 MISSED_SAVES = 2
 EMPTY_ATTEMPTS = 3
-STARTS = 4
+RESTARTS = 3
+HOUR = 3600
 IDLE_PERCENT = 5
 
 
@@ -60,7 +63,7 @@ def _no_first_step(run: Watched) -> str | None:
 
 
 def _low_goodput(run: Watched) -> str | None:
-    if run.log_every_steps is None:
+    if run.log_every_steps is None or run.scored_each_step:
         return None
     step, pace = run.series.select("trainwright_step"), run.series.select("trainwright_step_seconds")
     return (
@@ -93,13 +96,12 @@ def _attempts_without_commit(run: Watched) -> str:
 
     Quicker loops have an alert of their own: they may not live long enough to save at all.
     """
-    window = round(max(3600, EMPTY_ATTEMPTS * (run.save_every_seconds or 0)))
-    up, committed = run.series.select("trainwright_up"), run.series.select("trainwright_last_commit_timestamp_seconds")
+    window = round(max(HOUR, EMPTY_ATTEMPTS * (run.save_every_seconds or 0)))
+    committed = run.series.select("trainwright_last_commit_timestamp_seconds")
     return (
-        f"count by ({IDENTITY}) (max_over_time({up}[{window}s])) >= {EMPTY_ATTEMPTS * run.pods}\n"
-        f"    and count by ({IDENTITY}) (max_over_time({up}[15m]))\n"
-        f"    unless {_starts_in_an_hour(run)}\n"
-        f"    unless max by ({IDENTITY}) (max_over_time({committed}[{window}s])) > time() - {window}\n"
+        f"(\n{indent(restarted(run, EMPTY_ATTEMPTS - 1, window), '    ')}"
+        f"  ) unless (\n{indent(restarted(run, RESTARTS, HOUR), '    ')}"
+        f"  ) unless max by ({IDENTITY}) (max_over_time({committed}[{window}s])) > time() - {window}\n"
     )
 
 
@@ -110,21 +112,18 @@ def _save_beyond_grace(run: Watched) -> str | None:
 
 
 def _restart_loop(run: Watched) -> str | None:
-    up = run.series.select("trainwright_up")
-    return f"{_starts_in_an_hour(run)}\n  and count by ({IDENTITY}) (max_over_time({up}[15m]))\n"
-
-
-def _starts_in_an_hour(run: Watched) -> str:
-    """Every pod that comes back is a series of its own, by its name and address."""
-    return f"count by ({IDENTITY}) (max_over_time({run.series.select('trainwright_up')}[1h])) >= {STARTS * run.pods}"
+    return restarted(run, RESTARTS, HOUR)
 
 
 def _gpu_idle(run: Watched) -> str | None:
+    """Whose ranks run is asked of the run: under mpirun the launcher has them all, and the workers the GPUs."""
     if not run.gpus_seen:
         return None
+    alive = run.series.highest("trainwright_ranks_alive")
     return (
         f"min by (pod) (\n    {run.series.gpu_utilization('10m')}\n  ) < {IDLE_PERCENT}\n"
-        f"  and on (pod) max by (pod) ({run.series.select('trainwright_ranks_alive')}) > 0\n"
+        f"  and on (pod) (\n    max by (pod, {IDENTITY}) ({run.series.select('trainwright_up')})\n"
+        f"    and on ({IDENTITY}) {alive} > 0\n  )\n"
     )
 
 
@@ -210,7 +209,7 @@ ALERTS = (
     ),
     Alert(
         name="TrainwrightRestartLoop",
-        when=f"the pods have started {STARTS} times in an hour",
+        when=f"the run began anew {RESTARTS} times in an hour, an elastic one {2 * RESTARTS} times",
         wait="1m",
         summary=f"{_WHO} keeps starting again",
         action=(
@@ -218,12 +217,15 @@ ALERTS = (
             "checkpoints has one line an attempt. The table of exit codes says what each code asks of you. A preemption "
             "in a loop is the cluster's, anything else the run's."
         ),
-        reason="an incident brings all pods down once; three restarts within an hour have one cause, and it is still there",
+        reason=(
+            "an incident brings all ranks down once, and those of an elastic run once more when the pod is back; three within an "
+            "hour have one cause, and it is still there"
+        ),
         condition=_restart_loop,
     ),
     Alert(
         name="TrainwrightGpuIdle",
-        when=f"a GPU of a pod with running ranks is below {IDLE_PERCENT} %",
+        when=f"a GPU of a run with running ranks is below {IDLE_PERCENT} %",
         wait="30m",
         summary="A GPU of {{ $labels.pod }} is at {{ $value | humanize }} %",
         action=(

@@ -35,9 +35,7 @@ class Panel:
 
     def query(self, run: Watched, series: Series) -> Query | None:
         """What it draws; None where the run does not serve the metric."""
-        if run.log_every_steps is None and self.metric not in SUPERVISED:
-            return None
-        if not METRICS[self.metric].served_by(run.trainer_version):
+        if self.metric not in run.served:
             return None
         identity, pod = f"{{{{{IDENTITY}}}}}", "{{pod}}"
         match self.form:
@@ -66,9 +64,6 @@ class GpuPanel(Panel):
         own = f"max by (pod) ({series.select(self.metric)})"
         return Query(f"min by (pod) (\n    {series.gpu_utilization('5m')}\n  )\n  and on (pod) {own}\n", "{{pod}}")
 
-
-SUPERVISED = ("trainwright_up", "trainwright_ranks_alive", "trainwright_peers_connected", "trainwright_attempt")
-"""What the supervisor knows by itself; the rest comes from our trainer in the ranks."""
 
 PANELS = (
     Panel("Loss", "short", "trainwright_loss"),

@@ -12,9 +12,6 @@ from trainwright.manifest.ownership import Owned
 from trainwright.manifest.why import Why
 from trainwright.plan import Resolution
 
-PAGE = "docs/monitoring.md"
-"""Explains every alert under a heading of its own."""
-
 
 def prometheus_rule(resolution: Resolution, monitoring: Monitoring) -> dict[str, Any]:
     """The alerts that the run serves the metrics for."""
@@ -60,11 +57,11 @@ def _rule(resolution: Resolution, monitoring: Monitoring, alert: Alert, conditio
 
 
 def _runbook(monitoring: Monitoring, alert: Alert) -> dict[str, Any]:
-    """A link where the profile says where the page can be read, else its place in the repository."""
-    anchor = f"#{alert.name.lower()}"
+    """The alert's heading on the page, where the profile says where that can be read: a path would be no link."""
     if monitoring.runbooks is None:
-        return {"runbook": f"{PAGE}{anchor}"}
-    return {"runbook_url": Why(f"{monitoring.runbooks}{anchor}", "cluster:/monitoring/runbooks", "where the page can be read")}
+        return {}
+    link = f"{monitoring.runbooks}#{alert.name.lower()}"
+    return {"runbook_url": Why(link, "cluster:/monitoring/runbooks", "where the page can be read")}
 
 
 _RULE = "PrometheusRule/spec/groups/0/rules"

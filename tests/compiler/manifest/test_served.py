@@ -1,0 +1,84 @@
+"""Which metrics a run serves: as the trainer's own reports have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import pytest
+from tests.compiler.example import Data, compiled, script
+from tests.compiler.findings.page import overlay
+from tests.compiler.target.test_tf_job import WORKERS
+from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
+
+from trainwright.manifest.monitoring.served import SUPERVISED, UNKNOWN_TO_BOOSTING_ON_GPUS, served_metrics
+from trainwright_trainer.boosting.report import BoostingReport
+from trainwright_trainer.contract.metrics import METRICS
+from trainwright_trainer.lifecycle.link import Link
+from trainwright_trainer.meter import Speed
+from trainwright_trainer.place import Place
+from trainwright_trainer.position import Position
+from trainwright_trainer.reporter import Reporter
+
+NEWEST: Data = {"trainer_version": "0.2.0"}
+HERE, AT, SPEED = Place(0, 1, 0, 0), Position(10, 320), Speed(32.0, 1.0, 0.5)
+
+
+class Notes:
+    """What a link is told."""
+
+    def __init__(self) -> None:
+        self.names = set[str]()
+
+    def measured(self, values: Mapping[str, float]) -> None:
+        self.names |= values.keys()
+
+    def pace(self, step: int, own_seconds: float) -> None:
+        pass
+
+
+def of_a_step() -> set[str]:
+    """As torch and TensorFlow report it."""
+    notes = Notes()
+    Reporter(HERE, cast("Link", notes)).step(AT, 0.5, 1.0, 1.0, 0.1, SPEED)
+    return notes.names
+
+
+def of_a_round() -> set[str]:
+    notes = Notes()
+    BoostingReport(HERE, cast("Link", notes)).step(AT, SPEED)
+    return notes.names
+
+
+def served(run: Data) -> frozenset[str]:
+    return served_metrics(compiled(run, OPERATORS).resolution)
+
+
+def test_our_trainer_serves_the_table() -> None:
+    assert served(NEWEST) == set(METRICS)
+
+
+@pytest.mark.parametrize(("run", "reported"), [(NEWEST, of_a_step()), (WORKERS, of_a_step()), (BOOSTING, of_a_round())])
+def test_of_a_step_is_served_what_is_reported(run: Data, reported: set[str]) -> None:
+    assert served(run) & (of_a_step() | of_a_round()) == reported
+
+
+def test_tensorflow_serves_all_but_how_long_it_stands_still() -> None:
+    assert set(METRICS) - served(WORKERS) == {"trainwright_checkpoint_stall_seconds"}
+
+
+def test_a_gpu_that_boosts_is_not_tried_with_a_matrix_product() -> None:
+    assert served(BOOSTING) - served(overlay(BOOSTING, {"topology": {"gpus_per_node": 1}})) == set(UNKNOWN_TO_BOOSTING_ON_GPUS)
+
+
+def test_a_script_serves_what_its_supervisor_knows() -> None:
+    assert served({**script("python", "train.py"), **NEWEST}) == set(SUPERVISED)
+
+
+def test_an_older_trainer_serves_less() -> None:
+    assert served({}) == {name for name, metric in METRICS.items() if metric.since == "0.1.0"}
+
+
+def test_nothing_keeps_count_without_a_volume() -> None:
+    run = {**script("python", "train.py"), **NEWEST, "mounts": {"/checkpoints": None}}
+    assert served(run) == set(SUPERVISED) - {"trainwright_attempt"}
