@@ -15,7 +15,8 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 Data = dict[str, Any]
@@ -58,11 +59,37 @@ class Pod:
         return self.labels[label[1]] if label else f"{path} of {self.host}"
 
 
-def pods(manifests: Sequence[Data]) -> list[Pod]:
-    """Every pod of a run that holds ranks or starts them."""
+def pods(manifests: Sequence[Data], flags: Mapping[str, str | None] = MappingProxyType({})) -> list[Pod]:
+    """Every pod of a run that holds ranks or starts them; ``flags`` are those for gangs, by the operator that has them."""
     return [
-        pod for manifest in manifests if manifest["kind"] in _READERS for pod in _READERS[manifest["kind"]](manifest, manifests)
+        _grouped(pod, manifest, flags)
+        for manifest in manifests
+        if manifest["kind"] in _READERS
+        for pod in _READERS[manifest["kind"]](manifest, manifests)
     ]
+
+
+def _grouped(pod: Pod, manifest: Data, flags: Mapping[str, str | None]) -> Pod:
+    """With the group and the scheduler that an operator with a flag for gangs gives to every pod, whatever the manifest says.
+
+    - Kubeflow v1: pkg/controller.v1/control/podgroup_control.go; a scheduler in the template stays
+    - MPIJob: pkg/controller/podgroup.go; a scheduler in the template is overwritten
+    - RayJob: ray-operator/controllers/ray/batchscheduler; the group of coscheduling only where a label asks for it
+    """
+    kind, name = manifest["kind"], manifest["metadata"]["name"]
+    operator = {"MPIJob": "mpi-operator", "RayJob": "kuberay"}.get(kind, "training-operator")
+    flag = flags.get(operator) if kind in ("MPIJob", "RayJob", "PyTorchJob", "TFJob", "XGBoostJob") else None
+    if not flag:
+        return pod
+    scheduler = {"scheduler-plugins": "scheduler-plugins-scheduler"}.get(flag, flag) if kind == "RayJob" else flag
+    if operator == "training-operator":
+        scheduler = pod.spec.get("schedulerName", scheduler)
+    labels, annotations = dict(pod.labels), dict(pod.annotations)
+    if flag == "volcano":
+        annotations["scheduling.k8s.io/group-name"] = f"ray-{name}-pg" if kind == "RayJob" else name
+    elif kind != "RayJob" or "ray.io/gang-scheduling-enabled" in manifest["metadata"]["labels"]:
+        labels["scheduling.x-k8s.io/pod-group"] = name
+    return replace(pod, spec={**pod.spec, "schedulerName": scheduler}, labels=labels, annotations=annotations)
 
 
 def _pod(role: str, index: int, host: str, template: Data, labels: Data, injected: Mapping[str, str]) -> Pod:

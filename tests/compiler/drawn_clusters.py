@@ -10,8 +10,8 @@ from tests.compiler.drawn_words import REGISTRY, label_maps, labels
 Data = dict[str, Any]
 
 GPU_MODELS = ("H100", "A100", "L4")
-FLAGS = {"volcano": "volcano", "coscheduling": "scheduler-plugins", None: None}
-"""Gang scheduler -> what the flag of an operator that makes groups itself must say."""
+NAMES = {"volcano": "volcano", "coscheduling": "scheduler-plugins-scheduler"}
+"""Gang scheduler -> its default name in pods."""
 RELEASES = {
     "jobset": ("0.8", "0.10.1", "0.13.0"),
     "training-operator": ("1.7.0", "1.9.4"),
@@ -74,17 +74,40 @@ def _namespaces(draw: st.DrawFn, queued: bool) -> Data:
     return {"claims": claims, "managed": draw(st.booleans()), "pod_security": "privileged", "queues": queues}
 
 
+def _sends_there(operator: str, scheduling: Data) -> bool:
+    """Whether an operator with its flag sends pods to a scheduler of that name: KubeRay, and all for Volcano, fix it."""
+    fixed = operator == "kuberay" or (scheduling.get("gang") == "volcano" and operator not in ("jobset", "trainer"))
+    return "scheduler_name" not in scheduling or not fixed
+
+
+def _flag(operator: str, scheduling: Data) -> str:
+    """The value of an operator's flag for its pods to go to the scheduler in groups, and without one."""
+    if operator == "kuberay" and scheduling["gang"] == "coscheduling":
+        return "scheduler-plugins"
+    return str(scheduling.get("scheduler_name", NAMES[scheduling["gang"]]))
+
+
 @st.composite
-def _operators(draw: st.DrawFn, gang: str | None, kueue: str | None) -> Data:
+def _scheduling(draw: st.DrawFn) -> Data:
+    gang = draw(st.sampled_from((None, "volcano", "coscheduling")))
+    if gang is None:
+        return {}
+    version = "1.15.1" if gang == "volcano" else "0.33.5"
+    optional = {"scheduler_name": labels(63), "with_kueue": st.booleans()}
+    return {"gang": gang, "version": version} | draw(st.fixed_dictionaries({}, optional=optional))
+
+
+@st.composite
+def _operators(draw: st.DrawFn, scheduling: Data, kueue: str | None) -> Data:
     operators: Data = {}
     for name, releases in RELEASES.items():
-        if not draw(st.integers(0, 5)):
+        if not draw(st.integers(0, 5)) or not _sends_there(name, scheduling):
             continue
         # from 0.17 on Kueue admits no TrainJob of an older Trainer
         known = releases[1:] if name == "trainer" and kueue else releases
         operators[name] = {"version": draw(st.sampled_from(known))}
-        if FLAGS[gang] and name not in ("jobset", "trainer"):
-            operators[name]["gang_scheduler"] = FLAGS[gang]
+        if scheduling and name not in ("jobset", "trainer"):
+            operators[name]["gang_scheduler"] = _flag(name, scheduling)
         if draw(st.booleans()):
             operators[name]["restricted_containers"] = draw(st.booleans())
     return operators
@@ -109,29 +132,20 @@ def _monitoring() -> st.SearchStrategy[Data]:
 def clusters(draw: st.DrawFn) -> Data:
     """A profile with CPU and GPU pools, in which any run of ``drawn_runs`` finds a place."""
     names = draw(st.lists(labels(63), min_size=2, max_size=4, unique=True))
-    gang = draw(st.sampled_from((None, "volcano", "coscheduling")))
+    scheduling = draw(_scheduling())
     kueue = draw(st.sampled_from((None, None, "0.15.0", "0.19.2")))
     cluster: Data = {
         "cluster": draw(labels(63)),
         "kubernetes": draw(st.sampled_from(("1.33", "1.34", "1.35"))),
-        "operators": draw(_operators(gang, kueue)),
+        "operators": draw(_operators(scheduling, kueue)),
         "node_pools": {name: draw(_pools(gpus=bool(number))) for number, name in enumerate(names)},
         "namespaces": draw(st.dictionaries(labels(63), _namespaces(kueue is not None), min_size=1, max_size=3)),
         "storage_classes": {"nfs": {"access": ["ReadWriteMany"]}},
         "network_policy": draw(st.booleans()),
         "topology": draw(st.sampled_from(({}, {"rack": {"label": "example.com/rack"}, "block": {"label": "example.com/block"}}))),
     }
-    if gang:
-        cluster["scheduling"] = {"gang": gang} | draw(
-            st.fixed_dictionaries(
-                {},
-                optional={
-                    "version": st.just("1.15.1" if gang == "volcano" else "0.33.5"),
-                    "scheduler_name": labels(63),
-                    "with_kueue": st.booleans(),
-                },
-            )
-        )
+    if scheduling:
+        cluster["scheduling"] = scheduling
     if kueue:
         cluster["kueue"] = {"version": kueue}
     if draw(st.booleans()):

@@ -50,6 +50,8 @@ class Shape:
 def _targets(shape: str, cluster: Data) -> list[str]:
     operators = cluster["operators"]
     known = [target for target in CARRIES[shape] if OPERATORS[target] is None or OPERATORS[target] in operators]
+    if "jobset" not in operators:
+        known = [target for target in known if target != "train-job"]  # Trainer leaves the pods to it
     if shape == "xgboost" and operators.get("trainer", {}).get("version", "").startswith("2.1"):
         return [target for target in known if target != "train-job"]  # its policy for XGBoost came with 2.2
     return known

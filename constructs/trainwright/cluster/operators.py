@@ -21,9 +21,10 @@ class Operator(Model):
 
     version: Version
     """Its release; the patch may be left out."""
-    gang_scheduler: Literal["volcano", "scheduler-plugins"] | None = None
+    gang_scheduler: DnsSubdomain | None = None
     """What the operator's own flag says; a manifest cannot set it. It is --gang-scheduler-name of the Training Operator,
-    --gang-scheduling of the MPI Operator and --batch-scheduler of KubeRay."""
+    --gang-scheduling of the MPI Operator and --batch-scheduler of KubeRay. All three know `volcano`. For the first two any other
+    value is the name of the scheduler with the coscheduling plugin; KubeRay calls that one `scheduler-plugins`."""
     restricted_containers: bool = False
     """Whether containers that the operator adds to pods pass pod security `restricted`. Those of the Training Operator do where
     its --pytorch-init-container-template-file names one that does."""
@@ -35,7 +36,7 @@ class Scheduling(Model):
     gang: Literal["volcano", "coscheduling"] | None = None
     """The scheduler that starts all pods of a run together, or none of them."""
     version: Version | None = None
-    """Its release."""
+    """Its release; the patch may be left out."""
     scheduler_name: DnsSubdomain | None = None
     """Its name in pods; default `volcano`, or `scheduler-plugins-scheduler`."""
     queues: tuple[DnsSubdomain, ...] | None = None

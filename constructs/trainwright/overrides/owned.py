@@ -69,6 +69,28 @@ TEMPLATE = (
     Owned(r"/spec/ephemeralContainers.*", "nothing that a template can hold", "use initContainers with restartPolicy: Always"),
 )
 
+SCHEDULED = (
+    Owned(
+        r"/metadata/(labels|annotations)/(kueue\.x-k8s\.io|volcano\.sh|scheduling\.volcano\.sh)~1queue-name",
+        "the queue of the run",
+        "use queue",
+    ),
+    Owned(
+        r"/metadata/(labels|annotations)/"
+        r"(scheduling\.x-k8s\.io~1pod-group|scheduling\.(k8s\.io|volcano\.sh)~1group-name|ray\.io~1gang-scheduling-enabled)",
+        "the gang of the run",
+        "use gang: the group is made with it",
+    ),
+    Owned(r"/metadata/labels/ray\.io~1priority-class-name", "the priority of the pods", "use priority"),
+    Owned(
+        r"/metadata/annotations/kueue\.x-k8s\.io~1podset-((required|preferred|unconstrained)-topology|group-name)",
+        "the place of the pods",
+        "use placement: of these annotations Kueue takes one at most, and the plan writes it",
+    ),
+)
+"""What queues, gang schedulers and Kueue's topology-aware scheduling read, on any object and any pod
+(kubernetes-sigs/kueue, pkg/controller/jobframework/tas_validation.go)."""
+
 MAIN = (
     Owned(r"/(name|image|command|args)(/.*)?", "the work of the container", "change image or workload"),
     Owned(r"/ports.*", "a port of the plan", "remove it: the plan decides ports"),
@@ -81,10 +103,13 @@ MAIN = (
 )
 
 
+_KEYS_OF_SSH = "remove it: ssh and sshd look for their keys in the home of user 1000, and know no other user of the image"
+
+
 def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
     """What the plan owns of one object as it was compiled, with the patterns made for this very run."""
     kind, target = str(manifest["kind"]), resolution.target
-    parts = [*OBJECT, *around.owned(target.owned, kind)]
+    parts = [*OBJECT, *SCHEDULED, *around.owned(target.owned, kind)]
     for template_kind, pointer in target.templates.values():
         if template_kind == kind and at(manifest, pointer) is not None:
             parts += _of_template(resolution, manifest, pointer)
@@ -97,9 +122,11 @@ def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
 def _of_template(resolution: Resolution, manifest: Manifest, pointer: str) -> list[Owned]:
     pod = at(manifest, f"{pointer}/spec")
     main = f"{pointer}/spec/containers/0"
-    parts = [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in TEMPLATE]
+    parts = [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in (*TEMPLATE, *SCHEDULED)]
     parts += [Owned(f"{main}(?:{part.pattern})", part.what, part.fix) for part in MAIN]
     parts += _scheduling(resolution, f"{pointer}/spec")
+    if resolution.binding.sshd:
+        parts.append(Owned(f"({pointer}/spec|{main})/securityContext/runAsUser", "the user of sshd", _KEYS_OF_SSH))
     return parts + _placement(pod, f"{pointer}/spec") + _devices(resolution, main) + _volumes(pod, pointer, main)
 
 

@@ -22,19 +22,20 @@ KUEUE_WITH_TRAINER = ((0, 17), (2, 2))
 
 
 def operator(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """The operator of the target, in a release that this compiler knows."""
-    target, operators = resolution.target, context.cluster.operators
+    """The operator of the target and those that it relies on, in releases that this compiler knows."""
+    target, cluster = resolution.target, context.cluster
     if target.operator is None or target.releases is None:
         return
-    installed = operators.get(target.operator)
-    if installed is None:
-        field = "/target" if context.run.target else "/cluster"
-        fix = f"add `operators: {{{target.operator}: {{version: …}}}}` to the profile if it is there, or choose another target"
-        message = f"{target.title} needs the operator {target.operator}, and cluster {context.cluster.cluster} names none"
-        yield found("TW313", context.locate.run(field), message, fix)
-        return
-    where = context.locate.cluster(f"/operators/{target.operator}/version")
-    yield from _known(target.operator, installed.version, target.releases, where)
+    for name, known in {target.operator: target.releases, **target.relies_on}.items():
+        installed = cluster.operators.get(name)
+        if installed is None:
+            field = "/target" if context.run.target else "/cluster"
+            needs = target.title if name == target.operator else f"{target.title} by the operator {target.operator}"
+            message = f"{needs} needs the operator {name}, and cluster {cluster.cluster} names none"
+            fix = f"add `operators: {{{name}: {{version: …}}}}` to the profile if it is there, or choose another target"
+            yield found("TW313", context.locate.run(field), message, fix)
+        else:
+            yield from _known(name, installed.version, known, context.locate.cluster(f"/operators/{name}/version"))
 
 
 def added_containers(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -64,20 +65,33 @@ def schedulers(context: Context, resolution: Resolution) -> Iterator[Finding]:
         if trainer and release(cluster.kueue.version) >= kueue_first and release(trainer.version) < trainer_first:
             message = f"Kueue {cluster.kueue.version} does not admit TrainJobs of Trainer {trainer.version}"
             yield found("TW433", context.locate.cluster("/operators/trainer/version"), message, "upgrade Trainer to 2.2 or newer")
-    if resolution.plan.gang and cluster.scheduling.version and cluster.scheduling.gang:
-        name = cluster.scheduling.gang
-        yield from _known(name, cluster.scheduling.version, GANG[name], context.locate.cluster("/scheduling/version"))
+    name, version = cluster.scheduling.gang, cluster.scheduling.version
+    if resolution.plan.gang and name and version:
+        yield from _known(name, version, GANG[name], context.locate.cluster("/scheduling/version"))
+    elif resolution.plan.gang and name:
+        fix = f"write its release under scheduling.version of the profile; known: {_span(GANG[name])}"
+        message = f"the profile does not say which release of {name} it has"
+        yield found("TW316", context.locate.cluster("/scheduling"), message, fix)
 
 
 def _known(name: str, version: Version, known: Releases, where: Where) -> Iterator[Finding]:
-    first, last = (".".join(map(str, number)) for number in (known.first, known.last))
+    first, last = _numbers(known)
     if release(version) < known.first:
         message = f"{name} {version} is older than {first}, the first release whose behaviour this compiler knows"
-        yield found("TW314", where, message, f"upgrade {name}; known: {first} to {last}")
+        yield found("TW314", where, message, f"upgrade {name}; known: {_span(known)}")
     elif release(version) > known.last:
         message = f"{name} {version} is newer than {last}, the last release whose behaviour this compiler knows"
-        fix = f"compare the plan with its release notes and waive this, or use {first} to {last}"
+        fix = f"compare the plan with its release notes and waive this, or use {_span(known)}"
         yield found("TW315", where, message, fix)
+
+
+def _numbers(known: Releases) -> tuple[str, str]:
+    first, last = (".".join(map(str, number)) for number in (known.first, known.last))
+    return first, last
+
+
+def _span(known: Releases) -> str:
+    return " to ".join(_numbers(known))
 
 
 PLAN = (operator, added_containers, schedulers)

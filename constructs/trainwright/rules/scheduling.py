@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from trainwright.cluster.operators import Operator
 from trainwright.codes import found
 from trainwright.findings import Finding
-from trainwright.handshake import Gang
-from trainwright.locate import escape
+from trainwright.handshake import Gang, OperatorName
+from trainwright.locate import at, escape
 from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL, RAY_GANG_LABEL, RAY_PRIORITY_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.gang import in_volcano_queue
 from trainwright.rules.context import Context
 
-FLAGS = {"volcano": "volcano", "coscheduling": "scheduler-plugins"}
-"""Gang scheduler as a profile calls it -> the value of an operator's flag."""
+OF_RAY = {"volcano": "volcano", "scheduler-plugins": "scheduler-plugins-scheduler"}
+"""Value of KubeRay's flag -> scheduler that its pods go to: constants of ray-operator/controllers/ray/batchscheduler."""
+
+SLICE, SLICE_SIZE = "kueue.x-k8s.io/podset-slice-required-topology", "kueue.x-k8s.io/podset-slice-size"
 
 
 def queue(context: Context) -> Iterator[Finding]:
@@ -87,17 +92,66 @@ def place(context: Context) -> Iterator[Finding]:
 
 def gang(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A group that is made by an operator needs the operator's own flag."""
-    planned, target = resolution.plan.gang, resolution.target
-    if planned is None or planned.made_by not in (Gang.OPERATOR, Gang.LABEL) or target.operator is None:
+    planned, target, installed = resolution.plan.gang, resolution.target, _installed(context, resolution)
+    if planned is None or target.operator is None or installed is None:
         return
-    installed = context.cluster.operators.get(target.operator)
-    wanted = FLAGS[planned.scheduler]
-    if installed and installed.gang_scheduler != wanted:
+    if _groups_for(target.operator, installed.gang_scheduler) != planned.scheduler:
         there = f"is set to {installed.gang_scheduler}" if installed.gang_scheduler else "is not set"
         message = f"pods go to {planned.scheduler_name}, and the flag of {target.operator} that makes their PodGroup {there}"
-        place = f"operators.{target.operator}.gang_scheduler"
-        fix = f"set the flag to {wanted} and write so under {place}, or add `gang: false` to the run"
-        yield found("TW430", context.locate.cluster(f"/operators/{target.operator}"), message, fix)
+        fix = _set_flag(target.operator, planned.scheduler, planned.scheduler_name)
+        # an operator with the flag sends pods without a gang to that scheduler too
+        other = "choose another target" if installed.gang_scheduler else "add `gang: false` to the run"
+        yield found("TW430", context.locate.cluster(f"/operators/{target.operator}"), message, f"{fix}, or {other}")
+
+
+def sent_elsewhere(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """An operator with a flag for gangs sends its pods to a scheduler, those of a run without a gang too."""
+    scheduling, target, installed = context.cluster.scheduling, resolution.target, _installed(context, resolution)
+    if scheduling.gang is None or scheduling.name is None or target.operator is None or installed is None:
+        return
+    planned, flag = resolution.plan.gang, installed.gang_scheduler
+    if flag is None or (planned and _groups_for(target.operator, flag) != planned.scheduler):
+        return  # nothing is sent, or the flag itself is wrong
+    goes = _scheduler_of(target.operator, flag, planned.scheduler_name if planned else None)
+    if goes != scheduling.name:
+        message = f"by its flag {target.operator} sends the pods to {goes}, and the gang scheduler is called {scheduling.name}"
+        if target.operator == "kuberay" or scheduling.gang == "volcano":
+            fix = f"run the scheduler as {goes} and write `scheduler_name: {goes}` under scheduling"
+        else:
+            fix = _set_flag(target.operator, scheduling.gang, scheduling.name)
+        where = context.locate.cluster(f"/operators/{target.operator}/gang_scheduler")
+        yield found("TW437", where, message, f"{fix}, or choose another target")
+
+
+def _installed(context: Context, resolution: Resolution) -> Operator | None:
+    """The operator of a target, where it is the one that makes groups of pods."""
+    target = resolution.target
+    makes = resolution.binding.gang in (Gang.OPERATOR, Gang.LABEL) and target.operator is not None
+    return context.cluster.operators.get(target.operator) if makes and target.operator else None
+
+
+def _groups_for(operator: OperatorName, flag: str | None) -> str | None:
+    """The gang scheduler that an operator makes groups for, as a profile calls it."""
+    if flag is None or flag == "volcano":
+        return flag
+    return "coscheduling" if operator != "kuberay" or flag == "scheduler-plugins" else None
+
+
+def _scheduler_of(operator: OperatorName, flag: str, named: str | None) -> str:
+    """Where pods of an operator go that name this scheduler, or none.
+
+    The MPI Operator overwrites the name with its flag (pkg/controller/podgroup.go, decoratePodTemplateSpec), and KubeRay with a
+    constant; the Training Operator fills it in where there is none (pkg/controller.v1/control/podgroup_control.go).
+    """
+    if operator == "kuberay":
+        return OF_RAY.get(flag, flag)
+    return named or flag if operator == "training-operator" else flag
+
+
+def _set_flag(operator: OperatorName, gang: str, name: str) -> str:
+    """A value of the flag that suits a gang scheduler and the name by which pods know it."""
+    flag = "volcano" if gang == "volcano" else "scheduler-plugins" if operator == "kuberay" else name
+    return f"set the flag to {flag} and write so under operators.{operator}.gang_scheduler"
 
 
 def watched(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -120,5 +174,23 @@ def two_gates(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW435", context.locate.run("/queue"), message, "add `gang: false`, since Kueue admits all pods or none")
 
 
+def slices(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+    """Slices of Kueue's topology-aware scheduling, which only an override writes: both annotations, and pods enough for a slice
+    (kubernetes-sigs/kueue, pkg/controller/jobframework/tas_validation.go)."""
+    where, pods = context.locate.run("/overrides"), {role.name: role.pods for role in resolution.binding.roles}
+    for role, (kind, pointer) in resolution.target.templates.items():
+        for manifest in manifests:
+            there = at(manifest, f"{pointer}/metadata/annotations") if manifest["kind"] == kind else None
+            level, size = ((there or {}).get(key) for key in (SLICE, SLICE_SIZE))
+            if (level is None) != (size is None):
+                alone, other = (SLICE, SLICE_SIZE) if size is None else (SLICE_SIZE, SLICE)
+                message = f"the pods of role {role} have the annotation {alone} without {other}"
+                yield found("TW603", where, message, "write both: a level of the topology, and the pods of one slice")
+            elif size is not None and not (re.fullmatch("[0-9]{1,9}", size) and 1 <= int(size) <= pods[role]):
+                message = f"Kueue cannot make slices of {size} pods of the {pods[role]} of role {role}"
+                yield found("TW603", where, message, f"write a number from 1 to {pods[role]} in {SLICE_SIZE}")
+
+
 RUN = (queue, place, priority, by_hand)
-PLAN = (gang, watched, two_gates)
+PLAN = (gang, sent_elsewhere, watched, two_gates)
+MANIFESTS = (slices,)

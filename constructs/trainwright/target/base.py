@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from trainwright.handshake import Binding, Needs, OperatorName, Refusal
@@ -21,10 +22,15 @@ class Releases:
     last: tuple[int, int]
 
 
+JOB_SET = Releases((0, 8), (0, 13))
+"""Of JobSet, for each target that writes one or has one made."""
+
+
 class Unshared:
-    """A target whose objects are all the run's own."""
+    """A target whose objects are all the run's own, and whose operator relies on no other."""
 
     shared_kind: str | None = None
+    relies_on: Mapping[OperatorName, Releases] = MappingProxyType({})
 
     def settle(self, resolution: Resolution, objects: list[Settled]) -> list[Settled]:
         return objects
@@ -39,6 +45,8 @@ class Target(Protocol):
     """What must be installed; None for kinds of Kubernetes itself."""
     releases: Releases | None
     """Of the operator."""
+    relies_on: Mapping[OperatorName, Releases]
+    """Further operators that must be installed, because that one leaves the pods to them."""
     constants: Mapping[str, str]
     """``Kind/path`` -> why the constants below it are as they are; the nearest entry answers for a line."""
     kueue: str

@@ -12,7 +12,7 @@ from trainwright.manifest.pod import pod_template, template_constants
 from trainwright.manifest.scheduling import top_labels
 from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
-from trainwright.target.base import Releases, Unshared
+from trainwright.target.base import JOB_SET, Releases, Unshared
 from trainwright.target.index import INDEX_LABEL, INDEX_VARIABLES, INJECTED
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
@@ -26,7 +26,7 @@ class JobSet(Unshared):
     name = "job-set"
     title = "JobSet"
     operator: OperatorName | None = "jobset"
-    releases: Releases | None = Releases((0, 8), (0, 13))
+    releases: Releases | None = JOB_SET
     kueue = "jobset.x-k8s.io/jobset"
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""

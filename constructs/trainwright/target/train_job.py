@@ -29,7 +29,7 @@ from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.checkpoint import short_hash
 from trainwright.target import train_runtime
-from trainwright.target.base import Releases
+from trainwright.target.base import JOB_SET, Releases
 from trainwright.target.index import INJECTED
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, SSHD
 from trainwright.target.train_runtime import (
@@ -91,6 +91,7 @@ class TrainJob:
     title = "TrainJob"
     operator: OperatorName | None = "trainer"
     releases: Releases | None = RELEASES
+    relies_on: Mapping[OperatorName, Releases] = {"jobset": JOB_SET}
     kueue = "trainer.kubeflow.org/trainjob"
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""

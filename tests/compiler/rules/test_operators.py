@@ -8,6 +8,7 @@ from tests.compiler.example import CLUSTER, RUN, Data, codes, command, findings
 from tests.compiler.findings.page import overlay
 
 from trainwright.findings import CompileError, Severity
+from trainwright.target import TARGETS
 
 ON: dict[str, tuple[str, Data]] = {
     "jobset": ("job-set", {}),
@@ -24,7 +25,8 @@ ON: dict[str, tuple[str, Data]] = {
 
 def on(operator: str, version: str | None) -> tuple[Data, Data]:
     target, run = ON[operator]
-    return {"target": target, **run}, {"operators": {operator: {"version": version}} if version else {}}
+    beside = {name: {"version": "0.12"} for name in TARGETS[target].relies_on}
+    return {"target": target, **run}, {"operators": {operator: {"version": version}, **beside} if version else beside}
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,22 @@ def test_an_operator_that_is_not_there(operator: str) -> None:
     assert found.where.pointer == "/target"
     assert operator in found.message
     assert f"operators: {{{operator}:" in found.fix
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(None, "TW313"), ("0.2.0", "TW314"), ("0.8", ""), ("0.13.1", ""), ("0.99.0", "TW315")]
+)
+def test_a_train_job_relies_on_another_operator(version: str | None, code: str) -> None:
+    """Trainer makes a JobSet of it, and no pod."""
+    installed = {"trainer": {"version": "2.3"}, **({"jobset": {"version": version}} if version else {})}
+    found = findings({"target": "train-job"}, {"operators": installed})
+    assert [finding.code for finding in found] == ([code] if code else [])
+    assert all("jobset" in finding.message for finding in found)
+    assert all(finding.where.pointer == ("/operators/jobset/version" if version else "/target") for finding in found)
+    assert codes({"target": "indexed-job"}, {"operators": installed}) == []
+    both = findings({"target": "train-job"}, {"operators": {}})
+    assert [finding.code for finding in both] == ["TW313", "TW313"]
+    assert "TrainJob by the operator trainer needs the operator jobset" in both[1].message
 
 
 def test_a_default_target_is_the_clusters_matter() -> None:
@@ -87,7 +105,7 @@ def test_kueue_is_asked_for_by_runs_in_a_queue_alone(version: str, code: str) ->
     [
         ("volcano", "1.7.9", "TW314"), ("volcano", "1.8.0", ""), ("volcano", "1.15.9", ""), ("volcano", "1.16", "TW315"),
         ("coscheduling", "0.26.7", "TW314"), ("coscheduling", "0.27", ""), ("coscheduling", "0.33.5", ""),
-        ("coscheduling", "0.34.0", "TW315"), ("volcano", None, ""),
+        ("coscheduling", "0.34.0", "TW315"), ("volcano", None, "TW316"), ("coscheduling", None, "TW316"),
     ],
 )  # fmt: skip
 def test_a_gang_scheduler_is_asked_for_by_gangs_alone(gang: str, version: str | None, code: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.compiler.example import Data, codes, command, findings
+from tests.compiler.controllers import pods
+from tests.compiler.example import Data, codes, command, compiled, findings
 
+from trainwright.findings import Finding
 from trainwright.target import TARGETS
 
 KUEUE: Data = {"kueue": {"version": "0.19.2"}, "namespaces": {"training": {"queues": {"gold": {"managed": False}}}}}
-VOLCANO: Data = {"scheduling": {"gang": "volcano"}}
-COSCHEDULING: Data = {"scheduling": {"gang": "coscheduling"}}
+VOLCANO: Data = {"scheduling": {"gang": "volcano", "version": "1.15"}}
+COSCHEDULING: Data = {"scheduling": {"gang": "coscheduling", "version": "0.33"}}
 OPEN: Data = {"namespaces": {"training": {"pod_security": "privileged"}}}
 INSTALLED: Data = {
     "operators": {
@@ -89,41 +91,94 @@ def test_the_queues_that_there_are_are_named() -> None:
     assert "use one of: none" in found.fix
 
 
+RELEASE = {"volcano": "1.15", "coscheduling": "0.33"}
+OPERATOR = {
+    "indexed-job": "jobset", "job-set": "jobset", "train-job": "trainer", "pytorch-job": "training-operator",
+    "tf-job": "training-operator", "xgboost-job": "training-operator", "mpi-job": "mpi-operator", "ray-job": "kuberay",
+}  # fmt: skip
+VALUES = (None, "volcano", "scheduler-plugins", "scheduler-plugins-scheduler", "gangs", "other")
+
+
+def flagged(target: str, gang: str, name: str | None, flag: str | None) -> Data:
+    """A profile with a gang scheduler, called so in pods, and an operator with such a flag."""
+    scheduling = {"gang": gang, "version": RELEASE[gang], **({"scheduler_name": name} if name else {})}
+    operators = {key: dict(value) for key, value in INSTALLED["operators"].items()}
+    operators[OPERATOR[target]] |= {"gang_scheduler": flag} if flag else {}
+    return OPEN | {"scheduling": scheduling, "operators": operators}
+
+
+def gangs(target: str, cluster: Data, run: Data | None = None) -> list[Finding]:
+    """What is said of who makes the group, and of where the pods go."""
+    found = findings({"target": target, "trainer_version": "0.2.0", **CARRIED.get(target, {}), **(run or {})}, cluster)
+    return [finding for finding in found if finding.code in ("TW430", "TW437")]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("gang", ["volcano", "coscheduling"])
+@pytest.mark.parametrize("name", [None, "gangs"])
+@pytest.mark.parametrize("together", [True, False])
+def test_pods_go_where_the_profile_says_or_a_finding_says_that_they_do_not(
+    target: str, gang: str, name: str | None, together: bool
+) -> None:
+    """By what each operator does with the flag (tests/compiler/controllers.py)."""
+    known = name or {"volcano": "volcano", "coscheduling": "scheduler-plugins-scheduler"}[gang]
+    operator, fine = OPERATOR[target], []
+    for flag in VALUES:
+        cluster = flagged(target, gang, name, flag)
+        if gangs(target, cluster, {"gang": together}):
+            continue
+        fine.append(flag)
+        result = compiled({"target": target, "trainer_version": "0.2.0", **CARRIED.get(target, {}), "gang": together}, cluster)
+        for pod in pods(result.manifests, {operator: flag}):
+            assert pod.spec.get("schedulerName", known) == known, flag
+            key = "scheduling.k8s.io/group-name" if gang == "volcano" else "scheduling.x-k8s.io/pod-group"
+            there = pod.annotations if gang == "volcano" else pod.labels
+            assert not together or key in there or target == "train-job", flag
+    right = "volcano" if gang == "volcano" else "scheduler-plugins" if operator == "kuberay" else known
+    kept = operator in ("jobset", "trainer") or (operator == "training-operator" and together)
+    assert (right in fine) == (not name or kept or (gang == "coscheduling" and operator != "kuberay")), "some fix the name"
+    assert (None in fine) == (not together or operator in ("jobset", "trainer"))
+
+
 @pytest.mark.parametrize(
-    ("target", "operator", "flag"),
+    ("target", "gang", "name", "flag", "together", "code", "fix"),
     [
-        ("pytorch-job", "training-operator", "scheduler-plugins"), ("pytorch-job", "training-operator", "volcano"),
-        ("pytorch-job", "training-operator", None), ("indexed-job", "jobset", None), ("job-set", "jobset", None),
-        ("train-job", "trainer", None),
+        ("pytorch-job", "volcano", None, None, True, "TW430", "set the flag to volcano "),
+        ("pytorch-job", "coscheduling", None, None, True, "TW430", "set the flag to scheduler-plugins-s"),
+        ("pytorch-job", "coscheduling", "gangs", "volcano", True, "TW430", "set the flag to gangs "),
+        ("pytorch-job", "coscheduling", None, "scheduler-plugins", False, "TW437", "set the flag to scheduler-plugins-s"),
+        ("mpi-job", "coscheduling", None, "scheduler-plugins", True, "TW437", "set the flag to scheduler-plugins-s"),
+        ("mpi-job", "coscheduling", "gangs", None, True, "TW430", "set the flag to gangs "),
+        ("mpi-job", "coscheduling", "gangs", "scheduler-plugins", False, "TW437", "set the flag to gangs "),
+        ("mpi-job", "volcano", "gangs", "volcano", True, "TW437", "run the scheduler as volcano "),
+        ("mpi-job", "volcano", None, "gangs", True, "TW430", "set the flag to volcano "),
+        ("ray-job", "coscheduling", None, "gangs", True, "TW430", "set the flag to scheduler-plugins "),
+        ("ray-job", "coscheduling", "gangs", "scheduler-plugins", True, "TW437", "run the scheduler as scheduler-plugins-s"),
+        ("ray-job", "volcano", "gangs", "volcano", True, "TW437", "run the scheduler as volcano "),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("gang", ["volcano", "coscheduling"])
-def test_an_operator_makes_a_gang_by_its_own_flag_alone(target: str, operator: str, flag: str | None, gang: str) -> None:
-    """Jobs and JobSets get a group of ours, and a TrainJob's runtime asks for it; only Kubeflow v1 and Ray need the flag."""
-    version = {"training-operator": "1.9.4", "jobset": "0.12", "trainer": "2.3"}[operator]
-    installed: Data = {"version": version} | ({"gang_scheduler": flag} if flag else {})
-    cluster: Data = OPEN | {"scheduling": {"gang": gang}, "operators": {operator: installed}}
-    wanted = {"volcano": "volcano", "coscheduling": "scheduler-plugins"}[gang]
-    found = findings({"target": target}, cluster)
-    if target != "pytorch-job" or flag == wanted:
-        assert found == []
-        return
-    (finding,) = found
-    assert (finding.code, finding.where.pointer) == ("TW430", f"/operators/{operator}")
-    assert f"set the flag to {wanted}" in finding.fix
-    assert "`gang: false`" in finding.fix
-    assert (f"is set to {flag}" if flag else "is not set") in finding.message
-    assert codes({"target": target, "gang": False}, cluster) == []
+def test_what_to_do_about_a_flag(
+    target: str, gang: str, name: str | None, flag: str | None, together: bool, code: str, fix: str
+) -> None:
+    (finding,) = gangs(target, flagged(target, gang, name, flag), {"gang": together})
+    place = f"/operators/{OPERATOR[target]}"
+    assert (finding.code, finding.where.pointer) == (code, place if code == "TW430" else f"{place}/gang_scheduler")
+    assert finding.fix.startswith(fix)
+    if code == "TW430":
+        assert (f"is set to {flag}" if flag else "is not set") in finding.message
+        assert ("`gang: false`" in finding.fix) == (flag is None), "the operator sends pods without a gang there too"
+        without = gangs(target, flagged(target, gang, name, flag), {"gang": False})
+        assert bool(without) == (flag is not None)
 
 
 @pytest.mark.parametrize(
     ("run", "scheduling", "expected"),
     [
-        ({"queue": "gold"}, {"gang": "volcano"}, []),
-        ({"queue": "gold"}, {"gang": "volcano", "with_kueue": True}, ["TW435"]),
-        ({"queue": "gold", "gang": False}, {"gang": "volcano", "with_kueue": True}, []),
-        ({}, {"gang": "volcano", "with_kueue": True}, []),
-        ({"queue": "gold", "topology": {"nodes": 1}}, {"gang": "volcano", "with_kueue": True}, []),
+        ({"queue": "gold"}, {"gang": "volcano", "version": "1.15"}, []),
+        ({"queue": "gold"}, {"gang": "volcano", "version": "1.15", "with_kueue": True}, ["TW435"]),
+        ({"queue": "gold", "gang": False}, {"gang": "volcano", "version": "1.15", "with_kueue": True}, []),
+        ({}, {"gang": "volcano", "version": "1.15", "with_kueue": True}, []),
+        ({"queue": "gold", "topology": {"nodes": 1}}, {"gang": "volcano", "version": "1.15", "with_kueue": True}, []),
     ],
 )
 def test_two_gates_one_behind_the_other(run: Data, scheduling: Data, expected: list[str]) -> None:
@@ -144,3 +199,67 @@ def test_a_place_is_one_of_the_profile(cluster: Data, together: str, expected: l
 
 def test_a_queue_and_a_place_that_are_not_there_are_said_at_once() -> None:
     assert codes({"queue": "gold", "placement": {"together": "rack"}}) == ["TW432", "TW434"]
+
+
+SLICE, SIZE = "kueue.x-k8s.io/podset-slice-required-topology", "kueue.x-k8s.io/podset-slice-size"
+
+
+def annotated(annotations: Data, kind: str = "annotations") -> Data:
+    """A run of two pods with an override of their metadata."""
+    patch = {"spec": {"template": {"metadata": {kind: annotations}}}}
+    return {"overrides": {"objects": [{"target": "indexed-job", "kind": "Job", "patch": patch}]}}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "said"),
+    [
+        ({SLICE: "example.com/rack", SIZE: "2"}, None),
+        ({SLICE: "example.com/rack", SIZE: "1"}, None),
+        ({"example.com/mine": "yes"}, None),
+        ({SLICE: "example.com/rack"}, f"without {SIZE}"),
+        ({SIZE: "2"}, f"without {SLICE}"),
+        ({SLICE: "example.com/rack", SIZE: "3"}, "slices of 3 pods of the 2"),
+        ({SLICE: "example.com/rack", SIZE: "0"}, "slices of 0 pods"),
+        ({SLICE: "example.com/rack", SIZE: "two"}, "slices of two pods"),
+    ],
+)
+def test_slices_by_hand_are_whole(annotations: Data, said: str | None) -> None:
+    found = findings(annotated(annotations), KUEUE)
+    assert [finding.code for finding in found] == (["TW603"] if said else [])
+    assert all(said in finding.message and finding.where.pointer == "/overrides" for finding in found if said)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "field"),
+    [
+        ({"kueue.x-k8s.io/podset-preferred-topology": "example.com/block"}, "use placement"),
+        ({"kueue.x-k8s.io/podset-required-topology": "example.com/rack"}, "use placement"),
+        ({"kueue.x-k8s.io/podset-unconstrained-topology": "true"}, "use placement"),
+        ({"kueue.x-k8s.io/podset-group-name": "mine"}, "use placement"),
+        ({"scheduling.k8s.io/group-name": "mine"}, "use gang"),
+        ({"scheduling.volcano.sh/group-name": "mine"}, "use gang"),
+        ({"scheduling.volcano.sh/queue-name": "gold"}, "use queue"),
+    ],
+)
+def test_scheduling_by_an_override_is_the_plans(annotations: Data, field: str) -> None:
+    """Two requests of a topology, which Kueue refuses, cannot come about; nor a group that nobody makes."""
+    for run in ({}, {"queue": "gold", "placement": {"together": "rack"}}):
+        (found,) = findings(annotated(annotations) | run, KUEUE | RACK)
+        assert (found.code, found.fix.startswith(field)) == ("TW601", True)
+
+
+def test_labels_of_queues_and_gangs_are_no_overrides_either() -> None:
+    for key, field in (("kueue.x-k8s.io/queue-name", "queue"), ("scheduling.x-k8s.io/pod-group", "gang")):
+        on_top = {"target": "indexed-job", "kind": "Job", "patch": {"metadata": {"labels": {key: "mine"}}}}
+        for run in (annotated({key: "mine"}, "labels"), {"overrides": {"objects": [on_top]}}):
+            (found,) = findings(run, KUEUE)
+            assert (found.code, found.fix.startswith(f"use {field}")) == ("TW601", True)
+
+
+def test_the_pods_of_a_runtime_are_pods_too() -> None:
+    pod = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "mine"}}}
+    job = {"name": "node", "template": {"spec": {"template": pod}}}
+    patch = {"spec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+    override = {"target": "train-job", "kind": "TrainingRuntime", "patch": patch}
+    (found,) = findings({"target": "train-job", "overrides": {"objects": [override]}}, INSTALLED)
+    assert (found.code, found.fix.startswith("use gang")) == ("TW601", True)

@@ -1,4 +1,7 @@
-"""JobSet: its validating webhook (sigs.k8s.io/jobset, pkg/webhooks/jobset_webhook.go at v0.12), after its defaulting one."""
+"""JobSet: its validating webhook (sigs.k8s.io/jobset, pkg/webhooks/jobset_webhook.go at v0.12), after its defaulting one.
+
+And the one label that its controller makes and nobody checks (pkg/controllers/jobset_controller.go).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import Any
 
 from trainwright.locate import at
 from trainwright.validate.fields import Objection, items, mapping, number, text, texts
-from trainwright.validate.names import not_a_service_label, not_qualified
+from trainwright.validate.names import LONGEST_LABEL, not_a_service_label, not_qualified
 
 JOBS = "/spec/replicatedJobs"
 REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")
@@ -114,3 +117,15 @@ def _coordinator(manifest: Mapping[str, Any]) -> Iterator[Objection]:
         )
     elif not 0 <= number(manifest, f"{place}/podIndex", 0) < number(job, "/template/spec/completions", 0):
         yield Objection(f"{place}/podIndex", f"{wanted} has no pod of that index", "write an index below its completions")
+    yield from _coordinator_label(manifest, wanted)
+
+
+def _coordinator_label(manifest: Mapping[str, Any], wanted: str) -> Iterator[Objection]:
+    """The coordinator's address is a label of each Job and pod (``coordinatorEndpoint``): the webhook does not look at its
+    length, and the API server refuses the Jobs."""
+    place, name = "/spec/coordinator", text(manifest, "/metadata/name")
+    indexes = "-".join(str(number(manifest, f"{place}/{index}", 0)) for index in ("jobIndex", "podIndex"))
+    address = f"{name}-{wanted}-{indexes}.{text(manifest, '/spec/network/subdomain') or name}"
+    if len(address) > LONGEST_LABEL:
+        message = f"the operator writes the coordinator's address {address} as a label, and it has {len(address)} characters"
+        yield Objection(place, message, f"choose shorter names: a label has at most {LONGEST_LABEL}")
