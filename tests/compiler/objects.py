@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ruamel.yaml import YAML
+from tests.compiler.example import CLUSTER
 from tests.compiler.taken import UPSTREAM, catalogue
 
 from trainwright.compile import CompiledRun
@@ -25,10 +26,10 @@ def the(result: CompiledRun, kind: str) -> Data:
     return manifest
 
 
-def problems(manifest: Data) -> list[Problem]:
-    """What the API server, or a webhook of the operator, has against an object."""
+def problems(manifest: Data, kubernetes: str = CLUSTER["kubernetes"]) -> list[Problem]:
+    """What the API server, at a cluster's version, or a webhook of the operator has against an object."""
     assert UPSTREAM, "guarded by the callers"
-    found, _ = object_problems(manifest, catalogue(), known_version(None))
+    found, _ = object_problems(manifest, catalogue(), known_version(kubernetes))
     return found
 
 

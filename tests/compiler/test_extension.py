@@ -1,7 +1,8 @@
 """A new topology and a new target are one module and one line in a registry each: two of them, added from outside.
 
-Nothing in the compiler knows them. What a change of the sources would widen (``AnyTopology`` and ``TargetName``, the types by
-which a run file names them) is widened in a subclass of the run here; the rest is the registry of targets.
+Nothing in the compiler knows them. What a change of the sources would widen (``AnyTopology``, the registry of topologies,
+and ``TargetName``, by which a run file names a target) is widened in a subclass of the run here; the rest is the registry
+of targets. An operator of its own would have its name in ``OperatorName``, by which profiles name those that are installed.
 """
 
 from __future__ import annotations

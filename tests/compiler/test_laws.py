@@ -281,6 +281,18 @@ def test_a_group_counts_pods_that_there_are_and_its_pods_name_it(pair: tuple[Dat
 
 
 @given(pair=pairs())
+@settings(max_examples=80)
+def test_operators_send_pods_to_the_scheduler_of_the_profile(pair: tuple[Data, Data]) -> None:
+    cluster, run = pair
+    compiled = compile_data(cluster, run)
+    flags = {name: operator.get("gang_scheduler") for name, operator in cluster["operators"].items()}
+    for pod in pods(compiled.manifests, flags):
+        assert pod.spec.get("schedulerName") in (compiled.resolution.cluster.scheduling.name, None)
+        if compiled.plan.gang:
+            assert pod.spec["schedulerName"] == compiled.plan.gang.scheduler_name
+
+
+@given(pair=pairs())
 @settings(max_examples=60)
 def test_volumes_and_mounts_belong_together(pair: tuple[Data, Data]) -> None:
     compiled = compile_data(*pair)

@@ -68,6 +68,19 @@ def test_harmless_fields_of_every_role_are_free(target: str, role: str) -> None:
 
 
 @EACH
+@pytest.mark.parametrize("context", [{"runAsUser": 2000}, None], ids=["another", "none"])
+def test_the_user_is_free_but_where_sshd_runs(target: str, role: str, context: Data | None) -> None:
+    """sshd and ssh are given keys in the home of one user of the image."""
+    started_by_ssh = target == "mpi-job"
+    before = codes(on(target), CLUSTER)
+    assert pod(target, role, securityContext=context) == (["TW601"] if started_by_ssh else before)
+    if context:
+        main = {"name": container(target, role), "securityContext": context}
+        assert pod(target, role, containers=[main]) == (["TW601"] if started_by_ssh else before)
+    assert pod(target, role, securityContext={"runAsGroup": 2000}) == before
+
+
+@EACH
 @pytest.mark.parametrize(
     "fields",
     [
@@ -132,7 +145,7 @@ def test_a_run_without_some_role_of_its_target_takes_overrides_too(target: str) 
     assert any(place.endswith("/runtimeClassName") for place in result.overridden)
 
 
-GANG: Data = {"scheduling": {"gang": "volcano"}}
+GANG: Data = {"scheduling": {"gang": "volcano", "version": "1.15"}}
 
 
 @EACH

@@ -12,9 +12,8 @@ from trainwright.cli.options import JsonOption, ProjectOption, RunArgument
 from trainwright.cli.session import open_project, output, run_file, show, stop, today
 from trainwright.project import build_run
 from trainwright.project.load import load_sources_for
-from trainwright.report.difference import difference_lines
-from trainwright.report.finding import to_json
-from trainwright.report.plan import plan_data, plan_lines
+from trainwright.report.difference import compiled_data, difference_data, difference_lines
+from trainwright.report.plan import plan_lines
 from trainwright.run import Run
 from trainwright.target import TARGETS
 
@@ -33,17 +32,17 @@ def command(
     built = build_run(file, sources, today())
     if target is not None:
         other = build_run(replace(file, run=_for_target(file.run, target)), sources, today())
-        if not json:
-            output("\n".join(difference_lines(built.compiled, other.compiled)))
-            show(other.compiled.findings)
+        if json:
+            output(encoder.dumps(difference_data(built.compiled, other.compiled), indent=2))
             return
-        built = other
-    compiled = built.compiled
-    if json:
-        output(encoder.dumps(plan_data(compiled.plan) | {"findings": to_json(compiled.findings)}, indent=2))
+        output("\n".join(difference_lines(built.compiled, other.compiled)))
+        show(other.compiled.findings)
         return
-    output("\n".join(plan_lines(compiled)))
-    show(compiled.findings)
+    if json:
+        output(encoder.dumps(compiled_data(built.compiled), indent=2))
+        return
+    output("\n".join(plan_lines(built.compiled)))
+    show(built.compiled.findings)
 
 
 def _for_target(run: Run, target: str) -> Run:

@@ -31,7 +31,8 @@ def command(
         ),
     ] = None,
     kubernetes: Annotated[
-        str | None, typer.Option(metavar="VERSION", help="Of the cluster, such as 1.34; default: the newest known.")
+        str | None,
+        typer.Option(metavar="VERSION", help="Of the cluster, such as 1.34; default: in dist/ its profile's, else the newest."),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="End with 1 for warnings too: a kind without a schema, a rule not evaluated.")
@@ -43,12 +44,13 @@ def command(
     Ends with 1 where an object would be refused. Custom resources need their CustomResourceDefinitions; those without are named,
     and are errors with --strict.
     """
+    from trainwright.project.versions import version_for
     from trainwright.validate import validate_files
     from trainwright.validate.core_schemas import UnknownVersionError
 
     folder = _folder(crds)
     try:
-        report = validate_files(files, folder, kubernetes)
+        report = validate_files(files, folder, version_for if kubernetes is None else lambda _: kubernetes)
     except UnknownVersionError as error:
         stop(str(error))
     if not report.objects and not report.findings:

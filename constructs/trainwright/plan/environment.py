@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainwright.cluster import Fabric
-from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Variable
+from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Share, Variable
 from trainwright.plan.model import EnvironmentVariable, ResourcesPlan
 from trainwright.plan.network import network_variables
 from trainwright.run import CommandWorkload, Run, SecretReference
 from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, SPEC_ENV
 
 POD_IP = "status.podIP"
+THREADS = "OMP_NUM_THREADS"
 
 _OF_EVERY_POD = frozenset({SPEC_ENV, BIND_ENV, "HOME", "PYTHONUNBUFFERED"})
 """What a pod needs itself, where everything else reaches the ranks through a launcher."""
@@ -55,13 +56,23 @@ def plan_environment(run: Run, around: Surroundings) -> tuple[EnvironmentVariabl
 def environment_of(
     role: Role, binding: Binding, environment: tuple[EnvironmentVariable, ...]
 ) -> tuple[EnvironmentVariable, ...]:
-    """What of it the pods of one role get: all, but for workers whose ranks get it from the launcher."""
+    """What of it the pods of one role get: all, but for workers whose ranks get it from the launcher.
+
+    A launcher's threads are those of its ranks, to whom it hands them on; the head of Ray hands on nothing, and has its own.
+    """
     if binding.environment is EnvironmentChannel.POD:
-        return environment
+        return environment if role.share is None else tuple(_of_share(variable, role.share) for variable in environment)
     if role is binding.roles[0]:
         return (*_role(binding, "launcher", "the pod that runs mpirun"), *environment)
     of_every_pod = (variable for variable in environment if variable.name in _OF_EVERY_POD)
     return (*_role(binding, "worker", "a pod that runs sshd"), *of_every_pod)
+
+
+def _of_share(variable: EnvironmentVariable, share: Share) -> EnvironmentVariable:
+    """A pod without ranks has fewer CPUs than theirs; what the run says of its threads holds there too."""
+    if variable.name != THREADS or variable.source != "trainwright":
+        return variable
+    return _literal(Variable(THREADS, str(max(1, share.cpu.millicores // 1000)), f"CPUs {share.cpu}, of a pod without ranks"))
 
 
 def _role(binding: Binding, value: str, reason: str) -> list[EnvironmentVariable]:
@@ -90,7 +101,7 @@ def _defaults(run: Run, needs: Needs, resources: ResourcesPlan) -> list[Variable
         Variable("HOME", "/tmp", "the root file system is read-only; caches go to the pod's scratch"),  # noqa: S108
         Variable("PYTHONUNBUFFERED", "1", "log lines leave the pod as they are written"),
         *([Variable("HF_HUB_OFFLINE", "1", "nothing is downloaded while training")] if run.trainer else []),
-        Variable("OMP_NUM_THREADS", str(threads), f"CPUs {resources.cpu}, processes {needs.processes_per_node}"),
+        Variable(THREADS, str(threads), f"CPUs {resources.cpu}, processes {needs.processes_per_node}"),
     ]
 
 

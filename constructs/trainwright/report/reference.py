@@ -28,7 +28,12 @@ def reference(model: type[BaseModel], title: str, elsewhere: Mapping[str, str]) 
 def operator_table() -> str:
     """What the compiler knows of each operator and scheduler: a row each."""
     rows = [
-        (target.title, target.operator or "none", _releases(target.releases), ".".join(map(str, target.minimum_kubernetes)))
+        (
+            target.title,
+            ", and ".join((target.operator or "none", *target.relies_on)),
+            ", and ".join(map(_releases, (target.releases, *target.relies_on.values()))),
+            ".".join(map(str, target.minimum_kubernetes)),
+        )
         for target in TARGETS.values()
     ]
     return table(("target", "operator", "releases known", "Kubernetes, at least"), rows)

@@ -101,6 +101,36 @@ def mounts(context: Context, resolution: Resolution, manifests: Manifests) -> It
                 yield found("TW233", where, f"{path} would hide what the run mounts below it", "mount it elsewhere")
 
 
+def writes_once(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """Init containers that can write to a claim which several pods mount: each pod runs its own, and all at the same time."""
+    elastic, roles = resolution.needs.elastic, resolution.binding.roles
+    pods_of = {role.name: elastic.maximum if elastic and role.holds_ranks else role.pods for role in roles}
+    writers = [(role, *writer) for role, pod in pods(context, resolution, manifests) for writer in _writers(pod, resolution)]
+    for role, name, claim in writers:
+        count = sum(pods_of[other] for other in {other for other, _, its in writers if its == claim})
+        if count > 1:
+            message = f"init container {name} can write to claim {claim}, and so do those of {count} pods at the same time"
+            fix = (
+                "fetch data once, by `prepare`; or mount the claim with readOnly: true, or a folder for each pod by subPathExpr; "
+                "waive this where it does no harm"
+            )
+            yield found("TW243", place(context, role, "initContainers", name), message, fix)
+
+
+def _writers(pod: Tree, resolution: Resolution) -> Iterator[tuple[str, str]]:
+    """Added init containers that end before the work begins, each with a claim that it mounts for writing as the others do."""
+    claims = {
+        volume["name"]: volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod.get("volumes") or []
+        if volume.get("persistentVolumeClaim") and not volume["persistentVolumeClaim"].get("readOnly")
+    }
+    for field, container in added_containers(pod, resolution):
+        if field == "initContainers" and container.get("restartPolicy") != "Always":
+            mounted = [it for it in container.get("volumeMounts") or [] if not it.get("readOnly") and not it.get("subPathExpr")]
+            written = dict.fromkeys(claims[it["name"]] for it in mounted if it.get("name") in claims)
+            yield from ((str(container.get("name")), claim) for claim in written)
+
+
 def ends_with_the_run(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
     """A Job is complete when every ordinary container has ended; a native sidecar is ended by the kubelet."""
     for role, pod in pods(context, resolution, manifests):
@@ -260,4 +290,7 @@ def _there(where: Where, _: str) -> Where:
     return where
 
 
-MANIFESTS = (is_consistent, mounts, ends_with_the_run, has_resources, ports_are_free, host_network, security, images, variables)
+MANIFESTS = (
+    is_consistent, mounts, writes_once, ends_with_the_run, has_resources, ports_are_free, host_network, security, images,
+    variables,
+)

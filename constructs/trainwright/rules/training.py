@@ -12,7 +12,7 @@ from trainwright.rules.context import Context
 from trainwright.run import BoostingWorkload, CommandWorkload
 from trainwright_trainer.contract.data import Digits
 from trainwright_trainer.contract.model import ResNet
-from trainwright_trainer.contract.training import AdamW
+from trainwright_trainer.contract.training import SGD, AdamW
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS, RELEASED
 
 LARGE_SCALING = 4.0
@@ -104,6 +104,33 @@ def linear_with_adam(context: Context) -> Iterator[Finding]:
         )
 
 
+def follows_the_batch(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The batch that the rate belongs to is stated, and no rule of scaling: to write ``scaling: none`` is a decision, to leave it
+    out is not.
+    """
+    rate, batch, elastic = context.run.learning_rate, resolution.plan.batch, resolution.plan.elastic
+    if rate is None or rate.base_batch is None or batch is None or "scaling" in rate.model_fields_set:
+        return
+    sizes = [size.effective for size in elastic.sizes] if elastic else [batch.effective]
+    if set(sizes) != {rate.base_batch}:
+        has = f"{min(sizes)} to {max(sizes)}" if min(sizes) < max(sizes) else str(sizes[0])
+        message = f"base was tuned for a batch of {rate.base_batch}, the run has {has}, and the rate stays {rate.base:.1e}"
+        rule = "linear" if context.run.trainer and isinstance(context.run.trainer.optimizer, SGD) else "square_root"
+        fix = f"write `scaling: {rule}`, with warmup_steps; or `scaling: none` where the rate is meant to stay"
+        yield found("TW214", context.locate.run("/learning_rate"), message, fix)
+
+
+def belongs_to_a_batch(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """SGD on several ranks, and neither a rule nor a batch is stated (Goyal et al. 2017, section 2.1, for why SGD asks)."""
+    work, rate, batch = context.run.trainer, context.run.learning_rate, resolution.plan.batch
+    if work is None or rate is None or batch is None or not isinstance(work.optimizer, SGD):
+        return
+    if batch.ranks > 1 and rate.base_batch is None and "scaling" not in rate.model_fields_set:
+        message = f"nothing says which batch {rate.base:.1e} was tuned for, and {batch.ranks} ranks have {batch.effective}"
+        fix = f"add base_batch, with `scaling: linear` where it is another than {batch.effective}; or write `scaling: none`"
+        yield found("TW215", context.locate.run("/learning_rate"), message, fix)
+
+
 def warmup(context: Context, resolution: Resolution) -> Iterator[Finding]:
     rate = resolution.plan.learning_rate
     if rate and rate.warmup_steps == 0 and rate.peak > LARGE_SCALING * rate.base:
@@ -163,4 +190,7 @@ def kept_batch_reaches_all(context: Context, resolution: Resolution) -> Iterator
 
 
 RUN = (complete, without_effect, trainer_version, linear_with_adam, batch_statistics)
-PLAN = (version_fields, unreleased, warmup, warmup_ends, batch_fits_data, kept_batch_reaches_all)
+PLAN = (
+    version_fields, unreleased, follows_the_batch, belongs_to_a_batch, warmup, warmup_ends, batch_fits_data,
+    kept_batch_reaches_all,
+)

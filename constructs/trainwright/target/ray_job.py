@@ -87,6 +87,8 @@ class RayJob(Unshared):
         f"{KIND}/spec/rayClusterSpec/enableInTreeAutoscaling": "the ranks are fixed, and Argo CD would undo an autoscaler",
         f"{KIND}/spec/rayClusterSpec/headGroupSpec": "Ray's control plane, and the driver",
         f"{KIND}/spec/rayClusterSpec/headGroupSpec/rayStartParams/num-cpus": "nothing but the driver runs on the head",
+        # resource_and_label_spec.py and accelerators/nvidia_gpu.py of Ray 2.60.0: without a number it counts what NVML sees
+        f"{KIND}/spec/rayClusterSpec/headGroupSpec/rayStartParams/num-gpus": "Ray would count what the head happens to see",
         f"{KIND}/spec/rayClusterSpec/headGroupSpec/rayStartParams/dashboard-host": "operator and submitter ask how the job is",
         f"{KIND}/spec/rayClusterSpec/workerGroupSpecs": "the nodes of the run",
         f"{KIND}/spec/rayClusterSpec/workerGroupSpecs/0/numOfHosts": "one pod a replica",
@@ -193,7 +195,7 @@ def _cluster(resolution: Resolution) -> Tree:
         **({"rayVersion": version} if version else {}),
         "enableInTreeAutoscaling": False,
         "headGroupSpec": {
-            "rayStartParams": {"num-cpus": "0", "dashboard-host": "0.0.0.0"},  # noqa: S104 - inside of the pod
+            "rayStartParams": {"num-cpus": "0", "num-gpus": "0", "dashboard-host": "0.0.0.0"},  # noqa: S104 - inside of the pod
             "template": pod_template(resolution, head, {"restartPolicy": "Never"}),
         },
         "workerGroupSpecs": [

@@ -33,17 +33,17 @@ class Report:
         return sum(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def check_manifests(manifests: Iterable[Manifest], catalogue: Catalogue, kubernetes: str) -> Report:
+def check_manifests(manifests: Iterable[tuple[Manifest, str]], catalogue: Catalogue) -> Report:
     """Every object of ``manifests`` against its schema and its operator's rules.
 
     Args:
-        manifests: objects with their places.
+        manifests: objects with their places, and the version of the cluster that each is for, as
+            :func:`~trainwright.validate.core_schemas.known_version` gave it.
         catalogue: the CRDs that there are.
-        kubernetes: a version that :func:`~trainwright.validate.core_schemas.known_version` gave.
     """
     report = Report()
     first: dict[str, Manifest] = {}
-    for manifest in manifests:
+    for manifest, kubernetes in manifests:
         report.objects += 1
         problems = list(identity_problems(manifest.data))
         if not problems:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trainwright.findings import Finding
@@ -12,26 +12,32 @@ from trainwright.validate.crd import Catalogue, load_catalogue
 from trainwright.validate.manifests import Manifest, files_below, read_manifests
 
 
-def validate_files(paths: Sequence[Path], crds: Path | None, kubernetes: str | None = None) -> Report:
+def newest(_: Path) -> None:
+    """The newest version that there are schemas of, for any file."""
+
+
+def validate_files(
+    paths: Sequence[Path], crds: Path | None, version_for: Callable[[Path], str | None] = newest
+) -> Report:
     """Everything that the API server or an operator would refuse in the objects of some files.
 
     Args:
         paths: files, or folders whose YAML and JSON files are read.
         crds: a folder with CustomResourceDefinitions, at any depth; without one, custom resources are reported as not validated.
-        kubernetes: the version of the cluster, such as ``1.34``; the newest that there are schemas of for None.
+        version_for: the version of the cluster that a file is for, such as ``1.34``; None for the newest that there are.
 
     Raises:
         UnknownVersionError: there are no schemas of that version.
     """
-    version = known_version(kubernetes)
-    manifests: list[Manifest] = []
+    manifests: list[tuple[Manifest, str]] = []
     findings: list[Finding] = []
     for path in files_below(paths):
+        version = known_version(version_for(path))
         read, refused = read_manifests(path)
-        manifests += read
+        manifests += [(manifest, version) for manifest in read]
         findings += refused
-    catalogue = load_catalogue(crds, _groups(manifests)) if crds else Catalogue()
-    report = check_manifests(manifests, catalogue, version)
+    catalogue = load_catalogue(crds, _groups([manifest for manifest, _ in manifests])) if crds else Catalogue()
+    report = check_manifests(manifests, catalogue)
     report.findings = _in_order([*findings, *catalogue.findings, *report.findings])
     return report
 

@@ -14,7 +14,7 @@ OPERATORS: Data = {
        for name, version in {"training-operator": "1.9", "mpi-operator": "0.8", "kuberay": "1.7"}.items()},
 }  # fmt: skip
 OPEN: Data = {"training": {"pod_security": "privileged", "queues": {"gold": {"managed": False}}}}
-VOLCANO: Data = {"scheduling": {"gang": "volcano"}, "operators": OPERATORS, "namespaces": OPEN}
+VOLCANO: Data = {"scheduling": {"gang": "volcano", "version": "1.15"}, "operators": OPERATORS, "namespaces": OPEN}
 KUEUE: Data = {"kueue": {"version": "0.19.2"}}
 BOTH: Data = {"scheduling": {"gang": "volcano", "with_kueue": True}}
 MPI: Data = {"trainer_version": "0.2.0", "target": "mpi-job", "topology": {"kind": "horovod", "nodes": 3, "gpus_per_node": 8}}

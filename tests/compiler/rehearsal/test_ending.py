@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, options, play
@@ -23,6 +24,17 @@ from trainwright.rehearsal.job_status import IndexDone, Replace
 PATIENCE_SECONDS = 150.0
 
 AT_ONCE = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 20}
+
+LISTENS_AND_THEN_READYZ: dict[str, Any] = {
+    "startupProbe": {
+        "exec": {"command": [
+            "python", "-c", "import os, time\nwhile not os.path.exists('/data/listens'): time.sleep(0.02)",
+        ]},
+        "timeoutSeconds": int(PATIENCE_SECONDS),
+    },
+    "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}, "timeoutSeconds": 20},
+}
+"""For a program that says when it listens. One attempt of the first probe waits for that; only then the other's time begins."""
 
 REHEARSE = """
 import json, sys
@@ -124,9 +136,13 @@ def test_the_time_limit_of_the_rehearsal(tmp_path: Path) -> None:
 
 
 def test_readiness_that_nobody_answers_says_who_listens(tmp_path: Path) -> None:
-    program = f"import os, socket, time; s = socket.create_server((os.environ['POD_IP'], {PORT + 1})); time.sleep(600)"
-    found = manifests(program, readinessProbe={"httpGet": {"path": "/readyz", "port": "http"}})
-    outcome, recorder = play(found, tmp_path / "w", ready_seconds=4.0)
+    program = (
+        "import os, pathlib, socket, time\n"
+        f"server = socket.create_server((os.environ['POD_IP'], {PORT + 1}))\n"
+        "pathlib.Path('/data/listens').touch()\n"
+        "time.sleep(600)"
+    )
+    outcome, recorder = play(manifests(program, **LISTENS_AND_THEN_READYZ), tmp_path / "w", ready_seconds=0.2)
     address = recorder.started[0].address
     assert (outcome.status, outcome.reason) == ("Failed", "PodNeverReady")
     assert f"{address}:{PORT}/readyz: connection refused: nothing listens there" in outcome.message
@@ -136,11 +152,12 @@ def test_readiness_that_nobody_answers_says_who_listens(tmp_path: Path) -> None:
 
 def test_readiness_that_answers_with_an_error_says_so(tmp_path: Path) -> None:
     program = (
-        "import http.server, os\n"
-        f"http.server.HTTPServer((os.environ['POD_IP'], {PORT}), http.server.BaseHTTPRequestHandler).serve_forever()"
+        "import http.server, os, pathlib\n"
+        f"server = http.server.HTTPServer((os.environ['POD_IP'], {PORT}), http.server.BaseHTTPRequestHandler)\n"
+        "pathlib.Path('/data/listens').touch()\n"
+        "server.serve_forever()"
     )
-    found = manifests(program, readinessProbe={"httpGet": {"path": "/readyz", "port": "http"}})
-    outcome, _ = play(found, tmp_path / "w", ready_seconds=0.2)
+    outcome, _ = play(manifests(program, **LISTENS_AND_THEN_READYZ), tmp_path / "w", ready_seconds=0.2)
     assert "HTTP probe failed with statuscode: 501" in outcome.message
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -37,11 +38,9 @@ sys.exit(result.exit_code)
 
 def on_ports_of_its_own(path: Path, folder: Path) -> Path:
     """The file with other port numbers: rank 0 listens on every address, so two rehearsals at once would meet."""
-    text = path.read_text()
-    for number, free in zip((29500, 29400, 9400), free_ports(3), strict=True):
-        text = text.replace(str(number), str(free))
+    others = dict(zip(("29500", "29400", "9400"), map(str, free_ports(3)), strict=True))
     copy = folder / path.name
-    copy.write_text(text)
+    copy.write_text(re.sub("|".join(others), lambda found: others[found[0]], path.read_text()))  # at once: one may be another's
     return copy
 
 

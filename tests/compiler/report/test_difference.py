@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from tests.compiler.example import Data, compiled
+import json
 
-from trainwright.report.difference import difference_lines
+from tests.compiler.example import Data, compiled
+from tests.compiler.projects import ROOT, Scratch, assert_ended
+
+from trainwright.report.difference import compiled_data, difference_data, difference_lines
 
 OPERATORS: Data = {"operators": {"jobset": {"version": "0.12"}, "training-operator": {"version": "1.9"}},
                    "namespaces": {"training": {"pod_security": "privileged"}}}  # fmt: skip
@@ -37,7 +40,33 @@ def test_another_target_meets_elsewhere_and_trains_the_same() -> None:
 
 
 def test_a_row_that_only_one_of_them_has_is_against_nothing() -> None:
-    gang: Data = {"scheduling": {"gang": "volcano"}}
+    gang: Data = {"scheduling": {"gang": "volcano", "version": "1.15"}}
     lines = difference_lines(compiled({"gang": False}, gang), compiled({}, gang))
     (row,) = [line for line in lines if line.startswith("  gang ")]
     assert row.removeprefix("  gang ").strip().startswith("nothing -> volcano starts 2 pods together")
+
+
+def test_a_program_is_told_the_same() -> None:
+    gang: Data = {"scheduling": {"gang": "volcano"}}
+    one, other = compiled({"gang": False}, OPERATORS), compiled({"target": "job-set"}, OPERATORS | gang)
+    data = difference_data(one, other)
+    assert data.keys() == {"before", "after", "changed", "same"}
+    assert (data["before"], data["after"]) == (compiled_data(one), compiled_data(other))
+    assert (data["before"]["target"], data["after"]["target"]) == ("indexed-job", "job-set")
+    lines = difference_lines(one, other)
+    said = {line[2:16].strip(): line[16:] for line in lines[1:]}
+    changed = {label: f"{row['before'] or 'nothing'} -> {row['after'] or 'nothing'}" for label, row in data["changed"].items()}
+    assert said == changed | {"the same": ", ".join(data["same"])}
+    assert data["changed"]["gang"]["before"] is None
+
+
+def test_the_command_prints_both_plans_as_json() -> None:
+    own, both = (Scratch(ROOT).run("plan", "own-script", "--json", *options) for options in ((), ("--target", "job-set")))
+    assert_ended(own, 0)
+    assert_ended(both, 0)
+    data = json.loads(both.stdout)
+    assert data["before"] == json.loads(own.stdout)
+    assert (data["before"]["target"], data["after"]["target"]) == ("indexed-job", "job-set")
+    assert "rendezvous" in data["changed"]
+    assert "pod" in data["same"]
+    assert both.stderr == ""

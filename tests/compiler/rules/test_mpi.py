@@ -10,7 +10,8 @@ from trainwright.rules.mpi import launch_of
 
 MPI: Data = {"operators": {"mpi-operator": {"version": "0.8.2"}}}
 GANG: Data = {
-    "operators": {"mpi-operator": {"version": "0.8.2", "gang_scheduler": "volcano"}}, "scheduling": {"gang": "volcano"},
+    "operators": {"mpi-operator": {"version": "0.8.2", "gang_scheduler": "volcano"}},
+    "scheduling": {"gang": "volcano", "version": "1.15"},
 }
 RUN: Data = {"target": "mpi-job", "topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}}
 HOSTS = ("--hostfile", "/etc/mpi/hostfile")

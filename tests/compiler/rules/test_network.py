@@ -8,8 +8,11 @@ from tests.compiler.example import Data, codes, command, findings
 HOST: Data = {"host_network": True}
 OPEN: Data = {"namespaces": {"training": {"pod_security": "privileged"}}}
 TRAINER: Data = {
-    "operators": {"trainer": {"version": "2.3"}, "kuberay": {"version": "1.7"}, "training-operator": {"version": "1.9"}}
-}
+    "operators": {
+        "trainer": {"version": "2.3"}, "jobset": {"version": "0.12"}, "kuberay": {"version": "1.7"},
+        "training-operator": {"version": "1.9"},
+    },
+}  # fmt: skip
 RAY: Data = {
     "target": "ray-job", "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8, "version": "2.52.0"},
     **command("python", "t.py"),

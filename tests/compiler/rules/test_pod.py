@@ -37,6 +37,45 @@ def test_a_container_before_the_work_and_a_native_sidecar_are_fine() -> None:
     assert codes(init(restartPolicy="Always")) == []
 
 
+SYNC: Data = {"volumeMounts": [{"name": "checkpoints", "mountPath": "/data"}]}
+"""Of the claim that the example's pods mount for writing."""
+
+
+def shared(**fields: Any) -> list[str]:
+    return codes(init(**{"volumeMounts": [SYNC["volumeMounts"][0] | fields]}))
+
+
+def test_what_every_pod_writes_to_a_claim_is_found() -> None:
+    (finding,) = findings(init(**SYNC))
+    assert (finding.code, finding.where.pointer) == ("TW243", "/overrides/pod/node/initContainers/0")
+    assert "claim checkpoints, and so do those of 2 pods" in finding.message
+    assert "prepare" in finding.fix
+
+
+def test_what_cannot_race_is_fine() -> None:
+    assert shared(readOnly=True) == []
+    assert shared(subPath="data") == ["TW243"]
+    assert shared(subPathExpr="$(POD_NAME)") == []
+    assert shared(name="tmp") == []
+    assert codes(init(**SYNC) | {"topology": {"nodes": 1}}) == []
+    assert codes(init(**SYNC, restartPolicy="Always")) == [], "a sidecar lives as long as the work, and is no fetching"
+    read_only: Data = {"mounts": {"/data": {"claim": "dataset", "read_only": True}}}
+    mount: Data = {"volumeMounts": [{"name": "dataset", "mountPath": "/data"}]}
+    assert codes(init(**mount) | read_only) == [], "the volume is read-only"
+
+
+def test_roles_of_one_pod_each_race_too() -> None:
+    run: Data = {"trainer_version": "0.2.0", "target": "tf-job",
+                 "topology": {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 8, "chief": True}}  # fmt: skip
+    cluster: Data = {"operators": {"training-operator": {"version": "1.9"}}}
+    writing = {"initContainers": [container(**SYNC)]}
+    assert "TW243" not in codes(run | {"overrides": {"pod": {"chief": writing}}}, cluster)
+    both = [finding for finding in findings(run | {"overrides": {"pod": {"chief": writing, "worker": writing}}}, cluster)
+            if finding.code == "TW243"]  # fmt: skip
+    assert [finding.where.pointer.split("/")[3] for finding in both] == ["chief", "worker"]
+    assert all("2 pods" in finding.message for finding in both)
+
+
 def test_a_container_beside_the_work_never_lets_the_pod_end() -> None:
     (finding,) = findings(pod({"containers": [container()]}))
     assert finding.code == "TW607"

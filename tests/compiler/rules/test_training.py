@@ -34,6 +34,46 @@ def test_scaling_of_the_learning_rate(run: dict[str, Any], expected: list[str]) 
     assert codes(run) == expected
 
 
+STATED = {"learning_rate": {"base": 1e-3, "warmup_steps": 0}}
+"""No rule, and no batch."""
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        (rate(base_batch=8), ["TW214"]),
+        (rate(base_batch=64), ["TW214"]),
+        (rate(base_batch=16), ["TW214"]),
+        (rate(base_batch=128), []),
+        (rate(base_batch=8, scaling="none"), []),
+        (rate(base_batch=8) | SGD, ["TW214"]),
+        (rate(base_batch=128) | SGD, []),
+        (STATED, []),
+        (STATED | SGD, ["TW215"]),
+        (STATED | SGD | {"topology": {"nodes": 1, "gpus_per_node": 1}}, []),
+        ({"learning_rate": {"base": 1e-3, "scaling": "none", "warmup_steps": 0}} | SGD, []),
+    ],
+)
+def test_a_rate_says_what_batch_it_is_for(run: dict[str, Any], expected: list[str]) -> None:
+    assert codes(run) == expected
+
+
+def test_the_rule_that_is_proposed_fits_the_optimizer() -> None:
+    assert "base was tuned for a batch of 8, the run has 128" in message(rate(base_batch=8))
+    assert "scaling: square_root" in message(rate(base_batch=8))
+    assert "scaling: linear" in message(rate(base_batch=8) | SGD)
+
+
+def test_a_batch_that_moves_leaves_the_one_that_the_rate_is_for() -> None:
+    elastic = {"target": "pytorch-job", "topology": {"elastic": {"min_nodes": 1, "max_nodes": 4, "batch": "move"}}}
+    cluster = {"operators": {"training-operator": {"version": "1.9"}}, "namespaces": {"training": {"pod_security": "baseline"}}}
+    assert "TW214" not in codes(rate(base_batch=128), cluster)
+    (said,) = [finding for finding in findings(rate(base_batch=128) | elastic, cluster) if finding.code == "TW214"]
+    assert "the run has 64 to 256" in said.message
+    elastic["topology"]["elastic"]["batch"] = "keep"  # type: ignore[index]
+    assert "TW214" not in codes(rate(base_batch=128) | elastic, cluster)
+
+
 @pytest.mark.parametrize("missing", [["batch"], ["learning_rate"], ["batch", "learning_rate"]])
 def test_our_trainer_needs_batch_and_learning_rate(missing: list[str]) -> None:
     assert codes(dict.fromkeys(missing)) == ["TW201"] * len(missing)

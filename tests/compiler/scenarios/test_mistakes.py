@@ -16,6 +16,11 @@ PYTORCH, TENSORFLOW, MPI = ("pytorch-job", "PyTorchJob"), ("tf-job", "TFJob"), (
 VIT: Data = {"architecture": "vit", "image_size": 224, "patch_size": 16, "num_channels": 3, "hidden_size": 1408,
              "intermediate_size": 6144, "num_hidden_layers": 40, "num_attention_heads": 16, "num_labels": 1000}  # fmt: skip
 
+SYNC: Data = {"name": "sync", "image": IMAGE, "command": ["aws", "s3", "sync", "s3://example-datasets/imagenet", "/data"],
+              "volumeMounts": [{"name": "imagenet", "mountPath": "/data"}],
+              "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+              "resources": {"limits": {"cpu": 1, "memory": "1Gi"}}}  # fmt: skip
+
 
 def ds(**settings: Any) -> Data:
     return {"files": {DS: settings}}
@@ -70,6 +75,13 @@ MISTAKES: dict[str, tuple[str, Data, str, str]] = {
     "keys in plain text": (
         "resnet50-imagenet", {"env": {"AWS_SECRET_ACCESS_KEY": "abcdefghijklmnopqrstuvwxyz0123456789"}}, "TW409", "{secret: NAME",
     ),
+    "a sync in every pod": (
+        "resnet50-imagenet", {"prepare": None, "mounts": {"/data": {"read_only": False}}, "overrides": {"pod": {
+            role: {"initContainers": [SYNC]} for role in ("master", "worker")}}}, "TW243", "prepare",
+    ),
+    # learning rates
+    "an unscaled rate": ("resnet50-imagenet", {"learning_rate": {"base_batch": None, "scaling": None}}, "TW215", "base_batch"),
+    "a rate of another batch": ("resnet50-imagenet", {"learning_rate": {"scaling": None}}, "TW214", "a batch of 32"),
     # gangs
     "schedulerName of the object": (
         "gang-scheduled-training", patched(*PYTORCH, {"schedulerName": "volcano"}), "TW601", "no such field",
@@ -107,6 +119,9 @@ MISTAKES: dict[str, tuple[str, Data, str, str]] = {
     "-x as one element": ("nccl-training", command("mpirun", "-x NCCL_DEBUG=INFO", *HOSTS, "python", "t.py"), "TW405", "['-x', "),
     "a split line": ("nccl-training", command("mpirun", *HOSTS, "python", "t.py", "--epochs 10"), "TW405", "['--epochs', '10']"),
     "more ranks than slots": ("nccl-training", command("mpirun", "-np", "64", *HOSTS, "python", "t.py"), "TW420", "32 slots"),
+    "another user for sshd": (
+        "nccl-training", {"overrides": {"pod": {"worker": {"securityContext": {"runAsUser": 2000}}}}}, "TW601", "user 1000",
+    ),
     "fewer ranks than slots": ("nccl-training", command("mpirun", "-np", "4", *HOSTS, "python", "t.py"), "TW423", "28 of 32"),
     "variables that stay behind": ("nccl-training", command("mpirun", *HOSTS, "python", "t.py"), "TW423", "NCCL_DEBUG"),
     "a launcher that cannot wait": ("nccl-training", command("mpirun", *HOSTS, "python", "t.py"), "TW423", "gang"),

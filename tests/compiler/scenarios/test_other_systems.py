@@ -47,7 +47,8 @@ def test_tensorflow_distributed_fits_and_backs_up() -> None:
             assert pod.environment["TF_USE_LEGACY_KERAS"] == "1"
     spec = run("tensorflow-distributed").resolution.spec
     assert spec is not None
-    assert "--backup-dir" in spec.work.model_dump()["command"]
+    *_, program = spec.work.model_dump()["command"]
+    assert '--backup-dir "$TRAINWRIGHT_CHECKPOINT_DIRECTORY/' in program, "in the folder of this identity alone"
 
 
 def test_nccl_training_starts_32_ranks_by_one_mpirun() -> None:
@@ -120,7 +121,9 @@ def test_ray_train_gives_its_gpus_back() -> None:
     cluster = job["spec"]["rayClusterSpec"]
     assert cluster["enableInTreeAutoscaling"] is False, "Argo CD would undo an autoscaler (kuberay #4149)"
     assert cluster["rayVersion"] == "2.60.0"
-    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0", "nothing but the driver runs on the head"
+    start = cluster["headGroupSpec"]["rayStartParams"]
+    assert (start["num-cpus"], start["num-gpus"]) == ("0", "0"), "nothing but the driver runs on the head"
+    assert not any("/checkpoints" in word for word in result.resolution.processes["head"].command), "the folder of all identities"
     (group,) = cluster["workerGroupSpecs"]
     assert group["replicas"] == group["minReplicas"] == group["maxReplicas"] == 2
     container = group["template"]["spec"]["containers"][0]

@@ -14,6 +14,7 @@ from tests.compiler.target.lowered import needs_crds
 from trainwright.findings import Severity
 from trainwright.plan.ports import plan_ports
 from trainwright.project import Project, build_project, load_sources
+from trainwright.source import read_yaml
 
 SCENARIOS = (
     "bert-finetune", "resnet-train", "resnet50-imagenet", "tensorflow-distributed", "hostnetwork-ddp", "gang-scheduled-training",
@@ -37,7 +38,8 @@ def test_a_scenario_compiles_without_complaint(name: str) -> None:
 @pytest.mark.parametrize("path", sorted(project().outputs))
 def test_the_api_server_and_the_operators_take_it(path: str) -> None:
     assert UPSTREAM
-    assert [str(problem) for manifest in project().outputs[path].manifests for problem in problems(manifest)] == []
+    version = read_yaml(CHARTS / "clusters" / f"{path.partition('/')[0]}.yaml").data["kubernetes"]
+    assert [str(problem) for manifest in project().outputs[path].manifests for problem in problems(manifest, version)] == []
 
 
 @needs_crds

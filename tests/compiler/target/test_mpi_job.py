@@ -20,7 +20,8 @@ from trainwright.target import MPIJob
 
 OPERATOR: Data = {"operators": {"mpi-operator": {"version": "0.8.2"}}}
 GANG: Data = {
-    "operators": {"mpi-operator": {"version": "0.8.2", "gang_scheduler": "volcano"}}, "scheduling": {"gang": "volcano"},
+    "operators": {"mpi-operator": {"version": "0.8.2", "gang_scheduler": "volcano"}},
+    "scheduling": {"gang": "volcano", "version": "1.15"},
 }
 HOROVOD: Data = {
     "target": "mpi-job", "trainer_version": "0.2.0", "topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8},

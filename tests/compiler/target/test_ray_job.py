@@ -45,7 +45,7 @@ CASES: dict[str, tuple[Data, Data]] = {
     "account": ({**COMMAND, "service_account": "reader", "image_pull_secrets": ["registry"]}, {}),
     "gang": (
         {**COMMAND, "queue": "research"},
-        {"scheduling": {"gang": "volcano"}, "operators": {"kuberay": {"gang_scheduler": "volcano"}}},
+        {"scheduling": {"gang": "volcano", "version": "1.15"}, "operators": {"kuberay": {"gang_scheduler": "volcano"}}},
     ),
 }
 
@@ -100,7 +100,7 @@ def test_the_operators_defaults_that_are_traps_are_written() -> None:
     assert "clusterSelector" not in spec
     cluster = spec["rayClusterSpec"]
     assert (cluster["rayVersion"], cluster["enableInTreeAutoscaling"]) == ("2.52.0", False)
-    assert cluster["headGroupSpec"]["rayStartParams"]["num-cpus"] == "0"
+    assert cluster["headGroupSpec"]["rayStartParams"] == {"num-cpus": "0", "num-gpus": "0", "dashboard-host": "0.0.0.0"}
     (group,) = cluster["workerGroupSpecs"]
     assert group["replicas"] == group["minReplicas"] == group["maxReplicas"] == 2
     assert group["rayStartParams"] == {"num-gpus": "8"}
@@ -111,6 +111,17 @@ def test_gpus_are_in_the_limits_of_the_workers_and_not_in_the_heads() -> None:
     worker, head = (at(manifest, f"{pod}/spec/containers/0/resources/limits") for pod in (WORKER_POD, HEAD_POD))
     assert worker["nvidia.com/gpu"] == "8"
     assert head == {"cpu": "4", "memory": "16Gi"}
+
+
+def test_threads_are_of_the_pod_that_they_run_in() -> None:
+    def threads(manifest: Data, pod: str) -> list[str]:
+        return [entry["value"] for entry in at(manifest, f"{pod}/spec/containers/0/env") if entry["name"] == "OMP_NUM_THREADS"]
+
+    (of_head, of_worker) = (threads(job(), pod) for pod in (HEAD_POD, WORKER_POD))
+    assert of_head == ["4"], "the head's CPUs"
+    assert of_worker == ["21"], "172 CPUs for 8 ranks"
+    stated = job({"env": {"OMP_NUM_THREADS": "2"}})
+    assert threads(stated, HEAD_POD) == threads(stated, WORKER_POD) == ["2"]
 
 
 def test_the_operator_starts_ray_and_mounts_shared_memory() -> None:

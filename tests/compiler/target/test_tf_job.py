@@ -17,8 +17,8 @@ from trainwright.target import TFJob
 
 OPERATOR: Data = {"operators": {"training-operator": {"version": "1.9.4"}}}
 GANG: Data = {
-    "operators": {"training-operator": {"version": "1.9.4", "gang_scheduler": "scheduler-plugins"}},
-    "scheduling": {"gang": "coscheduling"},
+    "operators": {"training-operator": {"version": "1.9.4", "gang_scheduler": "scheduler-plugins-scheduler"}},
+    "scheduling": {"gang": "coscheduling", "version": "0.33"},
 }
 WORKERS: Data = {
     "target": "tf-job", "trainer_version": "0.2.0", "topology": {"kind": "multi-worker-mirrored", "nodes": 3, "gpus_per_node": 8},

@@ -391,5 +391,6 @@ def test_more_than_the_kind_takes_is_found_before_the_api_server_finds_it(run: D
     assert codes({**TARGET, **run}, trainer("2.1.0")) == []
 
 
-def test_an_operator_that_is_not_there_is_one_finding() -> None:
-    assert codes(TARGET) == ["TW313"]
+def test_operators_that_are_not_there_are_a_finding_each() -> None:
+    assert codes(TARGET) == ["TW313", "TW313"]
+    assert codes(TARGET, {"operators": {"jobset": {"version": "0.12.0"}}}) == ["TW313"]

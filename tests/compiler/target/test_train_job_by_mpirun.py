@@ -153,7 +153,7 @@ def test_the_run_is_done_when_the_launcher_is() -> None:
 def test_its_pods_are_those_of_an_mpi_job(run: Data, cluster: Data, version: str) -> None:
     """Read off the objects by what each operator does with them (tests/compiler/controllers.py)."""
     result = train(run, version, cluster)
-    gang = {"volcano": "volcano", "coscheduling": "scheduler-plugins"}.get(cluster.get("scheduling", {}).get("gang"))
+    gang = {"volcano": "volcano", "coscheduling": "scheduler-plugins-scheduler"}.get(cluster.get("scheduling", {}).get("gang"))
     operator = {"version": "0.8.2", **({"gang_scheduler": gang} if gang else {})}
     other = compiled({**run, "target": "mpi-job"}, {**cluster, "operators": {"mpi-operator": operator}})
     ours, theirs = (in_order(pods(each.manifests)) for each in (result, other))

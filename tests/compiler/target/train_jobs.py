@@ -13,8 +13,8 @@ Data = dict[str, Any]
 
 TARGET: Data = {"target": "train-job"}
 VERSIONS = ("2.1.0", "2.2.1", "2.3.0")
-VOLCANO: Data = {"scheduling": {"gang": "volcano"}}
-COSCHEDULING: Data = {"scheduling": {"gang": "coscheduling"}}
+VOLCANO: Data = {"scheduling": {"gang": "volcano", "version": "1.15"}}
+COSCHEDULING: Data = {"scheduling": {"gang": "coscheduling", "version": "0.33"}}
 MOUNTS: Data = {
     "mounts": {
         "/data": {"claim": "dataset", "read_only": True},
@@ -33,7 +33,7 @@ NEEDS = Needs(
 
 
 def trainer(version: str, cluster: Data | None = None) -> Data:
-    return {**(cluster or {}), "operators": {"trainer": {"version": version}}}
+    return {**(cluster or {}), "operators": {"trainer": {"version": version}, "jobset": {"version": "0.12.0"}}}
 
 
 def train(run: Data | None = None, version: str = "2.3.0", cluster: Data | None = None) -> CompiledRun:

@@ -86,6 +86,20 @@ def test_a_file_that_is_not_there_is_a_finding(here: Scratch) -> None:
     assert_ended(here.run("validate", "manifests/nothing.yaml", environment=UNSET), 1, "TW101")
 
 
+def test_what_lies_in_dist_is_for_the_version_in_its_profile(here: Scratch) -> None:
+    """managedBy came with 1.30. Without a profile that can be read, and elsewhere, the newest version holds."""
+    here.edit("manifests/job.yaml", "spec:\n  template:", "spec:\n  managedBy: example.com/x\n  template:")
+    here.write("dist/lab/training/runs/job.k8s.yaml", here.read("manifests/job.yaml"))
+    assert_ended(here.run("validate", "dist", "manifests/job.yaml", environment=UNSET), 0)
+    here.edit("charts/clusters/lab.yaml", '"1.34"', '"1.29"')
+    ended = here.run("validate", "dist", "manifests/job.yaml", environment=UNSET)
+    assert_ended(ended, 1, "dist/lab/training/runs/job.k8s.yaml", "TW703")
+    assert "manifests/job.yaml" not in ended.stderr
+    assert_ended(here.run("validate", "--kubernetes", "1.34", "dist", environment=UNSET), 0)
+    here.edit("charts/clusters/lab.yaml", "node_pools:", "node_pool:")
+    assert_ended(here.run("validate", "dist", environment=UNSET), 0)
+
+
 def test_the_version_of_the_cluster_decides(here: Scratch) -> None:
     here.edit("manifests/job.yaml", "spec:\n  template:", "spec:\n  managedBy: example.com/x\n  template:")
     assert_ended(here.run("validate", "--kubernetes", "1.34", "manifests/job.yaml", environment=UNSET), 0)

@@ -1,4 +1,4 @@
-"""Everything that is committed in dist/ would be taken by the API server and by the operators."""
+"""Everything that is committed in dist/ would be taken by the API server, at the version of its cluster, and by the operators."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.compiler.validate.samples import ROOT, SAMPLES, UPSTREAM, names
 
+from trainwright.project.versions import version_for
+from trainwright.source import read_yaml
 from trainwright.validate import validate_files
 from trainwright.validate.manifests import files_below
 
@@ -14,9 +16,17 @@ FILES = files_below([ROOT / "dist"])
 CRDS = Path(UPSTREAM) if UPSTREAM else None
 
 
+def test_each_file_of_dist_is_validated_at_the_version_of_its_cluster() -> None:
+    clusters = (read_yaml(path).data for path in (ROOT / "charts" / "clusters").iterdir())
+    stated = {profile["cluster"]: profile["kubernetes"] for profile in clusters}
+    found = {path.relative_to(ROOT / "dist").parts[0]: version_for(path) for path in FILES}
+    assert found == stated
+    assert len(set(stated.values())) > 1
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_file_of_dist_is_valid(path: Path) -> None:
-    report = validate_files([path], CRDS)
+    report = validate_files([path], CRDS, version_for)
     assert report.objects
     assert [finding for finding in report.findings if finding.code != "TW702"] == []
     assert CRDS is None or not report.unchecked, "there is no CRD of it: add one to tools/crds/pins.toml"

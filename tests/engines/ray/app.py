@@ -1,8 +1,7 @@
-"""Somebody's own program with Ray Train, as they would have it in their image: ``train.py --storage FOLDER``."""
+"""Somebody's own program with Ray Train, as they would have it in their image: its storage is this identity's own folder."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 from pathlib import Path
@@ -34,13 +33,11 @@ def one_rank(_config: dict[str, object]) -> None:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
-    options.add_argument("--storage", required=True)
     result = TorchTrainer(
         one_rank, torch_config=TorchConfig(backend="gloo"),
         # As many as the cluster has nodes with GPUs. No GPU is asked for: where this runs, they are no more than a number.
         scaling_config=ScalingConfig(num_workers=2, resources_per_worker={"CPU": 1}, placement_strategy="STRICT_SPREAD"),
-        run_config=RunConfig(name="run", storage_path=options.parse_args().storage),
+        run_config=RunConfig(name="run", storage_path=os.environ["TRAINWRIGHT_CHECKPOINT_DIRECTORY"]),
     ).fit()
     print(f"ends with {result.metrics}", flush=True)
 
