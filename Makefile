@@ -189,7 +189,7 @@ ENGINE_PIP = $(@D:/stamps=)/bin/python -m pip --quiet --disable-pip-version-chec
 
 .PHONY: $(ENGINES:%=test-engine-%)
 $(ENGINES:%=test-engine-%): test-engine-%: $(ENGINE_VENVS)/%/stamps/engine
-	PATH="$(abspath $(ENGINE_VENVS)/$*/bin):$$PATH" $(ENGINE_VENVS)/$*/bin/python -m pytest --timeout=300 tests/engines/$* $(PYTEST_ARGS)
+	PATH="$(abspath $(ENGINE_VENVS)/$*/bin):$$PATH" $(ENGINE_VENVS)/$*/bin/python -m pytest tests/engines/$* $(PYTEST_ARGS)
 
 .SECONDARY: # no stamp is thrown away as an intermediate file
 $(ENGINE_VENVS)/%/stamps/venv:

@@ -1,4 +1,4 @@
-"""Which tests of the torch engines' conformance suite each engine takes, for the conftests and for the table in the docs."""
+"""Which tests of the torch engines' conformance suite each engine takes, for the conftests."""
 
 from __future__ import annotations
 

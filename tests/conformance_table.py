@@ -1,28 +1,13 @@
-"""The table of conformance in docs/engines.md, from the tests that each engine's suite runs."""
+"""The table of conformance in docs/engines.md, from what the sessions of the engines' suites have recorded."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
-from pathlib import Path
-
-from tests.conformance_suite import is_taken
+from tests.conformance_record import recorded
 
 from trainwright.report.table import table
 
-TESTS = Path(__file__).parent
-_TRAINING, _ENGINES = TESTS / "trainer" / "training", TESTS / "engines"
-_OWN = [_TRAINING / f"test_{part}.py" for part in ("conformance", "agreement", "resharding", "kills")]
-_DEEPSPEED = [_ENGINES / "deepspeed" / "test_conformance.py"]
-SUITES = {
-    ("DDP", "ddp"): _OWN,
-    ("FSDP2", "fsdp2"): _OWN,
-    ("ZeRO-1", "zero-1"): _DEEPSPEED,
-    ("ZeRO-2", "zero-2"): _DEEPSPEED,
-    ("ZeRO-3", "zero-3"): _DEEPSPEED,
-    ("Horovod", "horovod"): [_ENGINES / "horovod" / "test_conformance.py", _ENGINES / "horovod" / "test_kills.py"],
-}
-"""Title and name of an engine -> the modules with its tests."""
+TITLES = {"ddp": "DDP", "fsdp2": "FSDP2", "zero-1": "ZeRO-1", "zero-2": "ZeRO-2", "zero-3": "ZeRO-3", "horovod": "Horovod"}
+"""Engines, as the suites and as people call them."""
 PROPERTIES = {
     "test_equals_plain_training_in_one_process": "two ranks train like one process that sees the whole batch",
     "test_loss_falls_and_the_run_is_complete": "the loss falls, held-out digits are recognised, the run is marked complete",
@@ -47,35 +32,12 @@ PROPERTIES = {
 
 
 def conformance_table() -> str:
-    """Property by engine, in Markdown. Raises ``KeyError`` for a test that has no words here."""
-    cases = dict(found for path in _OWN for found in _cases(path))
-    held = {title: {case for name in set().union(*map(_tests, paths)) for case in _taken(name, cases.get(name, ()), engine)}
-            for (title, engine), paths in SUITES.items()}
-    for name in set().union(*held.values()):
-        PROPERTIES[name]
-    rows = [[text, *("yes" if name in tests else "" for tests in held.values())] for name, text in PROPERTIES.items()]
+    """Property by engine, in Markdown. Raises ``KeyError`` for a test or an engine that has no words here."""
+    passed = recorded()
+    for test in set().union(*passed.values()):
+        PROPERTIES[test]
+    held = {title: passed.pop(engine) for engine, title in TITLES.items()}
+    for engine in passed:
+        TITLES[engine]
+    rows = [[text, *("yes" if test in tests else "" for tests in held.values())] for test, text in PROPERTIES.items()]
     return table(["in runs of real processes", *held], rows)
-
-
-def _taken(test: str, cases: tuple[str, ...], engine: str) -> Iterator[str]:
-    """As :data:`PROPERTIES` names them."""
-    for suffix, case in [(f"-{case}", f"[{case}]") for case in cases] or [("", "")]:
-        if is_taken(f"{test}[{engine}{suffix}]"):
-            yield f"{test}{case}"
-
-
-def _tests(path: Path) -> set[str]:
-    """Names of the tests that a module defines or takes over."""
-    body = ast.parse(path.read_text(encoding="utf-8")).body
-    defined = {node.name for node in body if isinstance(node, ast.FunctionDef)}
-    taken = {alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    return {name for name in defined | taken if name.startswith("test_")} - {"test_conformance"}
-
-
-def _cases(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Tests that ``parametrize`` gives several cases, with the ids of these."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
-            ids = [word.value for word in decorator.keywords if word.arg == "ids"] if isinstance(decorator, ast.Call) else []
-            if isinstance(node, ast.FunctionDef) and ids:
-                yield node.name, tuple(ast.literal_eval(ids[0]))

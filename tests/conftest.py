@@ -1,10 +1,22 @@
-"""What every test run says at its end."""
+"""What all tests share, and what every test run says at its end."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
+from tests.conformance_record import OPTION
 
 VARIABLE = "TRAINWRIGHT_CRDS"
+
+settings.register_profile(
+    "trainwright", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow],
+    phases=(Phase.explicit, Phase.generate, Phase.shrink),  # without Phase.explain, which traces every line and takes minutes
+)
+settings.load_profile("trainwright")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(OPTION, action="store_true", help="write down which engine passed which tests of the conformance suite")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -79,16 +80,13 @@ class Playing:
 
         Where our trainer trains, every step has a finite loss.
         """
-        for pod in self.pods:
-            self._start(pod)
         deadline = time.monotonic() + PATIENCE_SECONDS
+        for pod in self.pods:
+            self._start(pod, deadline)
         for pod, process, _ in self._processes:
             if not pod.ends:
                 continue
-            try:
-                status = process.wait(max(1.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise AssertionError(f"{pod.name} has not ended:\n{self.logs()}") from None
+            status = status_by(deadline, process)
             assert status == 0, f"{pod.name} ended with {status}:\n{self.logs()}"
         assert_complete(self.spec, self.manifest.name, self.logs())
 
@@ -99,11 +97,11 @@ class Playing:
         """What the MPI Operator mounts: the host file."""
         self.at("/etc/mpi/hostfile").write_text(str(self._here(hostfile(self.pods))))
 
-    def _start(self, pod: Pod) -> None:
+    def _start(self, pod: Pod, deadline: float) -> None:
         log = self._folder / f"{pod.name}.log"
         with log.open("wb") as file:
             for container in pod.before:
-                status = self._begin(pod, container, file).wait(PATIENCE_SECONDS)
+                status = status_by(deadline, self._begin(pod, container, file))
                 assert status == 0, f"{container['name']} ended with {status}: {log.read_text(errors='replace')}"
             self._processes.append((pod, self._begin(pod, pod.container, file), log))
 
@@ -150,6 +148,13 @@ class Playing:
         """Of the container's first port: its own for each pod of a TFJob, whose servers listen on all addresses."""
         number = pod.container["ports"][0]["containerPort"]
         return self._port((number, pod.name) if self.manifest.workload["kind"] == "TFJob" else number)
+
+
+def status_by(deadline: float, process: subprocess.Popen[bytes]) -> int | None:
+    """Its exit code; None if it still runs then."""
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(max(1.0, deadline - time.monotonic()))
+    return process.poll()
 
 
 def assert_complete(spec: RunSpec, identity: str, logs: str) -> None:

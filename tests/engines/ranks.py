@@ -33,6 +33,8 @@ from trainwright_trainer.lifecycle.messages import (
 
 PATIENCE_SECONDS = 240.0
 """For anything that takes seconds on an idle machine: on a busy one TensorFlow takes half a minute to trace a model."""
+LAST_SECONDS = 10.0
+"""For each rank that has not ended by then: others may have used up the patience, and it is on its way out."""
 
 
 class Process(Protocol):
@@ -77,6 +79,11 @@ class Rank:
 
     def wait_for_phase(self, phase: str) -> None:
         self.wait_for(lambda message: isinstance(message, PhaseChanged) and message.phase == phase)
+
+    def wait(self, seconds: float) -> None:
+        """Until it has ended, or so long."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(max(0.0, seconds))
 
     def code(self) -> int:
         try:
@@ -155,11 +162,14 @@ class Ranks:
     ) -> list[Rank]:
         """Start, wait for the end, and expect this code of every rank."""
         ranks = self.start(spec, environment)
+        deadline = time.monotonic() + PATIENCE_SECONDS
         for rank in ranks:
-            with suppress(subprocess.TimeoutExpired):
-                rank.process.wait(PATIENCE_SECONDS)
+            rank.wait(deadline - time.monotonic())
+        for rank in ranks:
+            rank.wait(LAST_SECONDS)
         codes = [rank.process.poll() for rank in ranks]  # None of one that still runs
-        assert codes == [code] * len(ranks), "\n".join(f"rank {rank.number}: {rank.text}" for rank in ranks)
+        told = "\n".join(f"rank {rank.number}: {rank.text}" for rank in ranks)
+        assert codes == [code] * len(ranks), f"they end with {codes}:\n{told}"
         return ranks
 
     def close(self) -> None:

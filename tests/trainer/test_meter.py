@@ -12,22 +12,36 @@ from trainwright_trainer.meter import Meter
 from trainwright_trainer.watched_group import WatchedGroup
 
 
-def test_waits_are_not_a_ranks_own_time() -> None:
-    meter = Meter()
+class Clock:
+    """Stands still while nobody moves it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_waits_are_not_a_ranks_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    meter, clock = Meter(), Clock()
+    monkeypatch.setattr("trainwright_trainer.meter.time", clock)
     for _ in range(2):
         with meter.step(32):
-            time.sleep(0.01)
+            clock.sleep(1)
             with meter.waiting():
-                time.sleep(0.05)
+                clock.sleep(5)
     with meter.waiting():  # for an evaluation
-        time.sleep(0.05)
+        clock.sleep(7)
     speed = meter.read()
-    assert speed.step_seconds >= 0.06
-    assert 0.01 <= speed.own_seconds <= speed.step_seconds - 0.05
-    assert speed.samples_per_second == pytest.approx(32 / speed.step_seconds)
+    assert (speed.step_seconds, speed.own_seconds) == pytest.approx((6, 1))
+    assert speed.samples_per_second == pytest.approx(32 / 6)
     with meter.step(32):
-        pass
-    assert meter.read().own_seconds < 0.05
+        clock.sleep(2)
+    speed = meter.read()
+    assert (speed.step_seconds, speed.own_seconds) == pytest.approx((2, 2))
 
 
 def test_a_call_that_computes_and_waits_in_turns() -> None:
@@ -66,7 +80,8 @@ def test_a_watched_group_tells_before_and_after_each_wait() -> None:
     with meter.step(1):
         assert group.reduce_sums([1.0]) == [1.0]
     assert (seen, link.marks) == ([1], 2)
-    assert meter.read().own_seconds < 0.02
+    speed = meter.read()
+    assert speed.own_seconds <= speed.step_seconds - 0.019
     with pytest.raises(RuntimeError, match="closed"):
         group.broadcast_object(ExitCode.DONE)
     assert link.marks == 3

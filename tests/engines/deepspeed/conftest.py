@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance_record import watch
 from tests.conformance_suite import is_taken
 from tests.trainer.training import conftest as harness
 from tests.trainer.training.conftest import Spec
@@ -22,6 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
     left_out = [item for item in items if not is_taken(item.name)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+    watch(config, Path(__file__).parent, items)
 
 
 @pytest.fixture(scope="session", params=["zero-1", "zero-2", "zero-3"])

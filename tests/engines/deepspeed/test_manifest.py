@@ -10,7 +10,7 @@ from tests.engines.manifest_run import Playing
 
 from trainwright_trainer.contract import Training
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_a_job_with_deepspeed_trains(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance_record import watch
 from tests.engines.horovod.rank_process import run_rank
 from tests.engines.processes import QUIET, ROOT
+from tests.engines.ranks import LAST_SECONDS, PATIENCE_SECONDS
 from tests.trainer.supervisor.mpi_pods import MPIRun
 from tests.trainer.training import conftest as harness
 from tests.trainer.training.conformance import hard
@@ -33,7 +36,6 @@ MPIRUN = [
     "mpirun", "--oversubscribe", "--bind-to", "none", "--mca", "btl_tcp_if_include", "lo",
     *(["--allow-run-as-root"] if os.geteuid() == 0 else []),
 ]
-PATIENCE_SECONDS = 120.0
 PROGRAM = "trainwright_trainer.rank"
 
 plain_spec = pytest.fixture(scope="session", name="plain_spec")(harness.build_spec)
@@ -47,8 +49,10 @@ class Rank:
     number: int
     output: Path
 
-    def code(self) -> int:
-        return int(self.output.with_suffix(".code").read_text())
+    def code(self) -> int | None:
+        """None of one that was killed."""
+        said = self.output.with_suffix(".code")
+        return int(said.read_text()) if said.exists() else None
 
     def events(self, name: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.output.read_text().splitlines() if line.startswith("{")]
@@ -90,12 +94,21 @@ class Ranks:
                 given = json.loads(stand_in.makefile("rb").readline())
                 processes.append(self._context.Process(target=run_rank, args=(given, run), daemon=True))
                 processes[-1].start()
+            deadline = time.monotonic() + PATIENCE_SECONDS
             for process in processes:
-                process.join(PATIENCE_SECONDS)
+                process.join(max(0.0, deadline - time.monotonic()))
+            for process in processes:
+                process.join(LAST_SECONDS)
+                process.kill()
         mpirun.wait(PATIENCE_SECONDS)
         ranks = [Rank(rank, run / f"rank-{rank}.log") for rank in range(size)]
-        assert [rank.code() for rank in ranks] == [code] * size, "\n".join(rank.output.read_text() for rank in ranks)
+        codes = [rank.code() for rank in ranks]
+        assert codes == [code] * size, f"they end with {codes}:\n" + "\n".join(rank.output.read_text() for rank in ranks)
         return ranks
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
+    watch(config, Path(__file__).parent, items)
 
 
 @pytest.fixture(scope="session")

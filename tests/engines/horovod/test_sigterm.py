@@ -15,7 +15,7 @@ from tests.trainer.training.conformance import EVERY, STEPS, assert_same_bits, n
 
 from trainwright_trainer.contract import ExitCode
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_sigterm_to_the_launcher_saves_on_all_ranks_at_one_step(

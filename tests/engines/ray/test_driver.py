@@ -168,11 +168,11 @@ def rank_processes(folder: Path) -> dict[int, int]:
     for directory in Path("/proc").glob("[0-9]*"):
         try:
             command, environment = ((directory / name).read_bytes().split(b"\0") for name in ("cmdline", "environ"))
-        except OSError:
+        except OSError:  # it has ended meanwhile
             continue
-        variables = dict(line.decode().split("=", 1) for line in environment if b"=" in line)
-        if command[1:3] == [b"-m", b"trainwright_trainer.rank"] and str(folder) in variables.get(SPEC_ENV, ""):
-            found[int(variables["RANK"])] = int(directory.name)
+        variables = dict(line.split(b"=", 1) for line in environment if b"=" in line)
+        if command[1:3] == [b"-m", b"trainwright_trainer.rank"] and str(folder).encode() in variables.get(SPEC_ENV.encode(), b""):
+            found[int(variables[b"RANK"])] = int(directory.name)
     return found
 
 

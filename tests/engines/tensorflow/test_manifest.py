@@ -8,7 +8,7 @@ import pytest
 from tests.engines.manifest_data import write_images
 from tests.engines.manifest_run import Playing
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 def test_a_tf_job_trains(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from trainwright_trainer.array_file import decode
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.lifecycle.messages import Ask, Measured
 
-STEPS = 150
+STEPS = 200
 HARD: dict[str, Any] = {
     "model": {**VIT, "dropout": 0.1}, "batch": {"micro": 8, "accumulation": 2}, "precision": "bf16", "clip_norm": 0.5,
     "duration": {"steps": STEPS}, "log_every_steps": 20,
@@ -81,7 +81,7 @@ def test_three_kills_lose_nothing_that_was_committed(ranks: Workers, spec: Spec,
     document = spec(directory, **HARD)
     document["work"]["checkpoints"]["every_steps"] = 5
     for victim in (1, 0, 1):
-        enough = committed(directory) + dice.randrange(5, 30)
+        enough = committed(directory) + dice.randrange(5, 20)
         started = ranks.start(document)
         wait_until(partial(has_committed, directory, enough), "commits")
         started[victim].kill()

@@ -16,9 +16,12 @@ from tests.engines.xgboost.conftest import COLUMNS, Spec, rows, write_csv
 from trainwright_trainer.boosting.event_loop import is_event_loop
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.lifecycle.messages import Act, At, Committed, Measured, Pace, Where
+from trainwright_trainer.local import free_port
 
-LONG = 400
-"""Rounds that leave time to interrupt."""
+LONG = 3000
+"""Rounds that leave time to interrupt, about 12 s of it on an idle machine. No test waits for the last of them."""
+SOME = 50
+"""Rounds that a run which was interrupted still takes."""
 
 
 def files(directory: Path) -> set[Any]:
@@ -74,7 +77,7 @@ def stopped(ranks: Ranks, spec: dict[str, Any]) -> list[Rank]:
     for rank in started:
         at = rank.wait_for(lambda message: isinstance(message, At))
         assert isinstance(at, At)
-        assert at.tick is not None
+        assert at.tick is not None, f"rank {rank.number} does not train any more:\n{rank.text}"
         ticks.append(at.tick)
     for rank in started:
         rank.say(Act(request=1, action="stop", tick=max(ticks) + 1))
@@ -84,11 +87,12 @@ def stopped(ranks: Ranks, spec: dict[str, Any]) -> list[Rank]:
 
 @pytest.mark.slow
 def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
-    work: dict[str, Any] = {"rounds": LONG, "log_every_steps": 1, "early_stopping_rounds": 300}
-    ranks.finish(spec(tmp_path / "whole", **work))
+    work: dict[str, Any] = {"rounds": LONG, "log_every_steps": 1, "early_stopping_rounds": LONG}
     first, _ = stopped(ranks, spec(tmp_path / "parts", **work))
     [end] = first.events("stopped")
     assert 3 <= end["committed_step"] == end["step"] < LONG
+    work["rounds"] = end["step"] + SOME
+    ranks.finish(spec(tmp_path / "whole", **work))
     first, _ = ranks.finish(spec(tmp_path / "parts", **work))
     assert [event["step"] for event in first.events("restored")] == [end["step"]]
     assert files(tmp_path / "parts") == files(tmp_path / "whole")
@@ -111,12 +115,11 @@ def event_loops(rank: Rank) -> list[Path]:
 @pytest.mark.slow
 def test_three_kills_lose_nothing_that_was_committed(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     work: dict[str, Any] = {"rounds": LONG, "log_every_steps": 50}
-    ranks.finish(spec(tmp_path / "whole", **work))
-    work["checkpoints"] = {"directory": str(tmp_path / "c"), "every_steps": 7}
+    checkpoints = {"directory": str(tmp_path / "c"), "every_steps": 7}
     store, dice = CheckpointStore(tmp_path / "c"), random.Random(4)
     for victim in (0, 1, 0):
         before = committed(store)
-        started = ranks.start(spec(tmp_path / "c", **work))
+        started = ranks.start(spec(tmp_path / "c", checkpoints=checkpoints, **work))
         enough = before + dice.randrange(10, 40)
         wait_until(partial(has_committed, store, enough), "commits")
         survivor = started[1 - victim]
@@ -126,7 +129,9 @@ def test_three_kills_lose_nothing_that_was_committed(ranks: Ranks, spec: Spec, t
         assert "another worker is gone" in survivor.cause()
         at_least = committed(store)
         store.release_lease_of(survivor.attempt)  # as the victim's supervisor does, which knows that it is dead
-    first, _ = ranks.finish(spec(tmp_path / "c", **work))
+    work["rounds"] = at_least + SOME
+    ranks.finish(spec(tmp_path / "whole", **work))
+    first, _ = ranks.finish(spec(tmp_path / "c", checkpoints=checkpoints, **work))
     assert [event["step"] for event in first.events("restored")] == [at_least]
     assert files(tmp_path / "c") == files(tmp_path / "whole")
 
@@ -240,6 +245,7 @@ def test_a_node_is_checked_before_it_trains(ranks: Ranks, spec: Spec, tmp_path: 
     assert all(0 < pace.own_seconds < 10 for pace in [*paces[0], *paces[1]])
     document["lifecycle"]["preflight"]["min_bus_gigabytes_per_second"] = 1e6
     document["work"]["checkpoints"]["directory"] = str(tmp_path / "other")
+    document["world"]["rendezvous"]["port"] = free_port()  # the tracker waits a minute for the one that it has just closed
     for rank in ranks.finish(document, code=201):
         assert "GB/s of an all-reduce, and lifecycle.preflight.min_bus_gigabytes_per_second is 1e+06" in rank.cause()
 

@@ -8,7 +8,7 @@ import pytest
 from tests.engines.manifest_data import write_table
 from tests.engines.manifest_run import Playing
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("path", ["kubeflow-a100/training/runs/xgboost-dist", "trainer-h100/research/runs/xgboost-trainjob"])

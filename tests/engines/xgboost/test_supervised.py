@@ -17,6 +17,8 @@ from trainwright_trainer.local import free_port
 pytestmark = pytest.mark.slow
 PODS: list[Mapping[str, str]] = [{"RANK": "0", "WORLD_SIZE": "2"}, {"RANK": "1", "WORLD_SIZE": "2"}]
 """What the XGBoostJob's controller gives, of which only the number counts."""
+LONG = 3000
+"""Rounds that leave time to interrupt, about 12 s of it on an idle machine. No test waits for the last of them."""
 
 
 @pytest.fixture
@@ -26,8 +28,8 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
     running.close()
 
 
-def document(spec: Spec, directory: Path) -> dict[str, Any]:
-    built = spec(directory, rounds=300, checkpoints={"directory": str(directory), "every_steps": 20})
+def document(spec: Spec, directory: Path, rounds: int = LONG) -> dict[str, Any]:
+    built = spec(directory, rounds=rounds, checkpoints={"directory": str(directory), "every_steps": 20})
     built["world"] |= {
         "control_port": free_port(), "rendezvous": {"kind": "dmlc-tracker", "host": address(0), "port": free_port()},
     }
@@ -56,10 +58,11 @@ def test_pods_that_are_told_to_end_and_killed(pods: Pods, spec: Spec, tmp_path: 
     assert cause is not None
     assert "node 1" in cause.message
 
-    running = pods.start(document(spec, directory), PODS)
+    rounds = steps(directory)[0] + 40
+    running = pods.start(document(spec, directory, rounds), PODS)
     assert [pod.code() for pod in running] == [0, 0], running[0].text
     assert len(running[0].events("restored")) == 1
-    assert steps(directory)[0] == 300
+    assert steps(directory)[0] == rounds
     assert (directory / "model.ubj").is_file()
     messages = [pod.message() for pod in running]
     assert [message.attempts for message in messages] == [3, 3]

@@ -26,23 +26,25 @@ named = threading.Event()
 threading.Thread(target=work, daemon=True).start()
 named.wait()
 watch = event_loop.EventLoopWatch(lambda: os._exit(202))
+[looker] = [thread for thread in threading.enumerate() if thread.name == "event-loop-watch"]
 time.sleep(0.5)
 {then}
-threading.Event().wait(1.5)
+looker.join({seconds})
 os._exit(3)
 """
 
 
-def status_after(then: str) -> int:
-    return subprocess.run([sys.executable, "-c", PROGRAM.format(then=then)], check=False).returncode
+def status_after(then: str, seconds: float) -> int:
+    return subprocess.run([sys.executable, "-c", PROGRAM.format(then=then, seconds=seconds)], check=False).returncode
 
 
-@pytest.mark.parametrize(("then", "status"), [
-    ("over.set()", 202),
-    ("pass", 3),
-    ("watch.close(); over.set()", 3),
-    ("over.set(); time.sleep(0.1); watch.close()", 3),
-    ("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", 3),
+@pytest.mark.parametrize(("then", "seconds", "status"), [
+    ("over.set()", 60, 202),
+    ("pass", 1.5, 3),
+    ("watch.close(); over.set()", 60, 3),
+    ("event_loop._PATIENCE_SECONDS = 10; over.set(); time.sleep(0.5); watch.close()", 60, 3),
+    ("import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))", 1.5, 3),
 ], ids=["ended", "there", "closed before", "got over it", "nobody can look"])
-def test_who_is_ended(then: str, status: int) -> None:
-    assert status_after(then) == status
+def test_who_is_ended(then: str, seconds: float, status: int) -> None:
+    """``seconds`` bound what the watch may still do: where it looks on for ever nothing comes after them."""
+    assert status_after(then, seconds) == status

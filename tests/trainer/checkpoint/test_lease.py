@@ -60,10 +60,10 @@ def test_a_dead_holder_is_waited_for_until_its_heart_stood_still(store: Checkpoi
     dead = store.acquire_lease("i", "a", FAST)
     dead._ended.set()  # what a kill does: no beat more, and no release
     heard: list[Holder] = []
-    timing = replace(FAST, expiry_seconds=0.2)
+    timing = replace(FAST, expiry_seconds=0.2, patience_seconds=600.0)
     started = time.monotonic()
     lease = another(store).acquire_lease("i", "b", timing, lambda holder, _: heard.append(holder))
-    assert 0.2 <= time.monotonic() - started < 5
+    assert 0.2 <= time.monotonic() - started < 60
     assert set(heard) == {dead.holder}
     lease.release()
 
@@ -107,7 +107,7 @@ def test_a_living_holder_is_displaced_when_patience_ends(store: CheckpointStore)
 def test_the_heartbeat_notices(store: CheckpointStore) -> None:
     old = store.acquire_lease("i", "old", FAST)
     lease = another(store).acquire_lease("i", "new", AT_ONCE)
-    assert old._lost.wait(5)
+    assert old._lost.wait(60)
     lease.release()
 
 

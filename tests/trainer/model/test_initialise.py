@@ -131,15 +131,16 @@ def test_shards_hold_the_same_values(name: str, sharded: Path) -> None:
 
 
 MEMORY = """
-import resource, torch
+import torch
 from tests.trainer.model.recipes import llama
 from trainwright_trainer.model.initialise import initialise, skeleton
+from trainwright_trainer.witness import resident_peak
 recipe = llama(vocab_size=4096, hidden_size=512, intermediate_size=4096, num_hidden_layers=12, num_attention_heads=8)
 initialise(skeleton(llama().build), seed=1, store=lambda parameter, value: None)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = resident_peak()
 module = skeleton(recipe.build)
 initialise(module, seed=1, store=lambda parameter, value: None)
-grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+grown = resident_peak() - before
 sizes = [4 * parameter.numel() for parameter in module.parameters()]
 print(grown, max(sizes), sum(sizes))
 """

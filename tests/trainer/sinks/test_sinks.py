@@ -70,7 +70,7 @@ def test_wandb_offline(store: str | None, tmp_path: Path, monkeypatch: pytest.Mo
 
 def finished(path: Path) -> list[Any]:
     """Records of a run, once its last one is there: a process of the package writes them, maybe after it has answered."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (records := list(read(path))) or not records[-1].HasField("exit"):
         assert time.monotonic() < deadline, [record.WhichOneof("record_type") for record in records]
         time.sleep(0.05)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.processes import is_running
+from tests.processes import is_running, kill_tree
 from tests.trainer.supervisor.pods import FAKE_RANK, PATIENCE_SECONDS, PodProcess, wait_until
 
 from trainwright_trainer.contract import RunSpec
@@ -150,13 +149,7 @@ class MPIRun:
 
     def lose(self, pod: PodProcess) -> None:
         """End every process of a pod at once, as a node does that fails."""
-        pending, found = [pod.process.pid], list[int]()
-        while pending:
-            found.append(pending.pop())
-            for listing in Path(f"/proc/{found[-1]}/task").glob("*/children"):
-                pending += map(int, listing.read_text().split())
-        for pid in found:
-            os.kill(pid, signal.SIGKILL)
+        kill_tree(pod.process.pid)
 
     def logs(self) -> str:
         return "\n".join(f"--- {pod.log_path.name}\n{pod.log_path.read_text()}" for pod in self.pods)
@@ -167,7 +160,7 @@ class MPIRun:
                 pod.process.kill()
             pod.process.wait(PATIENCE_SECONDS)
         for line in self.journal("started"):
-            wait_until(lambda pid=int(str(line["pid"])): not is_running(pid), "ranks end with their pods", 20)  # type: ignore[misc]
+            wait_until(lambda pid=int(str(line["pid"])): not is_running(pid), "ranks end with their pods", 60)  # type: ignore[misc]
 
 
 class HydraRun(MPIRun):

@@ -162,7 +162,7 @@ class Run:
                 pod.process.kill()
             pod.process.wait(PATIENCE_SECONDS)
         for line in self.journal("started"):
-            wait_until(lambda pid=line["pid"]: not is_running(pid), "ranks end with their supervisor", 10)  # type: ignore[misc]
+            wait_until(lambda pid=line["pid"]: not is_running(pid), "ranks end with their supervisor", 60)  # type: ignore[misc]
 
 
 def logs(run: Run) -> str:

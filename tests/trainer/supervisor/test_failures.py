@@ -13,7 +13,8 @@ from tests.trainer.supervisor.pods import Run, logs, parent_of, wait_until
 
 from trainwright_trainer.contract import Cause, ExitCode
 
-INCIDENT_SECONDS = 10.0
+INCIDENT_SECONDS = 25.0
+"""Ten on a machine that is not busy, and here less than the grace period: nothing waits for that to run out."""
 
 
 def cause_of(run: Run, index: int) -> Cause:
@@ -127,6 +128,7 @@ def test_siblings_that_hang_are_killed_soon(new_run: NewRun) -> None:
     run = new_run(nodes=1, processes=3)
     run.plans = {"0": "starting", "1": "starting", "2": "fail:14:2"}
     run.start_all()
+    wait_until(lambda: bool(run.journal("training")), "rank 2 comes to the tick that it fails in")
     incident = time.monotonic()
     assert run.wait() == [ExitCode.DIVERGED], logs(run)
     assert time.monotonic() - incident < INCIDENT_SECONDS

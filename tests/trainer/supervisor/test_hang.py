@@ -34,7 +34,7 @@ def test_a_rank_that_sleeps_in_a_step(new_run: NewRun) -> None:
     began = time.monotonic()
     run.start_all()
     assert run.wait() == [ExitCode.HANG] * 2, logs(run)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < 60
     for index in range(2):
         message = message_of(run, index)
         assert "rank 2 has been training for" in message
@@ -71,10 +71,11 @@ def test_a_rank_that_never_gets_through_its_restore(new_run: NewRun) -> None:
     assert "2 s is the limit" in message_of(run)
 
 
+@pytest.mark.slow
 def test_without_a_volume_the_stacks_are_in_the_log(new_run: NewRun, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     run = new_run(nodes=1, work=training_work(tmp_path / "state"), **SHORT)
-    run.plans = {"*": "hang:5"}
+    run.plans = {"*": "hang:500"}
     [pod] = run.start_all()
     run.wait_for_training()
     (tmp_path / "state").rename(tmp_path / "away")
@@ -95,7 +96,7 @@ def test_a_slow_script_is_left_alone(new_run: NewRun, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_pod_that_cannot_answer_is_named(new_run: NewRun) -> None:
     run = new_run(nodes=2, peer_lost_seconds=60, **SHORT)
-    run.plans = {"*": "finish:100000", "0": "hang:50"}
+    run.plans = {"*": "finish:100000", "0": "hang:500"}
     run.start_all()
     run.wait_for_training()
     run.pods[1].process.send_signal(signal.SIGSTOP)

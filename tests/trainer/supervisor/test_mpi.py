@@ -6,8 +6,11 @@ import itertools
 import os
 import shutil
 import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +154,15 @@ def test_a_rank_that_is_killed_is_named(new_run: NewMPIRun) -> None:
     assert "rank 1 was killed by SIGKILL" in last_words(run)
 
 
+def answers(address: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((address, port), timeout=10) as connection:
+        return connection.recv(255).startswith(b"SSH")
+    return False
+
+
 def test_hosts_that_never_come_are_named(new_run: NewMPIRun) -> None:
     run = new_run(peer_wait_seconds=3)
-    run.start_worker(0)
+    wait_until(partial(answers, run.start_worker(0).address, run.ssh_port), "the server of host 0 listens")
     run.start_launcher()
     assert run.launcher.wait() == ExitCode.PEERS_NEVER_CAME, run.logs()
     assert f"{run.address_base}3 (" in last_words(run)

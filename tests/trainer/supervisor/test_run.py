@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 
+import pytest
 from tests.trainer.supervisor.conftest import NewRun
 from tests.trainer.supervisor.pods import logs, wait_until
 from tests.trainer.supervisor.test_history import commit
@@ -130,15 +131,16 @@ def test_node_0_is_replaced_before_the_start(new_run: NewRun) -> None:
     assert run.wait() == [0, 0], logs(run)
 
 
+@pytest.mark.slow
 def test_peers_that_never_come(new_run: NewRun) -> None:
-    run = new_run(nodes=4, peer_wait_seconds=5)
+    run = new_run(nodes=4, peer_wait_seconds=15)
     run.start(0)
     run.start(2)
     assert run.wait() == [ExitCode.PEERS_NEVER_CAME] * 2, logs(run)
     for pod in run.pods:
         cause = pod.message().cause
         assert cause is not None
-        assert "2 of 4 nodes did not join within 5 s: 1, 3" in cause.message
+        assert "2 of 4 nodes did not join within 15 s: 1, 3" in cause.message
 
 
 def test_node_0_never_comes(new_run: NewRun) -> None:

@@ -24,7 +24,7 @@ def test_nobody_leaves_before_all_have_met() -> None:
 
     def worker(rank: int, delay: float) -> None:
         time.sleep(delay)
-        gather(where, rank, HERE, 30)
+        gather(where, rank, HERE, 60)
         left[rank] = time.monotonic()
 
     started = time.monotonic()
@@ -32,26 +32,27 @@ def test_nobody_leaves_before_all_have_met() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert min(left.values()) - started >= 1
     assert len(left) == 3
     for address in where:  # the ports are free for TensorFlow
         socket.create_server((HERE, int(address.rpartition(":")[2]))).close()
 
 
+@pytest.mark.slow
 def test_somebody_never_comes() -> None:
     where = addresses(3)
 
     def another() -> None:
         with suppress(WorkersNeverCameError):
-            gather(where, 1, HERE, 1.5)
+            gather(where, 1, HERE, 8)
 
     other = threading.Thread(target=another)
     other.start()
     with pytest.raises(WorkersNeverCameError) as refusal:
-        gather(where, 0, HERE, 1.5)
+        gather(where, 0, HERE, 8)
     other.join()
-    assert str(refusal.value).startswith(f"not all workers came within 1.5 s: nothing was heard of {where[2]}; look at")
+    assert str(refusal.value).startswith(f"not all workers came within 8 s: nothing was heard of {where[2]}; look at")
 
 
 def test_another_server_is_no_worker() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from tests.trainer.training.rank_process import PAUSE_ENV
 from torch import Tensor
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord
@@ -114,8 +115,10 @@ def textbook(work: Training, global_batch: int, steps: int, left_out: Container[
 
 HARD = {"precision": "bf16", "clip_norm": 0.5}
 """Settings that a resume could get wrong, with dropout in the model."""
-STEPS, EVERY = 60, 20
-"""Long enough that a request in the middle finds the run still going on a loaded machine."""
+STEPS, EVERY = 120, 40
+"""Long enough that a kill in the middle finds the run still going on a loaded machine."""
+SLOWED = {PAUSE_ENV: "0.1"}
+"""What a run is told in which a request has to arrive in the middle: it takes no fewer than 12 s, on whatever machine."""
 
 
 def hard(spec: Spec, directory: Path, engine: str, **work: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import secrets
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance_record import watch
 from tests.conformance_suite import is_taken
 
 from trainwright_trainer.contract import RunSpec
@@ -45,8 +47,10 @@ pytest.register_assert_rewrite("tests.trainer.training.conformance")
 from tests.trainer.training.conformance import hard  # noqa: E402
 from tests.trainer.training.rank_process import run_rank  # noqa: E402
 
-PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = 300.0
 """For anything that takes a second on an idle machine."""
+LAST_SECONDS = 10.0
+"""For each rank that has not ended by then: others may have used up the patience, and it is on its way out."""
 
 Message = PhaseChanged | Measured | Committed | Beat | Pace | At | Result
 
@@ -152,10 +156,14 @@ class Ranks:
     ) -> list[Rank]:
         """Start, wait for the end, and expect this code of every rank."""
         ranks = self.start(spec, instead=instead, told=told)
+        deadline = time.monotonic() + PATIENCE_SECONDS
         for rank in ranks:
-            rank.process.join(PATIENCE_SECONDS)
+            rank.process.join(max(0.0, deadline - time.monotonic()))
+        for rank in ranks:
+            rank.process.join(LAST_SECONDS)
         codes = [rank.process.exitcode for rank in ranks]  # None of one that still runs
-        assert codes == [code] * len(ranks), "\n".join(f"rank {rank.number}: {rank.output.read_text()}" for rank in ranks)
+        outputs = "\n".join(f"rank {rank.number}: {rank.output.read_text()}" for rank in ranks)
+        assert codes == [code] * len(ranks), f"they end with {codes}:\n{outputs}"
         return ranks
 
     def close(self) -> None:
@@ -255,6 +263,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
     left_out = [item for item in items if item.path.parent == HERE and not is_taken(item.name)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
+    watch(config, HERE, items)
 
 
 @pytest.fixture(scope="session", params=["ddp", "fsdp2"])

@@ -6,6 +6,7 @@ import hashlib
 import os
 import socket
 import sys
+import time
 from typing import Any, NoReturn
 
 import torch
@@ -16,6 +17,9 @@ from trainwright_trainer import rank
 from trainwright_trainer.lifecycle.messages import LINK_FD_ENV
 from trainwright_trainer.log import get_log
 from trainwright_trainer.loop import Loop, Outcome
+
+PAUSE_ENV = "PAUSE_SECONDS"
+"""How long this rank rests before each step; not at all where it is not set."""
 
 
 def run_rank(environment: dict[str, str], output: str, link: socket.socket | None) -> NoReturn:
@@ -28,7 +32,19 @@ def run_rank(environment: dict[str, str], output: str, link: socket.socket | Non
     os.dup2(descriptor, 2)
     torch.set_num_threads(1)
     tell_weights()
+    rest(float(environment.get(PAUSE_ENV, 0)))
     rank.main()
+
+
+def rest(seconds: float) -> None:
+    """Have this rank take so long for each step at the least, and compute what it would have computed."""
+    step = Loop._train_step
+
+    def resting(loop: Loop, *arguments: Any) -> None:
+        time.sleep(seconds)
+        step(loop, *arguments)
+
+    Loop._train_step = resting  # type: ignore[assignment,method-assign]
 
 
 def tell_weights() -> None:

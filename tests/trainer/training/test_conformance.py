@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.trainer.training.conformance import (
     EVERY,
+    SLOWED,
     STEPS,
     assert_close,
     assert_same_bits,
@@ -81,15 +82,16 @@ def test_what_was_evaluated_is_what_was_saved(ranks: Ranks, spec: Spec, engine: 
 
 def test_resume_equals_uninterrupted(ranks: Ranks, spec: Spec, engine: str, uninterrupted: Path, tmp_path: Path) -> None:
     directory = tmp_path / "lineage"
-    told = ranks.start(hard(spec, directory, engine), linked=True)
+    told = ranks.start(hard(spec, directory, engine), linked=True, told=SLOWED)
     told[0].wait_for(lambda message: isinstance(message, Measured) and message.values.get("trainwright_step", 0) >= 3)
     ticks = []
     for rank in told[::-1]:  # they hear of it one after the other, each somewhere else
         rank.say(Where(request=1))
         answer = rank.wait_for(lambda message: isinstance(message, At))
         assert isinstance(answer, At)
+        assert answer.tick is not None, f"rank {rank.number} does not train any more:\n{rank.output.read_text()}"
         ticks.append(answer.tick)
-    tick = max(tick for tick in ticks if tick is not None) + 1
+    tick = max(ticks) + 1
     for rank in told:
         rank.say(Act(request=1, action="stop", tick=tick))
     assert [rank.code() for rank in told] == [210, 210]

@@ -155,7 +155,7 @@ def test_killed_peer(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     os.kill(lost.process.pid, signal.SIGKILL)
     started = time.monotonic()
     assert left.code() == 202
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30
     result = left.wait_for(lambda message: isinstance(message, Result))
     assert isinstance(result, Result)
     assert result.code == 202
@@ -247,6 +247,7 @@ def test_sigterm_without_a_supervisor(ranks: Ranks, spec: Spec, tmp_path: Path, 
         time.sleep(0.05)
     for rank in running:
         rank.process.terminate()
-    assert [rank.code() for rank in running] == [code] * world
+    assert running[0].code() == code
+    assert all(rank.code() in (code, 202) for rank in running[1:])  # the end of rank 0 may reach it before its own signal
     if world == 1:
         assert running[0].events("stopped")[0]["step"] == CheckpointStore(directory).records()[0].step

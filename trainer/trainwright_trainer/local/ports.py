@@ -9,14 +9,14 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 EVERY_ADDRESS = ""
 
 BLOCK_SIZE = 128
-BLOCKS = range(20_000, 32_768 - BLOCK_SIZE, BLOCK_SIZE)
-"""First ports of blocks. They end below the ports that Linux (from 32768) and macOS (from 49152) give to connections and to
-whoever asks for any port: one of those could be taken between the choice and the moment when a server listens there."""
+_FIRST, _USUAL_END = 20_000, 32_768
+_GIVEN_TO_ANYBODY = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_port() -> int:
@@ -50,15 +50,30 @@ def own_port(wanted: int) -> Iterator[int]:
         yield wanted if _is_claimed(claim, wanted) and _is_free(wanted) else free_port()
 
 
+def blocks() -> range:
+    """First ports of blocks. They end below the ports that the system gives to connections and to whoever asks for any port.
+
+    One of those could be taken between the choice and the moment when a server listens there. Linux has them from 32768 unless
+    it is told otherwise, and macOS from 49152. Where they leave no room, the usual blocks have to do.
+    """
+    usual = range(_FIRST, _USUAL_END - BLOCK_SIZE + 1, BLOCK_SIZE)
+    try:
+        first_given = int(_GIVEN_TO_ANYBODY.read_text().split()[0])
+    except (OSError, ValueError, IndexError):  # no Linux
+        return usual
+    return range(_FIRST, min(_USUAL_END, first_given) - BLOCK_SIZE + 1, BLOCK_SIZE) or usual
+
+
 @cache
 def _own_block() -> Iterator[int]:
     """The ports of a block that no other process chooses from, over and over. The first is its claim and is not among them."""
-    for first in random.SystemRandom().sample(BLOCKS, len(BLOCKS)):
+    choice = blocks()
+    for first in random.SystemRandom().sample(choice, len(choice)):
         claim = _datagram_socket()
         if _is_claimed(claim, first):
             return _around(claim, range(first + 1, first + BLOCK_SIZE))
         claim.close()
-    raise OSError(errno.EADDRINUSE, f"other processes hold all ports from {BLOCKS.start} that runs are given on this machine")
+    raise OSError(errno.EADDRINUSE, f"other processes hold all ports from {_FIRST} that runs are given on this machine")
 
 
 def _around(claim: socket.socket, ports: range) -> Iterator[int]:
