@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trainwright_trainer.checkpoint import CommitRecord
+from trainwright_trainer.contract.training import Checkpoints
+from trainwright_trainer.failures import DataError, NoCheckpointError
 from trainwright_trainer.lifecycle.messages import RESUME_BEFORE_ENV
 from trainwright_trainer.log import get_log
 
@@ -31,3 +33,29 @@ def tell_passed_over(records: Sequence[CommitRecord], taken: CommitRecord, befor
     if before is not None and taken.step < before <= newest:
         reason = f"the attempts before this one began there and got no further, so the last that is left begins with {taken.name}"
         get_log().warning("checkpoint_passed_over", step=newest, reason=reason)
+
+
+def refuse_to_start_over(settings: Checkpoints, damaged: Sequence[str]) -> None:
+    """What was trained and cannot be read is for a person to give up, in this attempt and in every later one.
+
+    Raises :class:`NoCheckpointError` where checkpoints are damaged, or one is required.
+    """
+    if damaged:
+        raise NoCheckpointError(
+            f"{settings.directory} holds no checkpoint that verifies: {', '.join(damaged)} damaged and set aside; restore one, "
+            "or move the directory away to start at step 0"
+        )
+    if settings.resume == "required":
+        raise NoCheckpointError(
+            f"resume is required and {settings.directory} holds no checkpoint that verifies; restore one, or set resume to auto "
+            "to start at step 0"
+        )
+
+
+def refuse_other_data(step: int, trained_on: object, fingerprint: str) -> None:
+    """Raises :class:`DataError` where a commit was trained on data of another fingerprint."""
+    if trained_on != fingerprint:
+        raise DataError(
+            f"the data is not what step {step} was trained on (fingerprint {fingerprint[:12]}, then {str(trained_on)[:12]}): "
+            "restore the data, or use a checkpoint directory of its own"
+        )

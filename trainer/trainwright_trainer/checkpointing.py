@@ -13,7 +13,6 @@ from trainwright_trainer.checkpoint_files import CommittedFiles
 from trainwright_trainer.contract.training import Checkpoints
 from trainwright_trainer.engine.base import Engine, Snapshot
 from trainwright_trainer.engine.tensor_snapshot import TensorSnapshot
-from trainwright_trainer.failures import DataError, NoCheckpointError
 from trainwright_trainer.lifecycle.grace import warn_of_slow_save
 from trainwright_trainer.lifecycle.link import Link
 from trainwright_trainer.log import get_log
@@ -95,11 +94,7 @@ class Checkpointer:
             if self._settings.resume != "never":
                 self._refuse_to_start_over()
             return Position()
-        if record.metadata.get(_FINGERPRINT) != self._fingerprint:
-            raise DataError(
-                f"the data is not what step {record.step} was trained on (fingerprint {self._fingerprint[:12]}, then "
-                f"{str(record.metadata.get(_FINGERPRINT))[:12]}): restore the data, or use a checkpoint directory of its own"
-            )
+        candidates.refuse_other_data(record.step, record.metadata.get(_FINGERPRINT), self._fingerprint)
         self._engine.load(CommittedFiles(self._store, record))
         if record.world_size == self._place.world_size:
             states = tensor_file.decode(self._store.path(record, _random_file(self._place.rank)))
@@ -232,20 +227,8 @@ class Checkpointer:
         return None
 
     def _refuse_to_start_over(self) -> None:
-        """What was trained and cannot be read is for a person to give up, in this attempt and in every later one."""
         damaged = [str(name) for name in self._store.quarantined()] if self._place.leads else []
-        damaged = self._engine.world.control.broadcast_object(damaged)
-        directory = self._settings.directory
-        if damaged:
-            raise NoCheckpointError(
-                f"{directory} holds no checkpoint that verifies: {', '.join(damaged)} damaged and set aside; restore one, or "
-                "move the directory away to start at step 0"
-            )
-        if self._settings.resume == "required":
-            raise NoCheckpointError(
-                f"resume is required and {directory} holds no checkpoint that verifies; restore one, or set resume to auto to "
-                "start at step 0"
-            )
+        candidates.refuse_to_start_over(self._settings, self._engine.world.control.broadcast_object(damaged))
 
     def _report_damage(self, quarantined: Quarantined) -> None:
         self._log.warning("checkpoint_quarantined", reason=str(quarantined), path=str(quarantined.directory))

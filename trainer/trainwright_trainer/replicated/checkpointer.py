@@ -12,14 +12,14 @@ from trainwright_trainer import candidates
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, Lease, Quarantined, StorageError
 from trainwright_trainer.checkpoint.storage import storage_errors
 from trainwright_trainer.contract.training import Checkpoints
-from trainwright_trainer.failures import DataError, NoCheckpointError, own_code
+from trainwright_trainer.failures import own_code
 from trainwright_trainer.lifecycle.grace import warn_of_slow_save
 from trainwright_trainer.lifecycle.link import Link
 from trainwright_trainer.log import get_log
 from trainwright_trainer.place import Place
 from trainwright_trainer.position import Position
 from trainwright_trainer.replicated.group import Group
-from trainwright_trainer.replicated.learner import Learner, Metadata
+from trainwright_trainer.replicated.learner import Learner
 from trainwright_trainer.writer import become_writer
 
 T = TypeVar("T")
@@ -172,34 +172,12 @@ class Checkpointer:
             problems = self._store.verify(record)
             if not problems:
                 candidates.tell_passed_over(proposed, record, self._resume_before)
-                self._refuse_other_data(record.step, record.metadata)
+                candidates.refuse_other_data(record.step, record.metadata.get(_FINGERPRINT), self._fingerprint)
                 return _Found(record, {file.name: _read(self._store.path(record, file.name)) for file in record.files})
             self._report_damage(self._store.quarantine(record, problems))
         if self._settings.resume != "never":
-            self._refuse_to_start_over()
+            candidates.refuse_to_start_over(self._settings, [str(name) for name in self._store.quarantined()])
         return None
-
-    def _refuse_other_data(self, step: int, metadata: Metadata) -> None:
-        trained_on = metadata.get(_FINGERPRINT)
-        if trained_on != self._fingerprint:
-            raise DataError(
-                f"the data is not what step {step} was trained on (fingerprint {self._fingerprint[:12]}, then "
-                f"{str(trained_on)[:12]}): restore the data, or use a checkpoint directory of its own"
-            )
-
-    def _refuse_to_start_over(self) -> None:
-        """What was trained and cannot be read is for a person to give up, in this attempt and in every later one."""
-        directory = self._settings.directory
-        if damaged := [str(name) for name in self._store.quarantined()]:
-            raise NoCheckpointError(
-                f"{directory} holds no checkpoint that verifies: {', '.join(damaged)} damaged and set aside; restore one, or "
-                "move the directory away to start at step 0"
-            )
-        if self._settings.resume == "required":
-            raise NoCheckpointError(
-                f"resume is required and {directory} holds no checkpoint that verifies; restore one, or set resume to auto to "
-                "start at step 0"
-            )
 
     def _report_damage(self, quarantined: Quarantined) -> None:
         self._log.warning("checkpoint_quarantined", reason=str(quarantined), path=str(quarantined.directory))
