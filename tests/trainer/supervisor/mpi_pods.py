@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.processes import is_running, kill_tree
-from tests.trainer.supervisor.pods import FAKE_RANK, PATIENCE_SECONDS, PodProcess, wait_until
+from tests.trainer.supervisor.pods import FAKE_RANK, PodProcess, Pods, wait_until
 
-from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import BIND_ENV, RANK_COMMAND, SPEC_ENV, TERMINATION_PATH_ENV
 from trainwright_trainer.local import free_port
 
@@ -34,14 +32,9 @@ can_run = shutil.which("mpirun") is not None and Path(SSHD).exists()
 
 
 @dataclass
-class MPIRun:
+class MPIRun(Pods):
     """The launcher is pod 0 and has the address that ends with 1; worker i follows."""
 
-    directory: Path
-    spec: RunSpec
-    address_base: str
-    plans: dict[str, str] = field(default_factory=dict)
-    pods: list[PodProcess] = field(default_factory=list)
     options: list[str] = field(default_factory=list)
     """More options of mpirun."""
     rank: Sequence[str] = (sys.executable, str(FAKE_RANK))
@@ -124,16 +117,6 @@ class MPIRun:
         self.pods.append(pod)
         return pod
 
-    @property
-    def journal_path(self) -> Path:
-        return self.directory / "journal.jsonl"
-
-    def journal(self, event: str) -> list[dict[str, object]]:
-        if not self.journal_path.exists():
-            return []
-        lines = [json.loads(line) for line in self.journal_path.read_text().splitlines()]
-        return [line for line in lines if line["event"] == event]
-
     def wait_for_training(self) -> dict[int, int]:
         """Process ids by rank, once all ranks train."""
         wait_until(
@@ -146,21 +129,6 @@ class MPIRun:
     def wait_for_a_step(self) -> None:
         self.launcher.wait_for_event("supervisor_started")
         wait_until(lambda: "\ntrainwright_step " in self.launcher.get("/metrics")[1], f"a step of training:\n{self.logs()}", 180)
-
-    def lose(self, pod: PodProcess) -> None:
-        """End every process of a pod at once, as a node does that fails."""
-        kill_tree(pod.process.pid)
-
-    def logs(self) -> str:
-        return "\n".join(f"--- {pod.log_path.name}\n{pod.log_path.read_text()}" for pod in self.pods)
-
-    def clean_up(self) -> None:
-        for pod in self.pods:
-            if pod.process.poll() is None:
-                pod.process.kill()
-            pod.process.wait(PATIENCE_SECONDS)
-        for line in self.journal("started"):
-            wait_until(lambda pid=int(str(line["pid"])): not is_running(pid), "ranks end with their pods", 60)  # type: ignore[misc]
 
 
 class HydraRun(MPIRun):

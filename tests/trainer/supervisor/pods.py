@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.processes import is_running
+from tests.processes import is_running, kill_tree
 
 from trainwright_trainer.contract import RunSpec, TerminationMessage
 from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_PATH_ENV
@@ -94,19 +94,48 @@ class PodProcess:
 
 
 @dataclass
-class Run:
-    """A run of several pods, from one specification."""
+class Pods:
+    """The pods of a run, and the journal that its ranks write."""
 
     directory: Path
     spec: RunSpec
     address_base: str
     plans: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
     pods: list[PodProcess] = field(default_factory=list)
 
     @property
     def journal_path(self) -> Path:
         return self.directory / "journal.jsonl"
+
+    def journal(self, event: str) -> list[dict[str, Any]]:
+        if not self.journal_path.exists():
+            return []
+        lines = [json.loads(line) for line in self.journal_path.read_text().splitlines()]
+        return [line for line in lines if line["event"] == event]
+
+    def lose(self, pod: PodProcess) -> None:
+        """End every process of a pod at once, as a node does that fails."""
+        kill_tree(pod.process.pid)
+
+    def logs(self) -> str:
+        """For the message of a failing assertion."""
+        return "\n".join(f"--- {pod.log_path.name}\n{pod.log_path.read_text()}" for pod in self.pods)
+
+    def clean_up(self) -> None:
+        for pod in self.pods:
+            if pod.process.poll() is None:
+                pod.process.send_signal(signal.SIGCONT)  # a test may have stopped it
+                pod.process.kill()
+            pod.process.wait(PATIENCE_SECONDS)
+        for line in self.journal("started"):
+            wait_until(lambda pid=line["pid"]: not is_running(pid), "ranks end with their pods", 60)  # type: ignore[misc]
+
+
+@dataclass
+class Run(Pods):
+    """A run of several pods, from one specification."""
+
+    environment: dict[str, str] = field(default_factory=dict)
 
     def start(self, node: int, *, spec: RunSpec | None = None, environment: Mapping[str, str] | None = None) -> PodProcess:
         number = len(self.pods)
@@ -138,12 +167,6 @@ class Run:
                 assert pod.message().code == code, f"node {pod.node} exits with {code} and says {pod.message().code}"
         return codes
 
-    def journal(self, event: str) -> list[dict[str, Any]]:
-        if not self.journal_path.exists():
-            return []
-        lines = [json.loads(line) for line in self.journal_path.read_text().splitlines()]
-        return [line for line in lines if line["event"] == event]
-
     def wait_for_ranks(self) -> dict[int, int]:
         """Process ids by rank, once all ranks have started and every pod's metrics show a step of training."""
         wait_until(lambda: len(self.journal("started")) == self.spec.world.size, "all ranks started")
@@ -154,17 +177,3 @@ class Run:
         for pod in self.pods:
             wait_until(lambda pod=pod: "\ntrainwright_step " in pod.get("/metrics")[1], "a step of training")  # type: ignore[misc]
         return pids
-
-    def clean_up(self) -> None:
-        for pod in self.pods:
-            if pod.process.poll() is None:
-                pod.process.send_signal(signal.SIGCONT)
-                pod.process.kill()
-            pod.process.wait(PATIENCE_SECONDS)
-        for line in self.journal("started"):
-            wait_until(lambda pid=line["pid"]: not is_running(pid), "ranks end with their supervisor", 60)  # type: ignore[misc]
-
-
-def logs(run: Run) -> str:
-    """For the message of a failing assertion."""
-    return "\n".join(f"--- node {pod.node}\n{pod.log_path.read_text()}" for pod in run.pods)

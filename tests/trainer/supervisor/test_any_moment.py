@@ -8,7 +8,7 @@ import time
 
 import pytest
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import PodProcess, Run, logs, wait_until
+from tests.trainer.supervisor.pods import PodProcess, Run, wait_until
 
 from trainwright_trainer.contract import ExitCode
 
@@ -42,7 +42,7 @@ def test_sigterm(new_run: NewRun, since: str, seconds: float) -> None:
     if other.wait() in (ExitCode.PREEMPTED_NOT_SAVED, -signal.SIGTERM) and not leader.heard("started"):
         leader.process.send_signal(signal.SIGTERM)  # it waits for another node 1 then, and nothing else will end it soon
     codes = run.wait()
-    assert codes == [ExitCode.PREEMPTED_SAVED] * 2 or since != TRAINING, logs(run)
+    assert codes == [ExitCode.PREEMPTED_SAVED] * 2 or since != TRAINING, run.logs()
     assert codes in (
         [ExitCode.PREEMPTED_SAVED] * 2,
         [ExitCode.PREEMPTED_NOT_SAVED] * 2,  # before the start too: each leaves for itself
@@ -50,7 +50,7 @@ def test_sigterm(new_run: NewRun, since: str, seconds: float) -> None:
         [ExitCode.PREEMPTED_NOT_SAVED, -signal.SIGTERM],  # while the interpreter itself started: as with any program
         [-signal.SIGTERM, ExitCode.PREEMPTED_NOT_SAVED],  # the leader's may start more slowly
         [-signal.SIGTERM, -signal.SIGTERM],
-    ), logs(run)
+    ), run.logs()
 
 
 @pytest.mark.slow
@@ -64,4 +64,4 @@ def test_sigkill(new_run: NewRun, since: str, seconds: float, patience: float) -
     wait_for_moment(run, leader, since, seconds)
     leader.process.kill()
     code = run.wait()[1]
-    assert code == ExitCode.PEER_LOST or (code == ExitCode.PEERS_NEVER_CAME and since != TRAINING), logs(run)
+    assert code == ExitCode.PEER_LOST or (code == ExitCode.PEERS_NEVER_CAME and since != TRAINING), run.logs()

@@ -9,7 +9,7 @@ import time
 import pytest
 from tests.processes import is_running
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import Run, logs, parent_of, wait_until
+from tests.trainer.supervisor.pods import Run, parent_of, wait_until
 
 from trainwright_trainer.contract import Cause, ExitCode
 
@@ -30,7 +30,7 @@ def test_a_killed_rank_ends_every_pod(new_run: NewRun) -> None:
     pids = run.wait_for_training()
     incident = time.monotonic()
     os.kill(pids[1], signal.SIGKILL)
-    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.INTERNAL, ExitCode.PEER_LOST], logs(run)
+    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.INTERNAL, ExitCode.PEER_LOST], run.logs()
     assert time.monotonic() - incident < INCIDENT_SECONDS
     assert "rank 1 was killed by SIGKILL, perhaps because the pod ran out of memory" in cause_of(run, 1).message
     assert cause_of(run, 2).message.startswith("node 1 (")
@@ -49,7 +49,7 @@ def test_a_killed_supervisor_ends_every_pod(new_run: NewRun, node: int) -> None:
     run.pods[node].process.kill()
     codes = run.wait()
     assert codes.pop(node) == -signal.SIGKILL
-    assert codes == [ExitCode.PEER_LOST] * 2, logs(run)
+    assert codes == [ExitCode.PEER_LOST] * 2, run.logs()
     assert time.monotonic() - incident < INCIDENT_SECONDS
     assert f"node {node} (" in cause_of(run, 2).message
     assert "is lost: its connection" in cause_of(run, 2).message
@@ -66,7 +66,7 @@ def test_a_silent_supervisor_ends_every_pod(new_run: NewRun, node: int) -> None:
     incident = time.monotonic()
     run.pods[node].process.send_signal(signal.SIGSTOP)
     others = [pod for pod in run.pods if pod.node != node]
-    assert [pod.wait() for pod in others] == [ExitCode.PEER_LOST] * 2, logs(run)
+    assert [pod.wait() for pod in others] == [ExitCode.PEER_LOST] * 2, run.logs()
     assert time.monotonic() - incident < INCIDENT_SECONDS
     cause = others[-1].message().cause
     assert cause is not None
@@ -79,7 +79,7 @@ def test_a_permanent_failure_keeps_its_code_and_its_words(new_run: NewRun) -> No
     run = new_run(nodes=2, processes=2)
     run.plans = {"*": "finish:100000", "2": f"fail:{ExitCode.PEER_LOST}:5", "3": f"fail:{ExitCode.DIVERGED}:10"}
     run.start_all()
-    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.DIVERGED], logs(run)
+    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.DIVERGED], run.logs()
     assert cause_of(run, 1) == Cause(rank=3, kind="Planned", message="rank 3 fails as planned")
     assert "ended with 14: rank 3 fails as planned" in cause_of(run, 0).message
 
@@ -88,14 +88,14 @@ def test_the_same_failure_everywhere_is_everybodys_own(new_run: NewRun) -> None:
     run = new_run(nodes=2, processes=2)
     run.plans = {"*": f"fail:{ExitCode.DIVERGED}:3"}
     run.start_all()
-    assert run.wait() == [ExitCode.DIVERGED] * 2, logs(run)
+    assert run.wait() == [ExitCode.DIVERGED] * 2, run.logs()
 
 
 def test_ranks_that_only_lost_a_peer_hear_which(new_run: NewRun) -> None:
     run = new_run(nodes=2, processes=2)
     run.plans = {"*": "finish:100000", "0": "fail:202:3", "1": "fail:202:3", "2": "fail:15:40"}
     run.start_all()
-    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.OUT_OF_MEMORY], logs(run)
+    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.OUT_OF_MEMORY], run.logs()
     assert "ended with 15: rank 2 fails as planned" in cause_of(run, 0).message
 
 
@@ -104,7 +104,7 @@ def test_an_abort_may_be_the_echo_of_a_failure_elsewhere(new_run: NewRun) -> Non
     run = new_run(nodes=2)
     run.plans = {"0": "abort:3", "1": "fail:15:40"}
     run.start_all()
-    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.OUT_OF_MEMORY], logs(run)
+    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.OUT_OF_MEMORY], run.logs()
     assert "ended with 15: rank 1 fails as planned" in cause_of(run, 0).message
 
 
@@ -113,7 +113,7 @@ def test_an_abort_of_which_nobody_knows_more_is_an_internal_error(new_run: NewRu
     run = new_run(nodes=2)
     run.plans = {"0": "finish:100000", "1": "abort:3"}
     run.start_all()
-    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.INTERNAL], logs(run)
+    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.INTERNAL], run.logs()
     assert cause_of(run, 1).message == "rank 1 was killed by SIGABRT"
 
 
@@ -121,7 +121,7 @@ def test_the_real_failure_wins_over_a_lost_peer_in_the_same_pod(new_run: NewRun)
     run = new_run(nodes=1, processes=2)
     run.plans = {"0": "fail:202:1", "1": "fail:15:10"}
     run.start_all()
-    assert run.wait() == [ExitCode.OUT_OF_MEMORY], logs(run)
+    assert run.wait() == [ExitCode.OUT_OF_MEMORY], run.logs()
 
 
 def test_siblings_that_hang_are_killed_soon(new_run: NewRun) -> None:
@@ -130,7 +130,7 @@ def test_siblings_that_hang_are_killed_soon(new_run: NewRun) -> None:
     run.start_all()
     wait_until(lambda: bool(run.journal("training")), "rank 2 comes to the tick that it fails in")
     incident = time.monotonic()
-    assert run.wait() == [ExitCode.DIVERGED], logs(run)
+    assert run.wait() == [ExitCode.DIVERGED], run.logs()
     assert time.monotonic() - incident < INCIDENT_SECONDS
 
 
@@ -154,5 +154,5 @@ def test_orphans_are_adopted_and_leave_with_the_pod(new_run: NewRun) -> None:
     os.kill(in_group, signal.SIGKILL)
     wait_until(lambda: not os.path.exists(f"/proc/{in_group}"), "a dead orphan is reaped while the run goes on")
     assert is_running(in_own_session)
-    assert run.wait() == [0], logs(run)
+    assert run.wait() == [0], run.logs()
     wait_until(lambda: not os.path.exists(f"/proc/{in_own_session}"), "nobody is left behind")

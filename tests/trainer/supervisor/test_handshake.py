@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import logs
 
 from trainwright_trainer import __version__, software
 from trainwright_trainer.contract import ExitCode
@@ -56,7 +55,7 @@ def test_pods_with_other_software_do_not_train_together(new_run: NewRun, tmp_pat
     run = new_run(nodes=2)
     run.start(0)
     run.start(1, environment={"PYTHONPATH": str(tmp_path / "packages")})
-    assert run.wait() == [ExitCode.TOPOLOGY_MISMATCH] * 2, logs(run)
+    assert run.wait() == [ExitCode.TOPOLOGY_MISMATCH] * 2, run.logs()
     for pod in run.pods:
         cause = pod.message().cause
         assert cause is not None
@@ -78,4 +77,4 @@ def test_a_trainer_of_another_version_is_told_so(new_run: NewRun) -> None:
         lines = [json.loads(line) for line in connection.makefile("rb")]
     [leave] = [line for line in lines if line["type"] != "ping"]
     assert (leave["type"], leave["code"], leave["cause"]["kind"]) == ("leave", ExitCode.TOPOLOGY_MISMATCH, "TopologyMismatch")
-    assert run.wait() == [ExitCode.TOPOLOGY_MISMATCH], logs(run)
+    assert run.wait() == [ExitCode.TOPOLOGY_MISMATCH], run.logs()

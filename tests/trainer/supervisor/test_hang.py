@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.trainer.supervisor.conftest import NewRun, training_work
-from tests.trainer.supervisor.pods import Run, logs
+from tests.trainer.supervisor.pods import Run
 
 from trainwright_trainer.contract import ExitCode
 
@@ -33,7 +33,7 @@ def test_a_rank_that_sleeps_in_a_step(new_run: NewRun) -> None:
     run.plans = {"*": "finish:100000", "2": "hang:5"}
     began = time.monotonic()
     run.start_all()
-    assert run.wait() == [ExitCode.HANG] * 2, logs(run)
+    assert run.wait() == [ExitCode.HANG] * 2, run.logs()
     assert time.monotonic() - began < 60
     for index in range(2):
         message = message_of(run, index)
@@ -56,7 +56,7 @@ def test_a_stopped_rank(new_run: NewRun) -> None:
     run.start_all()
     pids = run.wait_for_training()
     os.kill(pids[0], signal.SIGSTOP)
-    assert run.wait() == [ExitCode.HANG] * 2, logs(run)
+    assert run.wait() == [ExitCode.HANG] * 2, run.logs()
     assert "held up by rank 0 of node 0 (training" in message_of(run, 1)
     assert "its process is stopped" in message_of(run, 1)
     assert "process: stopped" in stacks(run)["rank-0.txt"]
@@ -66,7 +66,7 @@ def test_a_rank_that_never_gets_through_its_restore(new_run: NewRun) -> None:
     run = new_run(nodes=1, processes=2, **SHORT)
     run.plans = {"0": "finish:100000", "1": "starting"}
     run.start_all()
-    assert run.wait() == [ExitCode.HANG], logs(run)
+    assert run.wait() == [ExitCode.HANG], run.logs()
     assert "rank 1 has been restoring for" in message_of(run)
     assert "2 s is the limit" in message_of(run)
 
@@ -80,7 +80,7 @@ def test_without_a_volume_the_stacks_are_in_the_log(new_run: NewRun, tmp_path: P
     run.wait_for_training()
     (tmp_path / "state").rename(tmp_path / "away")
     (tmp_path / "state").touch()  # no directory any more
-    assert run.wait() == [ExitCode.HANG], logs(run)
+    assert run.wait() == [ExitCode.HANG], run.logs()
     assert "stacks are in the logs of the pods" in message_of(run)
     event = pod.heard("stacks")
     assert event is not None
@@ -90,7 +90,7 @@ def test_without_a_volume_the_stacks_are_in_the_log(new_run: NewRun, tmp_path: P
 def test_a_slow_script_is_left_alone(new_run: NewRun, tmp_path: Path) -> None:
     run = new_run(nodes=1, work={"kind": "script", "command": ["sleep", "4"]}, watchdog={"starting_seconds": 1})
     run.start_all()
-    assert run.wait() == [0], logs(run)
+    assert run.wait() == [0], run.logs()
 
 
 @pytest.mark.slow
@@ -100,6 +100,6 @@ def test_a_pod_that_cannot_answer_is_named(new_run: NewRun) -> None:
     run.start_all()
     run.wait_for_training()
     run.pods[1].process.send_signal(signal.SIGSTOP)
-    assert run.pods[0].wait() == ExitCode.HANG, logs(run)
+    assert run.pods[0].wait() == ExitCode.HANG, run.logs()
     assert "node 1 (" in message_of(run)
     assert ") did not answer" in message_of(run)

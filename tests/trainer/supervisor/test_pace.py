@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import logs, wait_until
+from tests.trainer.supervisor.pods import wait_until
 
 from trainwright_trainer.supervisor.pace import Gathering, Slowest, Stragglers
 
@@ -54,7 +54,7 @@ def test_a_slow_rank_of_a_run_is_named(new_run: NewRun) -> None:
     wait_until(lambda: warning() is not None, "the slow rank is named")
     event = warning()
     assert event is not None
-    assert (event["ranks"], event["slowest"], event["ratio"]) == ([3], 3, 2.5), logs(run)
+    assert (event["ranks"], event["slowest"], event["ratio"]) == ([3], 3, 2.5), run.logs()
     metrics = leader.get("/metrics")[1]
     assert "\ntrainwright_slowest_rank 3.0" in metrics
     assert "\ntrainwright_slowest_rank_ratio 2.5" in metrics

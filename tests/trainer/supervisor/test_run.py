@@ -9,7 +9,7 @@ import time
 
 import pytest
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import logs, wait_until
+from tests.trainer.supervisor.pods import wait_until
 from tests.trainer.supervisor.test_history import commit
 
 from trainwright_trainer.checkpoint import write_complete
@@ -21,7 +21,7 @@ from trainwright_trainer.contract.metrics import METRICS
 def test_all_ranks_finish(new_run: NewRun) -> None:
     run = new_run(nodes=3, processes=2)
     run.start_all()
-    assert run.wait() == [0, 0, 0], logs(run)
+    assert run.wait() == [0, 0, 0], run.logs()
     started = {line["rank"]: line for line in run.journal("started")}
     assert sorted(started) == [0, 1, 2, 3, 4, 5]
     assert set(started[3]["environment"]) == set(RANK_ENVIRONMENT)
@@ -37,7 +37,7 @@ def test_all_ranks_finish(new_run: NewRun) -> None:
 def test_a_rank_gets_a_clean_process(new_run: NewRun) -> None:
     run = new_run(nodes=1, processes=2)
     run.start_all()
-    assert run.wait() == [0], logs(run)
+    assert run.wait() == [0], run.logs()
     for line in run.journal("started"):
         assert line["descriptors"] == sorted([0, 1, 2, line["link"], line["stacks"]])
         assert line["session"] == line["pid"]
@@ -115,7 +115,7 @@ def test_a_peer_that_comes_late_and_one_that_comes_again_before_the_start(new_ru
     leader.wait_for_event("peer_left")
     run.start(1)
     run.start(2)
-    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED, 0, 0, 0], logs(run)
+    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED, 0, 0, 0], run.logs()
 
 
 def test_node_0_is_replaced_before_the_start(new_run: NewRun) -> None:
@@ -128,7 +128,7 @@ def test_node_0_is_replaced_before_the_start(new_run: NewRun) -> None:
     second.wait_for_event("waiting_for_node_0")
     run.pods.pop(0)
     run.start(0)
-    assert run.wait() == [0, 0], logs(run)
+    assert run.wait() == [0, 0], run.logs()
 
 
 @pytest.mark.slow
@@ -136,7 +136,7 @@ def test_peers_that_never_come(new_run: NewRun) -> None:
     run = new_run(nodes=4, peer_wait_seconds=15)
     run.start(0)
     run.start(2)
-    assert run.wait() == [ExitCode.PEERS_NEVER_CAME] * 2, logs(run)
+    assert run.wait() == [ExitCode.PEERS_NEVER_CAME] * 2, run.logs()
     for pod in run.pods:
         cause = pod.message().cause
         assert cause is not None
@@ -156,7 +156,7 @@ def test_different_specifications_do_not_train_together(new_run: NewRun) -> None
     run = new_run(nodes=2)
     run.start(0)
     run.start(1, spec=run.spec.model_copy(update={"run": "other"}))
-    assert run.wait() == [ExitCode.TOPOLOGY_MISMATCH] * 2, logs(run)
+    assert run.wait() == [ExitCode.TOPOLOGY_MISMATCH] * 2, run.logs()
     for pod in run.pods:
         cause = pod.message().cause
         assert cause is not None
@@ -172,7 +172,7 @@ def test_a_stranger_does_not_disturb_a_run(new_run: NewRun) -> None:
     stranger = run.start(1, spec=run.spec.model_copy(update={"run": "other"}))
     assert stranger.wait() == ExitCode.TOPOLOGY_MISMATCH
     leader.process.send_signal(signal.SIGTERM)
-    assert run.wait()[:2] == [ExitCode.PREEMPTED_SAVED] * 2, logs(run)
+    assert run.wait()[:2] == [ExitCode.PREEMPTED_SAVED] * 2, run.logs()
 
 
 def test_a_pod_that_comes_twice_ends_the_attempt(new_run: NewRun) -> None:
@@ -181,7 +181,7 @@ def test_a_pod_that_comes_twice_ends_the_attempt(new_run: NewRun) -> None:
     run.start_all()
     run.wait_for_training()
     run.start(1)
-    assert run.wait() == [ExitCode.PEER_LOST] * 3, logs(run)
+    assert run.wait() == [ExitCode.PEER_LOST] * 3, run.logs()
     cause = run.pods[0].message().cause
     assert cause is not None
     assert "joined anew" in cause.message
@@ -207,4 +207,4 @@ def test_noise_on_the_control_port_is_dropped(new_run: NewRun) -> None:
                 pass
     wait_until(lambda: sum(event["event"] == "connection_dropped" for event in leader.log()) == 4, "noise dropped")
     run.start(1)
-    assert run.wait() == [0, 0], logs(run)
+    assert run.wait() == [0, 0], run.logs()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import Run, logs, wait_until
+from tests.trainer.supervisor.pods import Run, wait_until
 
 from trainwright_trainer.checkpoint import read_complete
 from trainwright_trainer.contract import ExitCode
@@ -43,7 +43,7 @@ def wait_for_scripts(run: Run, directory: Path) -> None:
 def test_success_writes_the_marker_and_is_not_run_again(new_run: NewRun, tmp_path: Path) -> None:
     run = new_run(nodes=2, work=script("print('trained')", state_directory=str(tmp_path / "state")))
     run.start_all()
-    assert run.wait() == [0, 0], logs(run)
+    assert run.wait() == [0, 0], run.logs()
     complete = read_complete(tmp_path / "state")
     assert complete is not None
     assert complete.identity == run.spec.identity
@@ -82,7 +82,7 @@ def test_signals_are_as_a_program_expects_them(new_run: NewRun) -> None:
 def test_a_failure_is_the_users(new_run: NewRun) -> None:
     run = new_run(nodes=2, work=script("import os, sys; sys.exit(14 if os.environ['RANK'] == '1' else 0)"))
     run.start_all()
-    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.USER_FAILURE], logs(run)
+    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.USER_FAILURE], run.logs()
     assert last_words(run, 1) == "rank 1 exited with 14"
 
 
@@ -97,7 +97,7 @@ def test_a_pod_that_is_done_waits_for_the_others(new_run: NewRun) -> None:
     source = "import os, sys, time; time.sleep(2 * int(os.environ['RANK'])); sys.exit(int(os.environ['RANK']))"
     run = new_run(nodes=2, work=script(source))
     run.start_all()
-    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.USER_FAILURE], logs(run)
+    assert run.wait() == [ExitCode.PEER_LOST, ExitCode.USER_FAILURE], run.logs()
 
 
 def test_sigterm_reaches_every_script(new_run: NewRun, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_sigterm_reaches_every_script(new_run: NewRun, tmp_path: Path) -> None:
     run.start_all()
     wait_for_scripts(run, tmp_path)
     run.pods[1].process.send_signal(signal.SIGTERM)
-    assert run.wait() == [ExitCode.PREEMPTED_SAVED] * 2, logs(run)
+    assert run.wait() == [ExitCode.PREEMPTED_SAVED] * 2, run.logs()
 
 
 def test_a_script_that_exits_with_0_when_told_to_end_has_not_finished(new_run: NewRun, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_script_that_exits_with_0_when_told_to_end_has_not_finished(new_run: N
     run.start_all()
     wait_for_scripts(run, tmp_path)
     run.pods[0].process.send_signal(signal.SIGTERM)
-    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED] * 2, logs(run)
+    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED] * 2, run.logs()
     assert last_words(run) == "rank 0 exited with 0 after SIGTERM"
     assert read_complete(tmp_path / "state") is None
 
@@ -125,7 +125,7 @@ def test_a_script_that_is_done_does_not_finish_without_those_told_to_end(new_run
     run.pods[0].wait_for_event("rank_ended")
     wait_until(lambda: (tmp_path / "rank-1").exists(), "script 1 is ready")
     run.pods[1].process.send_signal(signal.SIGTERM)
-    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED] * 2, logs(run)
+    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED] * 2, run.logs()
 
 
 def test_a_script_that_ignores_sigterm_is_killed_in_time(new_run: NewRun, tmp_path: Path) -> None:

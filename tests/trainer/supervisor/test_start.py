@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.trainer.supervisor.conftest import NewRun, specification, training_work
-from tests.trainer.supervisor.pods import PATIENCE_SECONDS, logs, wait_until
+from tests.trainer.supervisor.pods import PATIENCE_SECONDS, wait_until
 
 from trainwright_trainer.contract import ExitCode, TerminationMessage
 from trainwright_trainer.contract.layout import SPEC_ENV, TERMINATION_PATH_ENV
@@ -87,7 +87,7 @@ def test_a_port_in_use(new_run: NewRun, port: str) -> None:
     number = run.spec.http_port if port == "http_port" else run.spec.world.control_port
     with socket.create_server((f"{run.address_base}1", number)):
         run.start(0)
-        assert run.wait() == [ExitCode.INTERNAL], logs(run)
+        assert run.wait() == [ExitCode.INTERNAL], run.logs()
     cause = run.pods[0].message().cause
     assert cause is not None
     assert f"cannot listen on {run.address_base}1:{number}" in cause.message
@@ -99,7 +99,7 @@ def test_one_node_needs_no_control_port(new_run: NewRun) -> None:
     run = new_run(nodes=1)
     with socket.create_server((f"{run.address_base}1", run.spec.world.control_port)):
         run.start(0)
-        assert run.wait() == [0], logs(run)
+        assert run.wait() == [0], run.logs()
 
 
 def test_ports_are_free_again_at_once(new_run: NewRun) -> None:
@@ -108,7 +108,7 @@ def test_ports_are_free_again_at_once(new_run: NewRun) -> None:
     for _ in range(3):
         run.pods.clear()
         run.start_all()
-        assert ExitCode.INTERNAL in run.wait(), logs(run)
+        assert ExitCode.INTERNAL in run.wait(), run.logs()
         causes = [pod.message().cause for pod in run.pods]
         assert not any(cause and "cannot listen" in cause.message for cause in causes)
 
@@ -117,7 +117,7 @@ def test_a_volume_that_cannot_be_used(new_run: NewRun, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the directory should be")
     run = new_run(nodes=2, work=training_work(tmp_path / "state"))
     run.start(0)
-    assert run.wait() == [ExitCode.STORAGE], logs(run)
+    assert run.wait() == [ExitCode.STORAGE], run.logs()
     cause = run.pods[0].message().cause
     assert cause is not None
     assert str(tmp_path / "state") in cause.message

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.trainer.supervisor.conftest import NewRun, training_work
-from tests.trainer.supervisor.pods import Run, logs, wait_until
+from tests.trainer.supervisor.pods import Run, wait_until
 
 from trainwright_trainer.contract import ExitCode
 
@@ -28,7 +28,7 @@ def test_one_pod_told_to_end_stops_all_at_the_same_tick(new_run: NewRun, node: i
     run.start_all()
     run.wait_for_training()
     run.pods[node].process.send_signal(number)
-    assert run.wait() == [SAVED] * 3, logs(run)
+    assert run.wait() == [SAVED] * 3, run.logs()
     stops = run.journal("stop")
     assert len(stops) == 6
     assert len({line["tick"] for line in stops}) == 1
@@ -45,7 +45,7 @@ def test_all_pods_told_to_end_at_once(new_run: NewRun) -> None:
     for _ in range(3):
         for pod in run.pods:
             pod.process.send_signal(signal.SIGTERM)
-    assert run.wait() == [SAVED] * 3, logs(run)
+    assert run.wait() == [SAVED] * 3, run.logs()
     assert len({line["tick"] for line in run.journal("stop")}) == 1
 
 
@@ -56,7 +56,7 @@ def test_a_rank_that_has_not_begun_leaves_nothing_to_save(new_run: NewRun) -> No
     run.wait_for_ranks()
     wait_until(lambda: "\ntrainwright_step " in run.pods[0].get("/metrics")[1], "rank 0 trains")
     run.pods[0].process.send_signal(signal.SIGTERM)
-    assert run.wait() == [NOT_SAVED] * 2, logs(run)
+    assert run.wait() == [NOT_SAVED] * 2, run.logs()
     assert "rank 1 of node 1 is still" in last_words(run, 0)
     assert run.journal("stop") == []
 
@@ -69,7 +69,7 @@ def test_a_rank_that_does_not_answer(new_run: NewRun) -> None:
     run.wait_for_ranks()
     told = time.monotonic()
     run.pods[0].process.send_signal(signal.SIGTERM)
-    assert run.wait() == [NOT_SAVED] * 2, logs(run)
+    assert run.wait() == [NOT_SAVED] * 2, run.logs()
     assert time.monotonic() - told < 15
     assert "the ranks of node 1 did not answer within 5 s" in last_words(run, 1)
 
@@ -82,7 +82,7 @@ def test_ranks_that_do_not_stop_in_time_are_killed(new_run: NewRun) -> None:
     told = time.monotonic()
     run.pods[1].process.send_signal(signal.SIGTERM)
     codes = run.wait()
-    assert codes[1] == NOT_SAVED, logs(run)
+    assert codes[1] == NOT_SAVED, run.logs()
     assert codes[0] == SAVED
     assert time.monotonic() - told < 20
     assert "within the grace period of 8 s" in last_words(run, 1)
@@ -105,7 +105,7 @@ def test_a_rank_past_its_last_tick_holds_nobody_up(new_run: NewRun) -> None:
     run.pods[0].wait_for_event("rank_ended")
     run.pods[0].process.send_signal(signal.SIGTERM)
     # No marker says that the run is complete, so pod 0 must come back with the other.
-    assert run.wait() == [NOT_SAVED, SAVED], logs(run)
+    assert run.wait() == [NOT_SAVED, SAVED], run.logs()
 
 
 def test_periodic_saves_happen_at_the_same_tick(new_run: NewRun, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_periodic_saves_happen_at_the_same_tick(new_run: NewRun, tmp_path: Path)
     run.start_all()
     wait_until(lambda: len({line["tick"] for line in run.journal("save")}) >= 3, "three saves")
     run.pods[1].process.send_signal(signal.SIGTERM)
-    assert run.wait() == [SAVED] * 2, logs(run)
+    assert run.wait() == [SAVED] * 2, run.logs()
     ticks: dict[int, int] = {}
     for line in run.journal("save"):
         ticks[line["tick"]] = ticks.get(line["tick"], 0) + 1

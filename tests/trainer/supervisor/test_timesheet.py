@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import logs
 
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.ledger import Past
@@ -76,10 +75,10 @@ def test_goodput_over_real_attempts(new_run: NewRun) -> None:
     run = new_run(nodes=1)
     run.plans = {"*": f"fail:{ExitCode.INTERNAL}:60"}  # no commit: all of its steps are lost
     run.start_all()
-    assert run.wait() == [ExitCode.INTERNAL], logs(run)
+    assert run.wait() == [ExitCode.INTERNAL], run.logs()
     run.plans = {"*": "finish:120"}
     pod = run.start(0)
-    assert pod.wait() == 0, logs(run)
+    assert pod.wait() == 0, run.logs()
     lines = [json.loads(line) for line in (run.directory / "state" / "attempts.jsonl").read_text().splitlines()]
     assert [line["event"] for line in lines] == ["started", "times", "ended"] * 2
     message = pod.message()

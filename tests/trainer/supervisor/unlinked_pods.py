@@ -7,14 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tests.processes import is_running, kill_tree
-from tests.trainer.supervisor.pods import PATIENCE_SECONDS, PodProcess, wait_until
+from tests.trainer.supervisor.pods import PodProcess, Pods, wait_until
 
-from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_PATH_ENV
 
 SUPERVISE = (
@@ -28,17 +25,12 @@ RANK = Path(__file__).with_name("fake_unlinked_rank.py")
 
 
 @dataclass
-class UnlinkedRun:
+class UnlinkedRun(Pods):
     """Pod i has the address that ends with i + 1."""
 
-    directory: Path
-    spec: RunSpec
-    address_base: str
-    plans: dict[str, str] = field(default_factory=dict)
     steps: int = 1_000_000
     rank: Sequence[str] = (sys.executable, str(RANK))
     """What each rank really runs."""
-    pods: list[PodProcess] = field(default_factory=list)
 
     def start(self, number: int, environment: Mapping[str, str] | None = None) -> PodProcess:
         spec_path = self.directory / "run.json"
@@ -61,16 +53,6 @@ class UnlinkedRun:
         self.pods.append(pod)
         return pod
 
-    @property
-    def journal_path(self) -> Path:
-        return self.directory / "journal.jsonl"
-
-    def journal(self, event: str) -> list[dict[str, Any]]:
-        if not self.journal_path.exists():
-            return []
-        lines = [json.loads(line) for line in self.journal_path.read_text().splitlines()]
-        return [line for line in lines if line["event"] == event]
-
     def wait_for_size(self, size: int, rounds: int = 1) -> None:
         """Until so many rounds have begun with so many ranks, and one trains."""
         def begun() -> bool:
@@ -78,18 +60,3 @@ class UnlinkedRun:
             return sum(attempts.count(attempt) == size for attempt in set(attempts)) >= rounds
 
         wait_until(begun, f"{rounds} rounds of {size} ranks:\n{self.logs()}", 120)
-
-    def lose(self, pod: PodProcess) -> None:
-        """End every process of a pod at once, as a node does that fails."""
-        kill_tree(pod.process.pid)
-
-    def logs(self) -> str:
-        return "\n".join(f"--- {pod.log_path.name}\n{pod.log_path.read_text()}" for pod in self.pods)
-
-    def clean_up(self) -> None:
-        for pod in self.pods:
-            if pod.process.poll() is None:
-                pod.process.kill()
-            pod.process.wait(PATIENCE_SECONDS)
-        for line in self.journal("started"):
-            wait_until(lambda pid=line["pid"]: not is_running(pid), "ranks end with their pods", 60)  # type: ignore[misc]

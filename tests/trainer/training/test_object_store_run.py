@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from tests.trainer.checkpoint.conftest import BUCKET, fresh_clients, s3_environment, serve_s3  # noqa: F401  a fixture
-from tests.trainer.supervisor.pods import logs
 from tests.trainer.training.conformance import EVERY, STEPS, hard, newest
 from tests.trainer.training.conftest import Spec
 from tests.trainer.training.test_phases import Start, start  # noqa: F401  a fixture
@@ -40,7 +39,7 @@ def test_a_run_that_was_told_to_end_goes_on_to_the_bits_of_one_on_a_volume(
     run = start("step", "*", 1, **work)
     first = run.pods[0]
     first.process.send_signal(signal.SIGTERM)
-    assert first.wait() == ExitCode.PREEMPTED_SAVED, logs(run)
+    assert first.wait() == ExitCode.PREEMPTED_SAVED, run.logs()
     store = CheckpointStore(address)
     [saved] = store.records()
     assert first.message().committed_step == saved.step
@@ -48,7 +47,7 @@ def test_a_run_that_was_told_to_end_goes_on_to_the_bits_of_one_on_a_volume(
 
     run.environment["SLOW"] = "step:nobody:0"
     second = run.start(0)
-    assert second.wait() == ExitCode.DONE, logs(run)
+    assert second.wait() == ExitCode.DONE, run.logs()
     restored = second.heard("restored")
     assert restored is not None
     assert restored["step"] == saved.step

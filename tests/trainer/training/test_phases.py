@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.trainer.supervisor.pods import Run, logs, wait_until
+from tests.trainer.supervisor.pods import Run, wait_until
 from tests.trainer.training.conftest import Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
@@ -45,7 +45,7 @@ def start(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         runs.append(run)
         pod = run.start(0)
         wait_until(lambda: note.exists() or pod.process.poll() is not None, f"ranks come to {place}", 120)
-        assert note.exists(), logs(run)
+        assert note.exists(), run.logs()
         return run
 
     yield make
@@ -127,7 +127,7 @@ def told_to_end(run: Run, code: ExitCode) -> TerminationMessage:
     """Send its pod SIGTERM, expect this code in time, and give what it says."""
     told = time.monotonic()
     run.pods[0].process.send_signal(signal.SIGTERM)
-    assert run.wait() == [code], logs(run)
+    assert run.wait() == [code], run.logs()
     assert time.monotonic() - told < 60
     return run.pods[0].message()
 
@@ -141,7 +141,7 @@ def assert_still(phase: str, message: TerminationMessage) -> None:
 @pytest.mark.parametrize(("place", "where"), [("data", "prefetch.py"), ("step", "slow_rank.py")])
 def test_the_rank_that_does_not_come_to_the_collective_is_named(start: Start, place: str, where: str) -> None:
     run = start(place, "1", 600, {"watchdog": {"training_seconds": 3}})
-    assert run.wait() == [ExitCode.HANG], logs(run)
+    assert run.wait() == [ExitCode.HANG], run.logs()
     cause = run.pods[0].message().cause
     assert cause is not None
     assert "held up by rank 1 of node 0 (training" in cause.message, cause.message
@@ -154,7 +154,7 @@ def test_the_rank_that_does_not_come_to_the_collective_is_named(start: Start, pl
 @pytest.mark.slow
 def test_the_ledger_says_what_the_time_went_into(start: Start) -> None:
     run = start("data", "1", 1, duration={"steps": 30})
-    assert run.wait() == [0], logs(run)
+    assert run.wait() == [0], run.logs()
     [times] = [line for line in ledger(run) if line["event"] == "times"]
     assert times["step"] == 30
     assert times["seconds"]["training"] > 1
