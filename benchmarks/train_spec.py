@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.data import PythonSource
 from trainwright_trainer.contract.model import Llama
 from trainwright_trainer.data.load import load
-from trainwright_trainer.local import free_ports
 
 VOCABULARY = 4096
 """Of the tokenizer; a model may know more."""

@@ -24,7 +24,7 @@ from packaging.utils import canonicalize_name
 from tests.dockerfile import Dockerfile, Stage, read
 
 from trainwright.target.mpi import KEYS, SSHD
-from trainwright_trainer.local import free_port
+from trainwright_trainer.commands.local import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "trainer" / "images"

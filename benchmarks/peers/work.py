@@ -22,10 +22,10 @@ from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.dataset import Dataset as Samples
 from trainwright_trainer.data.load import load
 from trainwright_trainer.data.order import DataOrder, evaluation_slices, rank_slice
-from trainwright_trainer.log import configure, get_log
 from trainwright_trainer.model.blocks import compile_blocks
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import initialise, materialise, skeleton, write
+from trainwright_trainer.observe.log import configure, get_log
 from trainwright_trainer.optim.build import build_optimizer
 from trainwright_trainer.optim.schedule import learning_rate
 from trainwright_trainer.task.base import Task

@@ -12,18 +12,18 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from trainwright.cluster import Cluster
-from trainwright.findings import CompileError, Finding, Severity
+from trainwright.findings.finding import CompileError, Finding, Severity
+from trainwright.findings.locate import Locator, at
+from trainwright.findings.waivers import check_waivers, unused_waivers, waive
 from trainwright.identity import PLACEHOLDER, identity_hash, is_identity
-from trainwright.locate import Locator, at
-from trainwright.manifest import around
+from trainwright.manifest import supporting
 from trainwright.manifest.labels import in_foundation
-from trainwright.manifest.why import Provenance, plain, split
+from trainwright.manifest.provenance import Provenance, plain, split
 from trainwright.plan import Plan, Resolution, resolve
 from trainwright.rules import Context, check_manifests, check_plan, check_run
 from trainwright.rules.pod_security import level_of
 from trainwright.run import Run
 from trainwright.target import TARGETS, Target
-from trainwright.waivers import check_waivers, unused_waivers, waive
 
 Manifest = dict[str, Any]
 
@@ -63,7 +63,7 @@ class CompiledRun:
     @property
     def constants(self) -> Mapping[str, str]:
         """``Kind/path`` -> why the constants below it are as they are, for all objects of the run."""
-        return around.constants(self.target.constants)
+        return supporting.constants(self.target.constants)
 
     @property
     def identity(self) -> str:
@@ -130,7 +130,7 @@ def _final(context: Context, target: Target, known: str | None) -> _Lowered:
 def _hash(lowered: _Lowered, lowered_as: str) -> str:
     run, target = lowered.resolution.run, lowered.resolution.target
     hashed = [one for one in lowered.manifests if one["metadata"]["name"] != run.run and not in_foundation(one)]
-    return identity_hash(hashed, around.mutable(target.mutable), run.attempt, run.queue, lowered_as)
+    return identity_hash(hashed, supporting.mutable(target.mutable), run.attempt, run.queue, lowered_as)
 
 
 def _lower_with(context: Context, target: Target, identity: str) -> _Lowered:
@@ -142,7 +142,7 @@ def _lower_with(context: Context, target: Target, identity: str) -> _Lowered:
 def _lower(resolution: Resolution, locate: Locator, taken: Callable[[Any], tuple[Any, Provenance]]) -> _Lowered:
     """All objects; ``taken`` makes plain data of a tree, with or without where it comes from."""
     run, target = resolution.run, resolution.target
-    parts = [taken(tree) for tree in (*target.lower(resolution), *around.surroundings(resolution))]
+    parts = [taken(tree) for tree in (*target.lower(resolution), *supporting.surroundings(resolution))]
     whole, provenance = [plain for plain, _ in parts], [answers for _, answers in parts]
     touched: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.codes import found
-from trainwright.findings import CompileError, Where
-from trainwright.locate import escape, tokens
-from trainwright.manifest.why import nearest
+from trainwright.findings.codes import found
+from trainwright.findings.finding import CompileError, Where
+from trainwright.findings.locate import escape, tokens
+from trainwright.manifest.provenance import nearest
 from trainwright.project.build import Output
 
 

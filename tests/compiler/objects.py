@@ -12,7 +12,7 @@ from tests.compiler.taken import UPSTREAM, catalogue
 
 from trainwright.compile import CompiledRun
 from trainwright.explain import Explainer
-from trainwright.locate import Locator
+from trainwright.findings.locate import Locator
 from trainwright.manifest.config import payload_provenance
 from trainwright.project import Output
 from trainwright.validate import Problem, object_problems

@@ -20,7 +20,7 @@ from tests.compiler.findings.page import overlay
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.explain import Explainer
-from trainwright.findings import CompileError, Finding
+from trainwright.findings.finding import CompileError, Finding
 from trainwright.handshake import (
     Binding,
     Elastic,
@@ -41,11 +41,11 @@ from trainwright.manifest.config import payload_provenance
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import pod_template, template_constants
-from trainwright.manifest.why import Why
+from trainwright.manifest.provenance import Why
 from trainwright.model import Model
 from trainwright.plan import Resolution
 from trainwright.project import Output
-from trainwright.reading import validate_data
+from trainwright.reading.validation import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
 from trainwright.target import TARGETS, IndexedJob, Target, Unshared

@@ -13,9 +13,9 @@ from tests.compiler.fleets import FLEET, IDENTITIES, fleet, identities
 from tests.compiler.taken import assert_taken
 
 from trainwright.cluster import Cluster
-from trainwright.findings import Severity
+from trainwright.findings.finding import Severity
+from trainwright.findings.locate import Locator
 from trainwright.handshake import Gang
-from trainwright.locate import Locator
 from trainwright.plan import Resolution, resolve
 from trainwright.project import Build, Lock, Project, build_project, load_sources
 from trainwright.project.lock import LockedRun

@@ -20,10 +20,10 @@ from tests.compiler.taken import UPSTREAM, assert_taken, catalogue
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
-from trainwright.findings import CompileError, Finding, Severity
+from trainwright.findings.finding import CompileError, Finding, Severity
 from trainwright.manifest.foundation import foundation
 from trainwright.manifest.plain import problems
-from trainwright.source import read_yaml
+from trainwright.reading.document import read_yaml
 from trainwright.target import TARGETS
 
 Data = dict[str, Any]

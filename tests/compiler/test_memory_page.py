@@ -10,10 +10,10 @@ from tests.compiler.test_memory import CLUSTER, GIB, LLAMA_70B, finetune
 from trainwright.cluster import Cluster
 from trainwright.plan.batch import plan_batch
 from trainwright.plan.communication import communication
-from trainwright.plan.machine import plan_resources, plan_world
 from trainwright.plan.memory import plan_memory
 from trainwright.plan.model import MemoryPlan
-from trainwright.reading import validate_data
+from trainwright.plan.pods import plan_resources, plan_world
+from trainwright.reading.validation import validate_data
 from trainwright.run import Run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "memory.md"

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.locate import escape
+from trainwright.findings.locate import escape
 from trainwright.overrides.merge import ADDITIVE, MERGE_KEYS, merge, same, touched
 
 FIELDS = st.sampled_from(

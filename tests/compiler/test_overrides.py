@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.compiler.example import Data, codes, command, compiled, findings, message, patched, pod
 
 from trainwright.compile import CompiledRun
-from trainwright.findings import CompileError
-from trainwright.manifest.why import nearest
+from trainwright.findings.finding import CompileError
+from trainwright.manifest.provenance import nearest
 from trainwright.overrides.merge import merge_key
 
 MAIN = "trainer"

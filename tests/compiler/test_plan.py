@@ -17,7 +17,7 @@ from tests.compiler.projects import ROOT, Scratch
 from tests.compiler.strategies import pairs
 
 from trainwright.compile import CompiledRun
-from trainwright.findings import CompileError
+from trainwright.findings.finding import CompileError
 from trainwright.identity import PLACEHOLDER
 from trainwright.project import Build, Project, build_project, load_sources
 from trainwright.report.finding import to_json
@@ -195,7 +195,7 @@ def test_twice_the_nodes_and_half_the_accumulation_is_the_same_training(nodes: i
 
 def fleet_data(name: str) -> tuple[Data, Data]:
     """A run of the fleet and its cluster, as they are written."""
-    from trainwright.source import read_yaml
+    from trainwright.reading.document import read_yaml
 
     folder = Path(__file__).with_name("fleet") / "charts"
     run = read_yaml(folder / "runs" / f"{name}.yaml").data

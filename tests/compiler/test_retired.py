@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.compiler.findings.page import BASE, overlay
 
-from trainwright.findings import CompileError, Finding
-from trainwright.reading import validate_data
-from trainwright.retired import retired
+from trainwright.findings.finding import CompileError, Finding
+from trainwright.reading.document import read_yaml
+from trainwright.reading.retired import retired
+from trainwright.reading.validation import validate_data
 from trainwright.run import Run
-from trainwright.source import read_yaml
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -18,8 +18,8 @@ from tests.compiler.compiling import compile_data
 from tests.compiler.controllers import Pod, pods
 from tests.compiler.projects import ROOT
 
-from trainwright.locate import at, tokens
-from trainwright.source import read_yaml
+from trainwright.findings.locate import at, tokens
+from trainwright.reading.document import read_yaml
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import SPEC_ENV, SUPERVISE_COMMAND
 from trainwright_trainer.supervisor.environment import rank_environment

@@ -14,8 +14,8 @@ from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, EnvironmentChannel, Gang
 from trainwright.report.engines import engine_table
 from trainwright.report.matrix import gang_table, matrix_table, refusal_list
-from trainwright.report.reference import operator_table, reference, scheduler_table
 from trainwright.report.scaling import scaling_table
+from trainwright.report.tables import operator_table, reference, scheduler_table
 from trainwright.run import Run
 from trainwright.target import TARGETS
 

@@ -22,11 +22,11 @@ from tests.pages import DOCS, FENCE, ROOT, Block
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
-from trainwright.findings import CompileError, Severity
-from trainwright.reading import validate_data
+from trainwright.findings.finding import CompileError, Severity
+from trainwright.reading.document import read_yaml
+from trainwright.reading.validation import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
-from trainwright.source import read_yaml
 
 TODAY = date(2026, 7, 1)
 Data = dict[str, Any]

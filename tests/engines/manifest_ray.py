@@ -17,9 +17,9 @@ from tests.engines.manifest_volumes import Volumes
 from tests.engines.processes import ROOT, Processes
 from tests.engines.ray.conftest import is_up
 
+from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_FILE, TERMINATION_PATH_ENV
-from trainwright_trainer.local import free_port
 
 Tree = dict[str, Any]
 NOT_HERE = ("NCCL_SOCKET_IFNAME", "OMP_NUM_THREADS", "HOME")

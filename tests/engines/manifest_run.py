@@ -23,9 +23,9 @@ from tests.engines.processes import BIN
 from tests.engines.ranks import PATIENCE_SECONDS
 
 from trainwright_trainer.checkpoint import read_complete
+from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, TERMINATION_PATH_ENV
-from trainwright_trainer.local import free_port
 
 _runs = itertools.count(1)
 OF_IMAGE = ("/etc/mpi", "/home/mpiuser", "/app")

@@ -20,7 +20,7 @@ from tests.engines.processes import QUIET
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.lifecycle.messages import (
+from trainwright_trainer.rank.messages import (
     AGREEMENT_ENV,
     ATTEMPT_ENV,
     FROM_RANK,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from trainwright_trainer import signals
+from trainwright_trainer.supervisor import signals
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainwright_trainer.checkpoint import CheckpointStore, Holder, Lease, LeaseTiming
-from trainwright_trainer.log import get_log
+from trainwright_trainer.observe.log import get_log
 
 
 def become_writer(store: CheckpointStore, identity: str, attempt: str, grace_seconds: float) -> Lease:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from trainwright.locate import Locator
+from trainwright.findings.locate import Locator
 
 _INNER = ("trainwright.cdk8s.", "jsii.")
 """Modules between the author's line and us: jsii builds every construct through its metaclass."""

@@ -13,10 +13,10 @@ from constructs import Construct
 
 from trainwright.cdk8s.caller import caller
 from trainwright.cluster import Cluster
-from trainwright.codes import found
 from trainwright.compile import CompiledRun, compile_run
-from trainwright.findings import CompileError, Finding, Severity
-from trainwright.locate import escape
+from trainwright.findings.codes import found
+from trainwright.findings.finding import CompileError, Finding, Severity
+from trainwright.findings.locate import escape
 from trainwright.manifest.plain import problems
 from trainwright.plan import Plan
 from trainwright.project import load_run_file

@@ -14,13 +14,13 @@ from trainwright.cli.exit import Exit
 from trainwright.cli.options import ProjectOption
 from trainwright.cli.session import open_project, output, say, show, stop, today
 from trainwright.compile import CompiledRun
-from trainwright.findings import CompileError
+from trainwright.findings.finding import CompileError
 from trainwright.project import Project, RunFile, Sources, build_run, load_sources
 from trainwright.project.lock import digest
-from trainwright.reading import validate
+from trainwright.reading.document import parse_yaml
+from trainwright.reading.validation import validate
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
-from trainwright.source import parse_yaml
 from trainwright.starter import Starter, starter_text
 
 Answer = str | None

@@ -14,7 +14,7 @@ import typer
 
 from trainwright.cli.exit import Exit
 from trainwright.cli.session import say, show
-from trainwright.findings import CompileError
+from trainwright.findings.finding import CompileError
 
 COMMANDS = ("synth", "check", "plan", "explain", "roll", "schema", "rules", "init", "rehearse", "validate")
 """In the order of the help."""

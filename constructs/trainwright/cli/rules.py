@@ -9,7 +9,7 @@ import typer
 
 from trainwright.cli.options import JsonOption
 from trainwright.cli.session import output, stop
-from trainwright.codes import CODES
+from trainwright.findings.codes import CODES
 
 
 def command(

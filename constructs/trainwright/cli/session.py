@@ -12,7 +12,7 @@ from typing import NoReturn
 import typer
 
 from trainwright.cli.exit import Exit
-from trainwright.findings import CompileError, Finding
+from trainwright.findings.finding import CompileError, Finding
 from trainwright.project import Project, Sources, find_project, load_sources
 from trainwright.report.finding import render_findings
 
@@ -84,7 +84,7 @@ def run_file(sources: Sources, name: str) -> str:
     ]
     if broken:
         fail(broken)
-    from trainwright.shape import closest
+    from trainwright.reading.shape import closest
 
     near = closest(PurePath(name).stem.replace("_", "-"), list(sources.runs))
     hint = f"did you mean {near}? " if near else ""

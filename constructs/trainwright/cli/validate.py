@@ -11,7 +11,7 @@ import typer
 from trainwright.cli.exit import Exit
 from trainwright.cli.options import JsonOption
 from trainwright.cli.session import output, show, stop
-from trainwright.findings import CompileError
+from trainwright.findings.finding import CompileError
 
 if TYPE_CHECKING:
     from trainwright.validate import Report

@@ -6,7 +6,7 @@ from typing import Any
 
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.ownership import Owned
-from trainwright.manifest.why import Answer, Provenance, Why
+from trainwright.manifest.provenance import Answer, Provenance, Why
 from trainwright.plan import Resolution
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.ownership import Owned
-from trainwright.manifest.why import Tree, Why
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainwright.handshake import Role
-from trainwright.manifest.why import Tree, Why
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 from trainwright_trainer.contract import Disposition, codes_with
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.cluster import Claim, Cluster
-from trainwright.cluster.operators import Queue
-from trainwright.locate import escape
-from trainwright.manifest.why import Why
+from trainwright.cluster.addons import Queue
+from trainwright.findings.locate import escape
+from trainwright.manifest.provenance import Why
 
 KEEP = {"argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
 """Argo CD neither prunes the object nor deletes it with its Application: no run's end may take checkpoints along."""

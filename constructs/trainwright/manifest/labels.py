@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainwright.locate import escape
-from trainwright.manifest.why import Why
+from trainwright.findings.locate import escape
+from trainwright.manifest.provenance import Why
 from trainwright.plan import Plan
 from trainwright.run import Run
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from trainwright.locate import escape
+from trainwright.findings.locate import escape
 
 LARGEST_INTEGER = 2**53
 """JavaScript has doubles only; above this, whole numbers are rounded."""

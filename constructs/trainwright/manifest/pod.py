@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from trainwright.cluster import NodePool
+from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
-from trainwright.locate import escape
 from trainwright.manifest import scheduling
 from trainwright.manifest.data.awaiting import await_containers
 from trainwright.manifest.labels import ROLE_LABEL, pod_labels
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.volumes import volume_mounts, volumes
-from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import EnvironmentVariable
 from trainwright.run import CommandWorkload

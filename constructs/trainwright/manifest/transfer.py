@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainwright.locate import at, tokens
-from trainwright.manifest.why import Provenance
+from trainwright.findings.locate import at, tokens
+from trainwright.manifest.provenance import Provenance
 
 Settled = tuple[dict[str, Any], Provenance]
 """A plain manifest, and where its values come from."""

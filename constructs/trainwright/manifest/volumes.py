@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from trainwright.findings.locate import escape
 from trainwright.handshake import Role
-from trainwright.locate import escape
-from trainwright.manifest.why import Why
+from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import DataPlan
 from trainwright.run import ClaimMount, Run

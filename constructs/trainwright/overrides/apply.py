@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.codes import found
-from trainwright.findings import Finding
-from trainwright.locate import Locator, at, escape, tokens
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding
+from trainwright.findings.locate import Locator, at, escape, tokens
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.plain import problems
-from trainwright.manifest.why import Answer, Provenance
+from trainwright.manifest.provenance import Answer, Provenance
 from trainwright.overrides.merge import is_keyed, merge, merge_key, touched
 from trainwright.overrides.owned import owned_parts, owner_of, subtree
 from trainwright.plan import Resolution

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainwright.locate import escape
+from trainwright.findings.locate import escape
 
 MERGE_KEYS = {
     "volumeMounts": "mountPath",

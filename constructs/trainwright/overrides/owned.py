@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainwright.locate import at, escape
-from trainwright.manifest import around
+from trainwright.findings.locate import at, escape
+from trainwright.manifest import supporting
 from trainwright.manifest.ownership import Owned
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload
@@ -109,7 +109,7 @@ _KEYS_OF_SSH = "remove it: ssh and sshd look for their keys in the home of user 
 def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
     """What the plan owns of one object as it was compiled, with the patterns made for this very run."""
     kind, target = str(manifest["kind"]), resolution.target
-    parts = [*OBJECT, *SCHEDULED, *around.owned(target.owned, kind)]
+    parts = [*OBJECT, *SCHEDULED, *supporting.owned(target.owned, kind)]
     for template_kind, pointer in target.templates.values():
         if template_kind == kind and at(manifest, pointer) is not None:
             parts += _of_template(resolution, manifest, pointer)

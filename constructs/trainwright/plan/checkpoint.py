@@ -9,9 +9,9 @@ from math import ceil
 from typing import Any
 
 from trainwright.cluster import Cluster
-from trainwright.codes import found
-from trainwright.findings import CompileError
-from trainwright.locate import Locator, escape
+from trainwright.findings.codes import found
+from trainwright.findings.finding import CompileError
+from trainwright.findings.locate import Locator, escape
 from trainwright.plan.memory import optimizer_bytes
 from trainwright.plan.model import CheckpointPlan, GracePlan
 from trainwright.plan.saving import saves_in_background

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainwright.cluster import Fabric
+from trainwright.findings.locate import escape
 from trainwright.handshake import Needs, Variable
-from trainwright.locate import escape
 
 RDMA = frozenset({"infiniband", "roce", "efa"})
 """Kinds of fabric that bypass the kernel, through devices that a pod must ask for."""

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from pydantic_core import to_json
 
-from trainwright.locate import escape
+from trainwright.findings.locate import escape
 from trainwright.plan.deepspeed import SOURCES as DEEPSPEED_SOURCES
 from trainwright.plan.specification import SOURCES, render_for
 from trainwright.run import Run

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trainwright.cluster import Cluster, Fabric, NodePool
-from trainwright.codes import found
-from trainwright.findings import CompileError
+from trainwright.findings.codes import found
+from trainwright.findings.finding import CompileError
+from trainwright.findings.locate import Locator
 from trainwright.handshake import Binding, Guarantee, Needs, Ports, Process, Refusal, Role
-from trainwright.locate import Locator
 from trainwright.plan.batch import plan_batch, plan_duration, plan_elastic, plan_learning_rate
 from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
 from trainwright.plan.communication import communication
@@ -17,11 +17,11 @@ from trainwright.plan.data import plan_data
 from trainwright.plan.deepspeed import plan_deepspeed
 from trainwright.plan.environment import Surroundings, environment_of, forwarded, plan_environment
 from trainwright.plan.gang import plan_gang
-from trainwright.plan.machine import choose_pool, plan_resources, plan_world
 from trainwright.plan.memory import plan_memory
 from trainwright.plan.model import CommunicationPlan, EnvironmentVariable, Plan, RendezvousPlan
 from trainwright.plan.payload import Payload, plan_payloads
 from trainwright.plan.placement import plan_placement
+from trainwright.plan.pods import choose_pool, plan_resources, plan_world
 from trainwright.plan.ports import plan_ports
 from trainwright.plan.specification import Decided, build_specification
 from trainwright.run import CommandWorkload, Run, ScriptWorkload

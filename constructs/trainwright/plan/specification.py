@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from trainwright.codes import found
-from trainwright.findings import CompileError, Finding
+from trainwright.findings.codes import found
+from trainwright.findings.finding import CompileError, Finding
+from trainwright.findings.locate import Locator
 from trainwright.handshake import Binding, Needs, Rendezvous
-from trainwright.locate import Locator
 from trainwright.model import changed_fields
 from trainwright.plan.model import BatchPlan, CheckpointPlan, ElasticPlan, GracePlan, LearningRatePlan, RendezvousPlan, WorldPlan
 from trainwright.run import BoostingWorkload, Preflight, Run, ScriptWorkload, TrainerWorkload, Watchdog

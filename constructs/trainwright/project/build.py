@@ -9,15 +9,15 @@ from functools import cached_property, partial
 from pathlib import PurePath
 from typing import Any, TypeVar
 
-from trainwright.codes import found
 from trainwright.compile import CompiledRun, compile_run
-from trainwright.findings import CompileError, Finding, Severity, Where
-from trainwright.locate import Locator
+from trainwright.findings.codes import found
+from trainwright.findings.finding import CompileError, Finding, Severity, Where
+from trainwright.findings.locate import Locator
 from trainwright.manifest import foundation
 from trainwright.manifest.config import payload_provenance
 from trainwright.manifest.data import constants as data_constants
 from trainwright.manifest.key import object_key
-from trainwright.manifest.why import Provenance, split
+from trainwright.manifest.provenance import Provenance, split
 from trainwright.project.fetched import fetched_twice
 from trainwright.project.load import ClusterFile, RunFile, Sources
 from trainwright.project.lock import Digest, Lock, manifests_digest

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trainwright.codes import found
-from trainwright.findings import Finding
-from trainwright.locate import escape
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding
+from trainwright.findings.locate import escape
 from trainwright.manifest.data.fetching import job_name
 
 if TYPE_CHECKING:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.cluster import Cluster
-from trainwright.codes import found
-from trainwright.findings import CompileError, Finding, Where
-from trainwright.locate import Locator, Positions
-from trainwright.module import load_python_run
+from trainwright.findings.codes import found
+from trainwright.findings.finding import CompileError, Finding, Where
+from trainwright.findings.locate import Locator, Positions
 from trainwright.project.lock import Digest, digest
-from trainwright.reading import validate
+from trainwright.reading.document import read_yaml
+from trainwright.reading.run_module import load_python_run
+from trainwright.reading.validation import validate
 from trainwright.rules.profile import check_profile
 from trainwright.run import Run
-from trainwright.source import read_yaml
 
 
 @dataclass(frozen=True, slots=True)

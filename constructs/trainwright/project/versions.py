@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from trainwright.findings import CompileError
+from trainwright.findings.finding import CompileError
 from trainwright.project.load import PROFILE_SUFFIXES, Project, find_project, load_cluster_file
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright.rehearsal.command_line import command_line, find_program, search_path
+from trainwright.rehearsal.dns import Names, Unresolvable
 from trainwright.rehearsal.environment import Environment, container_environment
 from trainwright.rehearsal.kinds import Container, Job
-from trainwright.rehearsal.names import Names, Unresolvable
 from trainwright.rehearsal.objects import Objects
 from trainwright.rehearsal.options import Options
 from trainwright.rehearsal.pod import Pod, create_pod, pod_address

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from trainwright.rehearsal.container_setup import LocalProcess
+from trainwright.rehearsal.container import LocalProcess
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.log_pump import LogPump
 from trainwright.rehearsal.pod_end import ContainerEnd

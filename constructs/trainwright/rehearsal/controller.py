@@ -10,9 +10,9 @@ from typing import Any
 
 from trainwright.rehearsal.job_status import IndexDone, JobEnd, JobStatus, Replace
 from trainwright.rehearsal.kinds import Job
+from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.observer import Observer
 from trainwright.rehearsal.pod_end import PodEnd
-from trainwright.rehearsal.pod_run import PodRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import http.client
 import ssl
 from collections.abc import Mapping
 
-from trainwright.rehearsal.container_setup import LocalProcess
+from trainwright.rehearsal.container import LocalProcess
 from trainwright.rehearsal.kinds import Exec, HttpGet, Probe, TcpSocket
 
 PortNumbers = Mapping[str, int]

@@ -15,20 +15,20 @@ from typing import Any
 
 from trainwright.rehearsal.checks import check_job, check_objects, check_size
 from trainwright.rehearsal.controller import JobController, Run, StopRequest, StopRequests
-from trainwright.rehearsal.names import Names
+from trainwright.rehearsal.differences import statements, writable_claims
+from trainwright.rehearsal.dns import Names
+from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.objects import find_objects
 from trainwright.rehearsal.observer import Observer, Opening
 from trainwright.rehearsal.options import Options
 from trainwright.rehearsal.outcome import SIGNAL, Outcome, outcome_of
 from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.pod_run import PodRun
 from trainwright.rehearsal.ports import check_addresses
 from trainwright.rehearsal.problem import CannotWorkError
 from trainwright.rehearsal.rewrite import PathRewriter
 from trainwright.rehearsal.scale import Scaled, scale_down
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.specification import find_specification
-from trainwright.rehearsal.statements import statements, writable_claims
 from trainwright.rehearsal.stores import store_folders
 from trainwright.rehearsal.strangers import without_strangers
 from trainwright.rehearsal.training_log import TrainingLog, parse_event

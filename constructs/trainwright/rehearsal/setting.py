@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainwright.rehearsal.dns import Names
 from trainwright.rehearsal.kinds import PodSpec
-from trainwright.rehearsal.names import Names
 from trainwright.rehearsal.objects import Objects
 from trainwright.rehearsal.options import Options
 from trainwright.rehearsal.pod import Pod, create_pod

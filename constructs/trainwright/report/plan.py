@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from trainwright.compile import CompiledRun
-from trainwright.findings import Finding, Severity
+from trainwright.findings.finding import Finding, Severity
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
 from trainwright.plan.model import ElasticPlan, MemoryPlan

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from trainwright.cluster import Cluster
-from trainwright.locate import Locator
+from trainwright.findings.locate import Locator
 from trainwright.run import Run
 
 

@@ -6,10 +6,10 @@ import posixpath
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from trainwright.codes import found
-from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding
+from trainwright.findings.locate import escape
 from trainwright.handshake import Binding
-from trainwright.locate import escape
 from trainwright.plan import Resolution
 from trainwright.plan.data import mount_of
 from trainwright.rules.cluster import image_findings

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.codes import found
-from trainwright.findings import Finding, Where
-from trainwright.locate import Locator, escape
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding, Where
+from trainwright.findings.locate import Locator, escape
 from trainwright.plan import Resolution
+from trainwright.reading.shape import closest
 from trainwright.rules.context import Context
 from trainwright.rules.deepspeed_keys import BLOCKS, REMOVED, REPLACED, STAGE_3_KEYS
-from trainwright.shape import closest
 from trainwright.topology import DDP, ZeRO
 
 AUTO = "auto"

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from trainwright.codes import found
-from trainwright.findings import Finding, Where
-from trainwright.locate import escape
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding, Where
+from trainwright.findings.locate import escape
 from trainwright.overrides.owned import owner_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts

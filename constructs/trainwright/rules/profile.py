@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright.cluster import Cluster
-from trainwright.codes import found
-from trainwright.findings import Finding
-from trainwright.locate import Locator, escape
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding
+from trainwright.findings.locate import Locator, escape
 
 
 def check_profile(cluster: Cluster, locate: Locator) -> list[Finding]:

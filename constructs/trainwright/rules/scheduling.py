@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainwright.cluster.operators import Operator
-from trainwright.codes import found
-from trainwright.findings import Finding
+from trainwright.cluster.addons import Operator
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding
+from trainwright.findings.locate import at, escape
 from trainwright.handshake import Gang, OperatorName
-from trainwright.locate import at, escape
 from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL, RAY_GANG_LABEL, RAY_PRIORITY_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.gang import in_volcano_queue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from trainwright.locate import at
+from trainwright.findings.locate import at
 
 Manifest = dict[str, Any]
 

@@ -9,9 +9,9 @@ from functools import lru_cache
 from math import ceil
 from pathlib import PurePosixPath
 
-from trainwright.codes import found
-from trainwright.findings import Finding, Where
-from trainwright.locate import escape
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding, Where
+from trainwright.findings.locate import escape
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
 from trainwright.rules.context import Context

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainwright.codes import found
-from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding
 from trainwright.handshake import Process, Rendezvous
 from trainwright.plan import Resolution
 from trainwright.rules.context import Context
 from trainwright.run import CommandWorkload, ScriptWorkload
-from trainwright.target.train_job import trainer_release
+from trainwright.target.train_job.job import trainer_release
 
 LIMITED_SINCE = (2, 2)
 MOST_ITEMS, LONGEST_ARGUMENT, LONGEST_IMAGE = 128, 65_536, 500

@@ -7,7 +7,7 @@ from trainwright.target.mpi_job import MPIJob
 from trainwright.target.pytorch_job import PyTorchJob
 from trainwright.target.ray_job import RayJob
 from trainwright.target.tf_job import TFJob
-from trainwright.target.train_job import TrainJob
+from trainwright.target.train_job.job import TrainJob
 from trainwright.target.xgboost_job import XGBoostJob
 
 TARGETS: dict[str, Target] = {

@@ -10,8 +10,8 @@ from trainwright.manifest.failure import failure_rules
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import headless, pod_template, template_constants
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
-from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.target.base import Releases, Unshared
 from trainwright.target.index import INDEX_LABEL, INDEX_VARIABLES, INJECTED

@@ -9,8 +9,8 @@ from trainwright.manifest import config
 from trainwright.manifest.failure import failure_rules_below_set, set_rules
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import pod_template, template_constants
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
-from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.target.base import JOB_SET, Releases, Unshared
 from trainwright.target.index import INDEX_LABEL, INDEX_VARIABLES, INJECTED

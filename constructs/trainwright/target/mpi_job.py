@@ -19,8 +19,8 @@ from trainwright.handshake import (
 from trainwright.manifest import config
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import pod_template, template_constants
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import scheduling_policy, top_labels
-from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.target.base import Releases, Unshared
 from trainwright.target.mpi import HOSTFILE, KEYS, OPEN_MPI, SHARE, SSHD, WHY_KEYS

@@ -11,8 +11,8 @@ from trainwright.manifest import config
 from trainwright.manifest.labels import pod_labels
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import container_security, pod_security, pod_template, template_constants
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
-from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload
 from trainwright.target.base import Releases, Unshared

@@ -8,8 +8,8 @@ from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName,
 from trainwright.manifest import config
 from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import template_constants
+from trainwright.manifest.provenance import Tree
 from trainwright.manifest.scheduling import top_labels
-from trainwright.manifest.why import Tree
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import Releases, Unshared

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.handshake import Binding, Needs, Port, Ports, Process, Rendezvous, Variable
-from trainwright.topology.mpi import launcher_command, launcher_variables
+from trainwright.topology.mpirun import launcher_command, launcher_variables
 from trainwright_trainer.contract.layout import RANK_COMMAND, RAY_COMMAND, SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, SUPERVISE_COMMAND
 
 LINKED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER})

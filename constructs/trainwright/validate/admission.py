@@ -10,8 +10,8 @@ import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.locate import escape
-from trainwright.shape import closest
+from trainwright.findings.locate import escape
+from trainwright.reading.shape import closest
 from trainwright.validate.crd import Schema
 from trainwright.validate.problem import Problem
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from trainwright.locate import escape
-from trainwright.shape import closest, literal
+from trainwright.findings.locate import escape
+from trainwright.reading.shape import closest, literal
 from trainwright.validate.core_schemas import definitions, schema_of
 from trainwright.validate.fits import fits
 from trainwright.validate.problem import Problem

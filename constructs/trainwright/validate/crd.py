@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainwright.codes import found
-from trainwright.findings import Finding, Where
-from trainwright.scalar import ScalarError, read_scalar
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding, Where
+from trainwright.reading.scalar import ScalarError, read_scalar
 
 Schema = Mapping[str, Any]
 """A structural schema, as it stands in the CRD: kubernetes.io, "Specifying a structural schema"."""

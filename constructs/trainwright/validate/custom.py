@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.locate import escape
+from trainwright.findings.locate import escape
 from trainwright.validate.admission import admitted, field_schema, unknown_fields
 from trainwright.validate.core import metadata_structure
 from trainwright.validate.crd import Crd, Schema, Version

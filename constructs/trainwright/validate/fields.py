@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from trainwright.locate import at
+from trainwright.findings.locate import at
 
 
 class Objection(NamedTuple):

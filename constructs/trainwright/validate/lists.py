@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.locate import escape
+from trainwright.findings.locate import escape
 from trainwright.validate.admission import field_schema
 from trainwright.validate.crd import Schema
 from trainwright.validate.problem import Problem

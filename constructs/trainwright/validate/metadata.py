@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trainwright.locate import at
+from trainwright.findings.locate import at
 from trainwright.validate.names import (
     annotation_problems,
     label_problems,

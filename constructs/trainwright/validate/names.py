@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from trainwright.locate import escape
+from trainwright.findings.locate import escape
 from trainwright.validate.problem import Problem
 
 LONGEST_LABEL = 63

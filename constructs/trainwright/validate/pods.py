@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.locate import at, escape
+from trainwright.findings.locate import at, escape
 from trainwright.validate.fields import items, mapping, text
 from trainwright.validate.lists import duplicate
 from trainwright.validate.names import annotation_problems, label_problems

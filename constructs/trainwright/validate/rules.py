@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.locate import escape
+from trainwright.findings.locate import escape
 from trainwright.validate.admission import field_schema
 from trainwright.validate.cel import (
     BreaksError,

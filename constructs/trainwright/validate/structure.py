@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.locate import escape
-from trainwright.shape import closest, literal
+from trainwright.findings.locate import escape
+from trainwright.reading.shape import closest, literal
 from trainwright.validate.cel import CannotEvaluateError, matcher
 from trainwright.validate.crd import Schema
 from trainwright.validate.formats import FORMATS, INTEGERS, UNCHECKED, normal

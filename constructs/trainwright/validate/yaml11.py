@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainwright.codes import found
-from trainwright.findings import Finding, Where
-from trainwright.scalar import Scalar, ScalarError, read_scalar
-from trainwright.shape import literal
+from trainwright.findings.codes import found
+from trainwright.findings.finding import Finding, Where
+from trainwright.reading.scalar import Scalar, ScalarError, read_scalar
+from trainwright.reading.shape import literal
 
 _WORDS = {
     **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),

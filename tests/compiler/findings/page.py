@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.source import parse_yaml, read_yaml
+from trainwright.reading.document import parse_yaml, read_yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "docs" / "findings"

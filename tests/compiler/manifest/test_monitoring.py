@@ -28,10 +28,10 @@ from trainwright.manifest.monitoring.panels import PANELS
 from trainwright.manifest.monitoring.series import GPU_UTILIZATION, IDENTITY
 from trainwright.manifest.monitoring.served import SUPERVISED, UNKNOWN_TO_BOOSTING
 from trainwright.manifest.plain import problems
-from trainwright.manifest.why import nearest, split
+from trainwright.manifest.provenance import nearest, split
 from trainwright.rules.schema import schema_problems
 from trainwright_trainer.contract.metrics import METRICS
-from trainwright_trainer.supervisor.measurements import Measurements
+from trainwright_trainer.observe.metrics import Measurements
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "monitoring.md"

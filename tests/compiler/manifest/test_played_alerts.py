@@ -20,7 +20,7 @@ from tests.compiler.target.test_xgboost_job import BOOSTING
 from trainwright.manifest.monitoring import monitoring_objects
 from trainwright.manifest.monitoring.series import IDENTITY
 from trainwright.manifest.monitoring.series import RUN as RUN_KEY
-from trainwright.manifest.why import split
+from trainwright.manifest.provenance import split
 
 PROFILE: Data = {
     "monitoring": {"kind": "prometheus-operator", "dcgm": True},

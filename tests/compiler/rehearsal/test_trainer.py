@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.compiler.rehearsal.stage import DIGITS, LLAMA, first_address, from_dist, play
 
 from trainwright.rehearsal import rehearse_file
-from trainwright_trainer.local import free_ports
+from trainwright_trainer.commands.local import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 

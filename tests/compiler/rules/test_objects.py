@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.compiler.example import RUN, TODAY, codes, command, compiled, findings, message
 
-from trainwright.locate import Locator
+from trainwright.findings.locate import Locator
 from trainwright.rules import Context
 from trainwright.rules.objects import generated_names
 

@@ -9,7 +9,7 @@ from tests.compiler.example import CLUSTER
 from tests.compiler.findings.page import overlay
 
 from trainwright.cluster import Cluster
-from trainwright.locate import Locator
+from trainwright.findings.locate import Locator
 from trainwright.rules.profile import check_profile
 
 

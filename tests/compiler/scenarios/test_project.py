@@ -11,10 +11,10 @@ from tests.compiler.scenarios.committed import CHARTS, TODAY, changed, project, 
 from tests.compiler.taken import UPSTREAM
 from tests.compiler.target.lowered import needs_crds
 
-from trainwright.findings import Severity
+from trainwright.findings.finding import Severity
 from trainwright.plan.ports import plan_ports
 from trainwright.project import Project, build_project, load_sources
-from trainwright.source import read_yaml
+from trainwright.reading.document import read_yaml
 
 SCENARIOS = (
     "bert-finetune", "resnet-train", "resnet50-imagenet", "tensorflow-distributed", "hostnetwork-ddp", "gang-scheduled-training",

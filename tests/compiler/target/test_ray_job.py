@@ -18,8 +18,8 @@ from tests.compiler.objects import lines_without_answer, problems, the, variable
 from tests.compiler.taken import UPSTREAM
 
 from trainwright.compile import CompiledRun
+from trainwright.findings.locate import at
 from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, RestartUnit, Success
-from trainwright.locate import at
 from trainwright.report.plan import plan_rows
 from trainwright.target.ray_job import HEAD_POD, LONGEST_NAME, SUBMITTER, WORKER_POD, RayJob, ray_version
 

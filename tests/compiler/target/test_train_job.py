@@ -17,13 +17,13 @@ from tests.compiler.taken import UPSTREAM
 from tests.compiler.target.train_jobs import COSCHEDULING, MOUNTS, NEEDS, TARGET, VERSIONS, VOLCANO, override, train, trainer
 
 from trainwright.compile import CompiledRun
-from trainwright.findings import CompileError
+from trainwright.findings.finding import CompileError
+from trainwright.findings.locate import at
 from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, Success
-from trainwright.locate import at
 from trainwright.overrides.merge import merge
 from trainwright.project import Project, build_project, load_sources
-from trainwright.target.train_job import TrainJob, overrides_at, patches_at
-from trainwright.target.train_runtime import pod_at
+from trainwright.target.train_job.job import TrainJob, overrides_at, patches_at
+from trainwright.target.train_job.runtime import pod_at
 
 POD, PATCHES, OVERRIDES = pod_at(0), patches_at(0), overrides_at(0)
 Data = dict[str, Any]

@@ -17,10 +17,10 @@ from tests.compiler.taken import UPSTREAM
 from tests.compiler.target.train_jobs import COSCHEDULING, MOUNTS, NEEDS, TARGET, VERSIONS, VOLCANO, override, train, trainer
 
 from trainwright.compile import CompiledRun
+from trainwright.findings.locate import at
 from trainwright.handshake import MPI, Binding, EnvironmentChannel, Guarantee, Needs, Refusal, Rendezvous, Success
-from trainwright.locate import at
-from trainwright.target.train_job import TrainJob, patches_at
-from trainwright.target.train_runtime import pod_at
+from trainwright.target.train_job.job import TrainJob, patches_at
+from trainwright.target.train_job.runtime import pod_at
 
 Data = dict[str, Any]
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from trainwright.locate import escape, tokens
+from trainwright.findings.locate import escape, tokens
 from trainwright.validate import Catalogue, Problem, load_catalogue, object_problems
 from trainwright.validate.admission import field_schema
 from trainwright.validate.core_schemas import known_version

@@ -21,7 +21,7 @@ from tests.compiler.validate.samples import (
     schema_of,
 )
 
-from trainwright.locate import at, escape
+from trainwright.findings.locate import at, escape
 from trainwright.validate import Catalogue
 from trainwright.validate.crd import Schema
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.compiler.validate.samples import PROJECT, UPSTREAM, problems, upstream
 
-from trainwright.source import read_yaml
+from trainwright.reading.document import read_yaml
 from trainwright.validate import load_catalogue
 from trainwright.validate.crd import Catalogue
 

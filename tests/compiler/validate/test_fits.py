@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from referencing import Registry, Resource
 from tests.compiler.validate.samples import KUBERNETES, ROOT, Data, drop, names, pointers, put, sample
 
-from trainwright.locate import at
+from trainwright.findings.locate import at
 from trainwright.validate.core_schemas import definitions, schema_of, versions
 from trainwright.validate.fits import KEYWORDS, fits
 from trainwright.validate.manifests import read_manifests

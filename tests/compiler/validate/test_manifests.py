@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trainwright.shape import literal
+from trainwright.reading.shape import literal
 from trainwright.validate.manifests import Manifest, documents_in, files_below, read_manifests
 from trainwright.validate.yaml11 import ambiguous_scalars, differs, read_by_kubectl
 

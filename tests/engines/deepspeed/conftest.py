@@ -38,7 +38,7 @@ def preloaded() -> Iterator[list[str]]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("DS_ACCELERATOR", "cpu")
         # The last one, which DeepSpeed asks for in each engine, imports all of torch's compiler.
-        yield ["trainwright_trainer.assembly", "deepspeed", "deepspeed.runtime.zero.muon.muon_optimizer"]
+        yield ["trainwright_trainer.training.assembly", "deepspeed", "deepspeed.runtime.zero.muon.muon_optimizer"]
 
 
 @pytest.fixture(scope="session")

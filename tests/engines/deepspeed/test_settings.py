@@ -13,9 +13,9 @@ from tests.engines.deepspeed.conftest import configuration
 from tests.trainer.training.conftest import Ranks, Spec
 from tests.trainer.training.test_settings import overflow_and_resume, text  # noqa: F401  a fixture
 
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import AdamW
 from trainwright_trainer.engine.deepspeed import DeepSpeedEngine
-from trainwright_trainer.failures import InvalidRunError
 
 
 @pytest.mark.slow

@@ -26,10 +26,10 @@ from tests.trainer.training import conftest as harness
 from tests.trainer.training.conformance import hard
 from tests.trainer.training.conftest import Spec
 
+from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.lifecycle.messages import ATTEMPT_ENV
-from trainwright_trainer.local import free_ports
-from trainwright_trainer.witness import WITNESS_ENV, StepSamples, read_account
+from trainwright_trainer.rank.messages import ATTEMPT_ENV
+from trainwright_trainer.training.witness import WITNESS_ENV, StepSamples, read_account
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 MPIRUN = [
@@ -113,7 +113,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 
 @pytest.fixture(scope="session")
 def preloaded() -> list[str]:
-    return ["trainwright_trainer.assembly", "horovod.torch"]
+    return ["trainwright_trainer.training.assembly", "horovod.torch"]
 
 
 @pytest.fixture

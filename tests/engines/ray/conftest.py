@@ -12,7 +12,7 @@ import pytest
 from tests.engines.processes import Processes
 from tests.engines.ranks import wait_until
 
-from trainwright_trainer.local import free_port
+from trainwright_trainer.commands.local import free_port
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ from tests.engines.ranks import PATIENCE_SECONDS, wait_until
 from tests.engines.ray.conftest import Cluster
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
+from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, Ledger
+from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import ExitCode, TerminationMessage
 from trainwright_trainer.contract.layout import BIND_ENV, RAY_COMMAND, SPEC_ENV, TERMINATION_PATH_ENV
-from trainwright_trainer.ledger import AttemptEnded, AttemptStarted, Ledger
-from trainwright_trainer.local import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))  # multiprocessing hands this path to the children
 
 from tests.engines.tensorflow.forked import run_rank
 
-from trainwright_trainer.local import free_ports
+from trainwright_trainer.commands.local import free_ports
 
 Spec = Callable[..., dict[str, Any]]
 

@@ -6,9 +6,9 @@ import os
 import socket
 from typing import NoReturn
 
-from trainwright_trainer.lifecycle.messages import LINK_FD_ENV
-from trainwright_trainer.replicated.program import main
+from trainwright_trainer.rank.messages import LINK_FD_ENV
 from trainwright_trainer.tensorflow.program import TENSORFLOW
+from trainwright_trainer.training.program import main
 
 
 def run_rank(environment: dict[str, str], output: str, link: socket.socket) -> NoReturn:

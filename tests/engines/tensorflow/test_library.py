@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.engines.processes import Processes
 
-from trainwright_trainer.local import free_ports
+from trainwright_trainer.commands.local import free_ports
 
 FOLDER = Path(__file__).parent
 Start = Callable[..., None]

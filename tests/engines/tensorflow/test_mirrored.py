@@ -15,9 +15,9 @@ from tests.engines.manifest_data import write_images
 from tests.engines.ranks import Rank, wait_until
 from tests.engines.tensorflow.conftest import RESNET, VIT, Spec, Workers
 
-from trainwright_trainer.array_file import decode
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
-from trainwright_trainer.lifecycle.messages import Ask, Measured
+from trainwright_trainer.checkpoint.array_file import decode
+from trainwright_trainer.rank.messages import Ask, Measured
 
 STEPS = 200
 HARD: dict[str, Any] = {

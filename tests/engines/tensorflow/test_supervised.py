@@ -12,7 +12,7 @@ from tests.engines.ranks import wait_until
 from tests.engines.tensorflow.conftest import Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
-from trainwright_trainer.local import free_port
+from trainwright_trainer.commands.local import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.engines.ranks import Ranks
 
-from trainwright_trainer.local import free_port
+from trainwright_trainer.commands.local import free_port
 
 Spec = Callable[..., dict[str, Any]]
 COLUMNS = ("age", "amount", "claims", "distance", "weight", "year")

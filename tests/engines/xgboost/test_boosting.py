@@ -15,8 +15,8 @@ from tests.engines.xgboost.conftest import COLUMNS, Spec, rows, write_csv
 
 from trainwright_trainer.boosting.event_loop import is_event_loop
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
-from trainwright_trainer.lifecycle.messages import Act, At, Committed, Measured, Pace, Where
-from trainwright_trainer.local import free_port
+from trainwright_trainer.commands.local import free_port
+from trainwright_trainer.rank.messages import Act, At, Committed, Measured, Pace, Where
 
 LONG = 3000
 """Rounds that leave time to interrupt, about 12 s of it on an idle machine. No test waits for the last of them."""

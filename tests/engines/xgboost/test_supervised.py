@@ -12,7 +12,7 @@ from tests.engines.ranks import wait_until
 from tests.engines.xgboost.conftest import Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
-from trainwright_trainer.local import free_port
+from trainwright_trainer.commands.local import free_port
 
 pytestmark = pytest.mark.slow
 PODS: list[Mapping[str, str]] = [{"RANK": "0", "WORLD_SIZE": "2"}, {"RANK": "1", "WORLD_SIZE": "2"}]

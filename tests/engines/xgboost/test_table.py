@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from trainwright_trainer.boosting.fingerprint import fingerprint
 from trainwright_trainer.boosting.table import Share, files_of, read_share
+from trainwright_trainer.contract.boosting import Booster
 from trainwright_trainer.contract.data import Table
-from trainwright_trainer.contract.xgboost import Booster
-from trainwright_trainer.failures import DataError
+from trainwright_trainer.contract.failures import DataError
 
 LOGISTIC = Booster(objective="binary:logistic")
 

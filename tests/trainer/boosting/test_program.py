@@ -7,7 +7,7 @@ from tests.trainer.contract.specifications import BOOSTING, TRACKER, changed
 
 from trainwright_trainer.boosting.program import find_place
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.failures import InvalidRunError, TopologyMismatchError
+from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 
 RUN = {"world.rendezvous": TRACKER, "world.processes_per_node": 1, "work": BOOSTING}
 NUMBERS = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "1"}

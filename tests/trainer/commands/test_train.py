@@ -14,7 +14,7 @@ from tests.trainer.commands.program import SECONDS, run, shown, start, write_run
 from tests.trainer.contract.specifications import changed
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
-from trainwright_trainer.local import free_port
+from trainwright_trainer.commands.local import free_port
 
 
 def events(output: str) -> list[dict[str, Any]]:

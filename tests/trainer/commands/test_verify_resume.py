@@ -14,11 +14,11 @@ from typer.testing import CliRunner, Result
 
 from trainwright_trainer.checkpoint.record import encode_record
 from trainwright_trainer.commands import app
+from trainwright_trainer.commands.verify_resume import trial
+from trainwright_trainer.commands.verify_resume.leg import Leg
+from trainwright_trainer.commands.verify_resume.trial import Killed, Trial, draw_moments
 from trainwright_trainer.contract import Training
 from trainwright_trainer.supervisor import read_specification
-from trainwright_trainer.verifying import trial
-from trainwright_trainer.verifying.leg import Leg
-from trainwright_trainer.verifying.trial import Killed, Trial, draw_moments
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 ONE_RANK = ("--processes", "1", "--resume-processes", "1")

@@ -5,10 +5,10 @@ import pytest
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
 from trainwright_trainer.contract.data import DIGITS_SAMPLES, Digits
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data import digits
 from trainwright_trainer.data.dataset import Array, Split
 from trainwright_trainer.data.order import Samples
-from trainwright_trainer.failures import DataError
 
 
 def column(split: Split, name: str) -> Array:

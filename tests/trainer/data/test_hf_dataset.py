@@ -16,10 +16,10 @@ from tests.trainer.data.tokenizer_files import TEXTS, byte_level, word_piece
 from tokenizers import Tokenizer
 
 from trainwright_trainer.contract.data import HFDataset
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data import hf_dataset
 from trainwright_trainer.data.dataset import IGNORED, Split
 from trainwright_trainer.data.order import PADDING, DataOrder, Samples, rank_slice
-from trainwright_trainer.failures import DataError
 
 LINES = [line.strip() for text in TEXTS for line in text.splitlines() if line.strip()]
 REVIEWS: dict[str, list[Any]] = {"text": LINES[:120], "title": LINES[120:240], "label": [number % 3 for number in range(120)]}

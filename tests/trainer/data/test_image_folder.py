@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from trainwright_trainer.contract.data import ImageFolder
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data import image_folder
 from trainwright_trainer.data.dataset import Array, Dataset
 from trainwright_trainer.data.order import PADDING, DataOrder, Samples, rank_slice
-from trainwright_trainer.failures import DataError
 
 
 def folder(path: Path, **keys: Any) -> ImageFolder:

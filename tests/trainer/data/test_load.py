@@ -9,9 +9,9 @@ from PIL import Image
 from pydantic import TypeAdapter
 
 from trainwright_trainer.contract.data import Data
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.load import load
 from trainwright_trainer.data.order import Samples
-from trainwright_trainer.failures import DataError
 
 
 def data(source: str, **keys: Any) -> Data:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from trainwright_trainer.contract.data import PythonSource
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data import python_source
 from trainwright_trainer.data.dataset import Array, Split
 from trainwright_trainer.data.order import Samples
-from trainwright_trainer.failures import DataError
 
 
 def source(**keys: object) -> PythonSource:

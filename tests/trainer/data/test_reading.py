@@ -7,8 +7,8 @@ import pytest
 
 from trainwright_trainer.checkpoint.storage import StorageError
 from trainwright_trainer.contract import ExitCode
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.reading import reading
-from trainwright_trainer.failures import DataError
 
 PATH = Path("/data/a.bin")
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.stream import EDGE_BYTES, SAMPLED_BYTES, SAMPLED_STRETCHES, Stream
-from trainwright_trainer.failures import DataError
 
 
 def written(folder: Path, parts: list[bytes]) -> list[Path]:

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainwright_trainer.contract.data import TokenFiles
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data import token_files
 from trainwright_trainer.data.dataset import Split
 from trainwright_trainer.data.order import PADDING, DataOrder, Samples, evaluation_slices, rank_slice
-from trainwright_trainer.failures import DataError
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import SGD, AdamW, Optimizer
 from trainwright_trainer.engine import optimizer_state
-from trainwright_trainer.failures import InvalidRunError
 from trainwright_trainer.optim.build import build_optimizer
 
 

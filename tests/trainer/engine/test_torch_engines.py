@@ -15,17 +15,17 @@ from torch.distributed.tensor import DTensor
 from transformers.modeling_outputs import ImageClassifierOutput
 
 from trainwright_trainer.checkpoint import CheckpointStore
+from trainwright_trainer.commands.local import free_port
+from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.training import SGD
 from trainwright_trainer.engine.base import Engine, Recipe, Snapshot
 from trainwright_trainer.engine.ddp import DDPEngine
 from trainwright_trainer.engine.fsdp2 import FSDP2Engine
-from trainwright_trainer.engine.group import TorchWorld
 from trainwright_trainer.engine.update import UpdateRules
-from trainwright_trainer.failures import DivergedError, InvalidRunError
-from trainwright_trainer.local import free_port
+from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import Store, initialise
 from trainwright_trainer.optim.build import build_optimizer
-from trainwright_trainer.place import Place
+from trainwright_trainer.rank.place import Place
 from trainwright_trainer.task.build import build_task
 
 RATE = 1.0

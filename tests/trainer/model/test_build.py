@@ -7,9 +7,9 @@ import torch
 from pydantic import TypeAdapter
 
 from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFolder, PythonSource
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.model import Bert, Llama, LlamaRopeScaling, Model, ResNet, ViT
 from trainwright_trainer.contract.training import Task
-from trainwright_trainer.failures import InvalidRunError
 from trainwright_trainer.model.build import build_model
 
 DIGITS = Digits(source="digits")

@@ -14,8 +14,8 @@ from tests.trainer.model.recipes import RECIPES, Recipe, llama
 from tests.trainer.model.sharded_process import run_sharded
 from torch import Tensor, nn
 
-from trainwright_trainer.failures import InvalidRunError
-from trainwright_trainer.local import free_port
+from trainwright_trainer.commands.local import free_port
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.model.initialise import initialise, materialise, skeleton
 
 CPU = torch.device("cpu")
@@ -134,7 +134,7 @@ MEMORY = """
 import torch
 from tests.trainer.model.recipes import llama
 from trainwright_trainer.model.initialise import initialise, skeleton
-from trainwright_trainer.witness import resident_peak
+from trainwright_trainer.training.witness import resident_peak
 recipe = llama(vocab_size=4096, hidden_size=512, intermediate_size=4096, num_hidden_layers=12, num_attention_heads=8)
 initialise(skeleton(llama().build), seed=1, store=lambda parameter, value: None)
 before = resident_peak()

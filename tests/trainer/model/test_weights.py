@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tests.trainer.model.recipes import RECIPES, REVIEWS, Recipe, bert, classifier, llama, recipe
 from torch import Tensor, nn
 
-from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.model.initialise import initialise, materialise, skeleton
 from trainwright_trainer.model.weights import Origin
 

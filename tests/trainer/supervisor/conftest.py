@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import pytest
 from tests.trainer.supervisor.pods import Run
 
+from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.local import free_ports
 
 _runs = itertools.count(1)
 

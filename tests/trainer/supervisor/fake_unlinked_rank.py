@@ -16,8 +16,8 @@ from tests.trainer.supervisor.fake_group import FakeGroup
 
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.termination import Cause
-from trainwright_trainer.lifecycle.link import open_link
-from trainwright_trainer.lifecycle.messages import ATTEMPT_ENV
+from trainwright_trainer.rank.link import open_link
+from trainwright_trainer.rank.messages import ATTEMPT_ENV
 
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 COMMIT, LAST = Path(os.environ["FAKE_COMMIT"]), int(os.environ.get("FAKE_STEPS", "1000000"))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from tests.trainer.supervisor.pods import FAKE_RANK, PodProcess, Pods, wait_until
 
+from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract.layout import BIND_ENV, RANK_COMMAND, SPEC_ENV, TERMINATION_PATH_ENV
-from trainwright_trainer.local import free_port
 
 SUPERVISE = (
     "import os, sys\n"

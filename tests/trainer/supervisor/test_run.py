@@ -10,7 +10,7 @@ import time
 import pytest
 from tests.trainer.supervisor.conftest import NewRun
 from tests.trainer.supervisor.pods import wait_until
-from tests.trainer.supervisor.test_history import commit
+from tests.trainer.supervisor.run.test_history import commit
 
 from trainwright_trainer.checkpoint import write_complete
 from trainwright_trainer.contract import ExitCode

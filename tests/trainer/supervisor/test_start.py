@@ -17,8 +17,8 @@ from tests.trainer.supervisor.pods import PATIENCE_SECONDS, wait_until
 
 from trainwright_trainer.contract import ExitCode, TerminationMessage
 from trainwright_trainer.contract.layout import SPEC_ENV, TERMINATION_PATH_ENV
-from trainwright_trainer.supervisor.measurements import Measurements
-from trainwright_trainer.supervisor.probes import serve_probes
+from trainwright_trainer.observe.metrics import Measurements
+from trainwright_trainer.supervisor.pod.probes import serve_probes
 
 TRAINER = [sys.executable, "-m", "trainwright_trainer"]
 

@@ -14,8 +14,8 @@ import pytest
 from tests.trainer.supervisor.pods import wait_until
 from tests.trainer.supervisor.unlinked_pods import UnlinkedRun
 
+from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import ExitCode, RunSpec
-from trainwright_trainer.local import free_port
 from trainwright_trainer.supervisor.place import Control
 from trainwright_trainer.supervisor.refusal import Refusal
 from trainwright_trainer.supervisor.tf_config import tasks, tf_place

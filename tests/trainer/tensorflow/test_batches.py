@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trainwright_trainer.data.dataset import Columns
 from trainwright_trainer.data.order import DataOrder, evaluation_slices, rank_slice
-from trainwright_trainer.place import Place
+from trainwright_trainer.rank.place import Place
 from trainwright_trainer.tensorflow.batches import IGNORED, Batches
 
 

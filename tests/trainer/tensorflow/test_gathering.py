@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from trainwright_trainer.local import free_ports
+from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.tensorflow.gathering import PortTakenError, WorkersNeverCameError, gather
 
 HERE = "127.0.0.1"

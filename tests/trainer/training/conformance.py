@@ -12,11 +12,11 @@ from tests.trainer.training.rank_process import PAUSE_ENV
 from torch import Tensor
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord
-from trainwright_trainer.checkpoint_files import CommittedFiles
+from trainwright_trainer.checkpoint.checkpoint_files import CommittedFiles
+from trainwright_trainer.commands.export.full_weights import full_weights
 from trainwright_trainer.contract import Training
 from trainwright_trainer.data.load import load
 from trainwright_trainer.data.order import DataOrder
-from trainwright_trainer.exporting.full_weights import full_weights
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import initialise, materialise, skeleton
 from trainwright_trainer.optim.build import build_optimizer

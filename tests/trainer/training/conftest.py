@@ -19,9 +19,10 @@ import pytest
 from tests.conformance_record import watch
 from tests.conformance_suite import is_taken
 
+from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.lifecycle.messages import (
+from trainwright_trainer.rank.messages import (
     ATTEMPT_ENV,
     FROM_RANK,
     Act,
@@ -35,8 +36,7 @@ from trainwright_trainer.lifecycle.messages import (
     Result,
     Where,
 )
-from trainwright_trainer.local import free_port
-from trainwright_trainer.witness import WITNESS_ENV, StepSamples, read_account
+from trainwright_trainer.training.witness import WITNESS_ENV, StepSamples, read_account
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -177,7 +177,7 @@ class Ranks:
 @pytest.fixture(scope="session")
 def preloaded() -> list[str]:
     """What every rank imports, and takes seconds."""
-    return ["trainwright_trainer.assembly"]
+    return ["trainwright_trainer.training.assembly"]
 
 
 @pytest.fixture(scope="session")

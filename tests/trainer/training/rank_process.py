@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from trainwright_trainer import rank
-from trainwright_trainer.lifecycle.messages import LINK_FD_ENV
-from trainwright_trainer.log import get_log
-from trainwright_trainer.loop import Loop, Outcome
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.rank import __main__
+from trainwright_trainer.rank.messages import LINK_FD_ENV
+from trainwright_trainer.training.loop import Loop, Outcome
 
 PAUSE_ENV = "PAUSE_SECONDS"
 """How long this rank rests before each step; not at all where it is not set."""
@@ -33,7 +33,7 @@ def run_rank(environment: dict[str, str], output: str, link: socket.socket | Non
     torch.set_num_threads(1)
     tell_weights()
     rest(float(environment.get(PAUSE_ENV, 0)))
-    rank.main()
+    __main__.main()
 
 
 def rest(seconds: float) -> None:

@@ -12,14 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from trainwright_trainer import assembly, loop, rank
 from trainwright_trainer.checkpoint import Draft
 from trainwright_trainer.engine.ddp import DDPEngine
 from trainwright_trainer.engine.fsdp2 import FSDP2Engine
+from trainwright_trainer.rank import __main__
 from trainwright_trainer.task.image_classification import ImageClassification
+from trainwright_trainer.training import assembly, loop
 
 ENGINES = (DDPEngine, FSDP2Engine)
-PREFLIGHT = importlib.import_module("trainwright_trainer.preflight.preflight")  # its package has a function of this name
+PREFLIGHT = importlib.import_module("trainwright_trainer.rank.preflight.checks")  # its package has a function of this name
 PLACES: dict[str, tuple[tuple[Any, ...], str, int]] = {
     "start": ((assembly,), "assemble", 1),
     "preflight": ((PREFLIGHT,), "check_collective", 1),
@@ -53,7 +54,7 @@ def main() -> None:
         owners, name, turn = PLACES[place]
         for owner in owners:
             setattr(owner, name, slowed(getattr(owner, name), float(seconds), turn))
-    rank.main()
+    __main__.main()
 
 
 if __name__ == "__main__":

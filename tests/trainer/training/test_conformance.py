@@ -28,7 +28,7 @@ from tests.trainer.training.conftest import Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.contract import Training
-from trainwright_trainer.lifecycle.messages import Act, At, Committed, Measured, Where
+from trainwright_trainer.rank.messages import Act, At, Committed, Measured, Where
 
 
 def test_equals_plain_training_in_one_process(ranks: Ranks, spec: Spec, engine: str, tmp_path: Path) -> None:

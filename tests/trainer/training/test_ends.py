@@ -16,17 +16,7 @@ from tests.trainer.training.conftest import PATIENCE_SECONDS, Rank, Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.lifecycle.messages import (
-    RESUME_BEFORE_ENV,
-    Act,
-    At,
-    Carry,
-    Committed,
-    Measured,
-    PhaseChanged,
-    Result,
-    Where,
-)
+from trainwright_trainer.rank.messages import RESUME_BEFORE_ENV, Act, At, Carry, Committed, Measured, PhaseChanged, Result, Where
 
 LONG: dict[str, Any] = {"duration": {"steps": 100_000}}
 

@@ -16,9 +16,9 @@ from tests.trainer.supervisor.pods import Run, wait_until
 from tests.trainer.training.conftest import Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
+from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import ExitCode, RunSpec, TerminationMessage
 from trainwright_trainer.contract.layout import COMPLETE_MARKER
-from trainwright_trainer.local import free_port
 
 SLOW_RANK = Path(__file__).with_name("slow_rank.py")
 BRIEFLY, LONG_ENOUGH, FOR_LONG = 1.0, 10.0, 60.0

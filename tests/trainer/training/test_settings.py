@@ -24,8 +24,7 @@ from tests.trainer.training.conformance import (
 )
 from tests.trainer.training.conftest import Rank, Ranks, Spec
 
-from trainwright_trainer import tensor_file
-from trainwright_trainer.checkpoint import CheckpointStore
+from trainwright_trainer.checkpoint import CheckpointStore, tensor_file
 from trainwright_trainer.contract import Training
 from trainwright_trainer.engine.sharded_state import WHOLE_FILE
 from trainwright_trainer.engine.whole_state import UPDATE_FILE

@@ -12,8 +12,8 @@ from PIL import Image
 from tests.trainer.data.tokenizer_files import LIBRARY, TEXTS, byte_level
 from tests.trainer.training.conftest import Ranks, Spec
 
-from trainwright_trainer.tokenizing import Request, tokenize
-from trainwright_trainer.tokenizing import Source as TextSource
+from trainwright_trainer.commands.tokenize import Request, tokenize
+from trainwright_trainer.commands.tokenize import Source as TextSource
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from trainwright_trainer.boosting.rows import Labels, Rows
 from trainwright_trainer.contract.data import Table
-from trainwright_trainer.failures import DataError
+from trainwright_trainer.contract.failures import DataError
 
 _NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf)"
 _LIBSVM_ROW = re.compile(rb"[ \t]*" + _NUMBER + rb"(?:[ \t]+\d+:" + _NUMBER + rb")*[ \t\r]*")

@@ -14,15 +14,15 @@ import numpy as np
 from xgboost import collective
 from xgboost.core import XGBoostError
 
-from trainwright_trainer.array_file import Array
 from trainwright_trainer.boosting.event_loop import EventLoopWatch
 from trainwright_trainer.boosting.tracker import Tracker
+from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.failures import RankError
 from trainwright_trainer.contract.rendezvous import TrackerRendezvous
 from trainwright_trainer.contract.spec import Lifecycle
-from trainwright_trainer.failures import RankError
-from trainwright_trainer.place import Place
-from trainwright_trainer.replicated.group import Alone, Group, LostWorkersError
+from trainwright_trainer.rank.group import Alone, Group, LostWorkersError
+from trainwright_trainer.rank.place import Place
 
 T = TypeVar("T")
 

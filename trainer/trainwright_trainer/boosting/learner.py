@@ -14,14 +14,14 @@ from trainwright_trainer.boosting.group import lost_workers
 from trainwright_trainer.boosting.report import BoostingReport
 from trainwright_trainer.checkpoint import open_volume
 from trainwright_trainer.checkpoint.draft import Piece
-from trainwright_trainer.contract.xgboost import Boosting
-from trainwright_trainer.failures import DivergedError, InvalidRunError, TopologyMismatchError
-from trainwright_trainer.lifecycle.link import Link
+from trainwright_trainer.contract.boosting import Boosting
+from trainwright_trainer.contract.failures import DivergedError, InvalidRunError, TopologyMismatchError
 from trainwright_trainer.meter import Meter
-from trainwright_trainer.place import Place
 from trainwright_trainer.position import Position
-from trainwright_trainer.replicated.group import Group
-from trainwright_trainer.replicated.learner import Metadata
+from trainwright_trainer.rank.group import Group
+from trainwright_trainer.rank.link import Link
+from trainwright_trainer.rank.place import Place
+from trainwright_trainer.training.learner import Metadata
 
 MODEL_FILE = "model.ubj"
 """In a checkpoint, and beside the checkpoints when the run is finished: XGBoost's own format (Universal Binary JSON)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import xgboost
 
 from trainwright_trainer.boosting.rows import Rows
-from trainwright_trainer.failures import DataError
+from trainwright_trainer.contract.failures import DataError
 
 
 def matrix(rows: Rows) -> xgboost.DMatrix:

@@ -5,26 +5,26 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from trainwright_trainer import software
 from trainwright_trainer.boosting.fingerprint import fingerprint
 from trainwright_trainer.boosting.table import Share, files_of, read_share
-from trainwright_trainer.candidates import resume_before
+from trainwright_trainer.contract.boosting import Boosting
+from trainwright_trainer.contract.failures import DataError, InvalidRunError
 from trainwright_trainer.contract.rendezvous import TrackerRendezvous
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.contract.xgboost import Boosting
-from trainwright_trainer.ending import fail, leave
-from trainwright_trainer.failures import DataError, InvalidRunError
-from trainwright_trainer.lifecycle.link import Link
-from trainwright_trainer.lifecycle.messages import ATTEMPT_ENV
-from trainwright_trainer.place import Place, place_from
-from trainwright_trainer.preflight import Checks, Control, preflight
-from trainwright_trainer.preflight.on_host import HostBuffer, HostMatrices, HostMemory
-from trainwright_trainer.replicated.checkpointer import Checkpointer
-from trainwright_trainer.replicated.group import Group
-from trainwright_trainer.replicated.loop import Loop, Parts
-from trainwright_trainer.replicated.program import Program
-from trainwright_trainer.reporter import Reporter
-from trainwright_trainer.software_agreement import same_software_everywhere
+from trainwright_trainer.rank import software
+from trainwright_trainer.rank.ending import fail, leave
+from trainwright_trainer.rank.group import Group
+from trainwright_trainer.rank.link import Link
+from trainwright_trainer.rank.messages import ATTEMPT_ENV
+from trainwright_trainer.rank.place import Place, place_from
+from trainwright_trainer.rank.preflight import Checks, Control, preflight
+from trainwright_trainer.rank.preflight.on_host import HostBuffer, HostMatrices, HostMemory
+from trainwright_trainer.rank.software_agreement import same_software_everywhere
+from trainwright_trainer.training.program import Program
+from trainwright_trainer.training.replicated_checkpointer import Checkpointer
+from trainwright_trainer.training.replicated_loop import Loop, Parts
+from trainwright_trainer.training.reporting import Reporter
+from trainwright_trainer.training.resume import resume_before
 
 
 def find_place(spec: RunSpec, environment: Mapping[str, str]) -> Place:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from trainwright_trainer.lifecycle.link import Link
-from trainwright_trainer.log import get_log
 from trainwright_trainer.meter import Speed
-from trainwright_trainer.place import Place
+from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.position import Position
+from trainwright_trainer.rank.link import Link
+from trainwright_trainer.rank.place import Place
 
 _LOSSES = ("rmse", "mae", "logloss", "mlogloss", "poisson-nloglik")
 _ERRORS = ("error", "merror")

@@ -14,9 +14,9 @@ import numpy as np
 
 from trainwright_trainer.boosting.formats import read
 from trainwright_trainer.boosting.rows import Rows, joined
+from trainwright_trainer.contract.boosting import Booster
 from trainwright_trainer.contract.data import Table
-from trainwright_trainer.contract.xgboost import Booster
-from trainwright_trainer.failures import DataError
+from trainwright_trainer.contract.failures import DataError
 
 _SHARES = ("binary:logistic", "reg:logistic")
 _CLASSES = ("multi:softprob", "multi:softmax")

@@ -9,8 +9,8 @@ from contextlib import suppress
 from xgboost.core import XGBoostError
 from xgboost.tracker import RabitTracker
 
+from trainwright_trainer.contract.failures import RankError
 from trainwright_trainer.contract.layout import BIND_ENV
-from trainwright_trainer.failures import RankError
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod's network is its own
 _PAUSE_SECONDS = 1.0

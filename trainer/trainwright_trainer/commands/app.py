@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 
 from trainwright_trainer.checkpoint.storage import StorageError
+from trainwright_trainer.commands.local import PodFailedError
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.failures import RankError, own_code
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE
-from trainwright_trainer.failures import RankError, own_code
-from trainwright_trainer.local import PodFailedError
 from trainwright_trainer.supervisor import Refusal
 
 USUAL_PLACE = f"{SPEC_DIRECTORY}/{SPEC_FILE}"

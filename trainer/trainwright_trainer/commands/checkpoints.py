@@ -10,7 +10,7 @@ import typer
 
 from trainwright_trainer.commands.app import USUAL_PLACE, app, refusals
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.supervisor.specification import specification_path
+from trainwright_trainer.rank.specification import specification_path
 
 
 @app.command()
@@ -35,8 +35,8 @@ def export(
     model, or something is at OUTPUT; 13 no checkpoint verifies; 203 a volume failed or is full.
     """
     with refusals():
-        from trainwright_trainer.exporting import Request
-        from trainwright_trainer.exporting import export as run_export
+        from trainwright_trainer.commands.export import Request
+        from trainwright_trainer.commands.export import export as run_export
 
         done = run_export(Request(checkpoints, output, spec or specification_path(os.environ), step))
     typer.echo(f"ok: {output}: {done.architecture} of step {done.step}, {done.size:,} bytes in {done.files} files of safetensors")

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from trainwright_trainer.commands.app import Processes, Specification, app, refusals
-from trainwright_trainer.ending import leave
-from trainwright_trainer.local import local_run, own_port, with_directory
+from trainwright_trainer.commands.local import local_run, own_port, with_directory
+from trainwright_trainer.rank.ending import leave
+from trainwright_trainer.rank.specification import specification_path
 from trainwright_trainer.supervisor import read_specification
 from trainwright_trainer.supervisor import supervise as run_supervisor
-from trainwright_trainer.supervisor.specification import specification_path
 
 
 @app.command()

@@ -12,8 +12,8 @@ import typer
 
 from trainwright_trainer import __version__
 from trainwright_trainer.commands.app import Specification, app, refusals
+from trainwright_trainer.rank.specification import specification_path
 from trainwright_trainer.supervisor import read_specification
-from trainwright_trainer.supervisor.specification import specification_path
 
 
 @app.command()
@@ -36,8 +36,8 @@ def plan(
     The model is built without memory and counted; data is counted where it is on this machine. Exit codes: 10 the specification
     is invalid, or its model cannot be built; 12 the data is here, and is not what the specification says.
     """
-    from trainwright_trainer.planning import plan as make_plan
-    from trainwright_trainer.planning import report
+    from trainwright_trainer.commands.plan import plan as make_plan
+    from trainwright_trainer.commands.plan import report
 
     with refusals():
         given = read_specification(spec or specification_path(os.environ))

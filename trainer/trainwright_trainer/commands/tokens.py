@@ -48,8 +48,8 @@ def tokenize(
     10 it cannot be done as asked, 12 an input is missing or is no text, 203 a volume failed or is full.
     """
     with refusals():
-        from trainwright_trainer.tokenizing import Request, Source
-        from trainwright_trainer.tokenizing import tokenize as run_tokenizing
+        from trainwright_trainer.commands.tokenize import Request, Source
+        from trainwright_trainer.commands.tokenize import tokenize as run_tokenizing
 
         request = Request(Source(inputs, column, split), output, tokenizer, end_of_text, None if dtype is None else dtype.value)
         record = run_tokenizing(request)

@@ -16,9 +16,9 @@ from typing import Annotated, NoReturn
 import typer
 
 from trainwright_trainer.commands.app import JSONFile, Processes, Specification, app, refusals
-from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.contract.failures import InvalidRunError
+from trainwright_trainer.rank.specification import specification_path
 from trainwright_trainer.supervisor import read_specification
-from trainwright_trainer.supervisor.specification import specification_path
 
 NOT_PROVEN = 1
 """Exit code of a proof that fails. No pod ends with it, and no error of this program."""
@@ -46,8 +46,8 @@ def bench(
     also where FILE cannot be written after all; any other code is the run's own.
     """
     with refusals(), _ending_in_order():
-        from trainwright_trainer.benching import Request, report
-        from trainwright_trainer.benching import bench as run_bench
+        from trainwright_trainer.commands.bench import Request, report
+        from trainwright_trainer.commands.bench import bench as run_bench
 
         _check_place(file)
         given = read_specification(spec or specification_path(os.environ))
@@ -97,8 +97,8 @@ def verify_resume(
     where FILE cannot be written after all; any other code is that of a run that failed without any kill.
     """
     with refusals(), _ending_in_order():
-        from trainwright_trainer.verifying import Request, document, report
-        from trainwright_trainer.verifying import verify_resume as prove
+        from trainwright_trainer.commands.verify_resume import Request, document, report
+        from trainwright_trainer.commands.verify_resume import verify_resume as prove
 
         _check_place(file)
         given = read_specification(spec or specification_path(os.environ))

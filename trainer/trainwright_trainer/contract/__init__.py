@@ -3,6 +3,7 @@
 The compiler renders a :class:`RunSpec` and reads the tables (exit codes, metrics, layout); the trainer obeys them.
 """
 
+from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, Disposition, ExitCode, codes_with
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.contract.rendezvous import (
@@ -17,7 +18,6 @@ from trainwright_trainer.contract.rendezvous import (
 from trainwright_trainer.contract.spec import API_VERSION, Lifecycle, RunSpec, Script, World
 from trainwright_trainer.contract.termination import Cause, TerminationMessage
 from trainwright_trainer.contract.training import Training
-from trainwright_trainer.contract.xgboost import Boosting
 
 __all__ = [
     "API_VERSION", "EXIT_CODES", "METRICS", "Boosting", "Cause", "Disposition", "ElasticRendezvous", "ExitCode", "Lifecycle",

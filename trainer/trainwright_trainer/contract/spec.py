@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 from pydantic import Field, field_validator, model_validator
 
 from trainwright_trainer.contract.base import Contract, Count, Port, Seconds, Variable
+from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS
 from trainwright_trainer.contract.preflight import Preflight
 from trainwright_trainer.contract.rendezvous import (
@@ -16,7 +17,6 @@ from trainwright_trainer.contract.rendezvous import (
 )
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.contract.watchdog import Watchdog
-from trainwright_trainer.contract.xgboost import Boosting
 
 API_VERSION: Final = "trainer.trainwright.dev/v1"
 

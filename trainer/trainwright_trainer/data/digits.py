@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE, DIGITS_SAMPLES, Digits
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.data.order import DataOrder
-from trainwright_trainer.failures import DataError
 
 _FILE = Path("datasets", "data", "digits.csv.gz")
 """In scikit-learn's package: a line for each image, with its pixels and then its label."""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from trainwright_trainer.contract.data import HFDataset
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.dataset import IGNORED, Array, Dataset
 from trainwright_trainer.data.order import Samples
 from trainwright_trainer.data.saved_rows import open_saved
 from trainwright_trainer.data.stream import Stream
 from trainwright_trainer.data.tokenizer import Texts, TextTokenizer
-from trainwright_trainer.failures import DataError
 
 if TYPE_CHECKING:
     import datasets  # type: ignore[import-untyped]

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from PIL import Image, UnidentifiedImageError
 
 from trainwright_trainer.contract.data import ImageFolder
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.crop import NUMBERS, evaluation_crop, training_crop
 from trainwright_trainer.data.dataset import Array, Dataset
 from trainwright_trainer.data.order import PADDING, Samples
 from trainwright_trainer.data.randomness import Uniforms, uniforms
 from trainwright_trainer.data.reading import reading
-from trainwright_trainer.failures import DataError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
 THREADS = 8

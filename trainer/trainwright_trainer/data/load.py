@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFolder, PythonSource, TokenFiles
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.dataset import Dataset
-from trainwright_trainer.failures import DataError
 
 
 def load(data: Data, seed: int, model_vocabulary: int | None = None) -> Dataset:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from trainwright_trainer.contract.data import PythonSource
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.dataset import Columns, Dataset
-from trainwright_trainer.failures import DataError
 
 _SKIPPED_FOLDERS = frozenset({
     "__pycache__", "site-packages", "dist-packages", "test", "tests", "idle_test", "lib2to3", "ensurepip", "lib-dynload",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainwright_trainer.checkpoint.storage import StorageError
-from trainwright_trainer.failures import DataError
+from trainwright_trainer.contract.failures import DataError
 
 _VOLUME_FAILED = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNRESET, errno.EHOSTDOWN})
 """What network and FUSE mounts say when their server is away: the same read may succeed on another node, or later."""

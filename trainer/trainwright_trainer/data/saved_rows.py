@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.reading import reading
-from trainwright_trainer.failures import DataError
 
 if TYPE_CHECKING:
     import datasets  # type: ignore[import-untyped]

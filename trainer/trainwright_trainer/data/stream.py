@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.reading import reading
-from trainwright_trainer.failures import DataError
 
 Bytes = npt.NDArray[np.uint8]
 

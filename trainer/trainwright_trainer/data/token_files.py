@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from trainwright_trainer.contract.data import TokenFiles
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.dataset import Array, Dataset
 from trainwright_trainer.data.held_out import Portion, divide
 from trainwright_trainer.data.order import Samples
 from trainwright_trainer.data.reading import reading
 from trainwright_trainer.data.stream import Stream
 from trainwright_trainer.data.token_record import TokenRecord, read_record
-from trainwright_trainer.failures import DataError
 
 SUFFIX = ".bin"
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.reading import reading
-from trainwright_trainer.failures import DataError
 
 
 class TokenRecord(BaseModel):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.dataset import Array
 from trainwright_trainer.data.reading import reading
-from trainwright_trainer.failures import DataError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

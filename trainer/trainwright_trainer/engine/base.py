@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from trainwright_trainer.checkpoint import Draft, FileDigest
 from trainwright_trainer.contract.capabilities import Capabilities
-from trainwright_trainer.engine.group import World
+from trainwright_trainer.engine.world import World
 from trainwright_trainer.model.initialise import Store
 from trainwright_trainer.task.base import Batch, Task
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.engine.base import Engine
-from trainwright_trainer.engine.group import TorchWorld
 from trainwright_trainer.engine.update import UpdateRules
-from trainwright_trainer.failures import InvalidRunError
-from trainwright_trainer.place import Place
+from trainwright_trainer.engine.world import TorchWorld
+from trainwright_trainer.rank.place import Place
 
 
 def build_engine(training: Training, place: Place, device: torch.device, timeout: timedelta) -> Engine:

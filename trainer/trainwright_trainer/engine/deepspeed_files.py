@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from trainwright_trainer.checkpoint import Draft, FileDigest
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.engine.base import CheckpointFiles
-from trainwright_trainer.engine.group import TorchWorld
-from trainwright_trainer.failures import InvalidRunError
-from trainwright_trainer.place import Place
+from trainwright_trainer.engine.world import TorchWorld
+from trainwright_trainer.rank.place import Place
 
 FOLDER = "deepspeed"
 """Folder inside of the checkpoint, which DeepSpeed calls a tag."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from trainwright_trainer.contract.capabilities import CAPABILITIES
+from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
 from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult
@@ -17,9 +18,8 @@ from trainwright_trainer.engine.measuring import autocast, measure, without_a_tr
 from trainwright_trainer.engine.rank_0_buffers import Rank0Buffers
 from trainwright_trainer.engine.tensor_snapshot import TensorSnapshot
 from trainwright_trainer.engine.update import Update, UpdateRules
-from trainwright_trainer.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.model.initialise import materialise, skeleton, write
-from trainwright_trainer.place import Place
+from trainwright_trainer.rank.place import Place
 from trainwright_trainer.task.base import Batch
 
 T = TypeVar("T")

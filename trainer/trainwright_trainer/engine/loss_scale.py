@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trainwright_trainer.failures import DivergedError
+from trainwright_trainer.contract.failures import DivergedError
 
 _START, _SMALLEST = 2.0**16, 2.0**-14
 _GROWTH, _BACKOFF, _PATIENCE = 2.0, 0.5, 2000

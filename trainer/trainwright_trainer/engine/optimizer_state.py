@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.contract.failures import InvalidRunError
 
 _SEPARATOR = "/"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from trainwright_trainer.engine.group import World
 from trainwright_trainer.engine.whole_state import persistent_buffers
+from trainwright_trainer.engine.world import World
 
 
 class Rank0Buffers:

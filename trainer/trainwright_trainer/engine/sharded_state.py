@@ -16,13 +16,13 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from trainwright_trainer import tensor_file
+from trainwright_trainer.checkpoint import tensor_file
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.engine import optimizer_state
 from trainwright_trainer.engine.base import CheckpointFiles, Tensors
 from trainwright_trainer.engine.update import Update
 from trainwright_trainer.engine.whole_state import persistent_buffers, refuse_other_model
-from trainwright_trainer.failures import InvalidRunError
-from trainwright_trainer.place import Place
+from trainwright_trainer.rank.place import Place
 
 WHOLE_FILE = "whole.safetensors"
 """Rank 0's: what no rank holds a part of, such as counters, the statistics of batch norm and the shapes of all weights."""

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from trainwright_trainer import tensor_file
-from trainwright_trainer.checkpoint import Draft, FileDigest
+from trainwright_trainer.checkpoint import Draft, FileDigest, tensor_file
 from trainwright_trainer.engine.base import Tensors
 
 

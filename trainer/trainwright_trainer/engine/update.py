@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainwright_trainer.contract.failures import DivergedError
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine.base import StepResult
 from trainwright_trainer.engine.loss_scale import LossScale
-from trainwright_trainer.failures import DivergedError
 
 _CLIP_EPSILON = 1e-6
 """Added to the norm that is divided by, as ``torch.nn.utils.clip_grad_norm_`` does."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from trainwright_trainer import tensor_file
+from trainwright_trainer.checkpoint import tensor_file
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.engine import optimizer_state
 from trainwright_trainer.engine.base import CheckpointFiles, Tensors
-from trainwright_trainer.engine.group import Group
 from trainwright_trainer.engine.update import Update
-from trainwright_trainer.failures import InvalidRunError
-from trainwright_trainer.place import Place
+from trainwright_trainer.engine.world import Group
+from trainwright_trainer.rank.place import Place
 
 MODEL_FILE = "model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Mapping
 
-from trainwright_trainer.lifecycle.messages import STACKS_FD_ENV
+from trainwright_trainer.rank.messages import STACKS_FD_ENV
 
 STACKS_SIGNAL = signal.SIGUSR2
 """Free in torch, NCCL and Open MPI; mpirun forwards it as it forwards SIGUSR1."""

@@ -25,9 +25,9 @@ from transformers import (
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE, Data, Digits, HFDataset, ImageFolder
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, TransformersModel, ViT
 from trainwright_trainer.contract.training import Task
-from trainwright_trainer.failures import InvalidRunError
 from trainwright_trainer.task.token_sums import answer_with_sums
 
 _ATTENTION = "sdpa"

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.initialization import TORCH_INIT_FUNCTIONS, guard_torch_init_functions
 
-from trainwright_trainer import random_state
-from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.contract.failures import InvalidRunError
+from trainwright_trainer.rank import random_state
 
 _META = torch.device("meta")
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.contract.failures import InvalidRunError
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"

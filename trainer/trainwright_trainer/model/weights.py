@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 
-from trainwright_trainer.failures import InvalidRunError
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.model.weight_files import Entry, WeightFiles
 
 _FLOATS = ("F64", "F32", "F16", "BF16")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from trainwright_trainer.log import get_log
-from trainwright_trainer.supervisor.history import History
+from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.supervisor.run.history import History
 
 NOTE_SECONDS, NOTE_SHARE = 60.0, 0.1
 """After so long, and then whenever an attempt has become longer by this share: a month makes some 60 lines."""

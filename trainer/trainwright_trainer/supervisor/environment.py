@@ -7,9 +7,9 @@ from pathlib import Path
 
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.contract.spec import World
-from trainwright_trainer.cpus import available_cpus
-from trainwright_trainer.lifecycle.messages import AGREEMENT_ENV, ATTEMPT_ENV, LINK_FD_ENV, RESUME_BEFORE_ENV
-from trainwright_trainer.supervisor import flight_recorder
+from trainwright_trainer.observe import flight_recorder
+from trainwright_trainer.rank.cpus import available_cpus
+from trainwright_trainer.rank.messages import AGREEMENT_ENV, ATTEMPT_ENV, LINK_FD_ENV, RESUME_BEFORE_ENV
 
 AGREE_BY_COLLECTIVE: Mapping[str, str] = {AGREEMENT_ENV: "collective"}
 """For ranks whose supervisors are not linked with each other."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainwright_trainer import __version__, software
-from trainwright_trainer.supervisor.wire import Join
+from trainwright_trainer import __version__
+from trainwright_trainer.rank import software
+from trainwright_trainer.supervisor.wire.messages import Join
 
 
 def difference(join: Join, versions: Mapping[str, str], sha256: str, pods: int) -> str | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright_trainer.contract.termination import Cause
-from trainwright_trainer.supervisor.hang import cause_of
-from trainwright_trainer.supervisor.wire import Dumped, Stuck
+from trainwright_trainer.observe.hang import cause_of
+from trainwright_trainer.supervisor.wire.messages import Dumped, Stuck
 
 DUMP_SECONDS = 12.0
 """For every pod to dump: a second for the stacks, and some for its volume."""

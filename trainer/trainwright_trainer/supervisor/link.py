@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self
 from pydantic import TypeAdapter, ValidationError
 
 from trainwright_trainer.contract.base import Contract
-from trainwright_trainer.lifecycle.messages import FROM_RANK
-from trainwright_trainer.log import get_log
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.rank.messages import FROM_RANK
 
 MAX_LINE_BYTES = 1 << 20
 _READ_BYTES = 1 << 16

@@ -6,9 +6,9 @@ import shutil
 import sys
 from collections.abc import Mapping
 
+from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.spec import Script, Work
-from trainwright_trainer.contract.xgboost import Boosting
 from trainwright_trainer.supervisor.refusal import Refusal
 
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from trainwright_trainer.lifecycle.messages import STACKS_FD_ENV, Act, Ask, Carry, Where
+from trainwright_trainer.observe.stacks import StackFile
+from trainwright_trainer.rank.messages import STACKS_FD_ENV, Act, Ask, Carry, Where
 from trainwright_trainer.supervisor import shim
-from trainwright_trainer.supervisor.children import kill_group
 from trainwright_trainer.supervisor.link import RankLink
-from trainwright_trainer.supervisor.rank import OnWord, Rank
-from trainwright_trainer.supervisor.stacks import StackFile
+from trainwright_trainer.supervisor.pod.processes import kill_group
+from trainwright_trainer.supervisor.pod.rank import OnWord, Rank
 
 
 class RankProcess(Rank):

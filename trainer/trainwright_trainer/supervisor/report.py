@@ -10,7 +10,7 @@ from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.termination import TERMINATION_PATH, Cause, TerminationMessage, reason_of
-from trainwright_trainer.log import get_log
+from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor.place import host_name
 
 UNKNOWN = "unknown"

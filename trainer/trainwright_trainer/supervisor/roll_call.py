@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.supervisor.rank import Rank
-from trainwright_trainer.supervisor.wire import Position
+from trainwright_trainer.supervisor.pod.rank import Rank
+from trainwright_trainer.supervisor.wire.messages import Position
 
 
 class RollCall:

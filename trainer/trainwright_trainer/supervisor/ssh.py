@@ -11,7 +11,7 @@ from functools import partial
 from itertools import pairwise
 
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.log import get_log
+from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor.daemon_thread import in_daemon_thread
 from trainwright_trainer.supervisor.refusal import Refusal
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.termination import Cause
-from trainwright_trainer.log import get_log
+from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.background import in_background
-from trainwright_trainer.supervisor.part import Setting
 from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.pod import MARGIN_SECONDS
+from trainwright_trainer.supervisor.pod.pod import MARGIN_SECONDS
+from trainwright_trainer.supervisor.role import Setting
 from trainwright_trainer.supervisor.verdict import Verdict
 
 LOOK_SECONDS = 0.2
-_PARENT = b"trainwright_trainer.lifecycle.remote_rank"
+_PARENT = b"trainwright_trainer.supervisor.launchers.remote_rank"
 
 
 class SSHDPart:

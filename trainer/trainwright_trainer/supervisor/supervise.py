@@ -7,18 +7,20 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from trainwright_trainer import __version__, log, signals
+from trainwright_trainer import __version__
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.termination import Cause
-from trainwright_trainer.log import get_log
-from trainwright_trainer.supervisor.children import adopt_orphans, reap, sweep
-from trainwright_trainer.supervisor.measurements import Measurements
-from trainwright_trainer.supervisor.part import Part, Setting
-from trainwright_trainer.supervisor.parts import part_of
-from trainwright_trainer.supervisor.probes import serve_probes
+from trainwright_trainer.observe import log
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.observe.metrics import Measurements
+from trainwright_trainer.rank.specification import read_specification, specification_path
+from trainwright_trainer.supervisor import signals
+from trainwright_trainer.supervisor.pod.probes import serve_probes
+from trainwright_trainer.supervisor.pod.processes import adopt_orphans, reap, sweep
 from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.supervisor.rendezvous import part_of
 from trainwright_trainer.supervisor.report import UNKNOWN, Report
-from trainwright_trainer.supervisor.specification import read_specification, specification_path
+from trainwright_trainer.supervisor.role import Part, Setting
 
 
 def supervise(

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
 
-from trainwright_trainer.lifecycle.messages import Act, Ask, Carry, Where
-from trainwright_trainer.lifecycle.remote import (
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.rank.messages import Act, Ask, Carry, Where
+from trainwright_trainer.supervisor.launchers.remote import (
     FROM_AFAR,
     Exited,
     FromAfarMessage,
@@ -22,10 +23,9 @@ from trainwright_trainer.lifecycle.remote import (
     ToldToEnd,
     Welcome,
 )
-from trainwright_trainer.lifecycle.remote_rank import keep_alive
-from trainwright_trainer.log import get_log
+from trainwright_trainer.supervisor.launchers.remote_rank import keep_alive
 from trainwright_trainer.supervisor.link import RankLink
-from trainwright_trainer.supervisor.rank import OnWord, Rank
+from trainwright_trainer.supervisor.pod.rank import OnWord, Rank
 
 OnCall = Callable[["Call", FromAfarMessage], None]
 OnEnd = Callable[["Call"], None]

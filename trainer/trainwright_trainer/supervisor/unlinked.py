@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.lifecycle.messages import Action, Ask
-from trainwright_trainer.supervisor.coordinator import Coordinator
-from trainwright_trainer.supervisor.history import Beginning, History, on_volume
-from trainwright_trainer.supervisor.measurements import Measurements
+from trainwright_trainer.observe.metrics import Measurements
+from trainwright_trainer.rank.messages import Action, Ask
+from trainwright_trainer.supervisor.run.coordinator import Coordinator
+from trainwright_trainer.supervisor.run.history import Beginning, History, on_volume
 
 
 class UnlinkedCoordinator(Coordinator):

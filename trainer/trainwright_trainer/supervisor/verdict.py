@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.termination import Cause
-from trainwright_trainer.supervisor.outcome import RankOutcome
+from trainwright_trainer.supervisor.pod.outcome import RankOutcome
 
 _NOT_A_FAILURE = (ExitCode.DONE, ExitCode.PEER_LOST, ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
 

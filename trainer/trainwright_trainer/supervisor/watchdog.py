@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from trainwright_trainer.contract import watchdog as contract
 from trainwright_trainer.contract.spec import Lifecycle
-from trainwright_trainer.lifecycle.messages import Beat, Phase
-from trainwright_trainer.supervisor.rank import Rank
-from trainwright_trainer.supervisor.wire import Stuck
+from trainwright_trainer.rank.messages import Beat, Phase
+from trainwright_trainer.supervisor.pod.rank import Rank
+from trainwright_trainer.supervisor.wire.messages import Stuck
 
 CHECK_SECONDS = 1.0
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from trainwright_trainer.array_file import Array
+from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.data.dataset import Split
 from trainwright_trainer.data.order import PADDING, DataOrder, Samples, evaluation_slices, rank_slice
-from trainwright_trainer.place import Place
+from trainwright_trainer.rank.place import Place
 
 IGNORED = -1
 """Label that counts neither in the loss nor as an item."""

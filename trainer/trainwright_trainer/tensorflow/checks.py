@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainwright_trainer.array_file import Array
-from trainwright_trainer.preflight import Checks, memory
-from trainwright_trainer.preflight.on_host import HostBuffer
-from trainwright_trainer.replicated.group import Group
+from trainwright_trainer.checkpoint.array_file import Array
+from trainwright_trainer.rank.group import Group
+from trainwright_trainer.rank.preflight import Checks, memory
+from trainwright_trainer.rank.preflight.on_host import HostBuffer
 from trainwright_trainer.tensorflow.strategy import Strategy
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainwright_trainer.array_file import Array
+from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.tensorflow.batches import IGNORED, Batch
 from trainwright_trainer.tensorflow.optimizer import Optimizer
 from trainwright_trainer.tensorflow.strategy import Strategy, lost_workers

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.failures import RankError
+from trainwright_trainer.contract.failures import RankError
 
 _GREETING, _ANSWER = b"trainwright worker ", b"here\n"
 _CONNECT_SECONDS, _PAUSE_SECONDS = 2.0, 0.2

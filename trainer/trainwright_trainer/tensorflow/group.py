@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import tensorflow as tf
 
-from trainwright_trainer.array_file import Array
-from trainwright_trainer.place import Place
+from trainwright_trainer.checkpoint.array_file import Array
+from trainwright_trainer.rank.place import Place
 from trainwright_trainer.tensorflow.strategy import Strategy, lost_workers
 
 T = TypeVar("T")

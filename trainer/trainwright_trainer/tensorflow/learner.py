@@ -11,24 +11,22 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainwright_trainer import array_file
-from trainwright_trainer.array_file import Array
+from trainwright_trainer.checkpoint import array_file
+from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.checkpoint.draft import Piece
+from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.spec import World
 from trainwright_trainer.contract.training import Training
-from trainwright_trainer.cpus import available_cpus
 from trainwright_trainer.data.dataset import Dataset
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.data.prefetch import Prefetch
-from trainwright_trainer.failures import DivergedError, InvalidRunError
-from trainwright_trainer.lifecycle.link import Link
 from trainwright_trainer.meter import Meter
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
-from trainwright_trainer.place import Place
 from trainwright_trainer.position import Position
-from trainwright_trainer.replicated.group import Group
-from trainwright_trainer.replicated.learner import Metadata
-from trainwright_trainer.reporter import Reporter
+from trainwright_trainer.rank.cpus import available_cpus
+from trainwright_trainer.rank.group import Group
+from trainwright_trainer.rank.link import Link
+from trainwright_trainer.rank.place import Place
 from trainwright_trainer.score import Score
 from trainwright_trainer.tensorflow.batches import Batch, Batches
 from trainwright_trainer.tensorflow.functions import Functions
@@ -36,6 +34,8 @@ from trainwright_trainer.tensorflow.model.build import build_model
 from trainwright_trainer.tensorflow.optimizer import build_optimizer
 from trainwright_trainer.tensorflow.strategy import Strategy, lost_workers
 from trainwright_trainer.trained import TRAINED, Trained
+from trainwright_trainer.training.learner import Metadata
+from trainwright_trainer.training.reporting import Reporter
 
 MODEL_FILE, OPTIMIZER_FILE = "model.safetensors", "optimizer.safetensors"
 _PREFIX = "trainwright noise v1"

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from trainwright_trainer.array_file import Array
+from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.contract import training
 from trainwright_trainer.contract.training import AdamW
 

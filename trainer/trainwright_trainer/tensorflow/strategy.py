@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from trainwright_trainer.contract.failures import TopologyMismatchError
 from trainwright_trainer.contract.spec import RunSpec, World
-from trainwright_trainer.failures import TopologyMismatchError
-from trainwright_trainer.replicated.group import LostWorkersError
+from trainwright_trainer.rank.group import LostWorkersError
 
 Strategy: TypeAlias = Any
 """``tf.distribute.MultiWorkerMirroredStrategy``."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from trainwright.manifest.data.script import literal, script
 from trainwright.manifest.labels import FOUNDATION
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.volumes import volume_names
-from trainwright.manifest.why import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.run import ClaimMount
 

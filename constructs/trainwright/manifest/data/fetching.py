@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import posixpath
 
-from trainwright.locate import escape
+from trainwright.findings.locate import escape
 from trainwright.manifest.data.script import literal, script
 from trainwright.manifest.data.store import credentials, settings
 from trainwright.manifest.labels import FOUNDATION
 from trainwright.manifest.pod import container_security, pod_security, pool_placement
-from trainwright.manifest.why import Tree, Why, split
+from trainwright.manifest.provenance import Tree, Why, split
 from trainwright.plan import Resolution
 from trainwright.plan.checkpoint import short_hash
 from trainwright.plan.model import DataPlan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.manifest.why import Tree, Why
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.run import AccessKeys, AccountKey, Preparation, SecretReference
 
 REMOTE = "RCLONE_CONFIG_STORE_"

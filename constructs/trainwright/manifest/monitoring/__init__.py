@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from trainwright.manifest.monitoring import pod_monitor, rules
 from trainwright.manifest.monitoring.watched import serving_pods
 from trainwright.manifest.ownership import Owned
-from trainwright.manifest.why import Tree
+from trainwright.manifest.provenance import Tree
 from trainwright.plan import Resolution
 
 

@@ -10,7 +10,7 @@ from trainwright.manifest.monitoring.labels import lasting_labels
 from trainwright.manifest.monitoring.panels import PANELS, Panel, Query
 from trainwright.manifest.monitoring.series import IDENTITY, Series
 from trainwright.manifest.monitoring.watched import Watched, watched
-from trainwright.manifest.why import Why
+from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
 from trainwright.plan.checkpoint import short_hash
 

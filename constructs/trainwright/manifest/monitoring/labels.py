@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainwright.locate import escape
+from trainwright.findings.locate import escape
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.monitoring.series import IDENTITY_LABEL
-from trainwright.manifest.why import Why
+from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
 
 

@@ -8,7 +8,7 @@ from trainwright.cluster.monitoring import Monitoring
 from trainwright.manifest.monitoring.labels import lasting_labels, selected_by
 from trainwright.manifest.monitoring.series import POD_LABELS, RUN_LABEL
 from trainwright.manifest.ownership import Owned
-from trainwright.manifest.why import Why
+from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
 
 

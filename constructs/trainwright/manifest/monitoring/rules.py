@@ -9,7 +9,7 @@ from trainwright.manifest.monitoring.alerts import ALERTS, Alert
 from trainwright.manifest.monitoring.labels import lasting_labels, selected_by
 from trainwright.manifest.monitoring.watched import watched
 from trainwright.manifest.ownership import Owned
-from trainwright.manifest.why import Why
+from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
 
 

@@ -9,9 +9,9 @@ from trainwright.handshake import Rendezvous
 from trainwright.manifest.monitoring.series import Series
 from trainwright.manifest.monitoring.served import served_metrics
 from trainwright.plan import Resolution
+from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.grace import EXIT_MARGIN_SECONDS
 from trainwright_trainer.contract.training import Training
-from trainwright_trainer.contract.xgboost import Boosting
 
 DCGM_RESOURCE = "nvidia.com/gpu"
 """Whole GPUs. A slice of one has no utilization of its own (DCGM user guide, MIG)."""
@@ -60,7 +60,7 @@ def watched(resolution: Resolution) -> Watched:
     return Watched(
         series=Series.of(resolution.run),
         served=served_metrics(resolution),
-        # Under mpirun the supervisors of the workers stay, and the one of the launcher decides for all (supervisor/launched.py).
+        # Under mpirun the supervisors of the workers stay, and the one of the launcher decides for all (supervisor/launchers/launched.py).
         renewed="trainwright_peers_connected" if by_launcher else "trainwright_up",
         renewed_pods=1 if by_launcher else serving_pods(resolution),
         attempts_an_incident=2 if resolution.needs.elastic else 1,

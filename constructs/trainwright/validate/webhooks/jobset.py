@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.locate import at
+from trainwright.findings.locate import at
 from trainwright.validate.fields import Objection, items, mapping, number, text, texts
 from trainwright.validate.names import LONGEST_LABEL, not_a_service_label, not_qualified
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.locate import at
+from trainwright.findings.locate import at
 from trainwright.validate.fields import Objection, items, mapping, number, text, whole
 from trainwright.validate.names import label_problems, not_a_service_label
 

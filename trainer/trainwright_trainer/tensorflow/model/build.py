@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.model import Model, ResNet, ViT
 from trainwright_trainer.contract.training import Precision
-from trainwright_trainer.failures import InvalidRunError
 from trainwright_trainer.tensorflow.model.resnet import ResNetModel
 from trainwright_trainer.tensorflow.model.vit import ViTModel
 

@@ -1,0 +1,63 @@
+"""Where a value of the run or of the cluster profile stands in the user's files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainwright.findings.finding import Where
+
+Positions = Mapping[str, tuple[int, int]]
+"""JSON pointer -> line and column, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Locator:
+    """Turns pointers into places; without files (a run built in Python) a place is the pointer alone."""
+
+    run_file: str | None = None
+    run_positions: Positions = field(default_factory=dict)
+    cluster_file: str | None = None
+    cluster_positions: Positions = field(default_factory=dict)
+
+    def run(self, pointer: str = "") -> Where:
+        return _place(self.run_file, self.run_positions, pointer)
+
+    def cluster(self, pointer: str = "") -> Where:
+        return _place(self.cluster_file, self.cluster_positions, pointer)
+
+    def source(self, source: str) -> Where | None:
+        """The place of a source such as ``run:/batch/micro``; None for a value that no file states."""
+        kind, _, pointer = source.partition(":")
+        if kind == "run":
+            return self.run(pointer)
+        return self.cluster(pointer) if kind == "cluster" else None
+
+
+def _place(file: str | None, positions: Positions, pointer: str) -> Where:
+    near = pointer
+    while near and near not in positions:
+        near = near.rpartition("/")[0]
+    line, column = positions.get(near, (None, None))
+    return Where(file=file, line=line, column=column, pointer=pointer)
+
+
+def escape(key: str) -> str:
+    """One key as a token of a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1") if "/" in key or "~" in key else key
+
+
+def tokens(pointer: str) -> list[str]:
+    """The keys of a JSON pointer; none for the empty one."""
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
+def at(node: Any, pointer: str) -> Any:
+    """The value that a pointer leads to; None where there is none."""
+    for token in tokens(pointer):
+        if isinstance(node, list):
+            node = node[int(token)] if token.isdigit() and int(token) < len(node) else None
+        else:
+            node = node.get(token) if isinstance(node, dict) else None
+    return node

@@ -1,0 +1,135 @@
+"""Runs written in Python: a module that exports RUN, executed without cdk8s."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from pydantic import BaseModel, ValidationError
+
+from trainwright.findings.codes import found
+from trainwright.findings.finding import CompileError, Finding, Where
+from trainwright.reading.document import Document, read_text, shorten
+from trainwright.reading.validation import refused, validate
+from trainwright.run import Run
+
+
+def load_python_run(path: Path, shown: str | None = None) -> Run:
+    """Execute a module and take its RUN: a :class:`~trainwright.run.Run`, or a dict of plain values that describes one.
+
+    The module leaves no ``__pycache__``, its prints go to stderr, and imports of cdk8s, constructs and jsii fail in it.
+
+    Args:
+        path: the module.
+        shown: the name that findings give it; default: the path.
+
+    Raises:
+        CompileError: TW101 where it cannot be read, TW108 where it fails or exports no run, and TW105 to TW107 for what a model
+            refuses, on the line of the module that made it.
+    """
+    file = shown or str(path)
+    text = read_text(path, shown)
+    exported = _execute(path, text, file)
+    assigned = re.search(r"^RUN\b", text, re.MULTILINE)
+    line = text.count("\n", 0, assigned.start()) + 1 if assigned else 1
+    if isinstance(exported, Run):
+        return exported
+    if isinstance(exported, Mapping):
+        return validate(Run, Document(file=file, data=_plain(exported, file, line), positions={"": (line, 1)}))
+    message = "the module exports no RUN" if exported is None else f"RUN is of type {type(exported).__name__}, not a run"
+    raise CompileError([found("TW108", Where(file, line, 1), message, "write `RUN = Run(...)`, with Run from trainwright.run")])
+
+
+def _plain(exported: Mapping[object, object], file: str, line: int) -> dict[str, object]:
+    """The dict as JSON would hold it."""
+    try:
+        data: dict[str, object] = json.loads(json.dumps(dict(exported), allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        message, fix = f"RUN holds what JSON cannot: {shorten(str(error))}", "use text, finite numbers, lists and dicts only"
+        raise CompileError([found("TW108", Where(file, line, 1), message, fix)]) from error
+    return data
+
+
+def _execute(path: Path, text: str, file: str) -> object:
+    """RUN of the executed module, or None."""
+    module = ModuleType(f"trainwright_run_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}")
+    module.__file__ = str(path)
+    try:
+        code = compile(text, str(path), "exec", dont_inherit=True)
+        with _without_cdk8s(), contextlib.redirect_stdout(sys.stderr):
+            # Dataclasses and pydantic look up a class's module by name while they make it.
+            sys.modules[module.__name__] = module
+            try:
+                exec(code, module.__dict__)  # noqa: S102 - a run in Python is the user's own code
+            finally:
+                sys.modules.pop(module.__name__, None)
+    except CompileError:
+        raise
+    except ValidationError as error:
+        line = _line(error.__traceback__, path)
+        model, data = _validated(error.__traceback__)
+        raise refused(error, model, data, lambda pointer: Where(file, line, None, pointer)) from error
+    except (Exception, SystemExit) as error:
+        raise CompileError([_failure(error, path, file)]) from error
+    return module.__dict__.get("RUN")
+
+
+_CDK8S = ("cdk8s", "constructs", "jsii", "trainwright.cdk8s")
+
+
+@contextlib.contextmanager
+def _without_cdk8s() -> Iterator[None]:
+    """None in ``sys.modules`` makes an import fail, also of a module that this process has loaded for itself."""
+    hidden = {name: module for name, module in sys.modules.items() if _is_cdk8s(name)}
+    for name in hidden:
+        del sys.modules[name]
+    for name in _CDK8S:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for name in [name for name in sys.modules if _is_cdk8s(name)]:
+            del sys.modules[name]
+        sys.modules.update(hidden)
+
+
+def _is_cdk8s(name: str) -> bool:
+    top = name.partition(".")[0]
+    return top in _CDK8S or top.startswith("cdk8s_") or name == "trainwright.cdk8s" or name.startswith("trainwright.cdk8s.")
+
+
+def _failure(error: BaseException, path: Path, file: str) -> Finding:
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        where = Where(file, error.lineno, error.offset)
+        return found("TW108", where, f"it is not Python: {shorten(str(error.msg))}", "mend the syntax")
+    where = Where(file, _line(error.__traceback__, path) or 1)
+    if isinstance(error, SystemExit):
+        return found("TW108", where, "the module ends the program", "remove the call that exits; a run module only describes")
+    if isinstance(error, ImportError) and error.name and _is_cdk8s(error.name):
+        message = f"a run module may not import {error.name}, directly or by another module"
+        return found("TW108", where, message, "use trainwright.run only, and build charts in the app")
+    if isinstance(error, ImportError):
+        fix = "install the package; a file beside this one can be imported only from a package"
+        return found("TW108", where, shorten(str(error)), fix)
+    text = "".join(traceback.format_exception_only(error)).strip().replace("\n", "; ")
+    return found("TW108", where, f"the module fails: {shorten(text)}", "mend this line")
+
+
+def _line(trace: TracebackType | None, path: Path) -> int | None:
+    """The innermost line of the module itself."""
+    lines = [line for frame, line in traceback.walk_tb(trace) if frame.f_code.co_filename == str(path)]
+    return lines[-1] if lines else None
+
+
+def _validated(trace: TracebackType | None) -> tuple[type[BaseModel] | None, object]:
+    """The model whose constructor failed and its arguments, as pydantic's own frame holds them."""
+    for frame, _ in traceback.walk_tb(trace):
+        if frame.f_code is BaseModel.__init__.__code__:
+            return type(frame.f_locals["self"]), frame.f_locals["data"]
+    return None, None

@@ -1,0 +1,203 @@
+"""The TrainingRuntime of a TrainJob: the JobSet that the operator makes of the two, less what is one run's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from trainwright.handshake import Rendezvous, Role
+from trainwright.identity import PLACEHOLDER
+from trainwright.manifest.failure import failure_rules_below_set, set_rules
+from trainwright.manifest.ownership import Owned
+from trainwright.manifest.pod import pod_template, template_constants
+from trainwright.manifest.provenance import Tree, Why
+from trainwright.plan import Resolution
+from trainwright.target.mpi import KEYS, WHY_KEYS
+
+RUNTIME = "TrainingRuntime"
+NODE, LAUNCHER = "node", "launcher"
+"""Replicated Jobs, by the names that the operator knows; the container that trains is ``node`` in both (pkg/constants)."""
+
+POLICIES = {Rendezvous.STATIC: "torch", Rendezvous.DMLC_TRACKER: "xgboost", Rendezvous.MPI_HOSTFILE: "mpi"}
+"""What the runtime's ``mlPolicy`` is called, by the rendezvous that it makes."""
+
+JOBS = "/spec/template/spec/replicatedJobs"
+
+
+def each_place(constants: Callable[[int], Mapping[str, str]]) -> dict[str, str]:
+    """The same of each place where a replicated Job can stand: the nodes, and the launcher after them."""
+    return {**constants(0), **constants(1)}
+
+
+def pod_at(place: int) -> str:
+    """Pointer of the pod template of a replicated Job."""
+    return f"{JOBS}/{place}/template/spec/template"
+
+
+def jobs_of(resolution: Resolution) -> list[tuple[str, Role]]:
+    """The replicated Jobs with the roles that they carry, in the order of their start: a Job depends on those before it alone."""
+    first, *others = resolution.binding.roles
+    lead = NODE if resolution.needs.mpi is None else LAUNCHER
+    return [*((NODE, role) for role in others), (lead, first)]
+
+
+def runtime_name(resolution: Resolution) -> str:
+    """With a placeholder for the hash of its content."""
+    return f"{POLICIES[resolution.needs.rendezvous]}-{PLACEHOLDER}"
+
+
+def training_runtime(resolution: Resolution) -> Tree:
+    """With whole pods in it, until :meth:`TrainJob.settle` takes out what is the run's own."""
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": RUNTIME,
+        "metadata": {
+            "name": runtime_name(resolution),
+            "namespace": resolution.plan.namespace,
+            "labels": {"app.kubernetes.io/managed-by": "trainwright"},
+        },
+        "spec": {
+            "mlPolicy": {
+                "numNodes": 1,
+                POLICIES[resolution.needs.rendezvous]: Why(
+                    _policy(resolution), "run:/topology/kind", "the pods are told of each other what this topology needs"
+                ),
+            },
+            **_pod_group(resolution),
+            "template": {
+                **_queue(resolution),
+                "spec": {
+                    "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+                    "successPolicy": {"operator": "All", **_success(resolution)},
+                    "failurePolicy": {
+                        "maxRestarts": Why(resolution.run.restarts, "run:/restarts", "restarts of all pods together"),
+                        "restartStrategy": "Recreate",
+                        "rules": set_rules(resolution),
+                    },
+                    "replicatedJobs": [_job(resolution, name, role) for name, role in jobs_of(resolution)],
+                },
+            },
+        },
+    }
+
+
+def _policy(resolution: Resolution) -> Tree:
+    mpi = resolution.needs.mpi
+    if mpi is None:
+        return {}
+    return {
+        "mpiImplementation": Why("OpenMPI", "run:/topology/mpi", "the MPI in the image"),
+        "numProcPerNode": Why(1, "trainwright", "each run states its own number"),
+        "runLauncherAsNode": Why(mpi.launcher_holds_ranks, "run:/topology", "whether the launcher is a node too"),
+        "sshAuthMountPath": Why(KEYS, "trainwright", WHY_KEYS),
+    }
+
+
+def _pod_group(resolution: Resolution) -> Tree:
+    gang = resolution.plan.gang
+    if gang is None:
+        return {}
+    policy: Tree = {"volcano": {}} if gang.scheduler == "volcano" else {"coscheduling": {"scheduleTimeoutSeconds": 60}}
+    return {"podGroupPolicy": policy}
+
+
+def _queue(resolution: Resolution) -> Tree:
+    """The operator hands this annotation on to the PodGroup (pkg/runtime/framework/plugins/volcano)."""
+    gang = resolution.plan.gang
+    if gang is None or gang.scheduler != "volcano" or gang.queue is None:
+        return {}
+    return {"metadata": {"annotations": {"scheduling.volcano.sh/queue-name": Why(gang.queue, "run:/queue", "the Volcano queue")}}}
+
+
+def _success(resolution: Resolution) -> Tree:
+    if resolution.needs.mpi is None:
+        return {}
+    reason = "workers run sshd until the launcher has ended; then the JobSet takes them down"
+    return {"targetReplicatedJobs": Why([LAUNCHER], "trainwright", reason)}
+
+
+def _job(resolution: Resolution, name: str, role: Role) -> Tree:
+    """The operator fills in the number of pods: for a launcher that of the policy, for nodes that of the TrainJob."""
+    trains = role is resolution.binding.roles[0]
+    label = {"metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}}
+    return {
+        "name": name,
+        "replicas": 1,
+        **(_after_workers(resolution) if trains else {}),
+        "template": {
+            **(label if trains else {}),
+            "spec": {
+                "completionMode": "Indexed",
+                "backoffLimit": 0,
+                "podReplacementPolicy": "Failed",
+                "podFailurePolicy": {"rules": failure_rules_below_set(resolution, role)},
+                "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
+            },
+        },
+    }
+
+
+def _after_workers(resolution: Resolution) -> Tree:
+    """As the operator's own runtimes do (trainer #3748). A gang counts pods that a Job still waits to make, and never starts."""
+    if len(resolution.binding.roles) == 1 or resolution.plan.gang:
+        return {}
+    reason = "mpirun finds every worker, with its address and its sshd"
+    return {"dependsOn": Why([{"name": NODE, "status": "Ready"}], "trainwright", reason)}
+
+
+def _job_constants(place: int) -> dict[str, str]:
+    job = f"{RUNTIME}{JOBS}/{place}/template"
+    return {
+        f"{job}/metadata": "by this label the operator knows the Job that trains",
+        f"{job}/spec/completionMode": "each pod has a fixed index, by which it is named",
+        f"{job}/spec/backoffLimit": "the first failure that counts goes to the JobSet, which starts all pods again; "
+        "retries of one pod would come first and be of no use (kubernetes-sigs/jobset#825)",
+        f"{job}/spec/podReplacementPolicy": "a new pod starts when the old one has ended, never beside it",
+        f"{job}/spec/podFailurePolicy": "what to do with a failed pod, from the trainer's exit codes; the first match wins",
+        **template_constants(f"{RUNTIME}{pod_at(place)}"),
+    }
+
+
+CONSTANTS: Mapping[str, str] = {
+    RUNTIME: "what runs of one shape have in common; it must be there before they are, so it belongs to the foundation",
+    f"{RUNTIME}/metadata": "called after its content: another shape is another runtime, and nothing changes under a run",
+    f"{RUNTIME}/metadata/labels": "the same for every runtime",
+    f"{RUNTIME}/spec/mlPolicy": "what the operator tells the pods of each other",
+    f"{RUNTIME}/spec/mlPolicy/numNodes": "each run states its own number; of launchers there is one",
+    f"{RUNTIME}/spec/podGroupPolicy": "the operator makes the group of pods that start together",
+    f"{RUNTIME}/spec/podGroupPolicy/coscheduling": "seconds that a part of the pods may wait for the rest before they let go",
+    f"{RUNTIME}/spec/template/metadata": "read by the operator where it makes the PodGroup",
+    f"{RUNTIME}/spec/template/spec": "the JobSet of the run",
+    f"{RUNTIME}/spec/template/spec/network": "a headless Service named like the run: every pod has a DNS name, before it is "
+    "ready too; with a subdomain of its own the operator's address of rank 0 would be wrong",
+    f"{RUNTIME}/spec/template/spec/successPolicy": "the run is done when the Job that trains is",
+    f"{RUNTIME}/spec/template/spec/failurePolicy/restartStrategy": "all pods go, and all come back together: ranks cannot do "
+    "without each other",
+    f"{RUNTIME}/spec/template/spec/failurePolicy/rules": "an exit code that would come again ends the run at once",
+    f"{RUNTIME}{JOBS}": "one Job for all nodes, so that an index is a node, and one for the launcher where there is one",
+    **each_place(_job_constants),
+}
+
+_EACH = f"{JOBS}/[0-9]+"
+_SPEC = f"{_EACH}/template/spec"
+
+OWNED: tuple[Owned, ...] = (
+    Owned(r"/spec/(mlPolicy|podGroupPolicy).*", "how the ranks find each other and start", "change topology or gang"),
+    Owned(r"/spec/template/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes"),
+    Owned(
+        r"/spec/template/spec/ttlSecondsAfterFinished",
+        "the life of the run",
+        "remove it: the operator makes a deleted JobSet again, and trains again (trainer #3779)",
+    ),
+    Owned(r"/spec/template/spec/network.*", "the address of the ranks", "remove it: the operator knows rank 0 by it"),
+    Owned(r"/spec/template/spec/(success|failure|startup)Policy.*", "how the run ends and starts", "change restarts"),
+    Owned(r"/spec/template/spec/(coordinator|managedBy|volumeClaimPolicies).*", "how pods are found", "remove it"),
+    Owned(f"{_EACH}/(name|replicas|groupName|dependsOn.*|template/metadata/labels.*)", "the Jobs of the run", "remove it"),
+    Owned(f"{_SPEC}/(completions|parallelism|completionMode)", "the number of pods", "change topology.nodes"),
+    Owned(f"{_SPEC}/(backoffLimit\\w*|maxFailedIndexes)", "the retry budget", "change restarts"),
+    Owned(
+        f"{_SPEC}/(podFailurePolicy|podReplacementPolicy|successPolicy|suspend|ttlSecondsAfterFinished|selector|manualSelector|"
+        "managedBy).*",
+        "the failure rules, made from the trainer's exit codes, and the life of the Job",
+        "remove it: all ranks come back together, or none does",
+    ),
+)

@@ -1,0 +1,289 @@
+"""The command line, as a process: exit codes as documented, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+from tests.compiler.projects import ROOT, TRAINWRIGHT, Scratch, assert_ended, scratch
+
+from trainwright.findings.codes import CODES
+from trainwright.reading.document import read_yaml
+from trainwright.run import Run
+
+Data = dict[str, Any]
+DIGITS = "charts/runs/digits-ddp.yaml"
+DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
+COMMANDS = ("synth", "check", "plan", "explain", "roll", "schema", "rules", "init", "rehearse", "validate")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Scratch:
+    return scratch(tmp_path / "project")
+
+
+# Help.
+
+
+def test_help_names_every_command_and_every_exit_code() -> None:
+    ended = Scratch(ROOT).run("--help")
+    assert ended.returncode == 0
+    assert re.findall(r"^  ([a-z]+) ", ended.stdout, flags=re.MULTILINE) == list(COMMANDS)
+    for code in ("0 ", "1 ", "2 ", "3 ", "70 "):
+        assert code in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments", [["plan"], ["nothing"], ["plan", "a", "b"], ["check", "--nothing"], ["schema", "pod"], ["roll"], ["init"]]
+)
+def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
+    assert_ended(Scratch(ROOT).run(*arguments), 2)
+
+
+# Names that do not exist.
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("roll", "nothing"),
+        ("rehearse", "../x"),
+        *(("plan", name) for name in ("nothing", "a" * 300, "../digits-ddp", "", "名前", "a/b")),
+    ],
+)
+def test_a_run_that_is_not_there_ends_with_2_and_the_runs_that_are(command: str, name: str) -> None:
+    ended = Scratch(ROOT).run(command, "--", name)
+    assert_ended(ended, 2, "there is no run", "digits-ddp")
+
+
+@pytest.mark.parametrize("name", ["digts-ddp", "digits_ddp", "charts/runs/digits-ddp.yaml"])
+def test_a_run_that_is_nearly_there_is_suggested(name: str) -> None:
+    assert_ended(Scratch(ROOT).run("plan", name), 2, "did you mean digits-ddp?")
+
+
+def test_a_folder_without_a_project_ends_with_2(tmp_path: Path) -> None:
+    for arguments in (["check"], ["plan", "x"], ["synth"], ["init", "x"], ["explain", "x"]):
+        assert_ended(Scratch(tmp_path).run(*arguments), 2, "no project here", "--project")
+    assert_ended(Scratch(tmp_path).run("check", "--project", "/nothing/here"), 2, "no project here")
+
+
+def test_a_project_is_found_from_a_folder_inside_and_by_its_option(here: Scratch, tmp_path: Path) -> None:
+    assert_ended(here.run("check", folder="charts/runs"), 0)
+    assert_ended(Scratch(tmp_path).run("check", "--project", str(here.root)), 0)
+
+
+# Files that are broken.
+
+
+BROKEN = {
+    "yaml": (DIGITS, b"run: [\n", "TW102"),
+    "binary": (DIGITS, b"\xff\xfe\x00\x01", "TW101"),
+    "list": (DIGITS, b"- a\n", "TW104"),
+    "empty": (DIGITS, b"", "TW104"),
+    "large": (DIGITS, b"a: " + b"x" * 2**21, "TW101"),
+    "deep": (DIGITS, b"a: " + b"[" * 5000, "TW10"),
+    "bomb": (
+        DIGITS,
+        b"a: &a [x,x,x,x,x,x,x,x,x]\n"
+        + b"".join(b"%c: &%c [%s]\n" % (c + 1, c + 1, b",".join([b"*%c" % c] * 9)) for c in range(97, 105)),
+        "TW104",
+    ),
+    "profile": ("charts/clusters/laptop.yaml", b"cluster: laptop\n", "TW106"),
+    "module": ("charts/runs/torchrun_command.py", b"import nothing_of_that_name\n", "TW108"),
+    "syntax": ("charts/runs/torchrun_command.py", b"RUN = (\n", "TW108"),
+    "exit": ("charts/runs/torchrun_command.py", b"import sys\nsys.exit(0)\n", "TW108"),
+    "no-run": ("charts/runs/torchrun_command.py", b"RUN = 1\n", "TW108"),
+    "lock": ("charts/trainwright.lock", b"<<<<<<< HEAD\n", "TW506"),
+    "lock-binary": ("charts/trainwright.lock", b"\xff", "TW506"),
+}
+
+
+@pytest.mark.parametrize(("file", "content", "code"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_ends_synth_with_1_and_a_finding(file: str, content: bytes, code: str, here: Scratch) -> None:
+    here.path(file).write_bytes(content)
+    dist = here.dist()
+    assert_ended(here.run("synth"), 1, code, file)
+    assert here.dist() == dist
+
+
+def test_check_ends_with_1_where_a_file_is_broken(here: Scratch) -> None:
+    here.write(DIGITS, "run: [\n")
+    here.write("charts/clusters/h100-ib.yaml", "cluster: h100-ib\n")
+    ended = here.run("check")
+    assert_ended(ended, 1, DIGITS, "charts/clusters/h100-ib.yaml")
+    assert "TW110" not in ended.stderr, "the profile is there: what is wrong with it says more than that it is missing"
+
+
+@pytest.mark.parametrize("name", ["yaml", "module", "profile"])
+def test_a_broken_file_ends_plan_explain_and_rehearse_with_a_finding(name: str, here: Scratch) -> None:
+    file, content, code = BROKEN[name]
+    here.path(file).write_bytes(content)
+    run = "torchrun-command" if name == "module" else "digits-ddp"
+    assert_ended(here.run("plan", run), 1, code, file)
+    dist = f"dist/{'h100-ib' if name == 'module' else 'laptop'}/training/runs/{run}.k8s.yaml"
+    assert_ended(here.run("explain", f"{dist}:1"), 1, code, file)
+
+
+def test_one_broken_run_does_not_hide_another(here: Scratch) -> None:
+    here.path(DIGITS).write_text("run: [\n", encoding="utf-8")
+    assert_ended(here.run("plan", "stdlib-lm"), 0)
+
+
+def test_what_cannot_be_read_ends_with_a_message(here: Scratch) -> None:
+    here.path(DIGITS).unlink()
+    here.path(DIGITS).symlink_to(here.path(DIGITS))
+    assert_ended(here.run("check"), 1, "TW101", DIGITS)
+    here.path(DIGITS).unlink()
+    here.path(DIGITS).mkdir()
+    assert_ended(here.run("check"), 1, "TW101", DIGITS)
+
+
+def test_a_dist_that_cannot_be_written_ends_with_3(here: Scratch) -> None:
+    shutil.rmtree(here.root / "dist")
+    here.write("dist", "a file\n")
+    assert_ended(here.run("synth"), 3, "trainwright: ", "dist")
+    assert here.read("dist") == "a file\n"
+
+
+@pytest.mark.parametrize("node", ["/nothing/node", "/bin/false"])
+def test_a_node_that_does_not_run_ends_with_3_and_touches_nothing(node: str, here: Scratch) -> None:
+    here.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    dist = here.dist()
+    assert_ended(here.run("synth", environment={"JSII_NODE": node}), 3, "Node", "JSII_NODE")
+    assert here.dist() == dist
+    assert_ended(here.run("check", environment={"JSII_NODE": node}), 1, "TW502")
+
+
+@pytest.mark.parametrize("epoch", ["yesterday", "", "-1e9", str(10**30)])
+def test_a_source_date_epoch_that_is_none_ends_with_a_message(epoch: str) -> None:
+    assert_ended(Scratch(ROOT).run("check", environment={"SOURCE_DATE_EPOCH": epoch}), 2, "SOURCE_DATE_EPOCH")
+
+
+def test_a_waiver_expires_on_the_same_day_everywhere(here: Scratch) -> None:
+    here.edit(DIGITS, "@sha256:bca6d13be098a4938d4194efe11cd5bb14289e796daff1392373572e047a35a8", ":nightly")
+    here.write(DIGITS, here.read(DIGITS) + 'waivers: [{code: TW305, reason: "built anew every night", expires: "2030-06-15"}]\n')
+    for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago", "UTC"):
+        last, after = {"TZ": zone, "SOURCE_DATE_EPOCH": "1907798399"}, {"TZ": zone, "SOURCE_DATE_EPOCH": "1907798400"}
+        assert_ended(here.run("plan", "digits-ddp", environment=last), 0)
+        assert_ended(here.run("plan", "digits-ddp", environment=after), 1, "TW611")
+
+
+# Rehearse, as far as it goes without pods.
+
+
+def test_a_run_that_is_done_has_nothing_to_rehearse(here: Scratch) -> None:
+    here.write(DIGITS, here.read(DIGITS) + "state: done\n")
+    assert_ended(here.run("rehearse", "digits-ddp"), 2, "digits-ddp is done and not in dist/ any more")
+
+
+def test_a_rehearsal_of_older_yaml_says_so(here: Scratch) -> None:
+    run = "charts/runs/own-script.yaml"
+    here.write(run, here.read(run) + "attempt: 2\n")
+    ended = here.run("rehearse", "own-script")  # without the value of its Secret it ends before a pod starts
+    assert_ended(ended, 3, f"{run} changed since dist/ was written")
+
+
+# Explain.
+
+
+def test_explain_takes_a_file_a_line_and_a_pointer() -> None:
+    here = Scratch(ROOT)
+    lines = (ROOT / DIGITS_DIST).read_text(encoding="utf-8").split("\n")
+    number = next(number for number, line in enumerate(lines, 1) if "completions: 2" in line)
+    by_line, by_pointer = (
+        here.run("explain", f"{DIGITS_DIST}:{number}"),
+        here.run("explain", f"{DIGITS_DIST}:/Job/spec/completions"),
+    )
+    assert_ended(by_line, 0)
+    assert by_line.stdout == by_pointer.stdout
+    assert f"{DIGITS_DIST}:{number}: completions: 2" in by_line.stdout
+    assert f"({DIGITS}:8:" in by_line.stdout
+    everything = here.run("explain", DIGITS_DIST)
+    assert_ended(everything, 0)
+    assert len(re.findall(rf"^{re.escape(DIGITS_DIST)}:[0-9]+: ", everything.stdout, flags=re.MULTILINE)) == len(lines) - 1
+    assert f"{DIGITS_DIST}:100: " in everything.stdout, "no line number may become an emoji"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "nothing.yaml",
+        f"{DIGITS_DIST}:99999",
+        f"{DIGITS_DIST}:0",
+        f"{DIGITS_DIST}:²",
+        f"{DIGITS_DIST}:/Job/nothing",
+        DIGITS,
+        f"{DIGITS_DIST}:" + "9" * 5000,
+    ],
+)
+def test_explain_of_what_is_not_there_ends_with_2(place: str) -> None:
+    assert_ended(Scratch(ROOT).run("explain", place), 2)
+
+
+def test_explain_of_an_edited_file_ends_with_1(here: Scratch) -> None:
+    here.write(DIGITS_DIST, here.read(DIGITS_DIST) + "---\nkind: ConfigMap\n")
+    assert_ended(here.run("explain", f"{DIGITS_DIST}:1"), 1, "TW503")
+
+
+# Rules and schema.
+
+
+def test_rules_lists_every_code_and_explains_one() -> None:
+    here = Scratch(ROOT)
+    assert re.findall(r"^(TW[0-9]{3})", here.run("rules").stdout, flags=re.MULTILINE) == list(CODES)
+    assert [row["code"] for row in json.loads(here.run("rules", "--json").stdout)] == list(CODES)
+    assert CODES["TW203"].why in here.run("rules", "TW203").stdout
+    assert_ended(here.run("rules", "TW999"), 2, "TW999")
+
+
+@pytest.mark.parametrize("kind", ["run", "cluster"])
+def test_schema_is_a_json_schema_that_takes_the_charts(kind: str) -> None:
+    ended = Scratch(ROOT).run("schema", kind)
+    assert_ended(ended, 0)
+    schema = json.loads(ended.stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    folder = "runs" if kind == "run" else "clusters"
+    files = [*(ROOT / "charts" / folder).glob("*.yaml"), *(ROOT / "tests/compiler/fleet/charts" / folder).glob("*.yaml")]
+    assert files
+    for file in files:
+        assert list(validator.iter_errors(read_yaml(file).data)) == []
+
+
+@pytest.mark.parametrize(
+    "edit", [{"batch": {"micro": 0}}, {"unknown": 1}, {"run": "Upper"}, {"peer_wait": 30}, {"topology": {"kind": "zero"}}]
+)
+def test_schema_refuses_what_the_compiler_refuses(edit: Data) -> None:
+    data = read_yaml(ROOT / DIGITS).data | edit
+    schema = Run.model_json_schema()
+    assert list(jsonschema.Draft202012Validator(schema).iter_errors(data))
+
+
+# Output.
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    ended = subprocess.run(
+        ["bash", "-c", 'set -o pipefail; "$0" schema | head -c 10; exit "${PIPESTATUS[0]}"', str(TRAINWRIGHT)],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+    )
+    assert "Traceback" not in ended.stderr
+    assert "Exception ignored" not in ended.stderr
+    assert "Broken pipe" not in ended.stderr
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_without_unicode_is_no_error(encoding: str) -> None:
+    ended = subprocess.run(
+        [TRAINWRIGHT, "plan", "digits-ddp"], cwd=ROOT, env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+        capture_output=True, check=False, timeout=60,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert b"digits-ddp-" in ended.stdout

@@ -1,0 +1,140 @@
+"""``trainwright init``: from flags, without a terminal, and in a conversation."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tests.compiler.projects import TRAINWRIGHT, Scratch, assert_ended, scratch
+
+from trainwright.reading.document import read_yaml
+from trainwright.run import Run
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Scratch:
+    return scratch(tmp_path / "project")
+
+
+def test_init_from_flags_writes_a_run_that_compiles(here: Scratch) -> None:
+    image = "registry.example.com/team/trainer@sha256:" + "a" * 64
+    ended = here.run("init", "mine", "--cluster", "laptop", "--namespace", "training", "--team", "vision", "--image", image,
+                     "--claim", "training-checkpoints", "--nodes", "2", "--gpus", "0")
+    assert_ended(ended, 0, "wrote charts/runs/mine.yaml")
+    run = Run.model_validate(read_yaml(here.path("charts/runs/mine.yaml")).data)
+    assert (run.run, run.team, run.image, run.topology.nodes) == ("mine", "vision", image, 2)
+    assert_ended(here.run("plan", "mine"), 0)
+    assert_ended(here.run("synth"), 0)
+    assert_ended(here.run("check"), 0)
+
+
+def test_init_without_a_terminal_takes_the_defaults(here: Scratch) -> None:
+    for cluster in ("laptop", "h100-ib"):
+        assert_ended(here.run("init", f"on-{cluster}", "--cluster", cluster), 0)
+        assert_ended(here.run("plan", f"on-{cluster}"), 0)
+
+
+@pytest.mark.parametrize("name", ["true", "null"])
+def test_init_writes_names_that_yaml_takes_for_something_else(name: str, here: Scratch) -> None:
+    assert_ended(here.run("init", name, "--cluster", "laptop"), 0)
+    assert_ended(here.run("synth"), 0)
+    assert_ended(here.run("check"), 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["Upper"], 2, "is not a run name"),
+        (["a" * 41], 2, "is not a run name"),
+        (["../x"], 2, "is not a run name"),
+        ([""], 2, "is not a run name"),
+        (["digits-ddp"], 2, "is there already"),
+        (["torchrun-command"], 2, "is there already"),
+        (["x", "--cluster", "nothing"], 2, "there is no cluster nothing"),
+        (["x", "--namespace", "nothing"], 2, "there is no namespace nothing"),
+        (["x", "--claim", "nothing"], 2, "there is no claim nothing"),
+        (["x", "--nodes", "0"], 2, "nodes"),
+        (["x", "--nodes", "two"], 2, "nodes"),
+        (["x", "--team", "Not A Team"], 1, "TW107"),
+        (["x", "--team", "a: b"], 1, "TW107"),
+        (["x", "--image", "x # y"], 1, "TW304"),
+        (["x", "--image", "a\nstate: done"], 1, "TW304"),
+        (["x", "--team", '"'], 1, "TW107"),
+        (["x", "--cluster", "laptop", "--gpus", "8"], 1, "TW302"),
+        (["x", "--cluster", "laptop", "--nodes", "4096"], 1, "TW206"),
+    ],
+)
+def test_init_of_what_cannot_be_writes_nothing(arguments: list[str], code: int, words: str, here: Scratch) -> None:
+    ended = here.run("init", *arguments)
+    assert_ended(ended, code)
+    assert words in ended.stderr
+    assert here.git("status", "--porcelain") == ""
+
+
+def test_init_asks_on_a_terminal_until_the_answers_fit(here: Scratch) -> None:
+    conversation = [
+        ("cluster", "nothing"),
+        ("there is no cluster nothing", "laptop"),
+        ("namespace", ""),
+        ("team", "vision"),
+        ("claim", ""),
+        ("image", ""),
+        ("nodes", "many"),
+        ("many is not a whole number", "2"),
+        ("GPUs", "0"),
+    ]
+    code, said = talk([str(TRAINWRIGHT), "init", "mine"], here.root, conversation)
+    assert code == 0, said
+    assert "Traceback" not in said
+    run = Run.model_validate(read_yaml(here.path("charts/runs/mine.yaml")).data)
+    assert (run.cluster, run.team, run.topology.nodes, run.topology.gpus_per_node) == ("laptop", "vision", 2, 0)
+
+
+def test_init_that_is_left_half_way_writes_nothing(here: Scratch) -> None:
+    code, said = talk([str(TRAINWRIGHT), "init", "mine"], here.root, [("cluster", "laptop"), ("namespace", "\x04")])
+    assert code != 0
+    assert "Traceback" not in said
+    assert here.git("status", "--porcelain") == ""
+
+
+def talk(command: list[str], folder: Path, conversation: list[tuple[str, str]]) -> tuple[int, str]:
+    """Run a program on a terminal of its own: wait for each text, then type the answer."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "dumb", "NO_COLOR": "1"}
+    process = subprocess.Popen(
+        command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    said, seen = "", 0
+    deadline = time.monotonic() + 90
+    try:
+        for wanted, answer in conversation:
+            while wanted not in said[seen:]:
+                assert time.monotonic() < deadline, f"no {wanted!r} in {said!r}"
+                more = _read(ours)
+                assert more, f"ended before {wanted!r}: {said!r}"
+                said += more
+            seen += said[seen:].index(wanted) + len(wanted)
+            os.write(ours, (answer + ("" if answer == "\x04" else "\n")).encode())
+        while more := _read(ours):
+            said += more
+        return process.wait(60), said
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def _read(terminal: int) -> str:
+    """What was said; nothing at the end."""
+    try:
+        if select.select([terminal], [], [], 60)[0]:
+            return os.read(terminal, 65536).decode(errors="replace")
+    except OSError:  # Linux, where the other end is closed
+        pass
+    return ""

@@ -1,0 +1,67 @@
+"""Waivers: a reason, a last day, and only for what may be accepted."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from tests.compiler.example import TODAY, codes, compiled, findings
+
+from trainwright.findings.codes import CODES
+from trainwright.findings.finding import Severity
+
+TAG = {"image": "registry.example.com/trainwright/trainer:latest"}
+
+
+def waiver(code: str, expires: date = TODAY) -> dict[str, Any]:
+    return {"code": code, "reason": "the registry has no digests yet", "expires": expires.isoformat()}
+
+
+def test_a_waived_warning_becomes_a_note_with_its_reason() -> None:
+    (finding,) = findings(TAG | {"waivers": [waiver("TW305")]})
+    assert (finding.code, finding.severity, finding.waived) == ("TW305", Severity.INFO, "the registry has no digests yet")
+
+
+@pytest.mark.parametrize(("days", "expected"), [(-1, ["TW611", "TW305"]), (0, ["TW305"]), (1, ["TW305"]), (3650, ["TW305"])])
+def test_the_last_day_counts(days: int, expected: list[str]) -> None:
+    assert codes(TAG | {"waivers": [waiver("TW305", TODAY + timedelta(days))]}) == expected
+
+
+def test_the_same_run_fails_on_the_day_after() -> None:
+    run = TAG | {"waivers": [waiver("TW305")]}
+    assert codes(run, today=TODAY) == ["TW305"]
+    assert codes(run, today=TODAY + timedelta(1)) == ["TW611", "TW305"]
+
+
+@pytest.mark.parametrize("code", [code for code, entry in CODES.items() if not entry.waivable] + ["TW999"])
+def test_what_cannot_be_waived(code: str) -> None:
+    found = findings({"waivers": [waiver(code)]})
+    assert [finding.code for finding in found] == ["TW613"]
+    assert code in found[0].message
+
+
+def test_no_error_can_be_waived() -> None:
+    assert not [entry.id for entry in CODES.values() if entry.waivable and entry.severity is Severity.ERROR]
+
+
+def test_a_waiver_without_a_finding_is_a_warning() -> None:
+    found = findings({"waivers": [waiver("TW305")]})
+    assert [(finding.code, finding.severity) for finding in found] == [("TW612", Severity.WARNING)]
+    assert found[0].where.pointer == "/waivers/0"
+
+
+def test_each_waiver_is_looked_at_on_its_own() -> None:
+    run = TAG | {"waivers": [waiver("TW408"), waiver("TW305"), waiver("TW220")]}
+    assert [(finding.code, finding.where.pointer) for finding in findings(run) if finding.code.startswith("TW6")] == [
+        ("TW613", "/waivers/2")
+    ]
+
+
+def test_a_waiver_covers_every_finding_of_its_code_and_no_other() -> None:
+    run = TAG | {"env": {"NCCL_ALGO": "Ring", "NCCL_NET_GDR_LEVEL": "SYS"}, "waivers": [waiver("TW408")]}
+    assert {(finding.code, finding.waived is not None) for finding in findings(run)} == {("TW305", False), ("TW408", True)}
+
+
+def test_a_waiver_moves_no_name() -> None:
+    assert compiled(TAG).plan.name == compiled(TAG | {"waivers": [waiver("TW305")]}).plan.name

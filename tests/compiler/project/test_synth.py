@@ -1,0 +1,348 @@
+"""A project on disk: synth, check and roll, on copies of this repository's own charts."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.compiler.compiling import TODAY
+from tests.compiler.projects import ROOT, Scratch, scratch
+
+from trainwright.findings.finding import CompileError, Finding, Severity
+from trainwright.project import build_project, compare, load_sources, moved_runs, read_lock
+from trainwright.project.build import Output, duplicates
+
+DIGITS = "charts/runs/digits-ddp.yaml"
+DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
+H100 = "charts/clusters/h100-ib.yaml"
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Scratch:
+    return scratch(tmp_path / "project")
+
+
+def findings(here: Scratch) -> list[Finding]:
+    """What `check` finds, without starting a process."""
+    lock = read_lock(here.project.lock)
+    build = build_project(load_sources(here.project), TODAY, lock)
+    return [*build.findings, *moved_runs(build, lock), *compare(here.project, build, lock)]
+
+
+def errors(here: Scratch) -> list[tuple[str, str]]:
+    """Code and message of each error."""
+    return [(finding.code, finding.message) for finding in findings(here) if finding.severity is Severity.ERROR]
+
+
+def codes(here: Scratch) -> list[str]:
+    return [code for code, _ in errors(here)]
+
+
+# In order.
+
+
+def test_what_is_committed_is_in_order(here: Scratch) -> None:
+    ended = here.run("check")
+    assert ended.returncode == 0, ended.stderr
+    assert here.git("status", "--porcelain") == ""
+
+
+def test_synth_writes_nothing_where_nothing_changed(here: Scratch) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (here.root / "dist").rglob("*.yaml")}
+    ended = here.run("synth")
+    assert ended.returncode == 0, ended.stderr
+    assert here.git("status", "--porcelain") == ""
+    assert {path: path.stat().st_mtime_ns for path in (here.root / "dist").rglob("*.yaml")} == before
+    assert "0 changed" in ended.stderr
+
+
+def test_synth_from_nothing_gives_the_committed_bytes(here: Scratch) -> None:
+    committed = here.dist()
+    shutil.rmtree(here.root / "dist")
+    here.project.lock.unlink()
+    here.synth()
+    assert here.dist() == committed
+    assert here.git("status", "--porcelain") == ""
+    assert sorted(path.name for path in here.root.iterdir()) == [".git", "charts", "dist"]
+
+
+# Edited by hand, missing, stale, foreign.
+
+
+@pytest.mark.parametrize("path", sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "dist").rglob("*.yaml")))
+def test_one_character_edited_by_hand_is_named_with_the_file_to_change(here: Scratch, path: str) -> None:
+    text = here.read(path)
+    middle = len(text) // 2
+    here.write(path, text[:middle] + ("x" if text[middle] != "x" else "y") + text[middle + 1:])
+    (found,) = [finding for finding in findings(here) if finding.severity is Severity.ERROR]
+    assert found.code == "TW503"
+    assert found.where.file == path
+    cluster, _, kind, name = path.removeprefix("dist/").split("/")
+    stem = name.removesuffix(".k8s.yaml")
+    python = "charts/runs/torchrun_command.py" if stem == "torchrun-command" else f"charts/runs/{stem}.yaml"
+    assert (f"charts/clusters/{cluster}.yaml" if kind == "foundation" else python) in found.fix
+
+
+def test_check_exits_1_for_an_edit_by_hand_and_synth_takes_it_back(here: Scratch) -> None:
+    here.edit(DIGITS_DIST, "completions: 2", "completions: 3")
+    ended = here.run("check")
+    assert ended.returncode == 1
+    assert DIGITS_DIST in ended.stderr
+    assert DIGITS in ended.stderr
+    written = here.synth()
+    assert written.restored == (DIGITS_DIST,)
+    assert here.git("status", "--porcelain") == ""
+
+
+def test_a_missing_file_is_named_and_written_again(here: Scratch) -> None:
+    here.path(DIGITS_DIST).unlink()
+    assert errors(here) == [("TW504", f"{DIGITS_DIST} is missing")]
+    here.synth()
+    assert here.git("status", "--porcelain") == ""
+
+
+def test_an_edited_run_is_stale_until_synth(here: Scratch) -> None:
+    here.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    assert codes(here) == ["TW502"]
+    written = here.synth()
+    assert written.changed == (DIGITS_DIST,)
+    assert written.restored == ()
+    assert codes(here) == []
+    assert sorted(here.git("diff", "--name-only").split()) == [DIGITS, "charts/trainwright.lock", DIGITS_DIST]
+
+
+def test_an_edit_of_a_comment_is_stale_until_synth_and_changes_the_lock_alone(here: Scratch) -> None:
+    here.write(DIGITS, "# reviewed\n" + here.read(DIGITS))
+    assert codes(here) == ["TW502"]
+    assert here.synth().changed == ()
+    assert sorted(here.git("diff", "--name-only").split()) == [DIGITS, "charts/trainwright.lock"]
+    assert codes(here) == []
+
+
+def test_a_label_changes_the_file_and_no_name(here: Scratch) -> None:
+    before = here.build().runs["digits-ddp"].compiled.plan.name
+    here.write(DIGITS, here.read(DIGITS) + "labels: {example.com/note: edited}\n")
+    assert codes(here) == ["TW502"]
+    here.synth()
+    assert "example.com/note: edited" in here.read(DIGITS_DIST)
+    assert f"name: {before}" in here.read(DIGITS_DIST)
+
+
+def test_a_learning_rate_moves_exactly_one_name(here: Scratch) -> None:
+    before = {name: built.compiled.identity for name, built in here.build().runs.items()}
+    here.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    after = {name: built.compiled.identity for name, built in here.build().runs.items()}
+    assert [name for name in before if before[name] != after[name]] == ["digits-ddp"]
+
+
+def test_a_foreign_file_stays_and_is_reported(here: Scratch) -> None:
+    here.write("dist/laptop/training/runs/mine.yaml", "kind: ConfigMap\n")
+    here.write("dist/laptop/training/runs/other.k8s.yaml", "kind: ConfigMap\n")
+    here.write("dist/README.md", "read me\n")
+    reported = [finding for finding in findings(here) if finding.code == "TW505"]
+    assert [finding.where.file for finding in reported] == [
+        "dist/README.md", "dist/laptop/training/runs/mine.yaml", "dist/laptop/training/runs/other.k8s.yaml",
+    ]
+    assert codes(here) == []
+    assert here.run("check").returncode == 0
+    written = here.synth()
+    assert len(written.foreign) == 3
+    assert here.read("dist/README.md") == "read me\n"
+    assert here.path("dist/laptop/training/runs/other.k8s.yaml").is_file()
+
+
+# The life of a run.
+
+
+def test_a_removed_run_loses_its_file_and_its_line(here: Scratch) -> None:
+    here.path(DIGITS).unlink()
+    assert set(codes(here)) == {"TW502"}
+    assert any("digits-ddp" in message for _, message in errors(here))
+    written = here.synth()
+    assert written.removed == (DIGITS_DIST,)
+    assert not here.path(DIGITS_DIST).exists()
+    assert "digits-ddp" not in here.read("charts/trainwright.lock")
+    assert codes(here) == []
+    assert here.path("dist/laptop/training/foundation/training.k8s.yaml").is_file()
+
+
+def test_the_last_run_of_a_namespace_leaves_the_foundation(here: Scratch) -> None:
+    for run in ("digits-ddp", "stdlib-lm"):
+        here.path(f"charts/runs/{run}.yaml").unlink()
+    here.synth()
+    assert [path for path in here.dist() if path.startswith("laptop/")] == ["laptop/training/foundation/training.k8s.yaml"]
+    assert not here.path("dist/laptop/training/runs").exists()
+
+
+def test_a_run_that_is_done_is_not_emitted_and_keeps_its_line(here: Scratch) -> None:
+    before = here.build().runs["digits-ddp"].compiled.identity
+    here.write(DIGITS, here.read(DIGITS) + "state: done\n")
+    assert codes(here) == ["TW502", "TW502"]
+    here.synth()
+    assert not here.path(DIGITS_DIST).exists()
+    lock = read_lock(here.project.lock)
+    assert lock.runs["digits-ddp"].state == "done"
+    assert lock.runs["digits-ddp"].hash == before
+    assert codes(here) == []
+
+
+def test_a_new_run_is_reported_and_then_written(here: Scratch) -> None:
+    here.write("charts/runs/again.yaml", here.read(DIGITS).replace("run: digits-ddp", "run: again"))
+    assert errors(here) == [("TW502", "run again is new and not in dist/ yet")]
+    assert here.synth().changed == ("dist/laptop/training/runs/again.k8s.yaml",)
+    assert codes(here) == []
+
+
+# All or nothing.
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("micro: 32", "micro: 0"),
+        ("digits-ddp", "digits"),
+        ("epochs: 30", "epochs: ["),
+        ("claim: training-checkpoints", "claim: none"),
+    ],
+)
+def test_a_failing_compile_leaves_dist_and_lock_as_they_are(here: Scratch, before: str, after: str) -> None:
+    dist, lock = here.dist(), here.read("charts/trainwright.lock")
+    here.write("charts/runs/again.yaml", here.read(DIGITS).replace("run: digits-ddp", "run: again"))
+    here.edit("charts/runs/own-script.yaml", "gpus_per_node: 8", "gpus_per_node: 4")
+    here.write(DIGITS, here.read(DIGITS).replace(before, after))
+    with pytest.raises(CompileError):
+        here.synth()
+    assert here.dist() == dist
+    assert here.read("charts/trainwright.lock") == lock
+    assert [path.name for path in here.root.iterdir() if path.name.startswith(".dist")] == []
+
+
+def test_a_run_that_does_not_compile_is_not_called_gone(here: Scratch) -> None:
+    here.edit(DIGITS, "micro: 32", "micro: 0")
+    assert codes(here) == ["TW107"]
+
+
+def test_a_writer_that_fails_half_way_leaves_dist_and_lock_as_they_are(here: Scratch) -> None:
+    from trainwright.project import synth
+
+    def broken(outputs: object, folder: Path) -> None:
+        (folder / "half").write_text("written", encoding="utf-8")
+        raise OSError("disk full")
+
+    dist, lock = here.dist(), here.read("charts/trainwright.lock")
+    here.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    with pytest.raises(OSError, match="disk full"):
+        synth(here.project, here.build(), broken)
+    assert here.dist() == dist
+    assert here.read("charts/trainwright.lock") == lock
+    assert sorted(path.name for path in here.root.iterdir()) == [".git", "charts", "dist"]
+
+
+# Profiles: what restarts runs must be said.
+
+
+def restart_all(here: Scratch) -> list[str]:
+    """Edit the profile so that every run of it restarts: their names."""
+    here.edit(H100, "interface: eth0\n      hca", "interface: bond0\n      hca")
+    here.edit(H100, "gigabits_per_link: 200, interface: eth0", "gigabits_per_link: 200, interface: bond0")
+    return of_h100(here)
+
+
+def of_h100(here: Scratch) -> list[str]:
+    return [name for name, built in here.build().runs.items() if built.compiled.cluster.cluster == "h100-ib"]
+
+
+def test_a_profile_edit_that_would_restart_runs_lists_them_all_until_they_are_rolled(here: Scratch) -> None:
+    restarted = restart_all(here)
+    dist = here.dist()
+    ended = here.run("synth")
+    assert ended.returncode == 1
+    assert here.dist() == dist
+    for name in restarted:
+        assert f"{name} would restart" in ended.stderr
+    command = f"`trainwright roll {' '.join(restarted)}`"
+    assert ended.stderr.count(command) == len(restarted) > 3, "as one command, which can be copied"
+    assert "digits-ddp would restart" not in ended.stderr
+    assert here.run("check").returncode == 1
+
+    with pytest.raises(CompileError) as caught:
+        here.synth("own-script")
+    moved = sorted(finding.message.split()[0] for finding in caught.value.findings if finding.severity is Severity.ERROR)
+    assert moved == [name for name in restarted if name != "own-script"]
+    assert here.dist() == dist
+
+    ended = here.run("roll", *restarted, "digits-ddp")
+    assert ended.returncode == 0, ended.stderr
+    assert [line.split(":")[0] for line in ended.stderr.splitlines() if "roll" in line] == [
+        *(f"rolled {name}" for name in restarted),
+        "digits-ddp had nothing to roll",
+    ]
+    assert "stdlib-lm" not in ended.stdout, "the plans of what was rolled, and of nothing else"
+    assert codes(here) == []
+    assert "bond0" in here.read("dist/h100-ib/training/runs/own-script.k8s.yaml")
+
+
+def test_a_lost_lock_is_no_way_round_roll(here: Scratch) -> None:
+    restart_all(here)
+    here.path("charts/trainwright.lock").unlink()
+    dist = here.dist()
+    for command in ("check", "synth"):
+        ended = here.run(command)
+        assert ended.returncode == 1
+        assert "charts/trainwright.lock: error TW506 the lock is missing, and dist/ has" in ended.stderr
+    assert here.dist() == dist
+    shutil.rmtree(here.path("dist"))
+    here.synth()
+    assert codes(here) == []
+
+
+def test_a_profile_edit_that_restarts_nothing_needs_no_roll(here: Scratch) -> None:
+    here.edit(H100, "size: 4Ti", "size: 5Ti")
+    assert codes(here) == ["TW502"]
+    assert here.synth().changed == ("dist/h100-ib/training/foundation/training.k8s.yaml",)
+
+
+def test_a_run_that_says_so_itself_restarts_without_roll(here: Scratch) -> None:
+    here.write(DIGITS, here.read(DIGITS) + "attempt: 2\n")
+    before = read_lock(here.project.lock).runs["digits-ddp"].hash
+    here.synth()
+    assert read_lock(here.project.lock).runs["digits-ddp"].hash != before
+
+
+def test_a_run_that_is_done_restarts_with_no_profile(here: Scratch) -> None:
+    for run in of_h100(here):
+        if run != "torchrun-command":
+            here.write(f"charts/runs/{run}.yaml", here.read(f"charts/runs/{run}.yaml") + "state: done\n")
+    here.edit("charts/runs/torchrun_command.py", 'node_pool="h100-spot",', 'node_pool="h100-spot",\n    state="done",')
+    here.synth()
+    restart_all(here)
+    assert codes(here) == []
+
+
+# One object, one file.
+
+
+def test_two_files_for_one_run_are_refused(here: Scratch) -> None:
+    here.write("charts/runs/digits_ddp.py", "from trainwright import load_run\nRUN = load_run('charts/runs/digits-ddp.yaml')\n")
+    ended = here.run("check")
+    assert ended.returncode == 1
+    assert "TW109" in ended.stderr
+
+
+def test_an_object_that_two_files_make_is_refused() -> None:
+    def output(path: str, change: str, name: str = "same", kind: str = "Job", group: str = "batch/v1") -> Output:
+        manifest = {"apiVersion": group, "kind": kind, "metadata": {"name": name, "namespace": "n"}}
+        return Output(path, (manifest,), lambda: ({},), change)
+
+    first, second = output("c/n/runs/a.k8s.yaml", "charts/runs/a.yaml"), output("c/n/runs/b.k8s.yaml", "charts/runs/b.yaml")
+    (found,) = duplicates([first, second])
+    assert found.code == "TW507"
+    assert found.where.file == "charts/runs/b.yaml"
+    assert "charts/runs/a.yaml" in found.message
+    assert duplicates([first, output("another/n/runs/a.k8s.yaml", "x")]) == []
+    assert duplicates([first, output("c/n/runs/b.k8s.yaml", "x", name="other")]) == []
+    assert duplicates([first, output("c/n/runs/b.k8s.yaml", "x", kind="CronJob")]) == []
+    assert len(duplicates([first, output("c/n/runs/b.k8s.yaml", "x", group="batch/v2")])) == 1, (
+        "versions of one group are one object"
+    )

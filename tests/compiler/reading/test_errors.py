@@ -1,0 +1,216 @@
+"""What pydantic refuses, in the words and on the lines of the person who wrote the file."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+from syrupy.assertion import SnapshotAssertion
+
+from trainwright.cluster import Cluster
+from trainwright.findings.finding import CompileError, Finding
+from trainwright.reading.document import Document, parse_yaml
+from trainwright.reading.validation import validate, validate_data
+from trainwright.report.finding import render_findings
+from trainwright.run import ClaimMount, Run, TrainerWorkload
+from trainwright.topology import DDP
+from trainwright.units import Bytes, Duration
+
+RUN = """\
+run: digits
+team: vision
+namespace: training
+cluster: laptop
+image: registry.example.com/trainer@sha256:0
+trainer_version: 0.1.0
+topology: {kind: ddp, nodes: 2, gpus_per_node: 0}
+batch: {micro: 32}
+learning_rate: {base: 2e-3}
+workload:
+  kind: trainer
+  task: image-classification
+  model: {architecture: resnet, num_labels: 10, num_channels: 1, image_size: 8}
+  data: {source: digits}
+  optimizer: {kind: adamw, betas: [0.9, 0.99]}
+  epochs: 3
+checkpoints: {every: 30m}
+resources: {memory: 8Gi}
+mounts:
+  /checkpoints: {claim: checkpoints}
+  /scratch: {scratch: 1Gi}
+env: {LEVEL: "3", TOKEN: {secret: hub, key: token}}
+labels: {example.com/owner: vision}
+waivers: [{code: TW305, reason: the tag is local, expires: 2030-01-31}]
+"""
+
+
+def refused(text: str, model: type[Run] | type[Cluster] = Run) -> tuple[Finding, ...]:
+    with pytest.raises(CompileError) as error:
+        validate(model, parse_yaml(text, "run.yaml"))
+    return error.value.findings
+
+
+def changed(old: str, new: str) -> str:
+    assert RUN.count(old) == 1
+    return RUN.replace(old, new)
+
+
+def test_a_run_is_read() -> None:
+    run = validate(Run, parse_yaml(RUN, "run.yaml"))
+    assert run.topology == DDP(kind="ddp", nodes=2, gpus_per_node=0)
+    assert run.mounts["/checkpoints"] == ClaimMount(claim="checkpoints")
+    assert run.checkpoints.every == Duration(1800)
+    assert run.resources.memory == Bytes(2**33)
+    assert run.waivers[0].expires == date(2030, 1, 31)
+    assert isinstance(run.workload, TrainerWorkload)
+    assert run.workload.optimizer.kind == "adamw"
+
+
+# What is replaced, by what; then code, line, message and fix.
+CASES = [
+    ("nodes: 2", "nods: 2", "TW105", 7, "no key `nods` in topology", "did you mean `nodes`?"),
+    ("gpus_per_node: 0", "gpusPerNode: 0", "TW105", 7, "no key `gpusPerNode`", "`gpus_per_node`"),
+    ("trainer_version:", "epochs:", "TW105", 6, "no key `epochs` here", "move it to `workload` (of kind trainer)"),
+    ("  epochs: 3", "  epochs: 3\n  batch: {micro: 1}", "TW105", 17, "`batch` in workload", "move it to the top level"),
+    ("micro: 32", "micro: 32, size: 5", "TW105", 8, "no key `size` in batch", "remove it; known keys: micro, accumulation"),
+    ("claim: checkpoints", "clam: checkpoints", "TW105", 20, 'no key `clam` in mounts["/checkpoints"]', "did you mean `claim`?"),
+    ("team: vision\n", "", "TW106", 1, "key `team` is missing", "add `team:` with text"),
+    (", gpus_per_node: 0", "", "TW106", 7, "`topology` has no key `gpus_per_node`", "add `gpus_per_node:` with a whole number"),
+    ("{secret: hub, key: token}", "{secret: hub}", "TW106", 22, "`env.TOKEN` has no key `key`", "add `key:` with text"),
+    ("  kind: trainer\n", "", "TW106", 10, "`workload` has no key `kind`", "one of trainer, boosting, script, command"),
+    ("{source: digits}", "{sourc: digits}", "TW106", 14, "no key `source`", "instead of `sourc`"),
+    ("[0.9, 0.99]", "[0.9]", "TW106", 15, "`workload.optimizer.betas` needs one more item", "add a number"),
+    ("kind: trainer", "kind: trainr", "TW107", 11, "`workload.kind` cannot be trainr", "did you mean trainer?"),
+    ("image-classification", "classify", "TW107", 12, "`workload.task` cannot be classify", "one of image-class"),
+    ("nodes: 2", "nodes: '2'", "TW107", 7, '`topology.nodes` must be a whole number, not "2"', "write 2 without quotes"),
+    ("nodes: 2", "nodes: 2.0", "TW107", 7, "must be a whole number, not 2.0", "write 2"),
+    ("nodes: 2", "nodes: true", "TW107", 7, "must be a whole number, not true", "write a whole number"),
+    ("nodes: 2", "nodes: 0", "TW107", 7, "must be at least 1, not 0", "write 1 or more"),
+    ("nodes: 2", "nodes: 5000", "TW107", 7, "must be at most 4,096, not 5000", "write 4,096 or less"),
+    ("base: 2e-3", "base: 0", "TW107", 9, "must be more than 0, not 0", "write a number above 0"),
+    ("base: 2e-3", "base: '2e-3'", "TW107", 9, "must be a number", "write 2e-3 without quotes"),
+    ("team: vision", "team: 5", "TW107", 2, "`team` must be text, not 5", 'write "5" in quotes'),
+    ("team: vision", "team: Vision_Lab", "TW107", 2, "must be lower case letters", "write vision-lab"),
+    ("team: vision", "team: ''", "TW107", 2, "`team` is empty", "write at least 1 character"),
+    ("run: digits", "run: " + "a" * 41, "TW107", 1, "`run` has 41 characters", "write at most 40 characters"),
+    ("claim: checkpoints", "claim: c, read_only: yes", "TW107", 20, 'must be true or false, not "yes"', "write true"),
+    ("claim: checkpoints", "claim: c, sub_path: a/../b", "TW107", 20, "inside the volume: remove '..'", "change the keys"),
+    ("{claim: checkpoints}", "{}", "TW107", 20, "none of the things that it can be", "write `claim: …`, or `scratch: …`"),
+    ("{claim: checkpoints}", "checkpoints", "TW107", 20, "none of the things", "write `claim: …`, or `scratch: …`"),
+    ("  /scratch:", "  scratch/:", "TW107", 21, 'the key `mounts["scratch/"]` must be an absolute path', "such as /data"),
+    ("  /scratch:", "  /scratch/:", "TW107", 21, "without a slash at its end", "write /scratch"),
+    ('"3"', "3", "TW107", 22, "`env.LEVEL` must be text, not 3", 'write "3" in quotes'),
+    ('"3"', "[3]", "TW107", 22, "`env.LEVEL` must be text, not a list", "write text"),
+    ("every: 30m", "every: 30", "TW107", 17, "`checkpoints.every`: 30 has no unit", "write 30s, 30m or 30h"),
+    ("memory: 8Gi", "memory: 8GB", "TW107", 18, "8GB is not a number of bytes", "write 8Gi, or 8G"),
+    ("checkpoints: {every: 30m}", "checkpoints:", "TW107", 17, "`checkpoints` is empty", "or remove the key"),
+    ("{kind: ddp, nodes: 2, gpus_per_node: 0}", "ddp", "TW107", 7, 'must be a mapping, not "ddp"', "one of ddp, zero1,"),
+    ("batch: {micro: 32}", "batch: {micro: 32}\nnodes: 4", "TW105", 9, "no key `nodes` here", "move it to `topology`"),
+    ("expires: 2030-01-31", "expires: 2030-02-31", "TW107", 24, "must be a day of the calendar", "such as 2026-03-31"),
+    ("[0.9, 0.99]", "0.9", "TW107", 15, "must be a list, not 0.9", "write a list"),
+    ("[0.9, 0.99]", "[0.9, 0.99, 1]", "TW107", 15, "has 3 items", "write at most 2 items"),
+    ("base: 2e-3", "base: 1, scaling: linear", "TW107", 9, "scaling linear needs base_batch", "keys of learning_rate"),
+    ("num_channels: 1", "num_channels: 3", "TW107", 10, "digits are grey images", "workload"),
+    ("{source: digits}", "{source: python-stdlib}", "TW107", 10, "cannot read data source", "use digits or image-folder, or"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "code", "line", "message", "fix"), CASES)
+def test_one_finding_in_plain_words(old: str, new: str, code: str, line: int, message: str, fix: str) -> None:
+    findings = refused(changed(old, new))
+    assert [(finding.code, finding.where.line) for finding in findings] == [(code, line)]
+    assert message in findings[0].message
+    assert fix in findings[0].fix
+
+
+def test_pointers_and_columns() -> None:
+    (finding,) = refused(changed("claim: checkpoints", "claim: c, read_only: yes"))
+    assert (finding.where.pointer, finding.where.column) == ("/mounts/~1checkpoints/read_only", 28)
+    (finding,) = refused(changed(", gpus_per_node: 0", ""))
+    assert finding.where.pointer == "/topology/gpus_per_node"
+
+
+def test_a_misspelt_key_is_not_a_missing_one_too() -> None:
+    assert [finding.code for finding in refused(changed("run: digits", "rum: digits"))] == ["TW105"]
+
+
+def test_all_findings_of_a_broken_run(snapshot: SnapshotAssertion) -> None:
+    text = """\
+run: Digits_1
+team: 5
+namespce: training
+image: ""
+topology: {kind: dpd, nodes: 0}
+workload:
+  kind: trainer
+  task: causal-lm
+  model: {architecture: lama}
+  epochs: many
+mounts:
+  /data: {claim: x, sub_path: 3}
+  data: {size: 1Gi}
+env: {1A: x, B: {secret: s}}
+overrides: {objects: [{target: job-sett, kind: Job, patch: {spec: null}}]}
+"""
+    stream = io.StringIO()
+    render_findings(refused(text), Console(file=stream, force_terminal=False))
+    assert stream.getvalue() == snapshot
+
+
+def test_a_profile_is_read_with_the_same_words() -> None:
+    text = "cluster: laptop\nkubernetes: 1.31\nnode_pools:\n  cpu: {cpus: 4, memory: 4Gi, fabric: {kind: infinband}}\nsize: 3\n"
+    assert [(finding.where.line, finding.message, finding.fix) for finding in refused(text, Cluster)] == [
+        (2, "`kubernetes` must be text, not 1.31", 'write "1.31" in quotes'),
+        (4, "`node_pools.cpu.fabric.kind` cannot be infinband", "did you mean infiniband? Allowed: tcp, infiniband, roce, efa"),
+        (5, "there is no key `size` here", "move it to `namespaces.<name>.claims.<name>`"),
+    ]
+
+
+def test_python_values_with_models_among_them() -> None:
+    data = {**parse_yaml(RUN, "run.yaml").data, "topology": DDP(kind="ddp", nodes=3, gpus_per_node=0), "waivers": []}
+    assert validate_data(Run, data, None, {}).topology.nodes == 3
+    with pytest.raises(CompileError) as error:
+        validate_data(Run, {**data, "teem": 1, "topology": 3}, "chart.py", {"": (7, 1)})
+    assert [(finding.code, finding.where.pointer, finding.where.line) for finding in error.value.findings] == [
+        ("TW107", "/topology", 7), ("TW105", "/teem", 7),
+    ]
+
+
+def _places(value: Any, way: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    yield way
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from _places(item, (*way, key))
+
+
+DATA = parse_yaml(RUN, "run.yaml").data
+NAMES = st.text(max_size=9)
+NUMBERS = st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
+SCALARS = st.none() | st.booleans() | NUMBERS | NAMES
+ANYTHING = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2))
+
+
+@settings(deadline=None)
+@given(st.sampled_from([way for way in _places(DATA) if way]), st.booleans(), NAMES, ANYTHING)
+def test_any_change_of_a_run_is_a_run_or_findings(way: tuple[str | int, ...], rename: bool, name: str, value: Any) -> None:
+    data = copy.deepcopy(DATA)
+    parent = data
+    for key in way[:-1]:
+        parent = parent[key]  # type: ignore[index]
+    if rename and isinstance(parent, dict):
+        parent[name] = parent.pop(str(way[-1]))
+    else:
+        parent[way[-1]] = value  # type: ignore[index]
+    findings: tuple[Finding, ...] = ()
+    try:
+        validate(Run, Document("run.yaml", data, {"": (1, 1)}))
+    except CompileError as error:
+        findings = error.findings
+    assert all(finding.fix and finding.message and finding.where.line == 1 for finding in findings)
+    assert all("Input" not in finding.message and len(finding.message) <= 240 for finding in findings)

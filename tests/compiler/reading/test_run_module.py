@@ -1,0 +1,109 @@
+"""Runs written in Python."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainwright.findings.finding import CompileError, Finding
+from trainwright.reading.run_module import load_python_run
+
+GOOD = """\
+from trainwright.run import CommandWorkload, Run
+from trainwright.topology import DDP
+
+NODES = 2
+print("planning")
+RUN = Run(
+    run="probe", team="nlp", namespace="training", cluster="laptop", image="registry.example.com/x:1",
+    topology=DDP(kind="ddp", nodes=NODES, gpus_per_node=0),
+    workload=CommandWorkload(kind="command", command=("true",)),
+)
+"""
+PLAIN = GOOD.replace(" Run(", " dict(").replace("DDP(", "dict(").replace("CommandWorkload(", "dict(")
+
+
+def refused(folder: Path, text: str) -> tuple[Finding, ...]:
+    path = folder / "probe.py"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(CompileError) as error:
+        load_python_run(path, "charts/runs/probe.py")
+    return error.value.findings
+
+
+def test_a_module_is_read_without_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "probe.py"
+    path.write_text(GOOD, encoding="utf-8")
+    before = set(sys.modules)
+    run = load_python_run(path)
+    assert (run.run, run.topology.nodes) == ("probe", 2)
+    assert not [name for name in sys.modules.keys() - before if "probe" in name]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["probe.py"]
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "planning\n")
+
+
+def test_a_plain_dict_is_a_run_too(tmp_path: Path) -> None:
+    path = tmp_path / "probe.py"
+    path.write_text(PLAIN, encoding="utf-8")
+    assert load_python_run(path).run == "probe"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "line", "message", "fix"),
+    [
+        ("import os\nimport cdk8s\n", "TW108", 2, "may not import cdk8s", "trainwright.run"),
+        ("from constructs import Construct\n", "TW108", 1, "may not import constructs", "trainwright.run"),
+        ("import cdk8s._jsii\n", "TW108", 1, "may not import cdk8s", "trainwright.run"),
+        ("import cdk8s_plus_33\n", "TW108", 1, "may not import", "trainwright.run"),
+        ("import trainwright.cdk8s\n", "TW108", 1, "may not import trainwright.cdk8s", "trainwright.run"),
+        ("x = 1\ndef f(:\n", "TW108", 2, "it is not Python", "syntax"),
+        ("def f():\n    return 1 / 0\n\nRUN = f()\n", "TW108", 2, "ZeroDivisionError: division by zero", "mend this line"),
+        ("import json\njson.loads('{')\n", "TW108", 2, "JSONDecodeError", "mend this line"),
+        ("raise ValueError('a\\nb')\n", "TW108", 1, "ValueError: a; b", "mend this line"),
+        ("import no_such_package\n", "TW108", 1, "No module named 'no_such_package'", "install the package"),
+        ("import sys\nsys.exit(0)\n", "TW108", 2, "ends the program", "remove the call"),
+        ("x = 1\n", "TW108", 1, "exports no RUN", "RUN = Run(...)"),
+        ("x = 1\nRUN = 3\n", "TW108", 2, "RUN is of type int", "RUN = Run(...)"),
+        ("\nRUN = {'run': float('nan')}\n", "TW108", 2, "what JSON cannot", "finite numbers"),
+        (GOOD.replace("NODES = 2", "NODES = 0"), "TW107", 8, "`nodes` must be at least 1", "1 or more"),
+        (GOOD.replace("team=", "teem="), "TW105", 6, "no key `teem`", "did you mean `team`?"),
+        (PLAIN.replace("team=", "teem="), "TW105", 6, "no key `teem`", "did you mean `team`?"),
+    ],
+)
+def test_refused(tmp_path: Path, text: str, code: str, line: int, message: str, fix: str) -> None:
+    finding = refused(tmp_path, text)[0]
+    assert (finding.code, finding.where.file, finding.where.line) == (code, "charts/runs/probe.py", line)
+    assert message in finding.message
+    assert fix in finding.fix
+
+
+def test_a_missing_module(tmp_path: Path) -> None:
+    with pytest.raises(CompileError) as error:
+        load_python_run(tmp_path / "none.py")
+    assert [finding.code for finding in error.value.findings] == ["TW101"]
+
+
+def test_cdk8s_stays_hidden_and_whole_where_the_process_uses_it(tmp_path: Path) -> None:
+    """In a chart author's app cdk8s is there already; a run module must not lean on that, nor break it."""
+    (tmp_path / "probe.py").write_text("import cdk8s\n", encoding="utf-8")
+    program = """
+import sys, types
+from pathlib import Path
+for name in ("cdk8s", "cdk8s._jsii", "constructs", "jsii"):
+    sys.modules[name] = types.ModuleType(name)
+kept = dict(sys.modules)
+from trainwright.findings.finding import CompileError
+from trainwright.reading.run_module import load_python_run
+try:
+    load_python_run(Path(sys.argv[1]))
+except CompileError as error:
+    print(error.findings[0].code)
+assert all(sys.modules[name] is kept[name] for name in kept)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "probe.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "TW108\n"

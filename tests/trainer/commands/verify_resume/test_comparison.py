@@ -1,0 +1,115 @@
+"""Each thing that can differ is found, and the first step of it named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from trainwright_trainer.commands.verify_resume import Check, Proof, document, report
+from trainwright_trainer.commands.verify_resume.comparison import compare_bits, compare_commit, compare_losses, compare_samples
+from trainwright_trainer.commands.verify_resume.leg import Leg, Seen
+from trainwright_trainer.commands.verify_resume.trial import draw_moments
+
+STEPS = 4
+
+
+def seen(step: int, salt: str = "") -> tuple[Seen, ...]:
+    return tuple(Seen(position, position * 7 % 20, f"{position}{salt}") for position in range(4 * (step - 1), 4 * step))
+
+
+WHOLE = Leg(2, Path("/none"), {step: seen(step) for step in range(1, 5)}, {1: 2.0, 2: 1.5, 3: 1.25, 4: 1.0}, None)
+KILLED = replace(WHOLE, samples={1: seen(1), 2: seen(2), 3: seen(3)})
+RESUMED = replace(WHOLE, samples={3: seen(3), 4: seen(4)}, losses={3: 1.25, 4: 1.0}, restored_step=2)
+
+
+def test_what_is_equal_holds() -> None:
+    assert compare_commit(2, RESUMED).holds
+    assert compare_samples(WHOLE, KILLED, RESUMED, STEPS).holds
+    assert compare_losses(WHOLE, RESUMED, STEPS, 0.0).holds
+    assert compare_bits(WHOLE, RESUMED).step == 1  # nothing was committed at all
+
+
+@pytest.mark.parametrize(("killed", "resumed", "step", "says"), [
+    (KILLED, replace(RESUMED, samples={3: seen(3), 4: seen(3)}), 4, "sample 1 of 4 is id 4 at position 12 uninterrupted, and id"),
+    (KILLED, replace(RESUMED, samples={3: seen(3), 4: seen(4, "!")}), 4, "sample 1 of 4, id 4, has other contents after the"),
+    (KILLED, replace(RESUMED, samples={4: seen(4)}), 3, "not every rank told of it after the resume"),
+    (KILLED, replace(RESUMED, samples={3: seen(3)[:3], 4: seen(4)}), 3, "4 samples uninterrupted and 3 after the resume"),
+    (replace(KILLED, samples={1: seen(1), 2: seen(1)}), RESUMED, 2, "before the kill"),
+    (replace(KILLED, samples={2: seen(2)}), RESUMED, 1, "not every rank told of it before the kill"),
+])
+def test_other_samples_are_found(killed: Leg, resumed: Leg, step: int, says: str) -> None:
+    check = compare_samples(WHOLE, killed, resumed, STEPS)
+    assert (check.holds, check.step) == (False, step)
+    assert says in check.says
+
+
+@pytest.mark.parametrize(("missing", "when"), [(1, "uninterrupted"), (4, "uninterrupted")])
+def test_a_step_that_nobody_told_of_is_not_equal(missing: int, when: str) -> None:
+    def without(leg: Leg) -> Leg:
+        return replace(leg, samples={step: told for step, told in leg.samples.items() if step != missing})
+
+    check = compare_samples(without(WHOLE), without(KILLED), without(RESUMED), STEPS)
+    assert (check.holds, check.step) == (False, missing)
+    assert check.says == f"step {missing}: not every rank told of it {when}"
+
+
+@pytest.mark.parametrize(("losses", "tolerance", "step"), [
+    ({3: 1.25, 4: 1.001}, 1e-4, 4), ({3: 1.2501, 4: 1.0}, 0.0, 3), ({3: float("nan"), 4: 1.0}, 0.5, 3), ({4: 1.0}, 0.5, 3),
+])
+def test_other_losses_are_found(losses: dict[int, float], tolerance: float, step: int) -> None:
+    check = compare_losses(WHOLE, replace(RESUMED, losses=losses), STEPS, tolerance)
+    assert (check.holds, check.step) == (False, step)
+
+
+def test_losses_within_the_tolerance_hold_and_say_how_far() -> None:
+    check = compare_losses(WHOLE, replace(RESUMED, losses={3: 1.25, 4: 1.0001}), STEPS, 1e-3)
+    assert check.holds
+    assert "1.0e-04 apart (step 4)" in check.says
+
+
+@pytest.mark.parametrize("restored", [None, 1, 3])
+def test_a_resume_from_elsewhere_is_found(restored: int | None) -> None:
+    check = compare_commit(2, replace(RESUMED, restored_step=restored))
+    assert (check.holds, check.step) == (False, (restored or 0) + 1)
+
+
+def test_the_first_step_that_differs_is_the_verdict() -> None:
+    checks = (Check("losses", False, "step 6: 1 and 2", 6), Check("samples", False, "step 5: gone", 5), Check("state", None, "-"))
+    proof = Proof("run-1", "ddp", 12, 4, 2, 7, 4, 0, {2: (Check("losses", True, "same"),), 1: checks})
+    assert not proof.holds
+    assert report(proof).splitlines()[-1] == "NOT PROVEN at 1 rank, from step 5 on: samples: step 5: gone"
+
+
+YES, SEEN = Check("losses", True, "same"), Check("samples", True, "same")
+
+
+@pytest.mark.parametrize(("resumed", "says", "left_open"), [
+    ({2: (SEEN, YES), 1: (SEEN, YES)}, "proven at 2 ranks and at 1 rank", {}),
+    (
+        {2: (SEEN, YES), 1: (Check("newest commit", True, "step 4"), SEEN, Check("losses", None, "dropout"),
+                             Check("weights", None, "dropout"))},
+        "proven at 2 ranks; at 1 rank: newest commit and samples only (losses and weights: dropout)",
+        {1: ["losses", "weights"]},
+    ),
+    (
+        {2: (SEEN, YES, Check("weights", None, "still"))}, "proven at 2 ranks: samples and losses only (weights: still)",
+        {2: ["weights"]},
+    ),
+], ids=["all", "another size", "this size"])
+def test_what_was_not_compared_is_in_the_verdict(
+    resumed: dict[int, tuple[Check, ...]], says: str, left_open: dict[int, list[str]]
+) -> None:
+    proof = Proof("run-1", "ddp", 12, 4, 2, 7, 4, 0, resumed)
+    assert report(proof).splitlines()[-1] == says
+    told = document(proof)
+    assert (told["proven"], told["verdict"], told["not_compared"]) == (True, says, left_open)
+
+
+def test_a_seed_draws_one_moment_after_the_first_commit() -> None:
+    assert draw_moments(1, 4, 12, None) == draw_moments(1, 4, 12, None)
+    drawn = {draw_moments(seed, 4, 12, None)[0] for seed in range(50)}
+    assert len(drawn) > 40
+    assert {moment.step for moment in drawn} == set(range(4, 10))
+    assert [moment.step for moment in draw_moments(1, 4, 12, 11)] == [11, 11, 11]

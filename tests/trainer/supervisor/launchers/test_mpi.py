@@ -1,0 +1,237 @@
+"""Under mpirun: real mpirun over real sshd. Each rank has its own line to the launcher, so nothing about it is lost."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.processes import is_running
+from tests.trainer.supervisor.conftest import training_work
+from tests.trainer.supervisor.mpi_pods import HYDRA, HydraRun, MPIRun, can_run
+from tests.trainer.supervisor.pods import wait_until
+from tests.trainer.supervisor.run.test_history import commit
+
+from trainwright_trainer.checkpoint.ledger import AttemptStarted, Ledger
+from trainwright_trainer.commands.local import free_ports
+from trainwright_trainer.contract import ExitCode, RunSpec
+
+TRAINER = (sys.executable, "-m", "trainwright_trainer.rank")
+pytestmark = [
+    pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.skipif(not can_run, reason="needs Open MPI and an ssh server"),
+]
+EACH_MPI = pytest.mark.parametrize("mpi", [MPIRun, HydraRun], ids=["Open MPI", "MPICH"], indirect=True)
+_numbers = itertools.count(1)
+NewMPIRun = Callable[..., MPIRun]
+
+
+@pytest.fixture
+def mpi(request: pytest.FixtureRequest) -> type[MPIRun]:
+    """Whose mpirun starts the ranks: Open MPI's, where a test does not ask for each."""
+    kind: type[MPIRun] = getattr(request, "param", MPIRun)
+    if kind is HydraRun and shutil.which(HYDRA) is None:
+        pytest.skip("needs MPICH")
+    return kind
+
+
+@pytest.fixture
+def new_run(tmp_path: Path, mpi: type[MPIRun]) -> Iterator[NewMPIRun]:
+    runs: list[MPIRun] = []
+
+    def make(nodes: int = 2, processes: int = 1, *, work: dict[str, Any] | None = None, **lifecycle: float) -> MPIRun:
+        base = f"127.{os.getpid() % 250 + 1}.{200 + next(_numbers) % 50}."
+        http, rendezvous = free_ports(2)
+        spec = RunSpec.model_validate({
+            "run": "fake", "identity": "fake-1a2b3c",
+            "world": {
+                "nodes": nodes, "processes_per_node": processes, "device": "cpu",
+                "rendezvous": {
+                    "kind": "mpi-hostfile", "role_env": "K_MPI_JOB_ROLE", "hostfile": str(tmp_path / "hostfile"),
+                    "host": f"{base}2", "port": rendezvous,
+                },
+            },
+            "lifecycle": {"grace_seconds": 30, "peer_wait_seconds": 60, **lifecycle},
+            "http_port": http, "work": work or training_work(tmp_path / "state"),
+        })
+        runs.append(mpi(tmp_path, spec, base))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        run.clean_up()
+
+
+def last_words(run: MPIRun) -> str:
+    cause = run.launcher.message().cause
+    assert cause is not None
+    return cause.message
+
+
+@EACH_MPI
+def test_ranks_on_two_hosts_finish(new_run: NewMPIRun) -> None:
+    run = new_run(nodes=2, processes=2)
+    run.plans = {"*": "finish:50"}
+    run.start_all()
+    assert run.launcher.wait() == 0, run.logs()
+    started = {int(str(line["rank"])): line["environment"] for line in run.journal("started")}
+    assert sorted(started) == [0, 1, 2, 3]
+    assert started[3] == {
+        "RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2",
+        "MASTER_ADDR": f"{run.address_base}2", "MASTER_PORT": str(run.spec.world.rendezvous.port),  # type: ignore[union-attr]
+    }
+    message = run.launcher.message()
+    assert (message.code, message.step, message.committed_step) == (0, 50, 50)
+
+
+@EACH_MPI
+def test_a_failure_keeps_its_code(new_run: NewMPIRun) -> None:
+    """mpirun itself would report 14 or something else, by whoever it hears of first. This is the last attempt that is left."""
+    run = new_run(attempts_without_progress=2)
+    commit(run.directory / "state", 40)
+    Ledger(run.directory / "state").append(AttemptStarted(identity=run.spec.identity, attempt="first", committed_step=40))
+    run.plans = {"*": "finish:100000", "1": "fail:14:5"}
+    run.start_all()
+    assert run.launcher.wait() == ExitCode.DIVERGED, run.logs()
+    assert last_words(run) == "rank 1 fails as planned"
+    assert [line["resume_before"] for line in run.journal("started")] == ["40", "40"], "it begins before the newest commit"
+
+
+@EACH_MPI
+def test_sigterm_to_the_launcher_saves_everywhere(new_run: NewMPIRun) -> None:
+    run = new_run(processes=2)
+    run.plans = {"*": "finish:100000"}
+    run.start_all()
+    run.wait_for_training()
+    run.launcher.process.send_signal(signal.SIGTERM)
+    assert run.launcher.wait() == ExitCode.PREEMPTED_SAVED, run.logs()
+    assert len({line["tick"] for line in run.journal("stop")}) == 1
+    assert len(run.journal("stop")) == 4
+
+
+def test_sigterm_to_a_worker_saves_everywhere(new_run: NewMPIRun) -> None:
+    run = new_run()
+    run.plans = {"*": "finish:100000"}
+    run.start_all()
+    run.wait_for_training()
+    worker = run.pods[1]
+    worker.process.send_signal(signal.SIGTERM)
+    assert run.launcher.wait() == ExitCode.PREEMPTED_SAVED, run.logs()
+    assert len({line["tick"] for line in run.journal("stop")}) == 1
+    assert worker.wait() == ExitCode.PREEMPTED_NOT_SAVED
+    cause = worker.message().cause
+    assert cause is not None
+    assert "the launcher's termination message says whether they saved" in cause.message
+
+
+@EACH_MPI
+def test_a_worker_that_is_gone_is_a_lost_peer(new_run: NewMPIRun) -> None:
+    run = new_run()
+    run.plans = {"*": "finish:100000"}
+    run.start_all()
+    pids = run.wait_for_training()
+    run.lose(run.pods[1])
+    assert run.launcher.wait() == ExitCode.PEER_LOST, run.logs()
+    assert "rank 1 is lost" in last_words(run)
+    for pid in pids.values():
+        wait_until(lambda pid=pid: not is_running(pid), "no rank is left", 20)  # type: ignore[misc]
+
+
+def test_a_rank_that_is_killed_is_named(new_run: NewMPIRun) -> None:
+    run = new_run()
+    run.plans = {"*": "finish:100000"}
+    run.start_all()
+    os.kill(run.wait_for_training()[1], signal.SIGKILL)
+    assert run.launcher.wait() == ExitCode.INTERNAL, run.logs()
+    assert "rank 1 was killed by SIGKILL" in last_words(run)
+
+
+def answers(address: str, port: int) -> bool:
+    with suppress(OSError), socket.create_connection((address, port), timeout=10) as connection:
+        return connection.recv(255).startswith(b"SSH")
+    return False
+
+
+def test_hosts_that_never_come_are_named(new_run: NewMPIRun) -> None:
+    run = new_run(peer_wait_seconds=3)
+    wait_until(partial(answers, run.start_worker(0).address, run.ssh_port), "the server of host 0 listens")
+    run.start_launcher()
+    assert run.launcher.wait() == ExitCode.PEERS_NEVER_CAME, run.logs()
+    assert f"{run.address_base}3 (" in last_words(run)
+    assert f"{run.address_base}2 (" not in last_words(run)
+
+
+def test_a_host_file_of_another_size(new_run: NewMPIRun) -> None:
+    run = new_run()
+    run.hostfile.write_text(f"{run.address_base}2 slots=1\n")
+    run.start_launcher()
+    assert run.launcher.wait() == ExitCode.TOPOLOGY_MISMATCH
+    assert "lists 1 hosts and world.nodes is 2" in last_words(run)
+
+
+def test_mpirun_that_cannot_start_ranks(new_run: NewMPIRun) -> None:
+    run = new_run()
+    run.options = ["--no-such-option"]
+    run.start_all()
+    assert run.launcher.wait() == ExitCode.INTERNAL, run.logs()
+    assert "before any rank began" in last_words(run)
+
+
+def test_torch_ranks_train_save_and_go_on(new_run: NewMPIRun, tmp_path: Path) -> None:
+    """The real program of a rank, with gloo between two hosts."""
+    work = training_work(tmp_path / "state") | {"precision": "fp32", "duration": {"steps": 100_000}, "log_every_steps": 1}
+    run = new_run(work=work, grace_seconds=60)
+    run.rank = TRAINER
+    run.start_all()
+    run.wait_for_a_step()
+    run.launcher.process.send_signal(signal.SIGTERM)
+    assert run.launcher.wait() == ExitCode.PREEMPTED_SAVED, run.logs()
+    saved = run.launcher.message().committed_step
+    assert saved is not None
+    assert saved > 0
+    run.spec = run.spec.model_copy(update={"work": RunSpec.model_validate(
+        run.spec.model_dump() | {"work": work | {"duration": {"steps": saved + 5}}}).work})
+    again = run.start_launcher()
+    wait_until(lambda: again.process.poll() is not None, "the rest of the run", 180)
+    assert again.wait() == 0, run.logs()
+    assert run.pods[-1].message().committed_step == saved + 5
+
+
+@EACH_MPI
+def test_a_script_has_the_whole_grace_period(new_run: NewMPIRun) -> None:
+    """mpirun would kill it a second after SIGTERM."""
+    script = (
+        "import signal, sys, time\n"
+        "def end(number, frame):\n"
+        "    time.sleep(4)\n"
+        "    print('saved in', 4, flush=True)\n"
+        "    sys.exit(210)\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    command = ["python", "-c", script]
+    run = new_run(work={"kind": "script", "command": command, "protocol": True})
+    run.program = tuple(command)
+    run.start_all()
+    wait_until(lambda: run.launcher.log_path.read_text().count("ready") == 2, "both scripts run")
+    run.launcher.process.send_signal(signal.SIGTERM)
+    assert run.launcher.wait() == ExitCode.PREEMPTED_SAVED, run.logs()
+    assert run.launcher.log_path.read_text().count("saved in 4") == 2
+
+
+def test_a_script_that_fails(new_run: NewMPIRun) -> None:
+    command = ["python", "-c", "import os, sys; sys.exit(3 if os.environ['RANK'] == '1' else 0)"]
+    run = new_run(work={"kind": "script", "command": command})
+    run.program = tuple(command)
+    run.start_all()
+    assert run.launcher.wait() == ExitCode.USER_FAILURE, run.logs()
+    assert last_words(run) == "rank 1 exited with 3"

@@ -1,0 +1,81 @@
+"""Who may train together with node 0, and a join that every version of the trainer can read."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from tests.trainer.supervisor.conftest import NewRun
+
+from trainwright_trainer import __version__
+from trainwright_trainer.contract import ExitCode
+from trainwright_trainer.rank import software
+from trainwright_trainer.supervisor.handshake import difference
+from trainwright_trainer.supervisor.wire.messages import MESSAGE, Join
+
+JOIN = {"type": "join", "node": 1, "host": "pod-1", "sha256": "a" * 64, "version": __version__}
+
+
+def differs(changed: dict[str, object], versions: dict[str, str] | None = None) -> str | None:
+    join = MESSAGE.validate_python({**JOIN, **changed})
+    assert isinstance(join, Join)
+    return difference(join, software.installed() if versions is None else versions, "a" * 64, 4)
+
+
+def test_a_pod_like_node_0() -> None:
+    assert differs({}) is None
+
+
+@pytest.mark.parametrize(("changed", "sentence"), [
+    ({"sha256": "b" * 64}, "their specifications have the sha256 bbbbbbbbbbbb and aaaaaaaaaaaa; every pod must mount the same"),
+    ({"version": "0.1.0"}, f"their trainers are of version 0.1.0 and {__version__}; every pod must run the same image"),
+    ({"node": 4}, "it says that it is node 4, which is not one of 1 to 3"),
+    ({"node": 0}, "it says that it is node 0"),
+])
+def test_pods_that_differ(changed: dict[str, object], sentence: str) -> None:
+    assert (differs(changed) or "").startswith(sentence)
+
+
+def test_a_package_that_differs() -> None:
+    ours = software.installed()["torch"]
+    theirs = {**software.installed(), "torch": "1.0"}
+    assert differs({}, theirs) == f"they have torch 1.0 and {ours}; every pod must run the same image"
+
+
+def test_the_first_word_is_the_one_of_the_first_release() -> None:
+    """A trainer that finds a field that it does not know drops the line, and nobody hears why."""
+    assert set(Join.model_fields) == set(JOIN)
+
+
+def test_pods_with_other_software_do_not_train_together(new_run: NewRun, tmp_path: Path) -> None:
+    metadata = tmp_path / "packages" / "horovod-0.0.1.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: horovod\nVersion: 0.0.1\n")
+    run = new_run(nodes=2)
+    run.start(0)
+    run.start(1, environment={"PYTHONPATH": str(tmp_path / "packages")})
+    assert run.wait() == [ExitCode.TOPOLOGY_MISMATCH] * 2, run.logs()
+    for pod in run.pods:
+        cause = pod.message().cause
+        assert cause is not None
+        assert cause.message.startswith("node 1 (")
+        assert cause.message.endswith(
+            "and node 0 differ: they have horovod 0.0.1 and not at all; every pod must run the same image"
+        )
+    assert run.journal("started") == []
+
+
+def test_a_trainer_of_another_version_is_told_so(new_run: NewRun) -> None:
+    """It says no second word, or one that nobody knows."""
+    run = new_run(nodes=2)
+    leader = run.start(0)
+    leader.wait_for_event("waiting_for_peers")
+    sha256 = "0" * 64
+    with socket.create_connection((leader.address, run.spec.world.control_port), timeout=30) as connection:
+        connection.sendall(json.dumps({**JOIN, "sha256": sha256, "version": "0.1.0"}).encode() + b"\n")
+        lines = [json.loads(line) for line in connection.makefile("rb")]
+    [leave] = [line for line in lines if line["type"] != "ping"]
+    assert (leave["type"], leave["code"], leave["cause"]["kind"]) == ("leave", ExitCode.TOPOLOGY_MISMATCH, "TopologyMismatch")
+    assert run.wait() == [ExitCode.TOPOLOGY_MISMATCH], run.logs()

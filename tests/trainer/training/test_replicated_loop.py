@@ -1,0 +1,224 @@
+"""The loop of replicated runs on a learner that only counts, with a real checkpoint store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+from tests.trainer.contract.specifications import BOOSTING, TRACKER, changed
+
+from trainwright_trainer.checkpoint import CheckpointStore, StorageError, read_complete
+from trainwright_trainer.checkpoint.draft import Piece
+from trainwright_trainer.contract import Boosting, Cause, ExitCode, RunSpec
+from trainwright_trainer.contract.failures import DataError, DivergedError, NoCheckpointError
+from trainwright_trainer.position import Position
+from trainwright_trainer.rank.group import Alone
+from trainwright_trainer.rank.messages import Action, Phase
+from trainwright_trainer.rank.place import Place
+from trainwright_trainer.training.learner import Metadata
+from trainwright_trainer.training.replicated_checkpointer import Checkpointer
+from trainwright_trainer.training.replicated_loop import Loop, Outcome, Parts
+from trainwright_trainer.training.reporting import Reporter
+
+PLACE = Place(0, 1, 0, 0)
+
+
+class Line:
+    """A link that orders what a test wrote down, by tick."""
+
+    def __init__(self, orders: Mapping[int, Action]) -> None:
+        self._orders = orders
+        self.asked_at: float | None = None
+        self.phases: list[str] = []
+        self.committed_steps: list[int] = []
+
+    def boundary(self, tick: int) -> Action | None:
+        order = self._orders.get(tick)
+        if order is not None:
+            self.asked_at = time.monotonic()
+        return order
+
+    def phase(self, phase: Phase, step: int | None = None) -> None:
+        self.phases.append(phase)
+
+    def committed(self, step: int, seconds: float) -> None:
+        self.committed_steps.append(step)
+
+    def agree_through(self, reduce_sums: Callable[[Sequence[float]], list[float]]) -> None:
+        assert reduce_sums([1.0]) == [1.0]
+
+    def mark(self) -> None: ...
+    def pace(self, step: int, own_seconds: float) -> None: ...
+    def measured(self, values: Mapping[str, float]) -> None: ...
+    def result(self, code: ExitCode, cause: Cause | None = None, step: int | None = None) -> None: ...
+
+
+class Counting:
+    """Its state is a list of the steps it took."""
+
+    step_samples = 10
+
+    def __init__(self, target: int, diverges_at: int | None = None) -> None:
+        self.target_samples, self._diverges_at = target * 10, diverges_at
+        self.steps: list[int] = []
+        self.scored: list[int] = []
+        self.published = False
+
+    @property
+    def position(self) -> Position:
+        return Position(len(self.steps), len(self.steps) * 10)
+
+    @property
+    def done(self) -> bool:
+        return len(self.steps) * 10 >= self.target_samples
+
+    def state(self) -> tuple[Mapping[str, Iterable[Piece]], Metadata]:
+        return {"steps.txt": [repr(self.steps).encode()]}, {"scored": list(self.scored)}
+
+    def load(self, files: Mapping[str, bytes], metadata: Metadata, at: Position) -> None:
+        self.steps, self.scored = eval(files["steps.txt"]), list(metadata["scored"])  # noqa: S307
+        assert self.position == at
+
+    def warm_up(self) -> None: ...
+
+    def step(self) -> None:
+        self.steps.append(len(self.steps) + 1)
+
+    def check(self) -> None:
+        if self._diverges_at == len(self.steps):
+            raise DivergedError("not finite")
+
+    def evaluate(self, before_batch: Callable[[], None]) -> None:
+        self.scored.append(len(self.steps))
+
+    def publish(self) -> None:
+        self.published = True
+
+
+def attempt(
+    directory: Path, learner: Counting, orders: Mapping[int, Action] | None = None, *, number: int = 1, fingerprint: str = "data",
+    grace: float = 60, resume_before: int | None = None, **checkpoints: Any,
+) -> tuple[Outcome, Line]:
+    settings = {"directory": str(directory), "every_steps": 4, **checkpoints}
+    document = changed({
+        "world.rendezvous": TRACKER, "world.nodes": 1, "world.processes_per_node": 1, "work": BOOSTING,
+        "work.checkpoints": settings, "lifecycle.grace_seconds": grace,
+    })
+    spec = RunSpec.model_validate(document)
+    assert isinstance(spec.work, Boosting)
+    line = Line(orders or {})
+    checkpointer = Checkpointer(
+        spec.work.checkpoints, Alone(), line, PLACE, identity=spec.identity, attempt=f"a{number}", fingerprint=fingerprint,
+        save_seconds=1, grace_seconds=grace, resume_before=resume_before,
+    )
+    report = Reporter(PLACE, line)
+    loop = Loop(Parts(spec, spec.work.checkpoints, 2, PLACE, line, report, Alone(), learner, checkpointer))
+    outcome = loop.run()
+    loop.close()
+    return outcome, line
+
+
+def test_from_first_to_last(tmp_path: Path) -> None:
+    learner = Counting(10)
+    outcome, line = attempt(tmp_path, learner)
+    assert outcome == Outcome(ExitCode.DONE, 10, 10)
+    assert learner.scored == [2, 4, 6, 8, 10]
+    assert learner.published
+    assert line.committed_steps == [4, 8, 10]
+    assert [phase for phase in line.phases if phase != "evaluating"][:4] == ["restoring", "warming_up", "training", "training"]
+    assert line.phases[-1] == "finished"
+    complete = read_complete(tmp_path)
+    assert complete is not None
+    assert (complete.step, complete.attempt) == (10, "a1")
+
+
+def test_an_evaluation_is_in_the_checkpoint_of_its_step(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(10))
+    records = {record.step: record.metadata["scored"] for record in CheckpointStore(tmp_path).records()}
+    assert records == {4: [2, 4], 8: [2, 4, 6, 8], 10: [2, 4, 6, 8, 10]}
+
+
+def test_told_to_save_and_to_stop(tmp_path: Path) -> None:
+    outcome, line = attempt(tmp_path, Counting(10), {3: "save", 7: "stop"})
+    assert outcome == Outcome(ExitCode.PREEMPTED_SAVED, 6, 6)
+    assert line.committed_steps == [2, 4, 6]
+    learner = Counting(10)
+    outcome, line = attempt(tmp_path, learner, number=2)
+    assert outcome == Outcome(ExitCode.DONE, 10, 10)
+    assert line.committed_steps == [6, 8, 10]
+    assert learner.steps == list(range(1, 11))
+    assert learner.scored == [2, 4, 6, 8, 10]
+
+
+def test_no_time_to_save(tmp_path: Path) -> None:
+    outcome, line = attempt(tmp_path, Counting(10), {4: "stop"}, grace=5.5)
+    assert outcome == Outcome(ExitCode.PREEMPTED_NOT_SAVED, 3, None)
+    assert line.committed_steps == []
+
+
+def test_what_is_saved_is_finite(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError):
+        attempt(tmp_path, Counting(10, diverges_at=8))
+    assert [record.step for record in CheckpointStore(tmp_path).records()] == [4]
+
+
+def test_a_finished_run_that_is_run_again(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(10))
+    learner = Counting(10)
+    outcome, line = attempt(tmp_path, learner, number=2)
+    assert outcome == Outcome(ExitCode.DONE, 10, 10)
+    assert line.committed_steps == [10]
+
+
+def test_refusals(tmp_path: Path) -> None:
+    with pytest.raises(NoCheckpointError, match="resume is required"):
+        attempt(tmp_path, Counting(10), resume="required")
+    attempt(tmp_path, Counting(4), number=2)
+    with pytest.raises(DataError, match="the data is not what step 4 was trained on"):
+        attempt(tmp_path, Counting(8), number=3, fingerprint="other")
+    learner = Counting(8)
+    attempt(tmp_path, learner, number=4, resume="never")  # of its own identity an attempt goes on
+    assert len(learner.steps) == 8
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError):
+        attempt(tmp_path / "file", Counting(8))
+
+
+def test_the_commit_before_the_newest(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(8))
+    with capture_logs() as said:
+        _, line = attempt(tmp_path, Counting(9), {3: "stop"}, number=2, resume_before=8)
+    assert line.committed_steps == [4, 6]
+    [told] = [event for event in said if event["event"] == "checkpoint_passed_over"]
+    assert (told["step"], told["log_level"]) == (8, "warning")
+    _, line = attempt(tmp_path, Counting(9), number=3, resume_before=8)
+    assert line.committed_steps == [6, 8, 9]
+    records = CheckpointStore(tmp_path).records()
+    assert [(record.step, record.attempt) for record in records] == [(9, "a3"), (8, "a3"), (8, "a1")], "the newer commit counts"
+
+
+def test_the_newest_where_nothing_else_verifies(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(8))
+    [older] = tmp_path.glob("step-4.*/steps.txt")
+    older.write_text("")
+    with capture_logs() as said:
+        _, line = attempt(tmp_path, Counting(8), number=2, resume_before=8)
+    assert line.committed_steps == [8]
+    assert "checkpoint_passed_over" not in {event["event"] for event in said}
+
+
+def test_damage_on_the_way(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(8))
+    [newest] = tmp_path.glob("step-8.*/steps.txt")
+    newest.write_text("[1]")
+    outcome, line = attempt(tmp_path, Counting(8), number=2)
+    assert outcome.code is ExitCode.DONE
+    assert line.committed_steps == [4, 8]
+    for file in tmp_path.glob("step-*/steps.txt"):
+        file.write_text("")
+    with pytest.raises(NoCheckpointError, match="damaged and set aside"):
+        attempt(tmp_path, Counting(8), number=3)

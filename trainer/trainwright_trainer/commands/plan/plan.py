@@ -1,0 +1,189 @@
+"""The plan of a run: numbers only, so that a report can print it and a program can read it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainwright_trainer.commands.local.deepspeed_config import read_deepspeed_config
+from trainwright_trainer.commands.plan.data_size import DataSize, data_size
+from trainwright_trainer.commands.plan.model_size import ModelSize, model_size
+from trainwright_trainer.commands.plan.states import States, checkpoint_bytes, states
+from trainwright_trainer.contract.capabilities import CAPABILITIES
+from trainwright_trainer.contract.spec import RunSpec, Script
+from trainwright_trainer.contract.training import Checkpoints, LearningRate, Training
+from trainwright_trainer.optim.schedule import learning_rate, target_samples
+from trainwright_trainer.rank.grace import seconds_for_save
+
+
+@dataclass(frozen=True, slots=True)
+class WorldPlan:
+    nodes: int
+    processes_per_node: int
+    ranks: int
+    replicas: int
+    device: str
+    rendezvous: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    samples: int
+    """Of one step."""
+    micro: int
+    accumulation: int
+    replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class LengthPlan:
+    """The whole run. None where the number of samples is not known here."""
+
+    steps: int | None
+    samples: int | None
+    tokens: int | None
+    epochs: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RatePlan:
+    schedule: str
+    peak: float
+    warmup_samples: int
+    warmup_steps: int
+    """Steps until the rate is at its peak."""
+    last: float | None
+    """Of the run's last step."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    directory: str
+    size: int | None
+    """Bytes of one."""
+    every_steps: int | None
+    every_seconds: float | None
+    keep: int
+    resume: str
+    save_seconds: float
+    """What a final save is expected to take."""
+    seconds_for_save: float
+    """What the grace period leaves for it."""
+
+    @property
+    def fits(self) -> bool:
+        return self.save_seconds <= self.seconds_for_save
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingPlan:
+    engine: str
+    task: str
+    architecture: str
+    precision: str
+    batch: BatchPlan
+    data: DataSize
+    length: LengthPlan
+    rate: RatePlan
+    model: ModelSize
+    states: States | None
+    """Of one rank."""
+    capabilities: dict[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    run: str
+    identity: str
+    work: str
+    """Its kind."""
+    world: WorldPlan
+    grace_seconds: float
+    training: TrainingPlan | None
+    checkpoints: CheckpointPlan | None
+    """None for a script, whose checkpoints are its own."""
+    command: tuple[str, ...] | None
+    """Of a script."""
+    rounds: int | None
+    """Of boosting."""
+
+
+def plan(spec: RunSpec, source: Path) -> Plan:
+    """What a run will do. Starts nothing, and reads nothing but the data, where it is on this machine.
+
+    Args:
+        source: Where the specification was read from.
+
+    Raises:
+        InvalidRunError: The model cannot be built, or DeepSpeed's configuration is no such thing.
+        DataError: The data is here, and is not what the specification says.
+    """
+    work, world = spec.work, spec.world
+    training = _training(work, spec, source) if isinstance(work, Training) else None
+    return Plan(
+        run=spec.run,
+        identity=spec.identity,
+        work=work.kind,
+        world=WorldPlan(
+            world.nodes, world.processes_per_node, world.size, world.replicas, world.device, world.rendezvous.kind
+        ),
+        grace_seconds=spec.lifecycle.grace_seconds,
+        training=training,
+        checkpoints=None if isinstance(work, Script) else _checkpoints(work.checkpoints, spec, training),
+        command=work.command if isinstance(work, Script) else None,
+        rounds=None if isinstance(work, Script | Training) else work.rounds,
+    )
+
+
+def _training(work: Training, spec: RunSpec, source: Path) -> TrainingPlan:
+    replicas = spec.world.replicas
+    samples = work.batch.samples(replicas)
+    data, size = data_size(work), model_size(work)
+    length = _length(work, samples, data)
+    config = None if work.deepspeed is None else read_deepspeed_config(work.deepspeed.config, source)
+    known = size.parameters is not None and (work.engine != "deepspeed" or config is not None)
+    able = CAPABILITIES[work.engine]
+    return TrainingPlan(
+        engine=work.engine,
+        task=work.task,
+        architecture=work.model.architecture,
+        precision=work.precision,
+        batch=BatchPlan(samples, work.batch.micro, work.batch.accumulation, replicas),
+        data=data,
+        length=length,
+        rate=_rate(work.learning_rate, samples, length),
+        model=size,
+        states=states(work, size.parameters, spec.world.size, config) if known and size.parameters is not None else None,
+        capabilities={name: getattr(able, name) for name in able.__dataclass_fields__},
+    )
+
+
+def _length(work: Training, batch: int, data: DataSize) -> LengthPlan:
+    if work.duration.epochs is not None and data.train is None:
+        return LengthPlan(None, None, None, work.duration.epochs)
+    samples = target_samples(work.duration, data.train or 0, batch)
+    steps = math.ceil(samples / batch)
+    samples = steps * batch  # the last step reaches the target, and takes a whole batch
+    tokens = None if data.sequence_length is None else samples * data.sequence_length
+    return LengthPlan(steps, samples, tokens, None if data.train is None else samples / data.train)
+
+
+def _rate(rate: LearningRate, batch: int, length: LengthPlan) -> RatePlan:
+    last = None if length.samples is None else learning_rate(rate, length.samples, length.samples)
+    return RatePlan(rate.schedule, rate.peak, rate.warmup_samples, math.ceil(rate.warmup_samples / batch), last)
+
+
+def _checkpoints(settings: Checkpoints, spec: RunSpec, training: TrainingPlan | None) -> CheckpointPlan:
+    parameters = None if training is None else training.model.parameters
+    work, lifecycle = spec.work, spec.lifecycle
+    return CheckpointPlan(
+        directory=settings.directory,
+        size=checkpoint_bytes(work, parameters) if isinstance(work, Training) and parameters is not None else None,
+        every_steps=settings.every_steps,
+        every_seconds=settings.every_seconds,
+        keep=settings.keep,
+        resume=settings.resume,
+        save_seconds=lifecycle.save_seconds,
+        seconds_for_save=seconds_for_save(lifecycle.grace_seconds),
+    )

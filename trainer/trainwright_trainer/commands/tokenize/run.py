@@ -1,0 +1,95 @@
+"""Tokenizing: documents in, one file of bare token ids out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from trainwright_trainer.commands.tokenize.documents import Piece, Source
+from trainwright_trainer.commands.tokenize.encoder import Encoder, build_encoder
+from trainwright_trainer.commands.tokenize.output import TokenDraft, drafting
+from trainwright_trainer.contract.data import UINT16_TOKENS
+from trainwright_trainer.contract.failures import DataError, InvalidRunError
+from trainwright_trainer.data.token_record import TokenRecord
+
+BATCH_CHARACTERS = 4 * 2**20
+"""Texts that are tokenized at once, on all cores: what the memory holds, with their tokens."""
+
+Width = Literal["uint16", "uint32"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to tokenize, how, and where to."""
+
+    source: Source
+    output: Path
+    tokenizer: str
+    """``bytes``, or a ``tokenizer.json`` or its directory."""
+    end_of_text: str | None = None
+    """Token after each document; None for the tokenizer's own."""
+    dtype: Width | None = None
+    """Of the ids; None for the narrowest."""
+
+
+def tokenize(request: Request) -> TokenRecord:
+    """Write the file and its record.
+
+    Raises:
+        DataError: An input or the tokenizer is missing, or is not what it should be.
+        InvalidRunError: The request cannot be carried out as it is.
+        StorageError: A volume failed, or is full.
+    """
+    # The library's threads are the processes of this command. It forks no others, which they would not survive.
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    encoder = build_encoder(request.tokenizer, request.end_of_text)
+    dtype = _width(request.dtype, encoder.vocabulary)
+    with drafting(request.output) as draft:
+        tokens, documents = _write(request.source.pieces(), encoder, dtype, draft)
+        if not documents:
+            raise DataError(f"{', '.join(map(str, request.source.inputs))} hold no text")
+        record = TokenRecord(
+            dtype=dtype, tokens=tokens, documents=documents, vocabulary=encoder.vocabulary, tokenizer=encoder.name,
+            end_of_text=encoder.end_of_text,
+        )
+        draft.publish(record)
+    return record
+
+
+def _width(wanted: Width | None, vocabulary: int) -> Width:
+    if vocabulary <= UINT16_TOKENS:
+        return wanted or "uint16"
+    if wanted == "uint16":
+        raise InvalidRunError(f"uint16 holds {UINT16_TOKENS:,} tokens and the tokenizer has {vocabulary:,}; use uint32")
+    return "uint32"
+
+
+def _write(pieces: Iterator[Piece], encoder: Encoder, dtype: Width, draft: TokenDraft) -> tuple[int, int]:
+    """Returns how many tokens and documents were written."""
+    tokens = documents = 0
+    width = np.dtype(dtype).newbyteorder("<")
+    end = np.array([encoder.end_of_text])
+    for batch in _batches(pieces):
+        for piece, ids in zip(batch, encoder.encode([piece.text for piece in batch]), strict=True):
+            whole = np.concatenate([ids, end]) if piece.ends else ids
+            draft.write(whole.astype(width).tobytes())
+            tokens, documents = tokens + len(whole), documents + piece.ends
+    return tokens, documents
+
+
+def _batches(pieces: Iterator[Piece]) -> Iterator[Sequence[Piece]]:
+    batch: list[Piece] = []
+    characters = 0
+    for piece in pieces:
+        batch.append(piece)
+        characters += len(piece.text)
+        if characters >= BATCH_CHARACTERS:
+            yield batch
+            batch, characters = [], 0
+    if batch:
+        yield batch

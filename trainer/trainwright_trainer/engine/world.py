@@ -1,0 +1,116 @@
+"""The ranks of a run as they are connected, and groups: words between their hosts, apart from the tensors of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Protocol, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from trainwright_trainer.rank.place import Place
+
+T = TypeVar("T")
+
+
+class Group(Protocol):
+    """All ranks make the same calls in the same order; two groups may be used at the same time, each by one thread."""
+
+    def reduce_sums(self, values: Sequence[float]) -> list[float]:
+        """Sums over ranks."""
+
+    def broadcast_object(self, value: T) -> T:
+        """Rank 0's value, on every rank; also a point that nobody passes before rank 0 reached it."""
+
+    def gather_objects(self, value: T) -> list[T]:
+        """All values by rank on rank 0, nothing on the others."""
+
+    def broadcast_tensor(self, tensor: Tensor) -> None:
+        """Overwrite a tensor on the host with rank 0's."""
+
+
+class World(Protocol):
+    """The ranks of a run. All of them make the same calls in the same order."""
+
+    @property
+    def place(self) -> Place:
+        """This rank."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where this rank computes."""
+
+    @property
+    def control(self) -> Group:
+        """For words between the hosts of the ranks."""
+
+    def new_group(self) -> Group:
+        """One more group like :attr:`control`, for a thread of its own."""
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        """Sum a tensor on the device over all ranks, in place."""
+
+    def broadcast(self, tensor: Tensor) -> None:
+        """Overwrite a tensor on the device with rank 0's."""
+
+    def close(self) -> None:
+        """Leave in order."""
+
+
+class TorchGroup:
+    """A gloo group: it needs no memory of a GPU and waits for no kernel there."""
+
+    def __init__(self, place: Place, timeout: timedelta) -> None:
+        self._place = place
+        self._group = dist.new_group(backend="gloo", timeout=timeout)
+
+    def reduce_sums(self, values: Sequence[float]) -> list[float]:
+        tensor = torch.tensor(values, dtype=torch.float64)
+        dist.all_reduce(tensor, group=self._group)
+        return [float(value) for value in tensor]
+
+    def broadcast_object(self, value: T) -> T:
+        values = [value]
+        dist.broadcast_object_list(values, src=0, group=self._group)
+        return values[0]
+
+    def gather_objects(self, value: T) -> list[T]:
+        gathered: list[T | None] | None = [None] * self._place.world_size if self._place.leads else None
+        dist.gather_object(value, gathered, dst=0, group=self._group)
+        return [part for part in gathered or [] if part is not None]
+
+    def broadcast_tensor(self, tensor: Tensor) -> None:
+        dist.broadcast(tensor, src=0, group=self._group)
+
+
+class TorchWorld:
+    """The ranks of a run as torch.distributed connects them: gloo between CPUs, NCCL between GPUs.
+
+    Args:
+        place: This rank; the address of rank 0 comes from MASTER_ADDR and MASTER_PORT.
+        device: Where to compute, ``cpu`` or ``cuda:<local rank>``.
+        timeout: Longest wait in one collective. The supervisor finds lost peers much sooner; a save must fit in.
+    """
+
+    def __init__(self, place: Place, device: torch.device, timeout: timedelta) -> None:
+        self.place, self.device, self._timeout = place, device, timeout
+        cuda = device.type == "cuda"
+        dist.init_process_group(
+            "nccl" if cuda else "gloo", init_method="env://", rank=place.rank, world_size=place.world_size, timeout=timeout,
+            device_id=device if cuda else None,
+        )
+        self.control = TorchGroup(place, timeout)
+
+    def new_group(self) -> TorchGroup:
+        return TorchGroup(self.place, self._timeout)
+
+    def all_reduce(self, tensor: Tensor) -> None:
+        dist.all_reduce(tensor)
+
+    def broadcast(self, tensor: Tensor) -> None:
+        dist.broadcast(tensor, src=0)
+
+    def close(self) -> None:
+        dist.destroy_process_group()

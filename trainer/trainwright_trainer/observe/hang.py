@@ -1,0 +1,64 @@
+"""Hang: from the states of all ranks to one sentence that names who holds the others up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.supervisor.wire.messages import Dumped, RankState, Stuck
+
+MOST_NAMED = 4
+NOT_SCHEDULED = ("stopped", "in uninterruptible sleep")
+
+
+def suspects(states: Sequence[RankState]) -> list[RankState]:
+    """Who holds the others up; nobody in particular where all stand at the same place.
+
+    Ranks make the same calls in the same order, and a collective holds everybody until the last has entered. So the one that the
+    others wait for is silent (its process is stopped, or waits for a disk), or has said "I go on" less often than they, or, at
+    the same count, is not inside a collective while they are.
+    """
+    silent = [state for state in states if state.marks is None or state.process in NOT_SCHEDULED]
+    if silent:
+        return silent if len(silent) < len(states) else []
+    least = min((state.marks or 0 for state in states), default=0)
+    behind = [state for state in states if state.marks == least]
+    found = [state for state in behind if not state.waits_for_others] or behind
+    return found if len(found) < len(states) or len(states) == 1 else []
+
+
+def cause_of(found: Stuck, dumps: Collection[Dumped], missing: Collection[str]) -> Cause:
+    """What the termination message of every pod says.
+
+    Args:
+        found: The rank whose limit was exceeded first.
+        dumps: What pods answered.
+        missing: Pods that did not answer in time.
+    """
+    states = [state for dump in dumps for state in dump.ranks]
+    blamed = suspects(states)
+    if blamed:
+        names = "; ".join(_place(state) for state in blamed[:MOST_NAMED])
+        more = f"; and {len(blamed) - MOST_NAMED} more" if len(blamed) > MOST_NAMED else ""
+        who = f"held up by {names}{more}"
+    elif len(states) > 1:
+        who = "no rank is behind the others" + (f": all are at {states[0].frame}" if states[0].frame else "")
+    else:
+        who = "nothing is known of its ranks"
+    if missing:
+        who += f"; {', '.join(missing)} did not answer"
+    path = next((dump.path for dump in dumps if dump.path is not None), None)  # the same for all
+    where = f"stacks are in {path}" if path else "stacks are in the logs of the pods"
+    rank = blamed[0].rank if blamed else found.rank
+    return Cause(rank=rank, kind="Hang", message=f"rank {found.rank} {found.why}: {who}; {where}")
+
+
+def _place(state: RankState) -> str:
+    facts = [f"{state.phase.replace('_', ' ')}" + (f" after step {state.step}" if state.step is not None else "")]
+    if state.process in NOT_SCHEDULED:
+        facts.append(f"its process is {state.process}")
+    elif state.frame:
+        facts.append(f"at {state.frame}")
+    elif state.marks is None:
+        facts.append("no sign of life")
+    return f"rank {state.rank} of {state.place} ({', '.join(facts)})"

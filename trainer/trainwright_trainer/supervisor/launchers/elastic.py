@@ -1,0 +1,223 @@
+"""Elastic run: the part of a pod whose run goes on when other pods come and go. It plays one attempt after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import TypeAdapter
+
+from trainwright_trainer.contract.exit_codes import EXIT_CODES, Disposition, ExitCode
+from trainwright_trainer.contract.layout import SPEC_ENV
+from trainwright_trainer.contract.rendezvous import ElasticRendezvous
+from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.rank.messages import LINK_FD_ENV
+from trainwright_trainer.supervisor import shim
+from trainwright_trainer.supervisor.environment import AGREE_BY_COLLECTIVE
+from trainwright_trainer.supervisor.launchers.elastic_messages import (
+    ADDRESS_ENV,
+    FROM_MEETING,
+    HOST_ENV,
+    FromMeetingMessage,
+    Meet,
+    Met,
+    NotMet,
+    StoreLost,
+    Waiting,
+)
+from trainwright_trainer.supervisor.link import RankLink
+from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace, bind_address, host_name
+from trainwright_trainer.supervisor.pod.crew import local_crew
+from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.supervisor.role import Setting
+from trainwright_trainer.supervisor.run.attempt import Attempt
+from trainwright_trainer.supervisor.run.history import History
+from trainwright_trainer.supervisor.unlinked import OtherPodsHistory, UnlinkedCoordinator
+from trainwright_trainer.supervisor.verdict import Verdict
+
+PROGRAM = (sys.executable, "-m", "trainwright_trainer.supervisor.launchers.torch_rendezvous")
+_STOPPED = (ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
+
+
+class MeetingLine(RankLink):
+    """The line to the meeting program."""
+
+    messages: ClassVar[TypeAdapter[Any]] = FROM_MEETING
+
+
+class ElasticPart:
+    """A :class:`Part` of several attempts, one for each round of the rendezvous that this pod takes part in.
+
+    A round ends for all pods when one of them is lost, is told to end, or waits to be let in. In the last two cases all ranks
+    save first, in agreement; then whoever stays meets again and goes on from the newest commit.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        rendezvous, environ = setting.spec.world.rendezvous, setting.environ
+        assert isinstance(rendezvous, ElasticRendezvous)  # noqa: S101 - nothing else leads here
+        self._setting, self._rendezvous = setting, rendezvous
+        self.place = PodPlace(None, bind_address(environ), host_name(environ))
+        self._hosts_store = _hosts_store(setting, rendezvous, self.place)
+        self._history = OtherPodsHistory(setting.spec)
+        self._round: Attempt | None = None
+        self._line: MeetingLine | None = None
+        self._program: subprocess.Popen[bytes] | None = None
+        self._met: asyncio.Future[Met | Verdict] | None = None
+        self._over: Verdict | None = None
+        self._store_lost: Verdict | None = None
+        self._restarts = 0
+
+    @property
+    def attempt(self) -> str | None:
+        return None if self._round is None else self._round.attempt
+
+    @property
+    def step(self) -> int | None:
+        return None if self._round is None else self._round.step
+
+    @property
+    def committed_step(self) -> int | None:
+        return None if self._round is None else self._round.committed_step
+
+    async def play(self) -> Verdict:
+        try:
+            while self._over is None:
+                if await self._history.is_complete():
+                    get_log().info("already_complete")
+                    return Verdict(ExitCode.DONE)
+                met = await self._meet()
+                if isinstance(met, Verdict) or self._over is not None:
+                    return met if isinstance(met, Verdict) else self._over
+                self._round = current = self._new_round(met)
+                decided = await current.play()
+                if self._over is not None or not self._goes_on(decided):
+                    return decided
+                get_log().warning("round_ended", code=int(decided.code), reason=decided.cause.message if decided.cause else "")
+                await current.leave(decided)
+        except Refusal as refusal:
+            return Verdict(refusal.code, refusal.cause)
+        return self._over
+
+    async def leave(self, decided: Verdict) -> None:
+        if self._round is not None:
+            await self._round.leave(decided)
+
+    def told_to_end(self, signal_name: str) -> None:
+        if self._over is not None:
+            return
+        cause = Cause(kind="ToldToEnd", message=f"{self.place} was told to end by {signal_name}")
+        self._over = Verdict(ExitCode.PREEMPTED_NOT_SAVED, cause)
+        if self._met is not None and not self._met.done():
+            get_log().warning("told_to_end", signal=signal_name)
+            self._met.set_result(self._over)
+        elif self._round is not None:
+            self._round.told_to_end(signal_name)
+
+    def child_ended(self, pid: int, status: int) -> None:
+        if self._program is not None and pid == self._program.pid:
+            self._program.returncode = status
+            self._lose_store(f"the meeting program exited with {status}; its output above says why", ExitCode.INTERNAL)
+        elif self._round is not None:
+            self._round.child_ended(pid, status)
+
+    def fail(self, cause: Cause) -> None:
+        self._over = Verdict(ExitCode.INTERNAL, cause)
+        if self._met is not None and not self._met.done():
+            self._met.set_result(self._over)
+        elif self._round is not None:
+            self._round.fail(cause)
+
+    # --- meeting --------------------------------------------------------------------------------------------------------------
+
+    async def _meet(self) -> Met | Verdict:
+        if self._store_lost is not None:
+            return self._store_lost
+        if self._line is None:
+            self._line = self._start_program()
+        get_log().info("waiting_for_peers", seconds=self._setting.spec.lifecycle.peer_wait_seconds)
+        self._met = asyncio.get_running_loop().create_future()
+        self._line.say(Meet())
+        met = await self._met
+        self._met = None
+        return met
+
+    def _start_program(self) -> MeetingLine:
+        ours, theirs = socket.socketpair()
+        address = self.place.host if self.place.bind == EVERYWHERE else self.place.bind
+        environment = {
+            **self._setting.environ, SPEC_ENV: str(self._setting.specification.path), LINK_FD_ENV: str(theirs.fileno()),
+            ADDRESS_ENV: address, **({HOST_ENV: "1"} if self._hosts_store else {}),
+        }
+        self._program = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *PROGRAM],
+            env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
+        )
+        theirs.close()
+        return MeetingLine(ours, self._hear)
+
+    def _hear(self, message: FromMeetingMessage) -> None:
+        match message:
+            case Met() if self._met is not None and not self._met.done():
+                self._met.set_result(message)
+            case Waiting(nodes=nodes) if self._round is not None:
+                why = f"{nodes} more node{'s' if nodes > 1 else ''} can take part: the round ends and begins anew with them"
+                self._round.stop(Cause(kind="NodesWait", message=why))
+            case NotMet(why=why):
+                where, seconds = self._rendezvous, self._setting.spec.lifecycle.peer_wait_seconds
+                text = (
+                    f"fewer than {where.min_nodes} nodes met at {where.host}:{where.port} within {seconds:g} s: {why}; "
+                    "see whether their pods are scheduled"
+                )
+                get_log().error("peers_never_came", reason=why, seconds=seconds)
+                self._lose(Verdict(ExitCode.PEERS_NEVER_CAME, Cause(kind="PeersNeverCame", message=text)))
+            case StoreLost(why=why):
+                where = self._rendezvous
+                self._lose_store(f"the store at {where.host}:{where.port} is lost: {why}", ExitCode.PEER_LOST)
+
+    def _lose_store(self, message: str, code: ExitCode) -> None:
+        """The ranks may still finish together; but no new round can begin without it."""
+        get_log().error("store_lost", reason=message)
+        kind = "PeerLost" if code is ExitCode.PEER_LOST else "MeetingFailed"
+        self._store_lost = Verdict(code, Cause(kind=kind, message=message))
+        self._lose(self._store_lost)
+
+    def _lose(self, verdict: Verdict) -> None:
+        if self._met is not None and not self._met.done():
+            self._met.set_result(verdict)
+
+    # --- a round --------------------------------------------------------------------------------------------------------------
+
+    def _new_round(self, met: Met) -> Attempt:
+        spec, setting = self._setting.spec, self._setting
+        get_log().info("met", node=met.node, nodes=met.nodes, attempt=met.attempt)
+        self.place = place = replace(self.place, node=met.node)
+        meeting = {"MASTER_ADDR": met.host, "MASTER_PORT": str(met.port), **AGREE_BY_COLLECTIVE}
+        history = History(spec) if met.node == 0 else OtherPodsHistory(spec)
+        return Attempt(
+            setting, place, local_crew(setting, place, meeting, met.nodes), history,
+            lambda: UnlinkedCoordinator(spec, setting.specification.sha256, history, setting.measurements, met.attempt),
+        )
+
+    def _goes_on(self, decided: Verdict) -> bool:
+        """Whether this pod meets the others again. Ranks that ended because others did count as no restart."""
+        code = decided.code
+        if code in _STOPPED or code is ExitCode.PEER_LOST or decided.provisional:
+            return True
+        if code is ExitCode.NODE_UNHEALTHY or EXIT_CODES[code].disposition is not Disposition.COUNTED:
+            return False
+        self._restarts += 1
+        return self._restarts <= self._rendezvous.max_restarts
+
+
+def _hosts_store(setting: Setting, rendezvous: ElasticRendezvous, place: PodPlace) -> bool:
+    name = setting.spec.world.node_index_env
+    if name is not None:
+        return setting.environ.get(name) == "0"
+    return place.is_called(rendezvous.host)

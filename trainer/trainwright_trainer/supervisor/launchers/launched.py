@@ -1,0 +1,175 @@
+"""Ranks of all nodes that one launcher starts, mpirun or Ray Train, each with a line of its own to the launcher's supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.supervisor import shim
+from trainwright_trainer.supervisor.environment import attempt_variables, numbers
+from trainwright_trainer.supervisor.launchers.remote import DIAL_ENV, Hello, Welcome
+from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace
+from trainwright_trainer.supervisor.pod.crew import Owner
+from trainwright_trainer.supervisor.pod.processes import kill_group
+from trainwright_trainer.supervisor.pod.rank import Rank
+from trainwright_trainer.supervisor.role import Setting
+from trainwright_trainer.supervisor.run.attempt import Attempt
+from trainwright_trainer.supervisor.run.coordinator import Coordinator
+from trainwright_trainer.supervisor.run.history import History
+from trainwright_trainer.supervisor.switchboard import RemoteRank, Switchboard
+from trainwright_trainer.supervisor.timers import Timers
+from trainwright_trainer.supervisor.wire.messages import Start
+
+PARENT_MODULE = "trainwright_trainer.supervisor.launchers.remote_rank"
+"""What the launcher starts as each rank: the parent of the rank's own program."""
+LAST_ENV = "TRAINWRIGHT_LAST"
+"""Stands last in the launcher's environment, for MPICH (4.0.2 and 5.0.2) loses the last variable on its way through ssh."""
+TERM_SECONDS = 5.0
+"""For a launcher to end its ranks on the other hosts after SIGTERM, which takes mpirun about two; then it is killed."""
+EXIT_SECONDS = 30.0
+"""For a launcher to end after the last rank did."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A program that starts :data:`PARENT_MODULE` as every rank, with :data:`DIAL_ENV` in its environment."""
+
+    name: str
+    """For people."""
+    command: tuple[str, ...]
+    remedy: str
+    """What a person changes where it numbers ranks in another order."""
+    meeting: Mapping[str, str] = field(default_factory=dict)
+    """Where torch's ranks meet, if that is known before they are placed; else the launcher tells them."""
+    causes: Mapping[int, tuple[ExitCode, str]] = field(default_factory=dict)
+    """Exit status -> what it means, in a run of which no rank began."""
+
+    def failure(self, status: int) -> tuple[ExitCode, Cause]:
+        """Why no rank began."""
+        unknown = f"{self.name} exited with {status} before any rank began; its output above says why"
+        code, message = self.causes.get(status, (ExitCode.INTERNAL, unknown))
+        return code, Cause(kind="LauncherFailed", message=message)
+
+
+def launched_part(setting: Setting, place: PodPlace, crew: LaunchedCrew) -> Attempt:
+    """The part of the pod with the launcher: it holds no ranks, and decides for all of them."""
+    history, specification = History(setting.spec), setting.specification
+    part = Attempt(
+        setting, place, crew, history,
+        lambda: Coordinator(setting.spec, specification.sha256, place.pods, history, setting.measurements),
+    )
+    crew.on_told = lambda host: part.stop(Cause(kind="ToldToEnd", message=f"{host} was told to end"))
+    return part
+
+
+class LaunchedCrew:
+    """The ranks of all nodes, started by one launcher. A :class:`Crew`."""
+
+    def __init__(self, setting: Setting, place: PodPlace, launcher: Launcher) -> None:
+        self.on_told = _nobody
+        self._setting, self._place, self._launcher = setting, place, launcher
+        self._ranks: list[RemoteRank] = []
+        self._exited: set[int] = set()
+        self._owner: Owner | None = None
+        self._of_attempt: Mapping[str, str] = {}
+        self._switchboard: Switchboard | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._timers = Timers()
+        self._ending = False
+
+    def start(self, start: Start, owner: Owner) -> Sequence[Rank]:
+        self._owner, self._of_attempt = owner, attempt_variables(start.attempt, start.resume_before)
+        bind = self._place.bind
+        host = socket.gethostbyname(self._place.host) if bind == EVERYWHERE else bind
+        self._switchboard = Switchboard(bind, host, self._greet, self._rank_exited, self._rank_lost, self._told_to_end)
+        now = asyncio.get_running_loop().time()
+        for number in range(self._setting.spec.world.size):
+            rank = RemoteRank(number, owner.rank_said, self._end)
+            rank.alive, rank.progressed_at = True, now
+            self._ranks.append(rank)
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *self._launcher.command],
+            env={**self._setting.environ, DIAL_ENV: self._switchboard.number, LAST_ENV: ""},
+            stdin=subprocess.DEVNULL, start_new_session=True,
+        )
+        get_log().info("launcher_started", pid=self._process.pid, ranks=len(self._ranks))
+        return self._ranks
+
+    def child_ended(self, pid: int, status: int) -> None:
+        if self._process is None or pid != self._process.pid or self._owner is None:
+            return
+        self._process.returncode = status
+        self._timers.cancel()
+        get_log().info("launcher_ended", status=status)
+        if self._switchboard is not None:
+            self._switchboard.close()
+        began = any(rank.host for rank in self._ranks)
+        if not began and not self._ending:
+            self._ending = True
+            self._owner.leave(*self._launcher.failure(status))
+        for rank in self._ranks:
+            rank.alive = False
+        for rank in self._ranks:
+            if rank.number not in self._exited and began:
+                self._owner.rank_lost(rank, f"{self._launcher.name} exited with {status} before it said how it ended")
+        self._owner.settle()
+
+    def _greet(self, hello: Hello) -> tuple[RemoteRank, Welcome] | None:
+        world = self._setting.spec.world
+        node, local_rank = divmod(hello.rank, world.processes_per_node)
+        name, wrong = self._launcher.name, None
+        if hello.size != world.size:
+            wrong = f"{name} started {hello.size} ranks, and world.nodes x world.processes_per_node is {world.size}"
+        elif hello.local_rank not in (None, local_rank):
+            wrong = (
+                f"{name} gave rank {hello.rank} the local rank {hello.local_rank} on {hello.host}, and with "
+                f"{world.processes_per_node} processes per node it is {local_rank}; {self._launcher.remedy}"
+            )
+        if wrong is not None and self._owner is not None:
+            self._owner.leave(ExitCode.TOPOLOGY_MISMATCH, Cause(rank=hello.rank, kind="TopologyMismatch", message=wrong))
+            return None
+        rank = self._ranks[hello.rank]
+        if rank.host:
+            get_log().warning("call_refused", host=hello.host, reason=f"rank {hello.rank} was there before, from {rank.host}")
+            return None
+        numbered = numbers(world.processes_per_node, world.nodes, node, local_rank)
+        return rank, Welcome(environment={**numbered, **self._launcher.meeting, **self._of_attempt})
+
+    def _rank_exited(self, rank: RemoteRank, status: int) -> None:
+        self._exited.add(rank.number)
+        if self._owner is not None:
+            self._owner.rank_ended(rank, status)
+        if len(self._exited) == len(self._ranks):
+            self._timers.after(EXIT_SECONDS, self._end)
+
+    def _told_to_end(self, host: str) -> None:
+        self.on_told(host)
+
+    def _rank_lost(self, rank: RemoteRank) -> None:
+        if self._owner is not None:
+            self._owner.rank_lost(rank, f"its connection from {rank.host} ended")
+
+    def _end(self) -> None:
+        """Ranks cannot be killed from here one by one: the launcher ends them all, and their hosts do so where it cannot."""
+        if self._ending or self._process is None or self._process.returncode is not None:
+            return
+        self._ending = True
+        pid = self._process.pid
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        self._timers.after(TERM_SECONDS, lambda: kill_group(pid))
+
+
+def _nobody(host: str) -> None:
+    pass

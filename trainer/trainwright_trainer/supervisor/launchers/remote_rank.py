@@ -1,0 +1,226 @@
+"""Parent of a rank that a launcher started: ``python -m trainwright_trainer.supervisor.launchers.remote_rank COMMAND...``.
+
+mpirun starts this on each slot, and Ray Train in each of its workers. It dials the launcher's supervisor, starts the rank with
+torch's environment and a link like any other rank's, and carries what the two say to each other. So these ranks have results of
+their own, agree like others, and are told to end with all of the grace period, while mpirun itself kills its processes about a
+second after its SIGTERM (orte/mca/odls/base, ``odls_base_sigkill_timeout``) and reports no more than one exit status.
+
+It ends with 0 once it has said how the rank ended: any other status would make mpirun kill ranks that still save.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import trainwright_trainer
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.rank.cpus import available_cpus
+from trainwright_trainer.rank.messages import LINK_FD_ENV, STACKS_FD_ENV
+from trainwright_trainer.supervisor.launchers.remote import DIAL_ENV
+
+SHIM = Path(trainwright_trainer.__file__).parent / "supervisor" / "shim.py"
+DIAL_SECONDS = 30.0
+STACKS_SECONDS = 0.3
+"""For a rank to write its stacks."""
+KEEP_ALIVE = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+"""A machine that is gone is noticed in about 8 seconds."""
+_BYTES, _STACKS_BYTES = 1 << 16, 1 << 18
+_NUMBERS = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+)
+"""Rank, size and local rank: of Open MPI (ompi/runtime/ompi_mpi_init.c), of Hydra, the mpirun of MPICH and Intel MPI, and by
+torch's names, which our program on a Ray cluster sets."""
+
+
+def mpi_numbers(environment: Mapping[str, str]) -> tuple[int, int, int | None]:
+    """Rank, world size and local rank by the launcher's own variables. Raises ``KeyError`` where it set none."""
+    for rank, size, local in _NUMBERS:
+        if rank in environment:
+            return int(environment[rank]), int(environment[size]), int(environment[local]) if local in environment else None
+    raise KeyError(" or ".join(rank for rank, _, _ in _NUMBERS))
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Notice a peer that is gone without a word."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def main(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Exit status of the process: 0 once the rank's own was told."""
+    try:
+        token, host, port = environment.pop(DIAL_ENV).split("/")
+        rank, size, local_rank = mpi_numbers(environment)
+    except (KeyError, ValueError) as error:
+        return _complain(f"{error} is not set: mpirun or Ray Train starts this program, and `trainwright-trainer` starts them")
+    try:
+        line = _Line(_dial(host, int(port)))
+        line.send({
+            "type": "hello", "token": token, "rank": rank, "size": size, "local_rank": local_rank, "host": socket.gethostname(),
+        })
+        welcome = line.first()
+    except OSError as error:
+        return _complain(f"rank {rank} cannot reach its supervisor at {host}:{port}: {error.strerror or error}")
+    if welcome is None:
+        return _complain(f"rank {rank} was refused by its supervisor at {host}:{port}, whose log says why")
+    told: dict[str, str] = welcome["environment"]
+    threads = str(max(1, available_cpus() // int(told["LOCAL_WORLD_SIZE"])))
+    return _Errand(line, command, {"OMP_NUM_THREADS": threads, **environment, **told}).run()
+
+
+class _Line:
+    """The connection to the launcher's supervisor."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket, self._pending = connection, b""
+
+    def send(self, message: Mapping[str, object]) -> None:
+        self.socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def first(self) -> dict[str, Any] | None:
+        """The first message; None where the other end closed without one."""
+        while b"\n" not in self._pending:
+            data = self.socket.recv(_BYTES)
+            if not data:
+                return None
+            self._pending += data
+        line, _, self._pending = self._pending.partition(b"\n")
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def lines(self) -> list[bytes] | None:
+        """What has arrived; None at the end."""
+        try:
+            data = self.socket.recv(_BYTES)
+        except OSError:
+            return None
+        if not data:
+            return None
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        return lines
+
+
+class _Errand:
+    """The rank as a child, and two sockets to carry lines between."""
+
+    def __init__(self, line: _Line, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._line = line
+        self._ours, theirs = socket.socketpair()
+        self._stacks, self._stacks_due = os.memfd_create("trainwright-stacks", 0), 0.0
+        self._offered = False
+        self._woken, self._wake = socket.socketpair()
+        for end in (self._woken, self._wake):
+            end.setblocking(False)
+        for number in (signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda number, frame: None)  # acted on in the loop; a child starts with the default again
+        signal.set_wakeup_fd(self._wake.fileno())
+        # In the launcher's process group: its kill reaches the rank too.
+        self._child = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(SHIM), str(os.getpid()), *command], stdin=subprocess.DEVNULL,
+            env={**environment, LINK_FD_ENV: str(theirs.fileno()), STACKS_FD_ENV: str(self._stacks)},
+            pass_fds=[theirs.fileno(), self._stacks],
+        )
+        theirs.close()
+
+    def run(self) -> int:
+        selector = selectors.DefaultSelector()
+        selector.register(self._line.socket, selectors.EVENT_READ, self._from_supervisor)
+        selector.register(self._ours, selectors.EVENT_READ, self._from_rank)
+        selector.register(self._woken, selectors.EVENT_READ, self._by_signal)
+        try:
+            while self._child.poll() is None:
+                for key, _ in selector.select(0.1 if self._stacks_due else 5.0):
+                    if key.data() is False:
+                        selector.unregister(key.fileobj)
+                if self._stacks_due and time.monotonic() >= self._stacks_due:
+                    self._stacks_due = 0.0
+                    self._tell_stacks()
+            self._drain()
+            self._line.send({"type": "exited", "status": self._child.returncode})
+        except OSError:
+            return self._abandoned()
+        return 0
+
+    def _from_supervisor(self) -> None:
+        lines = self._line.lines()
+        if lines is None:
+            raise OSError("the launcher's supervisor is gone")
+        for line in lines:
+            message = json.loads(line)
+            if message["type"] == "send_signal":
+                self._child.send_signal(message["number"])
+                if message["number"] == signal.SIGUSR2:
+                    self._stacks_due = time.monotonic() + STACKS_SECONDS
+            else:
+                with suppress(OSError):  # the rank is ending: its exit status follows
+                    self._ours.sendall(line + b"\n")
+
+    def _from_rank(self) -> bool:
+        try:
+            data = self._ours.recv(_BYTES)
+        except OSError:
+            data = b""
+        if data:
+            self._line.socket.sendall(data)
+            self._offered = self._offered or self._tell_stacks()  # the rank opened its link, so it can be asked for stacks
+        return bool(data)
+
+    def _drain(self) -> None:
+        self._ours.setblocking(False)
+        while self._from_rank():
+            pass
+
+    def _by_signal(self) -> None:
+        numbers = self._woken.recv(_BYTES)
+        if signal.SIGUSR1 in numbers:
+            self._line.send({"type": "told_to_end", "host": socket.gethostname()})
+
+    def _tell_stacks(self) -> bool:
+        text = os.pread(self._stacks, _STACKS_BYTES, 0).decode(errors="replace")
+        self._line.send({"type": "stacks_written", "text": text})
+        return bool(text)
+
+    def _abandoned(self) -> int:
+        """Nobody is left to report to: what the rank would save on its own, the others would not know of."""
+        self._child.kill()
+        self._child.wait()
+        return int(ExitCode.PEER_LOST)
+
+
+def _dial(host: str, port: int) -> socket.socket:
+    deadline = time.monotonic() + DIAL_SECONDS
+    while True:
+        try:
+            connection = socket.create_connection((host, port), timeout=5)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+            continue
+        connection.settimeout(None)
+        keep_alive(connection)
+        return connection
+
+
+def _complain(sentence: str) -> int:
+    print(sentence, file=sys.stderr, flush=True)
+    return int(ExitCode.INTERNAL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], dict(os.environ)))

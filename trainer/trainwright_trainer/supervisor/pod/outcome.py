@@ -1,0 +1,91 @@
+"""Outcome of one rank: what it said last, or what its exit status says."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.spec import Script, Work
+from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.rank.messages import Result
+
+_CODES = frozenset(int(code) for code in ExitCode)
+
+
+@dataclass(frozen=True, slots=True)
+class RankOutcome:
+    rank: int
+    code: ExitCode
+    at: float
+    """Monotonic seconds when it was known; orders the failures of a pod."""
+    cause: Cause | None = None
+    aborted: bool = False
+    """Ended by SIGABRT: for a reason of its own, or because NCCL's watchdog aborts a process whose peer is gone."""
+
+
+def outcome_of(rank: int, work: Work, result: Result | None, status: int | None, at: float) -> RankOutcome:
+    """How a rank ended by itself. ``status`` is its exit status, negative for a signal; None while it still lives.
+
+    A rank's own word stands whatever its exit status. A script of the user speaks by exit status: any code but 0 is USER_FAILURE,
+    unless it uses this contract's codes (``protocol``) and the code is one of them.
+    """
+    if result is not None:
+        return _said(rank, result, at)
+    if status is None:
+        raise ValueError(f"rank {rank} has neither said a result nor ended")
+    code, cause = _by_status(rank, work, status)
+    return RankOutcome(rank, code, at, cause, aborted=not isinstance(work, Script) and status == -signal.SIGABRT)
+
+
+def outcome_after_sigterm(rank: int, script: Script, status: int, at: float) -> RankOutcome:
+    """How a script ended that was told to end.
+
+    Saved only if it uses this contract's codes and says so. Any other end, 0 included, is "preempted, not saved": a script that
+    catches SIGTERM and exits with 0 half-way would otherwise count as finished, and a Job never starts a finished index again.
+    """
+    if script.protocol and status in _CODES and status != ExitCode.DONE:
+        return RankOutcome(rank, ExitCode(status), at, Cause(rank=rank, kind="ExitStatus", message=f"rank {rank} {_how(status)}"))
+    cause = Cause(rank=rank, kind="Preempted", message=f"rank {rank} {_how(status)} after SIGTERM")
+    return RankOutcome(rank, ExitCode.PREEMPTED_NOT_SAVED, at, cause)
+
+
+def _said(rank: int, result: Result, at: float) -> RankOutcome:
+    if result.code not in _CODES:
+        message = f"rank {rank} reported code {result.code}, which is no exit code of this trainer"
+        return RankOutcome(rank, ExitCode.INTERNAL, at, Cause(rank=rank, kind="UnknownCode", message=message))
+    code, cause = ExitCode(result.code), result.cause
+    if cause is None and code is not ExitCode.DONE:
+        cause = Cause(rank=rank, kind="Reported", message=f"rank {rank} ended with code {result.code} and gave no cause")
+    if cause is not None and cause.rank is None:
+        cause = cause.model_copy(update={"rank": rank})
+    return RankOutcome(rank, code, at, cause)
+
+
+def _by_status(rank: int, work: Work, status: int) -> tuple[ExitCode, Cause | None]:
+    is_script = isinstance(work, Script)
+    if status == 0 and is_script:
+        return ExitCode.DONE, None
+    if status == 0:
+        message = f"rank {rank} exited with 0 and never said that it was done"
+        return ExitCode.INTERNAL, Cause(rank=rank, kind="NoResult", message=message)
+    if status == -signal.SIGKILL:
+        message = f"rank {rank} was killed by SIGKILL, perhaps because the pod ran out of memory"
+        return ExitCode.INTERNAL, Cause(rank=rank, kind="Killed", message=message)
+    cause = Cause(rank=rank, kind="Killed" if status < 0 else "ExitStatus", message=f"rank {rank} {_how(status)}")
+    speaks_our_codes = not isinstance(work, Script) or work.protocol
+    if speaks_our_codes and status in _CODES:
+        return ExitCode(status), cause
+    return (ExitCode.USER_FAILURE if is_script else ExitCode.INTERNAL), cause
+
+
+def _how(status: int) -> str:
+    return f"was killed by {_signal_name(-status)}" if status < 0 else f"exited with {status}"
+
+
+def _signal_name(number: int) -> str:
+    """``SIGTERM`` for 15; ``signal 40`` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

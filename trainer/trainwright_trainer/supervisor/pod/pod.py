@@ -1,0 +1,364 @@
+"""One pod of a run: reacts to its ranks, to node 0 and to signals. Never waits, so that nothing can come too late.
+
+Its life: *waiting* for node 0's ``start``, *running* its ranks, *done* once all of them ended with 0 and others still work,
+*over*.
+Node 0 is a pod like the others: its own :class:`Coordinator` talks to it by the same messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
+
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.spec import RunSpec, Script
+from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.observe import log
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.observe.metrics import Measurements
+from trainwright_trainer.rank.messages import Act, Ask, At, Carry, Committed, FromRankMessage, Measured, Result, Where
+from trainwright_trainer.supervisor.background import in_background
+from trainwright_trainer.supervisor.place import PodPlace
+from trainwright_trainer.supervisor.pod.crew import Crew
+from trainwright_trainer.supervisor.pod.dump import dump
+from trainwright_trainer.supervisor.pod.observer import Observer
+from trainwright_trainer.supervisor.pod.outcome import RankOutcome, outcome_after_sigterm, outcome_of
+from trainwright_trainer.supervisor.pod.rank import Rank
+from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.supervisor.roll_call import RollCall
+from trainwright_trainer.supervisor.timers import Timers
+from trainwright_trainer.supervisor.verdict import Verdict, verdict
+from trainwright_trainer.supervisor.watchdog import CHECK_SECONDS
+from trainwright_trainer.supervisor.wire.messages import (
+    Bye,
+    Downward,
+    Dump,
+    EndRequested,
+    Finished,
+    Leave,
+    Saved,
+    Start,
+    Terminate,
+    Upward,
+)
+
+SIBLING_SECONDS = 3.0
+"""After a rank failed, the others of its pod have so long to say what they know."""
+NEWS_SECONDS = 5.0
+"""A pod whose ranks only lost a peer, or may have, waits so long to hear which; longer than ``SIBLING_SECONDS``, which that pod
+may take."""
+EXIT_SECONDS = 30.0
+"""Between a rank's last word and its end; then it hangs in teardown and is killed, and its word stands."""
+MARGIN_SECONDS = 3.0
+"""Of the grace period, for the supervisor itself."""
+MARKER_SECONDS = 30.0
+"""A pod that is done looks so often whether the run is marked complete; then it waits for nobody."""
+
+
+class Pod:
+    """``ended`` gets the verdict once no rank of this pod runs any more."""
+
+    def __init__(
+        self, spec: RunSpec, place: PodPlace, crew: Crew, measurements: Measurements,
+        is_complete: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self.ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self.attempt: str | None = None
+        self.deadline: float | None = None
+        """On the loop's clock, when nothing may run any more; None until the run is told to end."""
+        self.ranks: Sequence[Rank] = ()
+        self._spec, self._place, self._crew, self._is_complete = spec, place, crew, is_complete
+        self._measurements = measurements
+        self._state: Literal["waiting", "running", "done", "over"] = "waiting"
+        self._send_up: Callable[[Upward], None] = lambda message: None
+        self._committed_before: int | None = None
+        self._told: Cause | None = None
+        self._stopping: Cause | None = None
+        self._order: Verdict | None = None
+        self._roll_call: RollCall | None = None
+        self._observer: Observer | None = None
+        self._failed = False
+        self._news_may_come = False
+        self._timers = Timers()
+        self._marker_watch: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> bool:
+        return self._state == "waiting"
+
+    @property
+    def committed_step(self) -> int | None:
+        """As the ranks last said, or as it was before the attempt."""
+        known = [rank.committed_step for rank in self.ranks if rank.committed_step is not None]
+        return max(known, default=self._committed_before)
+
+    @property
+    def step(self) -> int | None:
+        return max((rank.step for rank in self.ranks if rank.step is not None), default=None)
+
+    def connect(self, send_up: Callable[[Upward], None]) -> None:
+        """From now on node 0 is reached this way."""
+        self._send_up = send_up
+
+    # --- what happens to the pod ----------------------------------------------------------------------------------------------
+
+    def told_to_end(self, signal_name: str) -> None:
+        """SIGTERM or SIGINT: the whole run ends in an orderly way, within this pod's grace period. Later ones change nothing."""
+        if self._told is not None or self._state == "over":
+            return
+        self._told = cause = Cause(kind="ToldToEnd", message=f"{self._place} was told to end by {signal_name}")
+        get_log().warning("told_to_end", signal=signal_name)
+        if self._state == "waiting":
+            self._say_bye(Verdict(ExitCode.PREEMPTED_NOT_SAVED, cause))
+        else:
+            self._limit_time()
+            self._send_up(EndRequested(why=cause.message))
+
+    def lost_node_0(self, why: str, patience_seconds: float) -> None:
+        """The connection to node 0 ended during the run."""
+        if self._state == "over":
+            return
+        if self._stopping and isinstance(self._spec.work, Script) and self._state == "running":
+            return  # each script ends by itself, within the grace period
+        cause = Cause(kind="PeerLost", message=f"node 0 ({self._place.control_host}) is lost: {why}")
+        get_log().error("peer_lost", peer=0, reason=why)
+        self._obey(Verdict(ExitCode.PEER_LOST, cause), patience_seconds)
+
+    def fail(self, cause: Cause) -> None:
+        """Something unexpected in the supervisor itself: kill the ranks and end."""
+        for rank in self.ranks:
+            rank.kill()
+        self._say_bye(Verdict(ExitCode.INTERNAL, cause))
+
+    def heard(self, message: Downward) -> None:
+        """What node 0 says."""
+        match message:
+            case Start():
+                self._start(message)
+            case Where():
+                self._call_the_roll(message)
+            case Act() | Carry() | Ask():
+                self._pass_on(message)
+            case Terminate(cause=cause):
+                self._begin_to_stop(self._told or cause)
+                if isinstance(self._spec.work, Script):
+                    for rank in self.ranks:
+                        rank.signal(signal.SIGTERM)
+            case Dump():
+                in_background(self._dump())
+            case Leave(code=code, cause=cause, patience_seconds=patience):
+                self._obey(Verdict(ExitCode(code), cause), patience)
+            case Finished() if self._state in ("waiting", "done"):
+                self._end(Verdict(ExitCode.DONE))
+
+    def rank_said(self, rank: Rank, message: FromRankMessage) -> None:
+        """A message from one of the ranks, already noted by it."""
+        if self._observer is not None and (news := self._observer.heard(rank, message, self._now())) is not None:
+            self._send_up(news)
+        match message:
+            case Measured(values=values):
+                self._measurements.update(values)
+            case Committed(step=step, seconds=seconds):
+                self._measurements.update({"trainwright_committed_step": step})
+                if seconds > 0:  # 0: restored, not saved
+                    self._measurements.update({"trainwright_checkpoint_save_seconds": seconds})
+                    self._send_up(Saved(step=step))
+            case At(request=request, tick=tick):
+                if self._roll_call is not None:
+                    self._roll_call.answer(rank, request, tick)
+            case Result():
+                rank.outcome = outcome_of(rank.number, self._spec.work, message, None, self._now())
+                self._timers.after(EXIT_SECONDS, rank.kill)
+                self._note_failure(rank)
+        self._answer_the_roll()
+
+    def child_ended(self, pid: int, status: int) -> None:
+        """A child was reaped; it may be an orphan of whom nobody knew."""
+        self._crew.child_ended(pid, status)
+
+    def leave(self, code: ExitCode, cause: Cause) -> None:
+        """The ranks cannot work together: end with this code."""
+        self._obey(Verdict(code, cause), 0)
+
+    def rank_lost(self, rank: Rank, why: str) -> None:
+        """A rank that runs elsewhere is gone, and nobody knows how it ended."""
+        if rank.outcome is None and not rank.killed:
+            cause = Cause(rank=rank.number, kind="PeerLost", message=f"rank {rank.number} is lost: {why}")
+            rank.outcome = RankOutcome(rank.number, ExitCode.PEER_LOST, self._now(), cause)
+        self._count_alive()
+        self._note_failure(rank)
+        self._answer_the_roll()
+        self.settle()
+
+    def rank_ended(self, rank: Rank, status: int) -> None:
+        """The process of a rank ended by itself or was killed; the status is negative for a signal."""
+        self._count_alive()
+        if rank.outcome is None and not rank.killed:
+            rank.outcome = self._outcome(rank, status)
+        code = int(rank.outcome.code) if rank.outcome else None
+        get_log().info("rank_ended", rank=rank.number, status=status, code=code, killed=rank.killed)
+        self._note_failure(rank)
+        self._answer_the_roll()
+        self.settle()
+
+    # --- what it does ---------------------------------------------------------------------------------------------------------
+
+    def _start(self, start: Start) -> None:
+        if self._state != "waiting":
+            return
+        self.attempt, self._committed_before, self._state = start.attempt, start.committed_step, "running"
+        log.configure(self._spec.run, self._spec.identity, start.attempt, self._place.node)
+        try:
+            self.ranks = self._crew.start(start, self)
+        except OSError as error:
+            self.fail(Cause(kind="CannotSpawn", message=f"cannot start a rank: {error.strerror or error}"))
+            return
+        self._count_alive()
+        self._observer = Observer(self._spec, self.ranks, start.past, self._measurements, self._now())
+        self._look_for_hangs(self._observer)
+
+    def _look_for_hangs(self, observer: Observer) -> None:
+        if self._stopping is not None or self._order is not None or self._failed:
+            return  # what ends has a limit of its own
+        if (stuck := observer.stuck(self._now())) is not None:
+            get_log().error("hang", rank=stuck.rank, reason=stuck.why)
+            self._send_up(stuck)
+        else:
+            self._timers.after(CHECK_SECONDS, lambda: self._look_for_hangs(observer))
+
+    async def _dump(self) -> None:
+        self._send_up(await dump(self._spec, self._place, self.attempt or "", self.ranks))
+
+    def _outcome(self, rank: Rank, status: int) -> RankOutcome:
+        work = self._spec.work
+        if self._stopping is not None and isinstance(work, Script):
+            return outcome_after_sigterm(rank.number, work, status, self._now())
+        return outcome_of(rank.number, work, rank.result, status, self._now())
+
+    def _call_the_roll(self, where: Where) -> None:
+        self._roll_call = RollCall(where.request, self._place.short, self.ranks)
+        self._pass_on(where)
+        self._answer_the_roll()
+
+    def _answer_the_roll(self) -> None:
+        if self._roll_call is not None and (position := self._roll_call.position()) is not None:
+            self._roll_call = None
+            self._send_up(position)
+
+    def _pass_on(self, message: Where | Act | Carry | Ask) -> None:
+        for rank in self.ranks:
+            rank.say(message)
+
+    def _begin_to_stop(self, cause: Cause) -> None:
+        if self._state == "waiting":
+            self._say_bye(Verdict(ExitCode.PREEMPTED_NOT_SAVED, cause))
+        elif self._stopping is None:
+            self._stopping = cause
+            self._limit_time()
+
+    def _limit_time(self) -> None:
+        if self.deadline is None:
+            grace = self._spec.lifecycle.grace_seconds
+            seconds = max(grace - MARGIN_SECONDS, grace / 2)
+            self.deadline = self._now() + seconds
+            self._timers.after(seconds, self._out_of_time)
+
+    def _out_of_time(self) -> None:
+        message = f"not everything was saved within the grace period of {self._spec.lifecycle.grace_seconds:g} s"
+        cause = Cause(kind="OutOfTime", message=message)
+        get_log().error("out_of_time", grace_seconds=self._spec.lifecycle.grace_seconds)
+        self._stopping = cause
+        self._obey(Verdict(ExitCode.PREEMPTED_NOT_SAVED, cause), 0)
+
+    def _obey(self, order: Verdict, patience_seconds: float) -> None:
+        """End with this code, unless a rank of this pod failed by itself and says so within the patience."""
+        if self._state == "waiting":
+            self._end(order)
+            return
+        if self._order is None:
+            self._order = order
+        if self._state == "done":
+            self._watch_marker(0, order)
+        elif self._state == "running":
+            if patience_seconds > 0:
+                self._timers.after(patience_seconds, self._kill_ranks)
+            else:
+                self._kill_ranks()
+            self.settle()
+
+    def _kill_ranks(self) -> None:
+        for rank in self.ranks:
+            rank.kill()
+
+    def _note_failure(self, rank: Rank) -> None:
+        """The first failure of a rank starts the clock for the others."""
+        if self._failed or rank.outcome is None or rank.outcome.code is ExitCode.DONE:
+            return
+        preempted = rank.outcome.code in (ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
+        if self._stopping is not None and (preempted or isinstance(self._spec.work, Script)):
+            return  # the others are ending too, each in its own time; the deadline bounds it
+        self._failed = True
+        self._timers.after(SIBLING_SECONDS, self._kill_ranks)
+        if self._place.pods > 1:
+            self._news_may_come = True
+            self._timers.after(NEWS_SECONDS, self._no_news)
+
+    def _no_news(self) -> None:
+        self._news_may_come = False
+        self.settle()
+
+    def settle(self) -> None:
+        """Decide, once no rank runs any more."""
+        if self._state != "running" or any(rank.alive for rank in self.ranks):
+            return
+        outcomes = [rank.outcome for rank in self.ranks if rank.outcome is not None]
+        decided = verdict(outcomes, len(self.ranks), self._order, self._stopping)
+        if decided.provisional and self._news_may_come:
+            return
+        if decided.code is ExitCode.DONE:
+            self._state = "done"
+            self._send_up(Bye(code=0))
+            self._watch_marker(0 if self._order else MARKER_SECONDS, self._order)
+        else:
+            self._say_bye(decided)
+
+    def _watch_marker(self, wait_seconds: float, order: Verdict | None) -> None:
+        """This pod is done. The run is too, if its marker says so; else it ends by ``order``, or waits on if there is none."""
+
+        async def watch() -> None:
+            await asyncio.sleep(wait_seconds)
+            while not await self._marked_complete():
+                if order is not None:
+                    return self._end(order)
+                await asyncio.sleep(MARKER_SECONDS)
+            self._end(Verdict(ExitCode.DONE))
+
+        if self._marker_watch is not None:
+            self._marker_watch.cancel()
+        self._marker_watch = in_background(watch())
+
+    async def _marked_complete(self) -> bool:
+        try:
+            return await self._is_complete()
+        except Refusal as refusal:
+            get_log().warning("marker_not_readable", reason=str(refusal))
+            return False
+
+    def _say_bye(self, decided: Verdict) -> None:
+        if self._state != "over":
+            self._send_up(Bye(code=int(decided.code), cause=decided.cause))
+            self._end(decided)
+
+    def _end(self, decided: Verdict) -> None:
+        self._state = "over"
+        self._timers.cancel()
+        if not self.ended.done():
+            self.ended.set_result(decided)
+
+    def _count_alive(self) -> None:
+        self._measurements.update({"trainwright_ranks_alive": sum(rank.alive for rank in self.ranks)})
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()

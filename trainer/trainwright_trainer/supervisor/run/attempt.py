@@ -1,0 +1,156 @@
+"""One attempt at a run: the part of a pod whose ranks are numbered once, at the start, and all end together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.supervisor.background import in_background
+from trainwright_trainer.supervisor.place import PodPlace
+from trainwright_trainer.supervisor.pod.crew import Crew
+from trainwright_trainer.supervisor.pod.pod import Pod
+from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.supervisor.role import Setting
+from trainwright_trainer.supervisor.run.coordinator import Coordinator, Peer
+from trainwright_trainer.supervisor.run.history import History
+from trainwright_trainer.supervisor.verdict import Verdict
+from trainwright_trainer.supervisor.wire.control import Spoke
+from trainwright_trainer.supervisor.wire.hub import Hub
+from trainwright_trainer.supervisor.wire.messages import Downward, Finished, Leave, Upward
+
+FAREWELL_SECONDS = 6.0
+"""For the other pods to leave before node 0 does: their patience with their ranks, and a little more."""
+FLUSH_SECONDS = 2.0
+LEDGER_SECONDS = 5.0
+
+
+class Attempt:
+    """A :class:`Part`.
+
+    Args:
+        place: With ``control`` where this pod's supervisor is linked with those of the other pods.
+        crew: Starts the ranks.
+        history: As this pod sees it.
+        coordinator: Makes the one that decides, if this pod leads.
+    """
+
+    def __init__(
+        self, setting: Setting, place: PodPlace, crew: Crew, history: History, coordinator: Callable[[], Coordinator]
+    ) -> None:
+        self.place = place
+        self._setting, self._history, self._new_coordinator = setting, history, coordinator
+        self.pod = Pod(setting.spec, place, crew, setting.measurements, history.is_complete)
+        self._coordinator: Coordinator | None = None
+        self._hub: Hub | None = None
+        self._spoke: Spoke | None = None
+        self._taking_part: asyncio.Task[None] | None = None
+        self.prepare: Callable[[], Awaitable[None]] = _nothing
+        """Waits for what must be there before this pod takes part."""
+
+    @property
+    def attempt(self) -> str | None:
+        return self.pod.attempt
+
+    @property
+    def step(self) -> int | None:
+        return self.pod.step
+
+    @property
+    def committed_step(self) -> int | None:
+        return self.pod.committed_step
+
+    def told_to_end(self, signal_name: str) -> None:
+        self.pod.told_to_end(signal_name)
+
+    def child_ended(self, pid: int, status: int) -> None:
+        self.pod.child_ended(pid, status)
+
+    def fail(self, cause: Cause) -> None:
+        self.pod.fail(cause)
+
+    def stop(self, cause: Cause) -> None:
+        """End in an orderly way, without having been told to: for a reason that this pod found itself. Where it leads."""
+        if self._coordinator is not None:
+            self._coordinator.stop(cause)
+
+    async def play(self) -> Verdict:
+        self._taking_part = in_background(self._take_part())
+        return await self.pod.ended
+
+    async def leave(self, decided: Verdict) -> None:
+        ends = await asyncio.gather(self._note_end(decided.code), self._say_farewell(), return_exceptions=True)
+        for error in ends:  # the code is said, and what goes wrong now does not change it
+            if error is not None:
+                get_log().warning("farewell_failed", exc_info=error)
+
+    async def _take_part(self) -> None:
+        """Everything between a valid specification and the first word of node 0."""
+        try:
+            if await self._history.is_complete():
+                get_log().info("already_complete")
+                self.pod.heard(Finished())
+                return
+            await self.prepare()
+            if self.place.leads:
+                await self._lead()
+            else:
+                await self._follow()
+        except Refusal as refusal:
+            self.pod.heard(Leave(code=refusal.code, cause=refusal.cause, patience_seconds=0))
+
+    async def _lead(self) -> None:
+        loop, control = asyncio.get_running_loop(), self.place.control
+        self._coordinator = coordinator = self._new_coordinator()
+        if control is not None and control.pods > 1:
+            self._hub = Hub(coordinator, self._setting.spec.lifecycle.peer_lost_seconds)
+            await self._hub.listen(self.place.bind, control.port)
+
+        # Through the loop, as if over a wire: neither is called while it is in the middle of something.
+        def to_pod(message: Downward) -> None:
+            loop.call_soon(self.pod.heard, message)
+
+        def to_coordinator(message: Upward) -> None:
+            loop.call_soon(coordinator.heard, own, message)
+
+        own = Peer(0, self.place.host, to_pod)
+        self.pod.connect(to_coordinator)
+        coordinator.add_own_pod(own)
+
+    async def _follow(self) -> None:
+        specification, control = self._setting.specification, self.place.control
+        assert control is not None  # noqa: S101 - a pod that nothing links leads itself
+        self._spoke = Spoke(specification.spec, specification.sha256, self.place, control, self.pod)
+        await self._spoke.follow()
+
+    async def _note_end(self, code: ExitCode) -> None:
+        if self._coordinator is None or self._coordinator.attempt is None:
+            return
+        try:
+            await asyncio.wait_for(self._history.end(self._coordinator.attempt, code, self.committed_step), LEDGER_SECONDS)
+        except (Refusal, TimeoutError) as error:
+            get_log().warning("ledger_not_written", reason=str(error) or "the volume did not answer")
+
+    async def _say_farewell(self) -> None:
+        """Let the last word arrive; node 0 leaves after the others, who would take its absence for a failure."""
+        if self._hub is not None:
+            await self._hub.close(self._farewell_seconds())
+        if self._taking_part is None:
+            return
+        if self._spoke is not None and self._spoke.connected:
+            self._spoke.finish()
+            await asyncio.wait({self._taking_part}, timeout=FLUSH_SECONDS)
+        self._taking_part.cancel()
+
+    def _farewell_seconds(self) -> float:
+        if self._coordinator is None or self._coordinator.attempt is None:
+            return 0  # nothing has begun: whoever waits goes on waiting for the next node 0
+        if self.pod.deadline is None:
+            return FAREWELL_SECONDS
+        return max(0.0, self.pod.deadline - asyncio.get_running_loop().time()) + 1  # others may still be saving
+
+
+async def _nothing() -> None:
+    pass

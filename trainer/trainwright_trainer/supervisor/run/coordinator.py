@@ -1,0 +1,376 @@
+"""Coordinator: node 0's view of the whole run. Decides when it starts, stops, saves, and why it ends.
+
+It knows pods only by what they say, its own like the others, and never waits. Its life: *gathering* the pods, *opening* the
+attempt in the ledger, *running*, *over*. Until ``start`` nobody has anything to lose, so a pod that goes away merely leaves its
+place empty.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.spec import RunSpec, Script
+from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.observe.metrics import Measurements
+from trainwright_trainer.observe.pace import RunPace
+from trainwright_trainer.rank.messages import Act, Action, Carry, Where
+from trainwright_trainer.supervisor.background import in_background
+from trainwright_trainer.supervisor.bookkeeping import keep_times
+from trainwright_trainer.supervisor.handshake import difference
+from trainwright_trainer.supervisor.incident import DUMP_SECONDS, Hang
+from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.supervisor.run.agreement import Agreement, AtTick, Impossible, TooLate
+from trainwright_trainer.supervisor.run.history import History
+from trainwright_trainer.supervisor.timers import Timers
+from trainwright_trainer.supervisor.wire.messages import (
+    Bye,
+    Downward,
+    Dump,
+    Dumped,
+    EndRequested,
+    Finished,
+    Join,
+    Leave,
+    Paces,
+    Position,
+    Saved,
+    Start,
+    Stuck,
+    Terminate,
+    Times,
+    Upward,
+)
+
+ANSWER_SECONDS = 5.0
+"""For every pod to say where its ranks are; their listener threads answer at once, whatever the ranks compute."""
+RETRY_SAVE_SECONDS = 10.0
+"""After a periodic save could not be agreed on, because ranks were still restoring."""
+PATIENCE_SECONDS = 2.0
+"""For the ranks of a pod that is to leave to say what they know themselves."""
+
+
+@dataclass(eq=False, slots=True)
+class Peer:
+    """A pod that has joined."""
+
+    node: int
+    host: str
+    send: Callable[[Downward], None]
+    bye: Bye | None = None
+
+    def __str__(self) -> str:
+        return f"node {self.node} ({self.host})"
+
+
+class Coordinator:
+    """One per run, in node 0's supervisor. ``pods`` are those that join, its own included."""
+
+    def __init__(self, spec: RunSpec, sha256: str, pods: int, history: History, measurements: Measurements) -> None:
+        self.state: Literal["gathering", "opening", "running", "over"] = "gathering"
+        self.attempt: str | None = None
+        """Noted in the ledger; None until everybody has come."""
+        self._spec, self._sha256, self._history, self._measurements = spec, sha256, history, measurements
+        self._pods, self._nonce = pods, uuid.uuid4().hex[:12]
+        self._peers: dict[int, Peer] = {}
+        self._stop: Literal["no", "wanted", "agreed"] = "no"
+        self._stop_cause = Cause(kind="ToldToEnd", message="the run was told to end")
+        self._agreement: Agreement | None = None
+        self._saving = False
+        self._hang: Hang | None = None
+        self._pace = RunPace(spec.world.size, measurements)
+        self._bookkeeping: asyncio.Task[None] | None = None
+        self._requests = 0
+        self._committed_step: int | None = None
+        self._timers = Timers()
+        self._timers.after(spec.lifecycle.peer_wait_seconds, self._stop_waiting)
+
+    # --- what pods do ---------------------------------------------------------------------------------------------------------
+
+    def add_own_pod(self, peer: Peer) -> None:
+        """Node 0's own pod joins without a connection."""
+        self._peers[0] = peer
+        self._count()
+        if missing := self._missing():
+            get_log().info("waiting_for_peers", missing=missing, seconds=self._spec.lifecycle.peer_wait_seconds)
+        else:
+            self.state = "opening"
+            in_background(self._open())
+
+    def join(self, join: Join, versions: Mapping[str, str], peer: Peer) -> Leave | None:
+        """Take a pod in; gives the refusal if it cannot take part. Not for a run that is over."""
+        if different := difference(join, versions, self._sha256, self._pods):
+            cause = Cause(kind="TopologyMismatch", message=f"{peer} and node 0 differ: {different}")
+            if self.state in ("gathering", "opening"):  # a run that works is not disturbed by a stranger
+                self._everyone_leaves(ExitCode.TOPOLOGY_MISMATCH, cause)
+            get_log().error("join_refused", peer=peer.node, reason=cause.message)
+            return Leave(code=ExitCode.TOPOLOGY_MISMATCH, cause=cause, patience_seconds=0)
+        if join.node in self._peers:
+            cause = Cause(kind="PeerLost", message=f"{peer} joined anew while the run still counted on the one before it")
+            get_log().error("peer_lost", peer=peer.node, reason=cause.message)
+            self._everyone_leaves(ExitCode.PEER_LOST, cause, PATIENCE_SECONDS)
+            return Leave(code=ExitCode.PEER_LOST, cause=cause, patience_seconds=0)
+        self._peers[join.node] = peer
+        self._count()
+        get_log().info("peer_joined", peer=peer.node, host=peer.host, missing=self._missing())
+        if not self._missing():
+            self.state = "opening"
+            in_background(self._open())
+        return None
+
+    def heard(self, peer: Peer, message: Upward) -> None:
+        """What a pod says."""
+        match message:
+            case EndRequested(why=why):
+                self.stop(Cause(kind="ToldToEnd", message=why))
+            case Position():
+                if self._agreement is not None:
+                    self._agreement.answer(peer.node, message)
+                    self._follow_agreement()
+            case Saved(step=step):
+                self._saving = False
+                self._committed_step = step
+            case Stuck():
+                self._inspect(message)
+            case Dumped() if self._hang is not None:
+                self._hang.answer(peer.node, message)
+                self._follow_hang()
+            case Paces(step=step, seconds=own):
+                self._pace.heard(step, own)
+            case Times(seconds=seconds, step=step) if self.attempt is not None:
+                self._history.spent(self.attempt, seconds, step)
+            case Bye():
+                peer.bye = message
+                self._after_bye(peer, message)
+
+    def lost(self, peer: Peer, why: str, silent: bool) -> None:
+        """The connection to a pod ended."""
+        if self._peers.get(peer.node) is not peer or peer.bye is not None:
+            return
+        if self.state == "gathering":
+            del self._peers[peer.node]
+            self._count()
+            get_log().warning("peer_left", peer=peer.node, reason=why, missing=self._missing())
+            return
+        if self.state == "over":
+            return
+        get_log().error("peer_lost", peer=peer.node, reason=why)
+        peer.bye = Bye(code=ExitCode.PEER_LOST)
+        self._count()
+        self._incident(Cause(kind="PeerLost", message=f"{peer} is lost: {why}"), 0 if silent else PATIENCE_SECONDS, peer)
+
+    # --- gathering ------------------------------------------------------------------------------------------------------------
+
+    def _missing(self) -> list[int]:
+        return [node for node in range(self._pods) if node not in self._peers]
+
+    def _stop_waiting(self) -> None:
+        if self.state != "gathering":
+            return
+        missing, seconds = self._missing(), self._spec.lifecycle.peer_wait_seconds
+        names = ", ".join(map(str, missing[:20])) + (" and others" if len(missing) > 20 else "")
+        of = f"{len(missing)} of {self._pods} nodes"
+        message = f"{of} did not join within {seconds:g} s: {names}; see whether their pods are scheduled"
+        get_log().error("peers_never_came", missing=missing, seconds=seconds)
+        self._everyone_leaves(ExitCode.PEERS_NEVER_CAME, Cause(kind="PeersNeverCame", message=message))
+
+    async def _open(self) -> None:
+        attempt, limit = self._nonce, self._spec.lifecycle.attempts_without_progress
+        try:
+            beginning = await self._history.begin(attempt)
+        except Refusal as refusal:
+            self._own_pod_fails(refusal)
+            return
+        self.attempt = attempt
+        if self.state != "opening":
+            return
+        if beginning.attempts_without_progress > limit:
+            newer = "a checkpoint" if beginning.committed_step is None else f"one newer than step {beginning.committed_step}"
+            message = f"{limit} attempts in a row ended without {newer}; see the attempt ledger beside the checkpoints"
+            self._everyone_leaves(ExitCode.NO_PROGRESS, Cause(kind="NoProgress", message=message))
+            return
+        self.state = "running"
+        committed, before = beginning.committed_step, beginning.resume_before
+        get_log().info("started", attempt=attempt, nodes=self._pods, committed_step=committed, resume_before=before)
+        self._committed_step = committed
+        self._tell_everyone(Start(attempt=attempt, committed_step=committed, past=beginning.past, resume_before=before))
+        self._save_after(self._save_every)
+        self._bookkeeping = in_background(keep_times(self._history))
+
+    # --- watching -------------------------------------------------------------------------------------------------------------
+
+    def _inspect(self, stuck: Stuck) -> None:
+        """A rank hangs, and so does everybody who waits for it: ask all pods, and find out who that is."""
+        if self.state != "running" or self._stop != "no" or self._hang is not None:
+            return
+        self._hang = Hang(stuck, {peer.node: str(peer) for peer in self._peers.values() if peer.bye is None})
+        self._timers.after(DUMP_SECONDS, self._conclude_hang)
+        self._tell_everyone(Dump())
+
+    def _follow_hang(self) -> None:
+        if self._hang is not None and self._hang.complete:
+            self._conclude_hang()
+
+    def _conclude_hang(self) -> None:
+        if self._hang is not None and self.state == "running":
+            cause = self._hang.cause()
+            get_log().error("hang", reason=cause.message)
+            self._everyone_leaves(ExitCode.HANG, cause)
+
+    # --- stopping and saving --------------------------------------------------------------------------------------------------
+
+    @property
+    def _save_every(self) -> float | None:
+        return None if isinstance(self._spec.work, Script) else self._spec.work.checkpoints.every_seconds
+
+    def stop(self, cause: Cause) -> None:
+        """End the run in an orderly way: everybody saves, if that can be agreed on. Later causes change nothing."""
+        if self.state != "running" or self._stop != "no":
+            return
+        get_log().warning("stopping", reason=cause.message)
+        self._stop, self._stop_cause = "wanted", cause
+        self._tell_everyone(Terminate(cause=cause))
+        if isinstance(self._spec.work, Script):
+            self._stop = "agreed"
+        elif self._agreement is None:
+            self._ask("stop")
+        else:
+            self._agreement.action = "stop"  # the question was the same
+
+    def _save_after(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self._timers.after(seconds, self._save_now)
+
+    def _save_now(self) -> None:
+        if self.state != "running" or self._stop != "no":
+            return
+        if self._agreement is None and not self._saving:
+            self._ask("save")
+        else:
+            self._saving = False  # asked for once more if it is still not there by then: it may have failed
+            self._save_after(self._save_every)
+
+    def _ask(self, action: Action) -> None:
+        nodes = [peer.node for peer in self._peers.values() if peer.bye is None]  # the others are done
+        self._requests += 1
+        self._agreement = Agreement(self._requests, action, nodes)
+        self._timers.after(ANSWER_SECONDS, lambda request=self._requests: self._no_answer(request))  # type: ignore[misc]
+        self._tell_everyone(Where(request=self._requests))
+
+    def _no_answer(self, request: int) -> None:
+        if self._agreement is not None and self._agreement.request == request:
+            nodes = ", ".join(map(str, self._agreement.silent_nodes))
+            self._conclude(self._agreement, Impossible(f"the ranks of node {nodes} did not answer within {ANSWER_SECONDS:g} s"))
+
+    def _follow_agreement(self) -> None:
+        if self._agreement is not None and (decision := self._agreement.decision()) is not None:
+            self._conclude(self._agreement, decision)
+
+    def _conclude(self, agreement: Agreement, decision: AtTick | TooLate | Impossible) -> None:
+        self._agreement = None
+        request, action = agreement.request, agreement.action
+        if action == "save":
+            self._save_after(self._save_every if isinstance(decision, AtTick) else min(self._save_every or 0, RETRY_SAVE_SECONDS))
+        match decision:
+            case AtTick(tick=tick):
+                get_log().info("agreed", action=action, tick=tick)
+                self._saving = action == "save"
+                self._stop = "agreed" if action == "stop" else self._stop
+                self._tell_everyone(Act(request=request, action=action, tick=tick))
+            case TooLate():
+                self._stop = "agreed" if action == "stop" else self._stop
+                self._tell_everyone(Carry(request=request))
+            case Impossible(why=why) if action == "stop":
+                message = f"{self._stop_cause.message}, and nothing could be saved: {why}"
+                self._everyone_leaves(ExitCode.PREEMPTED_NOT_SAVED, Cause(kind="NotSaved", message=message))
+            case Impossible(why=why):
+                get_log().info("not_agreed", action=action, reason=why)
+                self._tell_everyone(Carry(request=request))
+
+    # --- ending ---------------------------------------------------------------------------------------------------------------
+
+    def _after_bye(self, peer: Peer, bye: Bye) -> None:
+        self._count()
+        if self.state == "gathering":
+            self._left_before_start(peer)
+            return
+        if self.state == "over":
+            return
+        expected: tuple[int, ...] = (ExitCode.DONE,)
+        if self._stop == "agreed":
+            expected = (ExitCode.DONE, ExitCode.PREEMPTED_SAVED)
+        if bye.code not in expected and not self._each_ends_by_itself:
+            reason = bye.cause.message if bye.cause else f"code {bye.code}"
+            get_log().error("peer_failed", peer=peer.node, code=bye.code, reason=reason)
+            kind = bye.cause.kind if bye.cause else "PeerFailed"
+            rank = bye.cause.rank if bye.cause else None
+            self._incident(Cause(rank=rank, kind=kind, message=f"{peer} ended with {bye.code}: {reason}"), PATIENCE_SECONDS, peer)
+        elif all(other.bye is not None for other in self._peers.values()):
+            self._everyone_said_bye()
+
+    def _left_before_start(self, peer: Peer) -> None:
+        if peer.node == 0:
+            self._over()
+        else:
+            del self._peers[peer.node]
+            self._count()
+            get_log().warning("peer_left", peer=peer.node, reason="it ended", missing=self._missing())
+
+    @property
+    def _each_ends_by_itself(self) -> bool:
+        """Scripts that were told to end take their own time to save, whatever happens to the others."""
+        return self._stop == "agreed" and isinstance(self._spec.work, Script)
+
+    def _incident(self, cause: Cause, patience_seconds: float, origin: Peer) -> None:
+        if self._each_ends_by_itself:
+            if all(peer.bye is not None for peer in self._peers.values()):
+                self._everyone_said_bye()
+            return
+        code = ExitCode.PEER_LOST if self._stop == "no" else ExitCode.PREEMPTED_NOT_SAVED
+        self._everyone_leaves(code, cause, patience_seconds, but=origin)
+
+    def _everyone_said_bye(self) -> None:
+        if all(peer.bye is not None and peer.bye.code == ExitCode.DONE for peer in self._peers.values()):
+            in_background(self._finish())
+        else:  # those that were done before the run was told to end have waited for the others in vain
+            self._everyone_leaves(ExitCode.PREEMPTED_NOT_SAVED, self._stop_cause)
+
+    async def _finish(self) -> None:
+        try:
+            await self._history.complete(self.attempt or "", self._committed_step or 0)
+        except Refusal as refusal:
+            self._own_pod_fails(refusal)
+            return
+        self._tell_everyone(Finished())
+        self._over()
+
+    def _own_pod_fails(self, refusal: Refusal) -> None:
+        own = self._peers[0]
+        own.send(Leave(code=refusal.code, cause=refusal.cause, patience_seconds=0))
+        cause = Cause(kind=refusal.cause.kind, message=f"{own} ended with {int(refusal.code)}: {refusal.cause.message}")
+        self._everyone_leaves(ExitCode.PEER_LOST, cause, but=own)
+
+    def _everyone_leaves(self, code: ExitCode, cause: Cause, patience_seconds: float = 0, but: Peer | None = None) -> None:
+        for peer in self._peers.values():
+            if peer is not but:
+                peer.send(Leave(code=code, cause=cause, patience_seconds=patience_seconds))
+        self._over()
+
+    def _tell_everyone(self, message: Downward) -> None:
+        for peer in self._peers.values():
+            peer.send(message)
+
+    def _over(self) -> None:
+        self.state = "over"
+        self._agreement = None  # an answer that is still on its way must not let ranks go on
+        self._timers.cancel()
+        if self._bookkeeping is not None:
+            self._bookkeeping.cancel()
+
+    def _count(self) -> None:
+        self._measurements.update({"trainwright_peers_connected": sum(peer.bye is None for peer in self._peers.values())})

@@ -1,0 +1,127 @@
+"""History of a run on its volume: the attempt ledger, the COMPLETE marker, the newest commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import ClassVar, TypeVar
+
+from trainwright_trainer.checkpoint import CheckpointStore, StorageError, UnknownSchemaError, read_complete, write_complete
+from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, AttemptTimes, Ledger, Past
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.spec import RunSpec, Script
+from trainwright_trainer.supervisor.daemon_thread import in_daemon_thread
+from trainwright_trainer.supervisor.refusal import Refusal
+
+VOLUME_SECONDS = 60.0
+"""For any one look at the volume; a network file system that hangs would keep a pod for ever."""
+SCRIPT_PROGRESS = timedelta(minutes=30)
+"""A script's attempt that lasted so long counts as progress: its commits are its own, and a loop of failures is faster, also
+with a Job's back-off between attempts."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What an attempt starts from."""
+
+    committed_step: int | None
+    attempts_without_progress: int
+    """This attempt included."""
+    past: Past = field(default_factory=Past)
+    resume_before: int | None = None
+    """Set for the last attempt that the run may make without progress: the step of the commit that the others began with."""
+
+
+class History:
+    """Every call raises :class:`Refusal` with STORAGE where the volume cannot be used.
+
+    Without a state directory nothing is kept, and nothing is ever complete.
+    """
+
+    keeps: ClassVar[bool] = True
+    """Whether it writes."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._spec = spec
+        self._directory = spec.state_directory
+        self._times: AttemptTimes | None = None
+
+    async def is_complete(self) -> bool:
+        """Whether this very identity reached its target."""
+        directory = self._directory
+        if directory is None:
+            return False
+        complete = await on_volume(lambda: read_complete(directory))
+        return complete is not None and complete.identity == self._spec.identity
+
+    async def begin(self, attempt: str) -> Beginning:
+        """Note the start of an attempt (node 0)."""
+        directory, identity = self._directory, self._spec.identity
+        long_enough = SCRIPT_PROGRESS if isinstance(self._spec.work, Script) else timedelta.max
+        if directory is None:
+            return Beginning(None, 0, Past(attempts=1))
+
+        def note() -> Beginning:
+            committed = self._newest_commit(directory)
+            ledger = Ledger(directory)
+            ledger.append(AttemptStarted(identity=identity, attempt=attempt, committed_step=committed))
+            attempts = ledger.attempts_without_progress(identity, long_enough)
+            before = committed if attempts == self._spec.lifecycle.attempts_without_progress > 1 else None
+            return Beginning(committed, attempts, ledger.past(identity), before)
+
+        return await on_volume(note)
+
+    def spent(self, attempt: str, seconds: Mapping[str, float], step: int | None) -> None:
+        """How an attempt has spent its time until now: for :meth:`note_times`, and for the attempt's end (node 0)."""
+        rounded = {phase: round(value, 3) for phase, value in seconds.items()}
+        self._times = AttemptTimes(identity=self._spec.identity, attempt=attempt, seconds=rounded, step=step)
+
+    async def note_times(self) -> None:
+        """Write down what was :meth:`spent`, for an attempt that does not come to its end (node 0)."""
+        directory, times = self._directory, self._times
+        if directory is not None and times is not None:
+            await on_volume(lambda: Ledger(directory).append(times))
+
+    async def end(self, attempt: str, code: ExitCode, committed_step: int | None) -> None:
+        """Note the end of an attempt (node 0), whose ranks are all gone: the next one need not wait for its lease."""
+        directory = self._directory
+        if directory is None:
+            return
+        ended = AttemptEnded(identity=self._spec.identity, attempt=attempt, code=int(code), committed_step=committed_step)
+
+        def note() -> None:
+            for event in (self._times, ended):
+                if event is not None:
+                    Ledger(directory).append(event)
+            if not isinstance(self._spec.work, Script):
+                CheckpointStore(directory).release_lease_of(attempt)
+
+        await on_volume(note)
+
+    async def complete(self, attempt: str, step: int) -> None:
+        """Write the marker for a script whose pods are all done (node 0). The trainer's own rank 0 writes it for other work."""
+        directory = self._directory
+        if directory is not None and isinstance(self._spec.work, Script):
+            await on_volume(lambda: write_complete(directory, self._spec.identity, step, attempt))
+
+    def _newest_commit(self, directory: str) -> int | None:
+        if isinstance(self._spec.work, Script):
+            return None  # its checkpoints, if any, are its own
+        records = CheckpointStore(directory).records()
+        if self._spec.work.checkpoints.resume == "never":
+            records = tuple(record for record in records if record.identity == self._spec.identity)
+        return records[0].step if records else None
+
+
+async def on_volume(look: Callable[[], Value]) -> Value:
+    try:
+        return await asyncio.wait_for(in_daemon_thread(look), VOLUME_SECONDS)
+    except (StorageError, UnknownSchemaError) as error:
+        raise Refusal(error.exit_code, type(error).__name__, str(error)) from None
+    except TimeoutError:
+        message = f"the checkpoint volume did not answer within {VOLUME_SECONDS:g} s; look at the storage behind the claim"
+        raise Refusal(ExitCode.STORAGE, "StorageHangs", message) from None

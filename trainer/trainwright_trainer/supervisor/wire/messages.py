@@ -1,0 +1,178 @@
+"""What supervisors say to each other: one JSON object a line over the control channel between each pod and node 0.
+
+``Where``, ``Act``, ``Carry`` and ``Ask`` pass through to the ranks as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, TypeAdapter
+
+from trainwright_trainer.checkpoint.ledger import Past
+from trainwright_trainer.contract.base import Contract, Index
+from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.rank.messages import Act, Ask, Carry, Phase, Where
+
+
+class Ping(Contract):
+    """Still there. Sent both ways; silence means that the other end is lost."""
+
+    type: Literal["ping"] = "ping"
+
+
+class Join(Contract):
+    """A pod's first word. Keep it readable for every trainer version: it is how two versions find out that they differ."""
+
+    type: Literal["join"] = "join"
+    node: Index
+    host: str
+    sha256: str
+    """Of the specification file."""
+    version: str
+    """Of the trainer."""
+
+
+class Installed(Contract):
+    """A pod's second word. Not part of the first, which a trainer that does not know a field there could not read."""
+
+    type: Literal["installed"] = "installed"
+    versions: dict[str, str]
+    """Of the software that must be the same in every pod, by package."""
+
+
+class EndRequested(Contract):
+    """This pod was told to end: end the run in an orderly way."""
+
+    type: Literal["end_requested"] = "end_requested"
+    why: str
+
+
+class Position(Contract):
+    """Where the ranks of a pod are, in answer to ``Where``."""
+
+    type: Literal["position"] = "position"
+    request: int
+    tick: int | None = None
+    """The highest of its ranks; None if all of them are past their last tick."""
+    absent: str | None = None
+    """Why a rank of this pod cannot save now, if one cannot."""
+
+
+class Saved(Contract):
+    """A rank reports a commit."""
+
+    type: Literal["saved"] = "saved"
+    step: int
+
+
+class Stuck(Contract):
+    """A rank of this pod makes no progress."""
+
+    type: Literal["stuck"] = "stuck"
+    rank: int
+    why: str
+    """Such as "has been training for 250 s without progress, and 240 s is its limit"."""
+
+
+class RankState(Contract):
+    """How a rank stands in a run that hangs."""
+
+    rank: int
+    place: str
+    """Of its pod, such as ``node 3``."""
+    phase: Phase
+    step: int | None
+    marks: int | None
+    """How often its main thread has said that it goes on; None if the rank gives no sign of life."""
+    idle_seconds: float
+    process: str
+    """The kernel's word for its process: ``running``, ``sleeping``, ``stopped``, ``in uninterruptible sleep``."""
+    frame: str | None
+    """Where its main thread is, by its stack."""
+    waits_for_others: bool
+    """Whether that is inside a collective."""
+
+
+class Dumped(Contract):
+    """In answer to ``Dump``."""
+
+    type: Literal["dumped"] = "dumped"
+    ranks: tuple[RankState, ...]
+    path: str | None
+    """Directory with the stacks; None where they could only be logged."""
+
+
+class Paces(Contract):
+    """What the own part of a step takes, by rank, in seconds."""
+
+    type: Literal["paces"] = "paces"
+    step: int
+    seconds: dict[int, float]
+
+
+class Times(Contract):
+    """What the attempt's time has gone into until now, by phases of rank 0."""
+
+    type: Literal["times"] = "times"
+    seconds: dict[str, float]
+    step: int | None
+    """Last step done."""
+
+
+class Bye(Contract):
+    """All ranks of this pod have ended, with this code."""
+
+    type: Literal["bye"] = "bye"
+    code: int
+    cause: Cause | None = None
+
+
+class Start(Contract):
+    """Everybody is here: start the ranks."""
+
+    type: Literal["start"] = "start"
+    attempt: str
+    committed_step: int | None
+    """Of the newest commit, before this attempt."""
+    past: Past = Past()
+    """The attempts until now."""
+    resume_before: int | None = None
+    """Step of the newest commit, where this attempt begins with an earlier one if it can."""
+
+
+class Terminate(Contract):
+    """The run is to end, and why. A script's ranks get SIGTERM; the trainer's own hear in an ``Act`` at which tick."""
+
+    type: Literal["terminate"] = "terminate"
+    cause: Cause
+
+
+class Dump(Contract):
+    """The run hangs: write the stacks of your ranks, and say how they stand."""
+
+    type: Literal["dump"] = "dump"
+
+
+class Leave(Contract):
+    """End now, with this code unless a rank of yours failed by itself; it has so long to say so."""
+
+    type: Literal["leave"] = "leave"
+    code: int
+    cause: Cause
+    patience_seconds: float
+
+
+class Finished(Contract):
+    """Every pod is done."""
+
+    type: Literal["finished"] = "finished"
+
+
+Upward = EndRequested | Position | Saved | Stuck | Dumped | Paces | Times | Bye
+"""To node 0, after ``Join`` and ``Installed``."""
+Downward = Start | Where | Act | Carry | Ask | Terminate | Dump | Leave | Finished
+"""From node 0."""
+AnyMessage = Ping | Join | Installed | Upward | Downward
+
+MESSAGE: TypeAdapter[AnyMessage] = TypeAdapter(Annotated[AnyMessage, Field(discriminator="type")])

@@ -1,0 +1,133 @@
+"""Assembly: from a specification to a loop that is ready to run."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from trainwright_trainer.commands.export import TRAINED, Trained
+from trainwright_trainer.contract.failures import DataError, InvalidRunError, TopologyMismatchError
+from trainwright_trainer.contract.spec import RunSpec
+from trainwright_trainer.contract.training import Training
+from trainwright_trainer.data.load import load
+from trainwright_trainer.engine.base import Engine, Recipe
+from trainwright_trainer.engine.build import build_engine
+from trainwright_trainer.model.blocks import blocks, checkpoint_activations, compile_blocks
+from trainwright_trainer.model.build import build_model
+from trainwright_trainer.model.initialise import Store, initialise
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.optim.build import build_optimizer
+from trainwright_trainer.rank import random_state, software
+from trainwright_trainer.rank.link import Link
+from trainwright_trainer.rank.messages import ATTEMPT_ENV
+from trainwright_trainer.rank.place import Place
+from trainwright_trainer.rank.preflight import Control, preflight
+from trainwright_trainer.rank.preflight.on_torch import torch_checks
+from trainwright_trainer.rank.software_agreement import same_software_everywhere
+from trainwright_trainer.task.base import Task
+from trainwright_trainer.task.build import build_task
+from trainwright_trainer.training.checkpointer import Checkpointer
+from trainwright_trainer.training.loop import Loop, Parts
+from trainwright_trainer.training.resume import resume_before
+from trainwright_trainer.training.witness import open_witness
+
+MIN_COLLECTIVE_SECONDS = 1800.0
+"""Backstop, as long as torch's own. Supervisors find a peer that is gone within seconds, and their watchdog one that hangs."""
+
+
+def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, str]) -> Loop:
+    """Meet the other ranks and build everything that the loop needs.
+
+    Raises:
+        RankError: Something in the specification cannot be had here; the message says what.
+    """
+    training = spec.work
+    if not isinstance(training, Training):
+        raise InvalidRunError("work.kind is script: its command runs instead of this rank")
+    device = _device(spec, place)
+    _be_deterministic(device)
+    dataset = load(training.data, training.seed, getattr(training.model, "vocab_size", None))
+    task = build_task(training.task, training.data, training.seed)
+    engine = build_engine(training, place, device, _timeout(spec))
+    control = engine.world.control
+    same_software_everywhere(software.installed(), place, control.broadcast_object, control.reduce_sums)
+    checks = torch_checks(device, engine.world.all_reduce)
+    preflight(spec, place, link, checks, Control(control.broadcast_object, control.reduce_sums))
+    _same_data_everywhere(engine, dataset.fingerprint)
+    engine.setup(_recipe(training, task))
+    random_state.seed_all(training.seed, f"rank {place.rank}")
+    checkpoints = Checkpointer(
+        training.checkpoints, engine, link, place,
+        identity=spec.identity,
+        attempt=environment.get(ATTEMPT_ENV) or engine.world.control.broadcast_object(secrets.token_hex(6)),
+        fingerprint=dataset.fingerprint,
+        metadata={TRAINED: Trained.of(training).model_dump(mode="json")},
+        save_seconds=spec.lifecycle.save_seconds,
+        grace_seconds=spec.lifecycle.grace_seconds,
+        resume_before=resume_before(environment),
+    )
+    witness = open_witness(environment, place, device)
+    return Loop(Parts(spec, training, place, link, engine, task, dataset, checkpoints, witness))
+
+
+def _device(spec: RunSpec, place: Place) -> torch.device:
+    if spec.world.device == "cpu":
+        return torch.device("cpu")
+    found = torch.cuda.device_count()
+    if place.local_rank >= found:
+        build = "" if torch.version.cuda or torch.version.hip else "; the torch of this image is built for CPUs only"
+        raise TopologyMismatchError(
+            f"world.processes_per_node is {spec.world.processes_per_node} on cuda, and this pod sees {found} GPUs{build}"
+        )
+    device = torch.device("cuda", place.local_rank)
+    torch.cuda.set_device(device)
+    return device
+
+
+def _be_deterministic(device: torch.device) -> None:
+    """On CPUs a resumed run has the bits of an uninterrupted one. GPUs stay fast: several of their kernels have no such form."""
+    if device.type == "cpu":
+        torch.use_deterministic_algorithms(True)
+        # Costs time, and guards against reads of uninitialized memory, which we do not make.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def _timeout(spec: RunSpec) -> timedelta:
+    return timedelta(seconds=max(MIN_COLLECTIVE_SECONDS, 4 * spec.lifecycle.save_seconds))
+
+
+def _recipe(training: Training, task: Task) -> Recipe:
+    weights = None if training.initial_weights is None else Path(training.initial_weights)
+
+    def build() -> nn.Module:
+        return build_model(training.model, training.task, training.data)
+
+    def prepare(module: nn.Module) -> None:
+        if training.activation_checkpointing:
+            checkpoint_activations(module)
+        if training.compile:
+            compile_blocks(module)
+
+    def first_values(module: nn.Module, store: Store) -> None:
+        origin = initialise(module, seed=training.seed, weights=weights, store=store)
+        if origin is not None:
+            names = {"fresh": list(origin.fresh), "unused": list(origin.unused), "differs": list(origin.differs)}
+            get_log().info("initial_weights", path=str(weights), **names)
+
+    def optimizer(module: nn.Module) -> torch.optim.Optimizer:
+        return build_optimizer(training.optimizer, module, training.learning_rate.peak)
+
+    return Recipe(build, prepare, first_values, blocks, optimizer, task)
+
+
+def _same_data_everywhere(engine: Engine, fingerprint: str) -> None:
+    fingerprints = engine.world.control.gather_objects(fingerprint)
+    different = [rank for rank, found in enumerate(fingerprints) if found != fingerprints[0]]
+    different = engine.world.control.broadcast_object(different)
+    if different:
+        raise DataError(f"ranks {different} read other data than rank 0: the pods' images or volumes differ")

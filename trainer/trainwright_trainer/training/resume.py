@@ -1,0 +1,61 @@
+"""Candidates: the commits that a resume may take, in the order in which they are tried.
+
+The newest comes first, but for the last attempt that a run may make without progress. A checkpoint can verify and still lead
+every attempt into the same crash, by weights that are near to overflow for example; so that attempt begins with a commit of an
+earlier step, if there is one. Nothing is set aside for it: the newest stays where it is, for a person to look at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from trainwright_trainer.checkpoint import CommitRecord
+from trainwright_trainer.contract.failures import DataError, NoCheckpointError
+from trainwright_trainer.contract.training import Checkpoints
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.rank.messages import RESUME_BEFORE_ENV
+
+
+def resume_before(environment: Mapping[str, str]) -> int | None:
+    """The step that this attempt passes over, from the environment that its supervisor gave it; None for most."""
+    text = environment.get(RESUME_BEFORE_ENV, "")
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def in_order(records: Sequence[CommitRecord], before: int | None) -> list[CommitRecord]:
+    """The commits, given newest first: those of steps below ``before``, then the others."""
+    return sorted(records, key=lambda record: before is not None and record.step >= before)
+
+
+def tell_passed_over(records: Sequence[CommitRecord], taken: CommitRecord, before: int | None) -> None:
+    """Say in the log which commit was passed over for the one that is taken, if one was (rank 0)."""
+    newest = max((record.step for record in records), default=0)
+    if before is not None and taken.step < before <= newest:
+        reason = f"the attempts before this one began there and got no further, so the last that is left begins with {taken.name}"
+        get_log().warning("checkpoint_passed_over", step=newest, reason=reason)
+
+
+def refuse_to_start_over(settings: Checkpoints, damaged: Sequence[str]) -> None:
+    """What was trained and cannot be read is for a person to give up, in this attempt and in every later one.
+
+    Raises :class:`NoCheckpointError` where checkpoints are damaged, or one is required.
+    """
+    if damaged:
+        raise NoCheckpointError(
+            f"{settings.directory} holds no checkpoint that verifies: {', '.join(damaged)} damaged and set aside; restore one, "
+            "or move the directory away to start at step 0"
+        )
+    if settings.resume == "required":
+        raise NoCheckpointError(
+            f"resume is required and {settings.directory} holds no checkpoint that verifies; restore one, or set resume to auto "
+            "to start at step 0"
+        )
+
+
+def refuse_other_data(step: int, trained_on: object, fingerprint: str) -> None:
+    """Raises :class:`DataError` where a commit was trained on data of another fingerprint."""
+    if trained_on != fingerprint:
+        raise DataError(
+            f"the data is not what step {step} was trained on (fingerprint {fingerprint[:12]}, then {str(trained_on)[:12]}): "
+            "restore the data, or use a checkpoint directory of its own"
+        )
