@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from trainwright.cli.session import show, today
-from trainwright.findings.finding import CompileError
+from trainwright.findings import CompileError
 from trainwright.project import build_project, find_project, guard, load_sources, synth
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from trainwright.cluster import Cluster
     from trainwright.compile import CompiledRun, compile_run
     from trainwright.files import load_cluster, load_run
-    from trainwright.findings.finding import CompileError, Finding, Severity, Where
+    from trainwright.findings import CompileError, Finding, Severity, Where
     from trainwright.plan import Plan
     from trainwright.run import Run
 

@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from trainwright.cluster import Cluster
-from trainwright.findings.finding import CompileError, Finding, Severity
+from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.locate import Locator, at
 from trainwright.findings.waivers import check_waivers, unused_waivers, waive
 from trainwright.identity import PLACEHOLDER, identity_hash, is_identity

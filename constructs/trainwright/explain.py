@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError, Where
 from trainwright.findings.locate import escape, tokens
 from trainwright.manifest.provenance import nearest
 from trainwright.project.build import Output

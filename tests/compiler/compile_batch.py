@@ -10,7 +10,7 @@ from typing import Any
 from tests.compiler.compiling import TODAY, compile_data
 from tests.compiler.fleets import FLEET
 
-from trainwright.findings.finding import CompileError
+from trainwright.findings import CompileError
 from trainwright.project import Lock, Project, build_project, compare, load_sources
 from trainwright.project.lock import LockedRun, digest, manifests_digest
 from trainwright.report.plan import plan_data, plan_lines

@@ -9,10 +9,10 @@ from typing import Any
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
-from trainwright.findings.finding import CompileError, Severity
+from trainwright.findings import CompileError, Severity
 from trainwright.findings.locate import Locator
+from trainwright.reading import validate, validate_data
 from trainwright.reading.document import parse_yaml
-from trainwright.reading.validation import validate, validate_data
 from trainwright.rules.profile import check_profile
 from trainwright.run import Run
 

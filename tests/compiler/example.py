@@ -9,7 +9,7 @@ from tests.compiler.findings.page import BASE, overlay
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
-from trainwright.findings.finding import CompileError, Finding
+from trainwright.findings import CompileError, Finding
 from trainwright.reading.document import read_yaml
 from trainwright.run import Run
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from trainwright.reading.events import _quick, events_of
+from trainwright.reading.document import _quick, events_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACES = ("charts/*/*.yaml", "tests/compiler/fleet/charts/*/*.yaml", "dist/*/*/*/*.yaml")

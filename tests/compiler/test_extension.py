@@ -20,7 +20,7 @@ from tests.compiler.findings.page import overlay
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.explain import Explainer
-from trainwright.findings.finding import CompileError, Finding
+from trainwright.findings import CompileError, Finding
 from trainwright.handshake import (
     Binding,
     Elastic,
@@ -45,7 +45,7 @@ from trainwright.manifest.provenance import Why
 from trainwright.model import Model
 from trainwright.plan import Resolution
 from trainwright.project import Output
-from trainwright.reading.validation import validate_data
+from trainwright.reading import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
 from trainwright.target import TARGETS, IndexedJob, Target, Unshared

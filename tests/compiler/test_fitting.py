@@ -11,10 +11,10 @@ from tests.compiler.compiling import compile_data
 from tests.compiler.test_memory import CLUSTER, GIB, LLAMA_70B, finetune
 
 from trainwright.cluster import Cluster
-from trainwright.findings.finding import CompileError
+from trainwright.findings import CompileError
 from trainwright.plan.fitting import smallest_change
+from trainwright.reading import validate_data
 from trainwright.reading.document import parse_yaml
-from trainwright.reading.validation import validate_data
 from trainwright.run import Run
 from trainwright_trainer.contract.model import Llama
 

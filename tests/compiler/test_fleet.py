@@ -13,7 +13,7 @@ from tests.compiler.fleets import FLEET, IDENTITIES, fleet, identities
 from tests.compiler.taken import assert_taken
 
 from trainwright.cluster import Cluster
-from trainwright.findings.finding import Severity
+from trainwright.findings import Severity
 from trainwright.findings.locate import Locator
 from trainwright.handshake import Gang
 from trainwright.plan import Resolution, resolve

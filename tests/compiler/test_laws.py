@@ -20,7 +20,7 @@ from tests.compiler.taken import UPSTREAM, assert_taken, catalogue
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
-from trainwright.findings.finding import CompileError, Finding, Severity
+from trainwright.findings import CompileError, Finding, Severity
 from trainwright.manifest.foundation import foundation
 from trainwright.manifest.plain import problems
 from trainwright.reading.document import read_yaml

@@ -13,7 +13,7 @@ from trainwright.plan.communication import communication
 from trainwright.plan.memory import plan_memory
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import plan_resources, plan_world
-from trainwright.reading.validation import validate_data
+from trainwright.reading import validate_data
 from trainwright.run import Run
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "memory.md"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.compiler.compiling import compile_data
 from tests.compiler.test_memory import CLUSTER, GIB, LLAMA_70B, MODELS, STATES, estimate, finetune, part_of, workload, zero
 
-from trainwright.findings.finding import CompileError
+from trainwright.findings import CompileError
 from trainwright.plan.model import MemoryPart
 from trainwright.run import TrainerWorkload
 from trainwright.topology import DDP

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.compiler.example import Data, codes, command, compiled, findings, message, patched, pod
 
 from trainwright.compile import CompiledRun
-from trainwright.findings.finding import CompileError
+from trainwright.findings import CompileError
 from trainwright.manifest.provenance import nearest
 from trainwright.overrides.merge import merge_key
 

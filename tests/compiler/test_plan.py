@@ -17,7 +17,7 @@ from tests.compiler.projects import ROOT, Scratch
 from tests.compiler.strategies import pairs
 
 from trainwright.compile import CompiledRun
-from trainwright.findings.finding import CompileError
+from trainwright.findings import CompileError
 from trainwright.identity import PLACEHOLDER
 from trainwright.project import Build, Project, build_project, load_sources
 from trainwright.report.finding import to_json

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.compiler.findings.page import BASE, overlay
 
-from trainwright.findings.finding import CompileError, Finding
+from trainwright.findings import CompileError, Finding
+from trainwright.reading import validate_data
 from trainwright.reading.document import read_yaml
-from trainwright.reading.retired import retired
-from trainwright.reading.validation import validate_data
+from trainwright.reading.wording import retired
 from trainwright.run import Run
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

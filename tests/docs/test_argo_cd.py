@@ -14,8 +14,8 @@ from tests.docs.test_snippets import base
 
 from trainwright.cluster import Cluster
 from trainwright.compile import compile_run
+from trainwright.reading import validate_data
 from trainwright.reading.document import read_yaml
-from trainwright.reading.validation import validate_data
 from trainwright.run import Run
 
 ROOT = Path(__file__).resolve().parents[2]

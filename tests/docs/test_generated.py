@@ -12,10 +12,16 @@ from tests.pages import DOCS, PAGES, generated, regenerate
 
 from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, EnvironmentChannel, Gang
-from trainwright.report.engines import engine_table
-from trainwright.report.matrix import gang_table, matrix_table, refusal_list
-from trainwright.report.scaling import scaling_table
-from trainwright.report.tables import operator_table, reference, scheduler_table
+from trainwright.report.tables import (
+    engine_table,
+    gang_table,
+    matrix_table,
+    operator_table,
+    reference,
+    refusal_list,
+    scaling_table,
+    scheduler_table,
+)
 from trainwright.run import Run
 from trainwright.target import TARGETS
 

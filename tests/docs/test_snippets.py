@@ -22,9 +22,9 @@ from tests.pages import DOCS, FENCE, ROOT, Block
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
-from trainwright.findings.finding import CompileError, Severity
+from trainwright.findings import CompileError, Severity
+from trainwright.reading import validate_data
 from trainwright.reading.document import read_yaml
-from trainwright.reading.validation import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
 

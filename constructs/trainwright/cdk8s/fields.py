@@ -9,11 +9,11 @@ from cdk8s import Chart
 from constructs import Construct
 
 from trainwright.cluster import Cluster
+from trainwright.findings import CompileError
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError
 from trainwright.findings.locate import Locator
 from trainwright.handshake import TargetName
-from trainwright.reading.validation import validate_data
+from trainwright.reading import validate_data
 from trainwright.run import (
     Batch,
     BoostingWorkload,

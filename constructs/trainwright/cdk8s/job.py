@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -11,12 +12,11 @@ from typing import Any
 from cdk8s import ApiObject, ApiObjectMetadata, Chart, JsonPatch
 from constructs import Construct
 
-from trainwright.cdk8s.caller import caller
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
+from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError, Finding, Severity
-from trainwright.findings.locate import escape
+from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.plain import problems
 from trainwright.plan import Plan
 from trainwright.project import load_run_file
@@ -120,3 +120,17 @@ def _warn(findings: Sequence[Finding]) -> None:
 
 _WARNED: dict[Any, Any] = {}
 """What was shown, for Python's own rule that a warning of one place is shown once."""
+
+
+_INNER = ("trainwright.cdk8s.", "jsii.")
+"""Modules between the author's line and us: jsii builds every construct through its metaclass."""
+
+
+def caller() -> Locator:
+    """A locator whose every place is the line of the nearest caller outside of this package and jsii."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_INNER):
+        frame = frame.f_back
+    path = Path(frame.f_code.co_filename)
+    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return Locator(run_file=shown.as_posix(), run_positions={"": (frame.f_lineno, 1)})

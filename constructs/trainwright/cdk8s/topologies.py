@@ -13,9 +13,8 @@ from typing import Any, Literal, Unpack
 
 from constructs import Construct
 
-from trainwright.cdk8s.caller import caller
 from trainwright.cdk8s.fields import RunFields, run_from_fields
-from trainwright.cdk8s.job import TrainingJob
+from trainwright.cdk8s.job import TrainingJob, caller
 from trainwright.cluster import Cluster
 from trainwright.handshake import MPIName
 from trainwright.topology.torch import ElasticNodes

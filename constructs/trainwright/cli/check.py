@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trainwright.cli.options import ProjectOption
-from trainwright.cli.session import fail, open_sources, output, show, today
-from trainwright.findings.finding import Severity
+from trainwright.cli.session import ProjectOption, fail, open_sources, output, show, today
+from trainwright.findings import Severity
 from trainwright.project import build_project, compare, demand_lock, last_lock, moved_runs
 
 

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.options import ProjectOption
-from trainwright.cli.session import fail, open_sources, output, stop, today
+from trainwright.cli.session import ProjectOption, fail, open_sources, output, stop, today
 from trainwright.explain import Explainer, Explanation
 from trainwright.project import Build, Project, build_project
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from trainwright.cli.exit import Exit
-from trainwright.cli.options import ProjectOption
-from trainwright.cli.session import open_project, output, say, show, stop, today
+from trainwright.cli.session import Exit, ProjectOption, open_project, output, say, show, stop, today
 from trainwright.compile import CompiledRun
-from trainwright.findings.finding import CompileError
+from trainwright.findings import CompileError
 from trainwright.project import Project, RunFile, Sources, build_run, load_sources
 from trainwright.project.lock import digest
+from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
-from trainwright.reading.validation import validate
+from trainwright.reading.scalar import read_scalar
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
-from trainwright.starter import Starter, starter_text
+from trainwright_trainer.contract.versions import RELEASED
 
 Answer = str | None
 
@@ -132,3 +133,48 @@ def _compile(text: str, path: Path, project: Project, sources: Sources) -> Compi
     except CompileError as error:
         show(error.findings)
         stop(f"{shown} was not written", Exit.FINDINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Starter:
+    """What differs from one new run to the next."""
+
+    name: str
+    team: str
+    cluster: str
+    namespace: str
+    image: str
+    claim: str
+    nodes: int
+    gpus: int
+
+
+def starter_text(starter: Starter) -> str:
+    """A run of our trainer on the digits that every machine has; model, data and batch are where one begins to edit."""
+    return f"""\
+run: {_scalar(starter.name)}
+team: {_scalar(starter.team)}
+namespace: {_scalar(starter.namespace)}
+cluster: {_scalar(starter.cluster)}
+image: {_scalar(starter.image)}
+trainer_version: {RELEASED[-1]}
+topology: {{kind: ddp, nodes: {starter.nodes}, gpus_per_node: {starter.gpus}}}
+batch: {{micro: 8}}
+learning_rate: {{base: 1e-3, warmup_steps: 20}}
+workload:
+  kind: trainer
+  task: image-classification
+  model: {{architecture: vit, image_size: 8, patch_size: 2, num_channels: 1, hidden_size: 64, intermediate_size: 128,
+          num_hidden_layers: 2, num_attention_heads: 4, num_labels: 10}}
+  data: {{source: digits}}
+  epochs: 20
+checkpoints: {{every_steps: 200}}
+mounts:
+  /checkpoints: {{claim: {_scalar(starter.claim)}}}
+"""
+
+
+def _scalar(text: str) -> str:
+    """Plain where YAML reads it back as this very text, in quotes otherwise."""
+    plain = re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_./:@-]*[A-Za-z0-9])?", text) and isinstance(read_scalar(text), str)
+    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import typer
 
-from trainwright.cli.exit import Exit
-from trainwright.cli.session import say, show
-from trainwright.findings.finding import CompileError
+from trainwright.cli.session import Exit, say, show
+from trainwright.findings import CompileError
 
 COMMANDS = ("synth", "check", "plan", "explain", "roll", "schema", "rules", "init", "rehearse", "validate")
 """In the order of the help."""

@@ -8,12 +8,10 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.options import JsonOption, ProjectOption, RunArgument
-from trainwright.cli.session import open_project, output, run_file, show, stop, today
+from trainwright.cli.session import JsonOption, ProjectOption, RunArgument, open_project, output, run_file, show, stop, today
 from trainwright.project import build_run
 from trainwright.project.load import load_sources_for
-from trainwright.report.difference import compiled_data, difference_data, difference_lines
-from trainwright.report.plan import plan_lines
+from trainwright.report.plan import compiled_data, difference_data, difference_lines, plan_lines
 from trainwright.run import Run
 from trainwright.target import TARGETS
 

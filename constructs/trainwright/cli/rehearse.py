@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.options import ProjectOption, RunArgument
-from trainwright.cli.session import open_sources, run_file, say, stop
+from trainwright.cli.session import ProjectOption, RunArgument, open_sources, run_file, say, stop
 from trainwright.project import read_lock
 
 

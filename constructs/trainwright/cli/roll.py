@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.options import ProjectOption
-from trainwright.cli.session import open_sources, run_file
+from trainwright.cli.session import ProjectOption, open_sources, run_file
 from trainwright.cli.synth import write
 
 

@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.options import JsonOption
-from trainwright.cli.session import output, stop
+from trainwright.cli.session import JsonOption, output, stop
 from trainwright.findings.codes import CODES
 
 

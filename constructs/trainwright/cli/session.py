@@ -1,4 +1,4 @@
-"""What every command needs: the project, its sources, and one way to fail."""
+"""What every command needs: shared options, the project and its sources, output, and one way to fail."""
 
 from __future__ import annotations
 
@@ -6,15 +6,34 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from enum import IntEnum
 from pathlib import Path, PurePath
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-from trainwright.cli.exit import Exit
-from trainwright.findings.finding import CompileError, Finding
+from trainwright.findings import CompileError, Finding
 from trainwright.project import Project, Sources, find_project, load_sources
 from trainwright.report.finding import render_findings
+
+
+class Exit(IntEnum):
+    OK = 0
+    FINDINGS = 1
+    """Errors in runs or profiles, or ``dist/`` is not what they compile to."""
+    USAGE = 2
+    """Wrong options or arguments, or a name that does not exist."""
+    ENVIRONMENT = 3
+    """Something outside the project's files is missing or broken: Node, disk, permissions."""
+    INTERNAL = 70
+    """A defect of trainwright itself."""
+
+
+ProjectOption = Annotated[
+    Path | None, typer.Option("--project", metavar="DIR", help="The project's folder; default: the nearest one with charts/.")
+]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Name of a run in charts/runs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
 def output(text: str) -> None:
@@ -89,4 +108,3 @@ def run_file(sources: Sources, name: str) -> str:
     near = closest(PurePath(name).stem.replace("_", "-"), list(sources.runs))
     hint = f"did you mean {near}? " if near else ""
     stop(f"there is no run {name}; {hint}runs: {', '.join(sources.runs) or 'none'}")
-

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from trainwright.cli.options import ProjectOption
-from trainwright.cli.session import open_sources, output, say, show, today
+from trainwright.cli.session import ProjectOption, open_sources, output, say, show, today
 from trainwright.project import Build, BuiltRun, Lock, Written, build_project, guard, synth
 from trainwright.report.plan import plan_lines
 

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.exit import Exit
-from trainwright.cli.options import JsonOption
-from trainwright.cli.session import output, show, stop
-from trainwright.findings.finding import CompileError
+from trainwright.cli.session import Exit, JsonOption, output, show, stop
+from trainwright.findings import CompileError
 
 if TYPE_CHECKING:
     from trainwright.validate import Report
@@ -44,7 +42,7 @@ def command(
     Ends with 1 where an object would be refused. Custom resources need their CustomResourceDefinitions; those without are named,
     and are errors with --strict.
     """
-    from trainwright.project.versions import version_for
+    from trainwright.project.load import version_for
     from trainwright.validate import validate_files
     from trainwright.validate.core_schemas import UnknownVersionError
 

@@ -1,1 +1,56 @@
-"""Findings."""
+"""Diagnostics are data: a finding says where, what, why it matters and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Severity(Enum):
+    """How much a finding weighs."""
+
+    ERROR = "error"
+    """Nothing is written."""
+    WARNING = "warning"
+    """Written, and shown to the reviewer until it is mended or waived."""
+    INFO = "note"
+    """Shown for completeness."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A place in the user's files: line and column from 1; the pointer (RFC 6901) is all there is for values built in Python."""
+
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    pointer: str = ""
+
+    def __str__(self) -> str:
+        if self.file is None:
+            return self.pointer or "/"
+        return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One diagnostic."""
+
+    code: str
+    severity: Severity
+    where: Where
+    message: str
+    why: str
+    fix: str
+    """What to write instead, for this very case."""
+    waived: str | None = None
+    """The reason of the waiver that covers it."""
+
+
+class CompileError(Exception):
+    """A compile that ends with findings, at least one of them an error."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(f"{finding.where}: {finding.code}: {finding.message}; {finding.fix}" for finding in findings))

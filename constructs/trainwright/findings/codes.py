@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.findings.finding import Finding, Severity, Where
+from trainwright.findings import Finding, Severity, Where
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainwright.findings.finding import Where
+from trainwright.findings import Where
 
 Positions = Mapping[str, tuple[int, int]]
 """JSON pointer -> line and column, from 1."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import date
 
+from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import CODES, found
-from trainwright.findings.finding import Finding, Severity
 from trainwright.findings.locate import Locator
 from trainwright.run import Run
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding
 from trainwright.findings.locate import Locator, at, escape, tokens
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.plain import problems

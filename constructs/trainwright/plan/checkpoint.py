@@ -9,8 +9,8 @@ from math import ceil
 from typing import Any
 
 from trainwright.cluster import Cluster
+from trainwright.findings import CompileError
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError
 from trainwright.findings.locate import Locator, escape
 from trainwright.plan.memory import optimizer_bytes
 from trainwright.plan.model import CheckpointPlan, GracePlan

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainwright.cluster import Cluster, NodePool
+from trainwright.findings import CompileError
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError
 from trainwright.findings.locate import Locator
 from trainwright.handshake import Needs
 from trainwright.plan.model import ResourcesPlan, WorldPlan

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trainwright.cluster import Cluster, Fabric, NodePool
+from trainwright.findings import CompileError
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError
 from trainwright.findings.locate import Locator
 from trainwright.handshake import Binding, Guarantee, Needs, Ports, Process, Refusal, Role
 from trainwright.plan.batch import plan_batch, plan_duration, plan_elastic, plan_learning_rate

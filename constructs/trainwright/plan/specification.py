@@ -9,8 +9,8 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from trainwright.findings import CompileError, Finding
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError, Finding
 from trainwright.findings.locate import Locator
 from trainwright.handshake import Binding, Needs, Rendezvous
 from trainwright.model import changed_fields

@@ -1,4 +1,4 @@
-"""Everything a project compiles to, in memory."""
+"""Everything a project compiles to, in memory, and what its runs must agree on."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from trainwright.compile import CompiledRun, compile_run
+from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError, Finding, Severity, Where
-from trainwright.findings.locate import Locator
+from trainwright.findings.locate import Locator, escape
 from trainwright.manifest import foundation
 from trainwright.manifest.config import payload_provenance
 from trainwright.manifest.data import constants as data_constants
+from trainwright.manifest.data.fetching import job_name
 from trainwright.manifest.key import object_key
 from trainwright.manifest.provenance import Provenance, split
-from trainwright.project.fetched import fetched_twice
 from trainwright.project.load import ClusterFile, RunFile, Sources
 from trainwright.project.lock import Digest, Lock, manifests_digest
 
@@ -249,4 +249,26 @@ def duplicates(outputs: Sequence[Output]) -> list[Finding]:
                 message = f"{kind} {name} is also made from {seen[key]}"
                 findings.append(found("TW507", Where(output.change), message, "rename one of the two"))
             seen.setdefault(key, output.change)
+    return findings
+
+
+def fetched_twice(runs: Sequence[BuiltRun]) -> list[Finding]:
+    """Two Jobs that fetch the same data differ in tool, credentials or size, and would copy it side by side."""
+    seen: dict[tuple[str, str, str, str], tuple[str, str]] = {}
+    findings = []
+    for run in runs:
+        resolution = run.compiled.resolution
+        for data in resolution.plan.data:
+            place = (resolution.plan.cluster, resolution.plan.namespace, data.claim, data.folder)
+            own = (job_name(resolution, data), f"{run.file.run.run}, {data.path}")
+            other = seen.setdefault(place, own)
+            if other[0] != own[0]:
+                findings.append(
+                    found(
+                        "TW242",
+                        run.output.locator.run(f"/prepare/{escape(data.path)}"),
+                        f"run {other[1]} fetches the same data into the same folder in another way",
+                        "write image, credentials, service_account, region, cpu, memory and image_pull_secrets as it does",
+                    )
+                )
     return findings

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from trainwright.cluster import Cluster
+from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError, Finding, Where
 from trainwright.findings.locate import Locator, Positions
 from trainwright.project.lock import Digest, digest
+from trainwright.reading import validate
 from trainwright.reading.document import read_yaml
 from trainwright.reading.run_module import load_python_run
-from trainwright.reading.validation import validate
 from trainwright.rules.profile import check_profile
 from trainwright.run import Run
 
@@ -201,3 +202,25 @@ def _same_name(path: Path, shown: str, name: str, key: str, positions: Positions
                 )
             ]
         )
+
+
+def version_for(file: Path) -> str | None:
+    """Of the profile in the project around a file; None outside of any ``dist/``, and where no profile can be read."""
+    file = file.resolve()
+    try:
+        project = find_project(file.parent)
+    except CompileError:
+        return None
+    if not file.is_relative_to(project.dist):
+        return None
+    return _stated(project, file.relative_to(project.dist).parts[0])
+
+
+@cache
+def _stated(project: Project, cluster: str) -> str | None:
+    """By a profile; what is wrong with one is for ``trainwright check`` to say."""
+    profile = next((path for suffix in PROFILE_SUFFIXES if (path := project.clusters / f"{cluster}{suffix}").is_file()), None)
+    try:
+        return load_cluster_file(profile, project.shown(profile)).cluster.kubernetes if profile else None
+    except CompileError:
+        return None

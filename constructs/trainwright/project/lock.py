@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from trainwright.findings import CompileError
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError
 from trainwright.model import Model
+from trainwright.reading import validate
 from trainwright.reading.document import read_yaml
 from trainwright.reading.scalar import read_scalar
-from trainwright.reading.validation import validate
 
 HEADER = "# Written by `trainwright synth`. Review it, do not edit it; docs/lock.md says what each digest is of.\n"
 Digest = str

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Literal
 
+from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError, Finding, Where
 from trainwright.project.build import Build, Output
 from trainwright.project.load import Project
 from trainwright.project.lock import Lock, LockedFoundation, LockedRun, digest, read_lock

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.findings.finding import CompileError, Severity
+from trainwright.findings import CompileError, Severity
 from trainwright.project.build import Build
 from trainwright.project.load import Project
 from trainwright.project.lock import Lock, LockedFoundation, LockedRun, digest, lock_text

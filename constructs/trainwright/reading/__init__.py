@@ -1,1 +1,49 @@
-"""Reading."""
+"""From what a person wrote to a validated model, with every error as a finding on its line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from trainwright.findings import CompileError, Where
+from trainwright.findings.locate import Locator, Positions
+from trainwright.reading.document import Document
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validate(model: type[M], document: Document) -> M:
+    """The model that a document describes.
+
+    The document counts as JSON and is read strictly: "4" is no number, 1 is not true, and a list may fill a tuple.
+
+    Raises:
+        CompileError: with a TW105, TW106 or TW107 for each thing that does not fit, in the order of the lines.
+    """
+    try:
+        return model.model_validate_json(json.dumps(document.data, allow_nan=False), strict=True)
+    except ValidationError as error:
+        raise refused(error, model, document.data, document.where) from error
+
+
+def validate_data(model: type[M], data: Mapping[str, Any], file: str | None, positions: Positions) -> M:
+    """The model that Python values describe, models among them; findings stand where the positions say.
+
+    Raises:
+        CompileError: as :func:`validate`.
+    """
+    try:
+        return model.model_validate(dict(data))
+    except ValidationError as error:
+        raise refused(error, model, data, Locator(file, positions).run) from error
+
+
+def refused(error: ValidationError, model: type[BaseModel] | None, data: object, where: Callable[[str], Where]) -> CompileError:
+    """The error to raise for what pydantic refuses; arguments as :func:`~trainwright.reading.errors.refusals`."""
+    # Most commands never need the words.
+    from trainwright.reading.errors import refusals
+
+    return CompileError(refusals(error, model, data, where))

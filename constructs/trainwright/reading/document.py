@@ -1,20 +1,21 @@
 """Reads one YAML 1.2 file into plain data, and remembers on which line each value stands.
 
-Values are built here from a parser's events, so that scalars follow the core schema and nothing else,
-duplicate keys are seen, and a hostile file ends as a finding instead of filling the memory.
+Values are built here from a parser's events, so that scalars follow the core schema and nothing else, duplicate keys are seen,
+and a hostile file ends as a finding instead of filling the memory. The events are libyaml's where it is sure to agree with
+YAML 1.2, and ruamel.yaml's everywhere else.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError, Finding, Where
 from trainwright.findings.locate import Locator, Positions, escape
-from trainwright.reading.events import events_of
 from trainwright.reading.scalar import Scalar, ScalarError, read_scalar
 
 LARGEST_FILE = 2**20
@@ -333,3 +334,42 @@ def _syntax_fix(problem: str) -> str:
 def shorten(text: str) -> str:
     """A message that quotes the user's file, cut where it quotes too much."""
     return text if len(text) <= LONGEST_MESSAGE else f"{text[: LONGEST_MESSAGE - 1]}…"
+
+
+_DIFFERENT = re.compile(
+    r"^%|!|[|>][-+0-9]*[ #]|[|>][-+0-9]*$" "|[\t\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]", re.MULTILINE
+)
+"""Directives, tags, block scalars, tabs, and what is a line break or not allowed in one of the two versions."""
+
+
+def events_of(text: str) -> Iterator[Any]:
+    """Events with ``start_mark`` and ``end_mark``; their classes have the same names and fields in both libraries.
+
+    Raises:
+        YAMLError: of ruamel.yaml; and, for some broken input, whatever its parser fails with.
+    """
+    quick = None if _DIFFERENT.search(text) else _quick(text)
+    if quick is not None:
+        yield from quick
+        return
+    from ruamel.yaml import YAML  # 25 ms to import, and hardly ever needed
+
+    yield from YAML(typ="safe", pure=True).parse(text)
+
+
+def _quick(text: str) -> list[Any] | None:
+    """None where libyaml is not there, or does not read the text."""
+    try:
+        from yaml import CBaseLoader, YAMLError
+    except ImportError:
+        return None
+    loader = CBaseLoader(text)
+    events = []
+    try:
+        while (event := loader.get_event()) is not None:
+            events.append(event)
+    except (YAMLError, ValueError):
+        return None
+    finally:
+        loader.dispose()
+    return events

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding, Where
 from trainwright.findings.locate import escape
 from trainwright.reading.shape import Keys, Slot, find_spot, fits, required
 from trainwright.reading.wording import Case, dotted, meant, say

@@ -13,10 +13,10 @@ from types import ModuleType, TracebackType
 
 from pydantic import BaseModel, ValidationError
 
+from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError, Finding, Where
+from trainwright.reading import refused, validate
 from trainwright.reading.document import Document, read_text, shorten
-from trainwright.reading.validation import refused, validate
 from trainwright.run import Run
 
 

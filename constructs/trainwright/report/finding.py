@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainwright.findings.finding import Finding, Severity
+from trainwright.findings import Finding, Severity
 
 if TYPE_CHECKING:
     from rich.console import Console

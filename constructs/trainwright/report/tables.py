@@ -1,19 +1,36 @@
-"""The keys of a file, as tables of Markdown: read off the models, with the text under each field."""
+"""Tables of the docs in Markdown, read off what the compiler knows: models, contract, targets and topologies."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from trainwright.cluster.model import Fabric, NodePool
+from trainwright.handshake import Binding, Gang, Refusal
+from trainwright.plan.model import BatchPlan
+from trainwright.plan.scaling import GPUS, scaling
+from trainwright.report.plan import share
 from trainwright.report.schema import described_schema
-from trainwright.report.table import table
 from trainwright.rules.operators import GANG, KUEUE
-from trainwright.target import TARGETS
+from trainwright.run import TrainerWorkload
+from trainwright.target import TARGETS, Target
 from trainwright.target.base import Releases
+from trainwright.topology import Topology
+from trainwright.topology.sharding import Sharding
+from trainwright_trainer.contract.capabilities import CAPABILITIES, SETTINGS, reads
+from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS, Engine
+from trainwright_trainer.contract.model import Llama
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """With its last line ended."""
+    return "".join(f"| {' | '.join(row)} |\n" for row in (head, ["---"] * len(head), *rows))
+
 
 Schema = Mapping[str, Any]
 
@@ -93,3 +110,124 @@ def _names(schema: Any) -> Iterator[str]:
 
 def _prose(text: str) -> str:
     return " ".join(text.replace("``", "`").split()).replace("|", "\\|")
+
+
+SHORT = {
+    "exit codes": "codes",
+    "SIGTERM save": "save",
+    "restart of all ranks together": "restart",
+    "exact resume": "resume",
+    "resume at another size": "reshard",
+}
+"""Guarantees in the words of a narrow table."""
+
+
+def matrix_table(topologies: Mapping[str, Topology], targets: Sequence[Target]) -> str:
+    """A Markdown table: a row for each topology, a column for each target, the guarantees or a dash in each cell."""
+    head = ["topology", *(target.title for target in targets)]
+    return table(head, [[name, *(_cell(topology, target) for target in targets)] for name, topology in topologies.items()])
+
+
+def refusal_list(topologies: Mapping[str, Topology], targets: Sequence[Target]) -> str:
+    """A Markdown table: why each pair without a binding has none, a reason once for all topologies that share it."""
+    return table(("target", "refuses", "because"), list(_refusals(topologies, targets)))
+
+
+def gang_table(topologies: Mapping[str, Topology], targets: Sequence[Target]) -> str:
+    """A Markdown table: who makes the group of pods that start together."""
+    makers: dict[Gang, list[str]] = {}
+    for target in targets:
+        answers = [target.bind(topology.needs()) for topology in topologies.values()]
+        for maker in dict.fromkeys(answer.gang for answer in answers if isinstance(answer, Binding)):
+            makers.setdefault(maker, []).append(target.title)
+    return table(("target", "who makes the group"), [(", ".join(titles), maker.value) for maker, titles in makers.items()])
+
+
+def _cell(topology: Topology, target: Target) -> str:
+    answer = target.bind(topology.needs())
+    if isinstance(answer, Refusal):
+        return "–"
+    kept = {guarantee.value for guarantee in answer.guarantees & topology.keeps}
+    if kept >= SHORT.keys():
+        return "all"
+    return ", ".join(short for guarantee, short in SHORT.items() if guarantee in kept) or "runs"
+
+
+def _refusals(topologies: Mapping[str, Topology], targets: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
+    for target in targets:
+        reasons: dict[str, list[str]] = {}
+        for name, topology in topologies.items():
+            needs = topology.needs()
+            answer = target.bind(needs)
+            if isinstance(answer, Refusal):
+                reason = answer.reason.replace(f"a {needs.rendezvous.value} rendezvous", "their rendezvous")
+                reasons.setdefault(reason, []).append(name)
+        for reason, names in reasons.items():
+            yield target.title, "; ".join(names), reason
+
+
+_PROMISES = {
+    "reshards": "loads a checkpoint at another number of ranks",
+    "sigterm_save": "saves when it is told to end",
+    "saves_in_background": "trains on while a checkpoint is written",
+    "skips_without_sync": "sends nothing before a step's last micro batch",
+    "every_rank_writes": "spreads a checkpoint over all ranks",
+}
+
+
+def engine_table() -> str:
+    """Capabilities, settings and rendezvous of every engine, in Markdown."""
+    engines: tuple[Engine, ...] = get_args(Engine)
+    rows = [[text, *(_word(getattr(CAPABILITIES[engine], name)) for engine in engines)] for name, text in _PROMISES.items()]
+    rows += [[f"reads `{setting}`", *(_word(reads(engine, setting)) for engine in engines)] for setting in SETTINGS]
+    rows.append(["ranks meet by", *(", ".join(ENGINE_RENDEZVOUS[engine]) for engine in engines)])
+    return table(["", *(f"`{engine}`" for engine in engines)], rows)
+
+
+def _word(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+MODELS = {
+    "1 B": Llama(architecture="llama", vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16,
+                 num_attention_heads=32, num_key_value_heads=8, max_position_embeddings=8192, tie_word_embeddings=True),
+    "8 B": Llama(architecture="llama", vocab_size=128256, hidden_size=4096, intermediate_size=14336, num_hidden_layers=32,
+                 num_attention_heads=32, num_key_value_heads=8, max_position_embeddings=8192),
+    "70 B": Llama(architecture="llama", vocab_size=128256, hidden_size=8192, intermediate_size=28672, num_hidden_layers=80,
+                  num_attention_heads=64, num_key_value_heads=8, max_position_embeddings=8192),
+}
+SHARDINGS = {
+    "DDP": Sharding(),
+    "FSDP2": Sharding(stage=3, weights=8, gradients=8, optimizer=8, engine="fsdp2"),
+    "ZeRO-3 (DeepSpeed)": Sharding(stage=3, weights=8, gradients=8, optimizer=8, engine="deepspeed"),
+}
+FABRICS = {
+    "8 x 400 Gb/s": Fabric(kind="infiniband", links=8, gigabits_per_link=400),
+    "1 x 100 Gb/s": Fabric(kind="tcp", links=1, gigabits_per_link=100),
+}
+MICRO, ACCUMULATION, TOKENS = 4, 1, 2048
+
+
+def scaling_table() -> str:
+    """Efficiency on nodes of eight H100 at 8 to 4,096 GPUs, in Markdown."""
+    batch = BatchPlan(MICRO, ACCUMULATION, 8, MICRO * ACCUMULATION * 8)
+    rows = []
+    for (size, model), (name, sharding), (links, fabric) in product(MODELS.items(), SHARDINGS.items(), FABRICS.items()):
+        if (size, name) == ("70 B", "DDP"):
+            continue  # fits no GPU
+        found = scaling(_work(model), batch, sharding, _pool(fabric))
+        assert found is not None  # noqa: S101 - the GPU and the model are known
+        rows.append([size, name, links, *map(share, found)])
+    return table(["Llama", "topology", "network of a node", *(f"{gpus:,} GPUs" for gpus in GPUS)], rows)
+
+
+def _work(model: Llama) -> TrainerWorkload:
+    return TrainerWorkload.model_validate({
+        "kind": "trainer", "task": "causal-lm", "model": model.model_dump(exclude_none=True), "precision": "bf16",
+        "data": {"source": "tokens", "path": "/data/tokens", "sequence_length": TOKENS, "dtype": "uint32"}, "epochs": 1,
+    })
+
+
+def _pool(fabric: Fabric) -> NodePool:
+    gpu = {"model": "H100", "memory": "80Gi", "per_node": 8}
+    return NodePool.model_validate({"gpu": gpu, "fabric": fabric.model_dump(), "cpus": 180, "memory": "1800Gi"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from trainwright.findings.finding import Finding
+from trainwright.findings import Finding
 from trainwright.plan import Resolution
 from trainwright.rules import (
     cluster,

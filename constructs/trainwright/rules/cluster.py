@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from trainwright.cluster import Cluster
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding, Where
 from trainwright.manifest.pod import uses_rdma
 from trainwright.plan import Resolution
 from trainwright.rules.context import Context

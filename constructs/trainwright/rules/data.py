@@ -6,8 +6,8 @@ import posixpath
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding
 from trainwright.findings.locate import escape
 from trainwright.handshake import Binding
 from trainwright.plan import Resolution

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding, Where
 from trainwright.findings.locate import Locator, escape
 from trainwright.plan import Resolution
 from trainwright.reading.shape import closest

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import SimpleNamespace
 
+from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding
 from trainwright.rules.context import Context
 from trainwright.run import BoostingWorkload
 from trainwright_trainer.contract.capabilities import CAPABILITIES, unread

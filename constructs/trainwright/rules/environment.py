@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding, Where
 from trainwright.findings.locate import escape
 from trainwright.overrides.owned import owner_of
 from trainwright.plan import Resolution

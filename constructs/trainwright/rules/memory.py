@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding
 from trainwright.handshake import Binding
 from trainwright.plan import Resolution
 from trainwright.plan.communication import compute_seconds

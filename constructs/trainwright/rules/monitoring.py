@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright.cluster.monitoring import Monitoring
+from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding
 from trainwright.findings.locate import escape
 from trainwright.manifest.monitoring import serving_pods
 from trainwright.plan import Resolution

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding
 from trainwright.handshake import MPI
 from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding, Where
 from trainwright.findings.locate import at, escape
 from trainwright.manifest.labels import RESERVED_PREFIXES
 from trainwright.manifest.plain import problems

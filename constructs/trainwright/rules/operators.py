@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright.cluster.addons import Version, release
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding, Where
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
 from trainwright.rules.context import Context

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding, Where
 from trainwright.findings.locate import at, escape
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.volumes import RESERVED_PATHS

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainwright.cluster.addons import Operator
+from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding
 from trainwright.findings.locate import at, escape
 from trainwright.handshake import Gang, OperatorName
 from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL, RAY_GANG_LABEL, RAY_PRIORITY_LABEL

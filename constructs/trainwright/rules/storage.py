@@ -9,8 +9,8 @@ from functools import lru_cache
 from math import ceil
 from pathlib import PurePosixPath
 
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding, Where
 from trainwright.findings.locate import escape
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding, Severity
 from trainwright.validate.core import core_problems, is_core, metadata_structure
 from trainwright.validate.core_schemas import UnknownKindError
 from trainwright.validate.crd import Catalogue

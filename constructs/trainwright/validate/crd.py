@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import Finding, Where
 from trainwright.reading.scalar import ScalarError, read_scalar
 
 Schema = Mapping[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from trainwright.findings.finding import Finding
+from trainwright.findings import Finding
 from trainwright.validate.check import Report, check_manifests
 from trainwright.validate.core_schemas import known_version
 from trainwright.validate.crd import Catalogue, load_catalogue

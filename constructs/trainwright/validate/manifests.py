@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.finding import CompileError, Finding, Where
 from trainwright.reading.document import Document, parse_yaml, read_text
 from trainwright.validate.crd import SUFFIXES
 from trainwright.validate.yaml11 import ambiguous_scalars

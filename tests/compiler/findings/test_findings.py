@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 from rich.console import Console
 
+from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import CODES, Code, found
-from trainwright.findings.finding import CompileError, Where
 from trainwright.report.finding import render_findings, to_json
 
 PLACE = Where("charts/runs/a.yaml", 3, 5, "/topology/nods")

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.compiler.findings.page import PAGES, Block, read_page, write_example
 
+from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import CODES, Code
-from trainwright.findings.finding import Finding, Severity
 from trainwright.project import Project, build_project, load_sources
 
 TODAY = date(2026, 7, 1)

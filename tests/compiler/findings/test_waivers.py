@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.compiler.example import TODAY, codes, compiled, findings
 
+from trainwright.findings import Severity
 from trainwright.findings.codes import CODES
-from trainwright.findings.finding import Severity
 
 TAG = {"image": "registry.example.com/trainwright/trainer:latest"}
 

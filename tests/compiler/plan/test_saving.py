@@ -9,7 +9,7 @@ import torch
 from tests.compiler.compiling import compile_data
 from tests.compiler.test_memory import CLUSTER, GIB, MODELS, finetune, workload
 
-from trainwright.findings.finding import CompileError, Finding
+from trainwright.findings import CompileError, Finding
 from trainwright.plan.layers import layers
 from trainwright.plan.memory import optimizer_bytes
 from trainwright.plan.model import MemoryPlan

@@ -10,7 +10,7 @@ import pytest
 from trainwright.cluster.model import NodePool
 from trainwright.plan.model import BatchPlan
 from trainwright.plan.scaling import scaling
-from trainwright.report.scaling import MODELS, SHARDINGS
+from trainwright.report.tables import MODELS, SHARDINGS
 from trainwright.run import TrainerWorkload
 
 WORK: dict[str, Any] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.compiler.projects import ROOT, Scratch, files, scratch
 
-from trainwright.findings.finding import Severity
+from trainwright.findings import Severity
 from trainwright.project import compare, moved_runs, read_lock
 
 RUNS = ("digits-ddp", "stdlib-lm")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.strategies import labels
 
-from trainwright.findings.finding import CompileError
+from trainwright.findings import CompileError
 from trainwright.project.lock import Lock, LockedFoundation, LockedRun, digest, lock_text, manifests_digest, read_lock
 from trainwright.reading.document import parse_yaml
 

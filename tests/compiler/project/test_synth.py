@@ -9,7 +9,7 @@ import pytest
 from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT, Scratch, scratch
 
-from trainwright.findings.finding import CompileError, Finding, Severity
+from trainwright.findings import CompileError, Finding, Severity
 from trainwright.project import build_project, compare, load_sources, moved_runs, read_lock
 from trainwright.project.build import Output, duplicates
 

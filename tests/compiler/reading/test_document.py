@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from trainwright.findings.finding import CompileError, Finding, Severity
+from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.locate import escape
 from trainwright.reading.document import Document, parse_yaml, read_yaml
 

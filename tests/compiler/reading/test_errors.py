@@ -15,9 +15,9 @@ from rich.console import Console
 from syrupy.assertion import SnapshotAssertion
 
 from trainwright.cluster import Cluster
-from trainwright.findings.finding import CompileError, Finding
+from trainwright.findings import CompileError, Finding
+from trainwright.reading import validate, validate_data
 from trainwright.reading.document import Document, parse_yaml
-from trainwright.reading.validation import validate, validate_data
 from trainwright.report.finding import render_findings
 from trainwright.run import ClaimMount, Run, TrainerWorkload
 from trainwright.topology import DDP

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.findings.finding import CompileError, Finding
+from trainwright.findings import CompileError, Finding
 from trainwright.reading.run_module import load_python_run
 
 GOOD = """\
@@ -96,7 +96,7 @@ from pathlib import Path
 for name in ("cdk8s", "cdk8s._jsii", "constructs", "jsii"):
     sys.modules[name] = types.ModuleType(name)
 kept = dict(sys.modules)
-from trainwright.findings.finding import CompileError
+from trainwright.findings import CompileError
 from trainwright.reading.run_module import load_python_run
 try:
     load_python_run(Path(sys.argv[1]))

@@ -7,7 +7,7 @@ import json
 from tests.compiler.example import Data, compiled
 from tests.compiler.projects import ROOT, Scratch, assert_ended
 
-from trainwright.report.difference import compiled_data, difference_data, difference_lines
+from trainwright.report.plan import compiled_data, difference_data, difference_lines
 
 OPERATORS: Data = {"operators": {"jobset": {"version": "0.12"}, "training-operator": {"version": "1.9"}},
                    "namespaces": {"training": {"pod_security": "privileged"}}}  # fmt: skip

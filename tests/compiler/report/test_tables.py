@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import TypeAdapter
 
 from trainwright.handshake import Guarantee
-from trainwright.report.matrix import SHORT, matrix_table, refusal_list
+from trainwright.report.tables import SHORT, matrix_table, refusal_list
 from trainwright.target import TARGETS
 from trainwright.topology import AnyTopology, Topology
 

@@ -10,7 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import codes, command, compiled, findings, message, script
 
-from trainwright.findings.finding import Where
+from trainwright.findings import Where
 from trainwright.rules.environment import LONGEST_VARIABLE, variable_findings
 from trainwright.variables import VARIABLES
 

@@ -8,7 +8,7 @@ import pytest
 from tests.compiler import example
 from tests.compiler.example import Data, command, compiled, script
 
-from trainwright.findings.finding import Finding
+from trainwright.findings import Finding
 from trainwright.manifest.labels import object_labels
 from trainwright.rules.monitoring import OWN_LABELS
 

@@ -7,7 +7,7 @@ from tests.compiler.compiling import compile_text, written
 from tests.compiler.example import CLUSTER, RUN, Data, codes, command, findings
 from tests.compiler.findings.page import overlay
 
-from trainwright.findings.finding import CompileError, Severity
+from trainwright.findings import CompileError, Severity
 from trainwright.target import TARGETS
 
 ON: dict[str, tuple[str, Data]] = {

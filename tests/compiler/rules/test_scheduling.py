@@ -6,7 +6,7 @@ import pytest
 from tests.compiler.controllers import pods
 from tests.compiler.example import Data, codes, command, compiled, findings
 
-from trainwright.findings.finding import Finding
+from trainwright.findings import Finding
 from trainwright.target import TARGETS
 
 KUEUE: Data = {"kueue": {"version": "0.19.2"}, "namespaces": {"training": {"queues": {"gold": {"managed": False}}}}}

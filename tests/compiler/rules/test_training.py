@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.compiler.example import codes, command, compiled, findings, message, script
 
-from trainwright.findings.finding import Severity
+from trainwright.findings import Severity
 from trainwright_trainer.contract import versions
 
 

@@ -11,10 +11,10 @@ from tests.compiler.findings.page import ROOT, overlay
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
-from trainwright.findings.finding import CompileError, Finding
+from trainwright.findings import CompileError, Finding
 from trainwright.project import Build, Project, build_project, load_sources
+from trainwright.reading import validate_data
 from trainwright.reading.document import read_yaml
-from trainwright.reading.validation import validate_data
 from trainwright.run import Run
 
 Data = dict[str, Any]

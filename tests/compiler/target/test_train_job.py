@@ -17,7 +17,7 @@ from tests.compiler.taken import UPSTREAM
 from tests.compiler.target.train_jobs import COSCHEDULING, MOUNTS, NEEDS, TARGET, VERSIONS, VOLCANO, override, train, trainer
 
 from trainwright.compile import CompiledRun
-from trainwright.findings.finding import CompileError
+from trainwright.findings import CompileError
 from trainwright.findings.locate import at
 from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, Success
 from trainwright.overrides.merge import merge

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.compiler.validate.samples import ROOT, SAMPLES, UPSTREAM, names
 
-from trainwright.project.versions import version_for
+from trainwright.project.load import version_for
 from trainwright.reading.document import read_yaml
 from trainwright.validate import validate_files
 from trainwright.validate.manifests import files_below
