@@ -13,7 +13,7 @@ from tests.compiler.taken import UPSTREAM, catalogue
 from trainwright.compile import CompiledRun
 from trainwright.explain import Explainer
 from trainwright.findings.locate import Locator
-from trainwright.manifest.config import payload_provenance
+from trainwright.manifest.volumes import payload_provenance
 from trainwright.project import Output
 from trainwright.validate import Problem, object_problems
 from trainwright.validate.core_schemas import known_version

@@ -36,12 +36,11 @@ from trainwright.handshake import (
     TargetName,
     Variable,
 )
-from trainwright.manifest import config
-from trainwright.manifest.config import payload_provenance
+from trainwright.manifest import volumes
 from trainwright.manifest.labels import object_labels
-from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import pod_template, template_constants
-from trainwright.manifest.provenance import Why
+from trainwright.manifest.provenance import Owned, Why
+from trainwright.manifest.volumes import payload_provenance
 from trainwright.model import Model
 from trainwright.plan import Resolution
 from trainwright.project import Output
@@ -51,8 +50,8 @@ from trainwright.run import Run
 from trainwright.target import TARGETS, IndexedJob, Target, Unshared
 from trainwright.target.base import Releases
 from trainwright.topology import DDP, Topology, Work
+from trainwright.topology.base import Sharding
 from trainwright.topology.process import processes, rank_variables
-from trainwright.topology.sharding import Sharding
 
 JOB = "/spec/groups/0/template/spec"
 
@@ -105,11 +104,11 @@ class Swarm(Unshared):
     templates: Mapping[str, tuple[str, str]] = {"node": ("Swarm", f"{JOB}/template")}
     mutable: Mapping[str, tuple[str, ...]] = {"Swarm": ("/spec/ttlSecondsAfterFinished",)}
     owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": config.OWNED,
+        "ConfigMap": volumes.OWNED,
         "Swarm": (Owned("/spec/failurePolicy.*", "how all groups start again", "change restarts"),),
     }
     constants: Mapping[str, str] = {
-        **config.CONSTANTS,
+        **volumes.CONSTANTS,
         "Swarm": "the run itself",
         f"Swarm{JOB}/completionMode": "each pod has a fixed index",
         **template_constants(f"Swarm{JOB}/template"),
@@ -145,7 +144,7 @@ class Swarm(Unshared):
                 "groups": [{"name": "node", "template": {"spec": job}}],
             },
         }
-        return [*config.configuration(resolution), swarm]
+        return [*volumes.configuration(resolution), swarm]
 
 
 class WideRun(Run):

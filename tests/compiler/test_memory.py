@@ -14,7 +14,7 @@ from trainwright.plan.memory import RankMemory, memory_parts
 from trainwright.plan.model import MemoryPart
 from trainwright.run import Batch, TrainerWorkload
 from trainwright.topology import ZeRO
-from trainwright.topology.sharding import Sharding
+from trainwright.topology.base import Sharding
 from trainwright_trainer.contract.data import PythonSource
 from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
 from trainwright_trainer.contract.training import SGD, AdamW

@@ -11,11 +11,10 @@ from tests.compiler.test_memory import BERT, LLAMA, RESNET, VIT, workload
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from trainwright.plan.activations import activations
-from trainwright.plan.layers import layers
+from trainwright.plan.layers import activations, layers
 from trainwright.plan.memory import memory_parts
 from trainwright.run import Batch, TrainerWorkload
-from trainwright.topology.sharding import Sharding
+from trainwright.topology.base import Sharding
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.task.base import sums
 

@@ -4,8 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.cluster.addons import Kueue, Operator, Queue, Scheduling, TopologyLevel
-from trainwright.cluster.monitoring import Monitoring
+from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Scheduling, TopologyLevel
 from trainwright.handshake import OperatorName, TargetName
 from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, QualifiedName
 from trainwright.units import Bytes, Cpu, Duration

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from trainwright.handshake import Gang, Role
 from trainwright.manifest.labels import ROLE_LABEL, object_labels
-from trainwright.manifest.ownership import Owned
-from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.provenance import Owned, Tree, Why
 from trainwright.plan import Resolution
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"

@@ -1,4 +1,4 @@
-"""Volumes of the training pod and where its container mounts them."""
+"""What the pods of a run find in their files: the ConfigMap with its files, volumes, and where they are mounted."""
 
 from __future__ import annotations
 
@@ -7,11 +7,49 @@ from typing import Any
 
 from trainwright.findings.locate import escape
 from trainwright.handshake import Role
-from trainwright.manifest.provenance import Why
+from trainwright.manifest.labels import object_labels
+from trainwright.manifest.provenance import Answer, Owned, Provenance, Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import DataPlan
 from trainwright.run import ClaimMount, Run
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY
+
+
+def configuration(resolution: Resolution) -> list[dict[str, Any]]:
+    """Immutable, and named like the run's other objects: an edit is a new run. None where the run brings no file."""
+    run, plan = resolution.run, resolution.plan
+    if not resolution.payloads:
+        return []
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)},
+            "immutable": True,
+            "data": {payload.key: Why(payload.text, payload.source, payload.reason) for payload in resolution.payloads},
+        }
+    ]
+
+
+def payload_provenance(resolution: Resolution) -> dict[str, Provenance]:
+    """Key of the ConfigMap -> where the values inside that file come from, by pointer into it."""
+    return {
+        payload.key: {pointer: Answer(source, reason) for pointer, (source, reason) in payload.answers.items()}
+        for payload in resolution.payloads
+        if payload.answers
+    }
+
+
+CONSTANTS = {
+    "ConfigMap": "the files that the pods read; mounted into every pod",
+    "ConfigMap/metadata": "named like the run's other objects",
+    "ConfigMap/metadata/labels": "labels of the run's objects",
+    "ConfigMap/immutable": "pods of one identity all read the same: a change is a new run, with a new name",
+    "ConfigMap/data": "each file under its own key",
+}
+
+OWNED = (Owned(r"/immutable|/data.*|/binaryData.*", "the specification of the run", "change the run's own fields"),)
+
 
 RESERVED_PATHS = ("/dev/shm", "/tmp", SPEC_DIRECTORY)  # noqa: S108 - paths inside the container
 """Mount paths that the plan owns."""

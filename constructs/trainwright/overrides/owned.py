@@ -8,7 +8,7 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.manifest import supporting
-from trainwright.manifest.ownership import Owned
+from trainwright.manifest.provenance import Owned
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT

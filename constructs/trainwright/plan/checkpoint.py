@@ -12,9 +12,8 @@ from trainwright.cluster import Cluster
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
-from trainwright.plan.memory import optimizer_bytes
+from trainwright.plan.memory import optimizer_bytes, saves_in_background
 from trainwright.plan.model import CheckpointPlan, GracePlan
-from trainwright.plan.saving import saves_in_background
 from trainwright.run import BoostingWorkload, ClaimMount, CommandWorkload, Run
 from trainwright.units import Duration
 

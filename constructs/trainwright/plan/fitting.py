@@ -9,10 +9,9 @@ from math import ceil
 from typing import Any
 
 from trainwright.cluster import Cluster
-from trainwright.plan.memory import plan_memory
+from trainwright.plan.memory import plan_memory, saves_in_background
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import NODE_SHARE, plan_resources, plan_world
-from trainwright.plan.saving import saves_in_background
 from trainwright.run import Run
 from trainwright.topology import DDP, ZeRO
 from trainwright.units import GIB, Bytes

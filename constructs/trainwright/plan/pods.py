@@ -1,15 +1,18 @@
-"""The node pool that a run goes to, and what one pod takes of a node."""
+"""The pods of a run: the node pool that they go to, what each takes of a node, what it listens on, and how they start."""
 
 from __future__ import annotations
+
+import hashlib
 
 from trainwright.cluster import Cluster, NodePool
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator
-from trainwright.handshake import Needs
-from trainwright.plan.model import ResourcesPlan, WorldPlan
+from trainwright.handshake import Binding, Needs, Ports
+from trainwright.plan.model import GangPlan, PlacementPlan, ResourcesPlan, WorldPlan
 from trainwright.run import Run
 from trainwright.units import GIB, Bytes, Cpu
+from trainwright_trainer.contract.layout import CONTROL_PORT, HTTP_PORT, RENDEZVOUS_PORT
 
 FABRIC_TITLES = {"tcp": "TCP", "infiniband": "InfiniBand", "roce": "RoCE", "efa": "EFA"}
 NODE_SHARE = 0.9
@@ -119,3 +122,65 @@ def plan_resources(run: Run, pool: NodePool, needs: Needs) -> ResourcesPlan:
         shm=asked.shared_memory or shm,
         shm_reason="as asked" if asked.shared_memory else shm_reason,
     )
+
+
+def plan_placement(run: Run, binding: Binding) -> PlacementPlan | None:
+    """None where pods may share a node. On the node's network a launcher needs a node of its own too: it has ports as well."""
+    ranks = sum(role.pods for role in binding.roles if role.holds_ranks)
+    if run.host_network:
+        nodes = sum(role.pods for role in binding.roles)
+        beside = [role.name for role in binding.roles if not role.holds_ranks]
+        others = f", and {nodes - ranks} of them is for the {' and '.join(beside)}, which holds no ranks" if beside else ""
+        return PlacementPlan(nodes, f"pods would want the same ports of a node{others}")
+    return PlacementPlan(ranks, "as asked, for pods that hold ranks") if run.placement.one_per_node else None
+
+
+def plan_gang(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> GangPlan | None:
+    """None where pods are scheduled one by one: no gang scheduler, not wanted, one pod only, or Kueue admits the run as a whole.
+
+    The smallest number that may start is all pods, a launcher among them; of an elastic run its smallest size. In a queue of
+    Volcano one pod is a group too: Volcano knows the queue by the group alone.
+    """
+    scheduling, pods = cluster.scheduling, sum(role.pods for role in binding.roles)
+    queued = run.queue is not None and cluster.kueue is not None
+    if scheduling.gang is None or scheduling.name is None or not run.gang or (queued and not scheduling.with_kueue):
+        return None
+    if pods == 1 and not in_volcano_queue(run, cluster):
+        return None
+    minimum = needs.elastic.minimum if needs.elastic else pods
+    return GangPlan(
+        scheduler=scheduling.gang,
+        scheduler_name=scheduling.name,
+        made_by=binding.gang,
+        minimum=minimum,
+        minimum_reason=_gang_reason(needs, pods),
+        queue=None if queued else run.queue,
+    )
+
+
+def in_volcano_queue(run: Run, cluster: Cluster) -> bool:
+    """Whether the run's queue is one of Volcano, which reads it where Kueue does not."""
+    return run.queue is not None and cluster.kueue is None and cluster.scheduling.gang == "volcano"
+
+
+def _gang_reason(needs: Needs, pods: int) -> str:
+    if needs.elastic:
+        return "with fewer nodes the elastic run waits"
+    return "every pod: ranks wait for each other" if pods > 1 else "the one pod: its group is what the queue counts"
+
+
+FIRST, LAST = 20_000, 29_999
+"""Below the ports of NodePort services (30000 to 32767) and those that Linux gives to outgoing connections (from 32768)."""
+EACH = 4
+SSH_PORT = 2222
+"""Of the non-root sshd in the images of MPI (mpi-operator, build/base)."""
+
+
+def plan_ports(run: Run) -> Ports:
+    """The usual ones in a network of the pod's own; on the node's network a block that follows from the run's name."""
+    if not run.host_network:
+        return Ports(rendezvous=RENDEZVOUS_PORT, control=CONTROL_PORT, http=HTTP_PORT, ssh=SSH_PORT)
+    blocks = (LAST + 1 - FIRST) // EACH
+    number = int.from_bytes(hashlib.sha256(f"{run.namespace}/{run.run}".encode()).digest()[:8]) % blocks
+    first = FIRST + EACH * number
+    return Ports(rendezvous=first, control=first + 1, http=first + 2, ssh=first + 3)

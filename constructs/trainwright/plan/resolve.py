@@ -16,14 +16,10 @@ from trainwright.plan.communication import communication
 from trainwright.plan.data import plan_data
 from trainwright.plan.deepspeed import plan_deepspeed
 from trainwright.plan.environment import Surroundings, environment_of, forwarded, plan_environment
-from trainwright.plan.gang import plan_gang
 from trainwright.plan.memory import plan_memory
 from trainwright.plan.model import CommunicationPlan, EnvironmentVariable, Plan, RendezvousPlan
-from trainwright.plan.payload import Payload, plan_payloads
-from trainwright.plan.placement import plan_placement
-from trainwright.plan.pods import choose_pool, plan_resources, plan_world
-from trainwright.plan.ports import plan_ports
-from trainwright.plan.specification import Decided, build_specification
+from trainwright.plan.pods import choose_pool, plan_gang, plan_placement, plan_ports, plan_resources, plan_world
+from trainwright.plan.specification import Decided, Payload, build_specification, plan_payloads
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec

@@ -1,23 +1,31 @@
-"""The run's specification for the trainer, and where each part of it comes from."""
+"""The files that a run brings into its pods: the specification for the trainer, what its engine reads, and the user's own.
+
+Where each part of the specification comes from, and which release of the trainer knows it, stands here too.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from pathlib import PurePosixPath
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, to_json
 
 from trainwright.findings import CompileError, Finding
 from trainwright.findings.codes import found
-from trainwright.findings.locate import Locator
+from trainwright.findings.locate import Locator, escape
 from trainwright.handshake import Binding, Needs, Rendezvous
 from trainwright.model import changed_fields
+from trainwright.plan.deepspeed import SOURCES as DEEPSPEED_SOURCES
 from trainwright.plan.model import BatchPlan, CheckpointPlan, ElasticPlan, GracePlan, LearningRatePlan, RendezvousPlan, WorldPlan
 from trainwright.run import BoostingWorkload, Preflight, Run, ScriptWorkload, TrainerWorkload, Watchdog
 from trainwright.units import Duration
 from trainwright_trainer.contract import RunSpec
+from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY, SPEC_FILE
 from trainwright_trainer.contract.versions import FIELD_SINCE, OBJECT_STORE_SINCE, VALUE_SINCE, short_name
 
 
@@ -279,3 +287,49 @@ def _at(tree: Any, path: str) -> Any:
 @cache
 def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """One file: a key of the run's ConfigMap, and where pods find it."""
+
+    key: str
+    path: str
+    text: str
+    source: str
+    reason: str
+    answers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Pointer into a JSON file -> source and reason of what is there; the nearest entry answers."""
+
+    @property
+    def mounted_alone(self) -> bool:
+        """Whether it has a mount of its own; the trainer's own files share a folder."""
+        return not self.path.startswith(f"{SPEC_DIRECTORY}/")
+
+
+def plan_payloads(run: Run, spec: RunSpec | None, deepspeed: Mapping[str, object] | None) -> tuple[Payload, ...]:
+    """In the order of the ConfigMap."""
+    payloads = []
+    if spec is not None:
+        rendered, _ = render_for(spec, run.trainer_version or "")
+        reason = "the run's specification, the one file that the supervisor reads"
+        payloads.append(Payload(SPEC_FILE, f"{SPEC_DIRECTORY}/{SPEC_FILE}", _json(rendered), "trainwright", reason, SOURCES))
+    if deepspeed is not None:
+        reason = "DeepSpeed's configuration, made from the plan"
+        path = f"{SPEC_DIRECTORY}/{DEEPSPEED_FILE}"
+        payloads.append(Payload(DEEPSPEED_FILE, path, _json(deepspeed), "trainwright", reason, DEEPSPEED_SOURCES))
+    for number, (path, content) in enumerate(run.files.items()):
+        text = content if isinstance(content, str) else _json(content)
+        source = f"run:/files/{escape(path)}"
+        answers = {} if isinstance(content, str) else {"": (source, "as asked")}
+        payloads.append(Payload(f"file-{number}-{_file_key(path)}", path, text, source, "as asked", answers))
+    return tuple(payloads)
+
+
+def _file_key(path: str) -> str:
+    """The name of a file as far as a key of a ConfigMap can hold it."""
+    return re.sub(r"[^-._a-zA-Z0-9]", "_", PurePosixPath(path).name)[-200:]
+
+
+def _json(value: object) -> str:
+    return to_json(value, indent=2).decode() + "\n"

@@ -14,11 +14,11 @@ from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
 from trainwright.manifest import foundation
-from trainwright.manifest.config import payload_provenance
-from trainwright.manifest.data import constants as data_constants
+from trainwright.manifest.data import fetching as data_constants
 from trainwright.manifest.data.fetching import job_name
 from trainwright.manifest.key import object_key
 from trainwright.manifest.provenance import Provenance, split
+from trainwright.manifest.volumes import payload_provenance
 from trainwright.project.load import ClusterFile, RunFile, Sources
 from trainwright.project.lock import Digest, Lock, manifests_digest
 

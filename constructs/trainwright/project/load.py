@@ -15,7 +15,7 @@ from trainwright.project.lock import Digest, digest
 from trainwright.reading import validate
 from trainwright.reading.document import read_yaml
 from trainwright.reading.run_module import load_python_run
-from trainwright.rules.profile import check_profile
+from trainwright.rules.cluster import check_profile
 from trainwright.run import Run
 
 

@@ -11,8 +11,8 @@ from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
+from trainwright.plan.communication import Efficiency, scaling
 from trainwright.plan.model import ElasticPlan, MemoryPlan
-from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.report.finding import to_json
 from trainwright.run import Run
 from trainwright.units import GIB

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from trainwright.cluster.model import Fabric, NodePool
 from trainwright.handshake import Binding, Gang, Refusal
+from trainwright.plan.communication import GPUS, scaling
 from trainwright.plan.model import BatchPlan
-from trainwright.plan.scaling import GPUS, scaling
 from trainwright.report.plan import share
 from trainwright.report.schema import described_schema
 from trainwright.rules.operators import GANG, KUEUE
@@ -21,7 +21,7 @@ from trainwright.run import TrainerWorkload
 from trainwright.target import TARGETS, Target
 from trainwright.target.base import Releases
 from trainwright.topology import Topology
-from trainwright.topology.sharding import Sharding
+from trainwright.topology.base import Sharding
 from trainwright_trainer.contract.capabilities import CAPABILITIES, SETTINGS, reads
 from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS, Engine
 from trainwright_trainer.contract.model import Llama

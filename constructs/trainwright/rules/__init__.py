@@ -12,35 +12,35 @@ from trainwright.rules import (
     command,
     data,
     deepspeed,
-    engine,
     environment,
-    lifecycle,
     memory,
-    metrics,
     monitoring,
     mpi,
-    network,
     objects,
     operators,
     pod,
     ray,
     scheduling,
     storage,
-    tensorflow,
     train_job,
     training,
-    xgboost,
 )
+from trainwright.rules import cluster as network
+from trainwright.rules import command as tensorflow
+from trainwright.rules import command as xgboost
+from trainwright.rules import monitoring as lifecycle
+from trainwright.rules import monitoring as metrics
+from trainwright.rules import training as engine
 from trainwright.rules.context import Context
 
 _RUN = (
-    *training.RUN, *engine.RUN, *lifecycle.RUN, *metrics.RUN, *storage.RUN, *data.RUN, *cluster.RUN, *environment.RUN,
+    *training.RUN, *engine.ENGINE, *lifecycle.LIFECYCLE, *metrics.SINKS, *storage.RUN, *data.RUN, *cluster.RUN, *environment.RUN,
     *command.RUN, *scheduling.RUN, *monitoring.RUN, *objects.RUN,
 )
 _PLAN = (
     *training.PLAN, *memory.PLAN, *deepspeed.PLAN, *storage.PLAN, *data.PLAN, *cluster.PLAN, *environment.PLAN, *command.PLAN,
-    *operators.PLAN, *scheduling.PLAN, *network.PLAN, *monitoring.PLAN, *ray.PLAN, *train_job.PLAN, *mpi.PLAN,
-    *tensorflow.PLAN, *xgboost.PLAN, *objects.PLAN,
+    *operators.PLAN, *scheduling.PLAN, *network.NETWORK_PLAN, *monitoring.PLAN, *ray.PLAN, *train_job.PLAN, *mpi.PLAN,
+    *tensorflow.TENSORFLOW_PLAN, *xgboost.XGBOOST_PLAN, *objects.PLAN,
 )
 
 

@@ -1,4 +1,4 @@
-"""Rules on what the cluster offers and allows."""
+"""Rules on the cluster: what it offers and allows, its network, and its profile alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from trainwright.cluster import Cluster
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
+from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.pod import uses_rdma
+from trainwright.manifest.supporting import fences
 from trainwright.plan import Resolution
 from trainwright.rules.context import Context
 
@@ -110,3 +112,62 @@ def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 RUN = (image, namespace)
 PLAN = (pod_fits_node, pod_security, kubernetes_version)
+
+
+def host_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """On the node's network a pod is outside of every pod security level but one, and its ports are the node's."""
+    if not context.run.host_network:
+        return
+    where, binding = context.locate.run("/host_network"), resolution.binding
+    namespace = context.cluster.namespaces.get(context.run.namespace)
+    if namespace and namespace.pod_security != "privileged":
+        message = f"pod security {namespace.pod_security} refuses hostNetwork"
+        yield found("TW604", where, message, "remove it, or use a namespace of level privileged")
+    if binding.fixed_port or binding.replaces_command:
+        message = f"{resolution.target.title} decides ports itself: two runs on one node would want the same ones"
+        yield found("TW605", where, message, "remove host_network, or choose a target that leaves ports to the plan")
+
+
+def fenced(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A profile that wants runs fenced off, and a run that cannot be."""
+    if context.cluster.network_policy and not fences(resolution):
+        cause = "it uses the node's network" if context.run.host_network else "the operator's own pods must reach it"
+        message = f"the run has no NetworkPolicy, since {cause}"
+        yield found("TW440", context.locate.run("/host_network" if context.run.host_network else "/target"), message,
+                    "nothing, or another target; the cluster's own policies still hold")
+
+
+NETWORK_PLAN = (host_network, fenced)
+
+
+def check_profile(cluster: Cluster, locate: Locator) -> list[Finding]:
+    """Claims that the foundation could not create."""
+    return [*_claims(cluster, locate)]
+
+
+def _claims(cluster: Cluster, locate: Locator) -> Iterator[Finding]:
+    for namespace, place in cluster.namespaces.items():
+        for name, claim in place.claims.items():
+            where = locate.cluster(f"/namespaces/{escape(namespace)}/claims/{escape(name)}")
+            if claim.managed and claim.size is None:
+                yield found(
+                    "TW311", where, f"claim {name} has no size", "add `size:`, or `managed: false` if it is there already"
+                )
+            if claim.storage_class is None:
+                continue
+            offered = cluster.storage_classes.get(claim.storage_class)
+            if offered is None:
+                known = ", ".join(cluster.storage_classes) or "none"
+                yield found(
+                    "TW312",
+                    where,
+                    f"storage class {claim.storage_class} is not in the profile",
+                    f"use one of: {known}; or add it",
+                )
+            elif claim.access not in offered.access:
+                yield found(
+                    "TW312",
+                    where,
+                    f"storage class {claim.storage_class} cannot give {claim.access}",
+                    f"it offers {', '.join(offered.access)}",
+                )

@@ -1,4 +1,4 @@
-"""Rules on command lines."""
+"""Rules on command lines, and on what a command has to do by itself to meet its peers."""
 
 from __future__ import annotations
 
@@ -202,3 +202,47 @@ def _alone(resolution: Resolution) -> str | None:
 
 RUN = (arguments, launcher_in_script, dynamic_rendezvous)
 PLAN = (options_against_plan, starts_the_ranks)
+
+
+def one_pod(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator sets TF_CONFIG where there is more than one pod (tfjob_controller.go)."""
+    if resolution.needs.rendezvous is Rendezvous.TF_CONFIG and resolution.needs.nodes == 1:
+        message = "one pod gets no TF_CONFIG: the strategy trains on this pod alone, and a program that reads the variable fails"
+        yield found("TW422", context.locate.run("/topology/nodes"), message, "raise nodes, or waive this where one pod is meant")
+
+
+def keras(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Keras 3 has no ``fit`` for several workers (keras-team/keras#20585)."""
+    opaque = isinstance(context.run.workload, CommandWorkload | ScriptWorkload)
+    if context.run.env.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
+        return
+    if opaque and resolution.needs.rendezvous is Rendezvous.TF_CONFIG and resolution.needs.nodes > 1:
+        message = "model.fit of Keras 3 does not run under MultiWorkerMirroredStrategy"
+        fix = 'add TF_USE_LEGACY_KERAS: "1" to env and tf_keras to the image; or write a loop around strategy.run, and waive this'
+        yield found("TW429", context.locate.run("/workload/command"), message, fix)
+
+
+TENSORFLOW_PLAN = (one_pod, keras)
+
+
+_TRACKERS = ("tracker", "dmlc-submit", "dmlc_submit")
+"""Words of a command that starts one by name."""
+
+
+def tracker(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Workers meet at a tracker, which no operator starts: our trainer does, and a command has to."""
+    if resolution.needs.rendezvous is not Rendezvous.DMLC_TRACKER or not isinstance(context.run.workload, CommandWorkload):
+        return
+    if any(word in token.lower() for token in command_of(context) for word in _TRACKERS):
+        return
+    binding = resolution.binding
+    index = next((name for name in binding.renders if name.startswith("DMLC_")), binding.node_index_env)
+    message = f"nothing starts XGBoost's tracker: all pods would wait for it at DMLC_TRACKER_URI, port {binding.rendezvous_port}"
+    fix = (
+        f"use workload boosting, whose trainer starts it; or start xgboost.tracker.RabitTracker where {index} is 0, "
+        "hand its address to xgboost.collective, and waive this"
+    )
+    yield found("TW421", context.locate.run("/workload/command"), message, fix)
+
+
+XGBOOST_PLAN = (tracker,)

@@ -1,17 +1,19 @@
-"""Rules on how a run is watched."""
+"""Rules on how a run is watched: by the trainer itself, by Prometheus, and by whoever its metrics go to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainwright.cluster.monitoring import Monitoring
+from trainwright.cluster.addons import Monitoring
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.locate import escape
 from trainwright.manifest.monitoring import serving_pods
+from trainwright.model import changed_fields
 from trainwright.plan import Resolution
 from trainwright.rules.context import Context
-from trainwright.run import BoostingWorkload, TrainerWorkload
+from trainwright.run import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload
+from trainwright_trainer.contract.sink import WandB
 
 OWN_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "trainwright.dev/team")
 """Labels of every object of a run."""
@@ -91,3 +93,75 @@ def _wanted(monitoring: Monitoring) -> Iterator[tuple[str, str, str]]:
 
 RUN = (watched_namespace, selecting_labels)
 PLAN = (metrics,)
+
+
+def needs_our_ranks(context: Context) -> Iterator[Finding]:
+    """Nobody knows the steps of a program that is not ours, and it checks its nodes itself."""
+    run = context.run
+    if not isinstance(run.workload, ScriptWorkload | CommandWorkload):
+        return
+    for key, settings in (("watchdog", run.watchdog), ("preflight", run.preflight)):
+        if changed_fields(settings):
+            message = f"workload {run.workload.kind} does not read {key}"
+            yield found("TW207", context.locate.run(f"/{key}"), message, "remove it; or use workload trainer")
+
+
+def preflight_checks_something(context: Context) -> Iterator[Finding]:
+    """Thresholds that nothing is compared with, on machines without GPUs."""
+    preflight = context.run.preflight
+    if preflight.when == "on-gpus" and preflight.thresholds and not context.run.topology.needs().gpus_per_node:
+        thresholds = " and ".join(preflight.thresholds)
+        message = f"preflight checks nodes with GPUs, and the run has none: nothing is compared with {thresholds}"
+        yield found("TW207", context.locate.run("/preflight"), message, "add `when: always`, or remove it")
+
+
+def preflight_of_a_volume(context: Context) -> Iterator[Finding]:
+    """There is no volume to write a file to."""
+    run = context.run
+    if run.preflight.max_storage is not None and run.checkpoints.store:
+        message = "preflight writes no file to an object store: nothing is compared with max_storage"
+        yield found("TW207", context.locate.run("/preflight/max_storage"), message, "remove it")
+
+
+def preflight_of_a_gpu(context: Context) -> Iterator[Finding]:
+    """XGBoost has no arithmetic to time a GPU with, and the trainer refuses to compare with nothing (10)."""
+    run = context.run
+    if not isinstance(run.workload, BoostingWorkload) or not run.topology.needs().gpus_per_node or run.preflight.when == "never":
+        return
+    for key in ("min_tflops", "min_share_of_median", "min_memory_gigabytes_per_second"):
+        if key in run.preflight.thresholds:
+            message = f"preflight of workload boosting checks no GPU: nothing is compared with {key}"
+            yield found("TW207", context.locate.run(f"/preflight/{key}"), message, "remove it")
+
+
+LIFECYCLE = (needs_our_ranks, preflight_checks_something, preflight_of_a_volume, preflight_of_a_gpu)
+
+
+WANDB_KEY = "WANDB_API_KEY"
+
+
+def key_of_weights_and_biases(context: Context) -> Iterator[Finding]:
+    """Its package asks for the key when rank 0 opens the run, and the trainer goes on without a sink that fails."""
+    run, work = context.run, context.run.trainer
+    for index, sink in enumerate(work.metrics if work else ()):
+        if isinstance(sink, WandB) and sink.mode == "online" and WANDB_KEY not in run.env:
+            instead = "" if run.checkpoints.store else ", or `mode: offline` and sync them later"
+            yield found(
+                "TW213",
+                context.locate.run(f"/workload/metrics/{index}"),
+                f"metrics go to Weights & Biases, and env has no {WANDB_KEY}",
+                f"write `env: {{{WANDB_KEY}: {{secret: NAME, key: KEY}}}}`{instead}",
+            )
+
+
+def beside_the_checkpoints(context: Context) -> Iterator[Finding]:
+    """Files that grow while a run goes on, where only whole objects can be written."""
+    run, work = context.run, context.run.trainer
+    for index, sink in enumerate(work.metrics if work and run.checkpoints.store else ()):
+        if not isinstance(sink, WandB) or sink.mode == "offline":
+            where = context.locate.run(f"/workload/metrics/{index}")
+            message = f"{sink.to} files lie beside the checkpoints and grow, and an object store takes whole objects only"
+            yield found("TW213", where, message, "remove it, or keep checkpoints on a claim; Weights & Biases online works")
+
+
+SINKS = (key_of_weights_and_biases, beside_the_checkpoints)

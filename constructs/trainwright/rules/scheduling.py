@@ -13,7 +13,7 @@ from trainwright.findings.locate import at, escape
 from trainwright.handshake import Gang, OperatorName
 from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL, RAY_GANG_LABEL, RAY_PRIORITY_LABEL
 from trainwright.plan import Resolution
-from trainwright.plan.gang import in_volcano_queue
+from trainwright.plan.pods import in_volcano_queue
 from trainwright.rules.context import Context
 
 OF_RAY = {"volcano": "volcano", "scheduler-plugins": "scheduler-plugins-scheduler"}

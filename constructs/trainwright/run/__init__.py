@@ -1,6 +1,6 @@
 """What a user asks for: the run."""
 
-from trainwright.run.lifecycle import Watchdog
+from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.model import (
     Batch,
     Checkpoints,
@@ -15,9 +15,7 @@ from trainwright.run.model import (
     ScratchMount,
     Waiver,
 )
-from trainwright.run.preflight import Preflight
-from trainwright.run.preparation import AccessKeys, AccountKey, Preparation
-from trainwright.run.secret import SecretReference
+from trainwright.run.preparation import AccessKeys, AccountKey, Preparation, SecretReference
 from trainwright.run.workload import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload, Workload
 
 __all__ = [

@@ -7,10 +7,8 @@ from pydantic import Field, JsonValue, model_validator
 
 from trainwright.handshake import TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
-from trainwright.run.lifecycle import Watchdog
-from trainwright.run.preflight import Preflight
-from trainwright.run.preparation import Preparation
-from trainwright.run.secret import SecretReference
+from trainwright.run.lifecycle import Preflight, Watchdog
+from trainwright.run.preparation import Preparation, SecretReference
 from trainwright.run.workload import TrainerWorkload, Workload
 from trainwright.topology import AnyTopology
 from trainwright.units import Bytes, Cpu, Duration

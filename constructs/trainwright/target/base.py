@@ -8,9 +8,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from trainwright.handshake import Binding, Needs, OperatorName, Refusal
-from trainwright.manifest.ownership import Owned
-from trainwright.manifest.provenance import Tree
-from trainwright.manifest.transfer import Settled
+from trainwright.manifest.provenance import Owned, Settled, Tree
 from trainwright.plan import Resolution
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.handshake import Binding, Guarantee, Needs, OperatorName, Refusal, Role, Success
-from trainwright.manifest import config
+from trainwright.manifest import volumes
 from trainwright.manifest.failure import failure_rules
 from trainwright.manifest.labels import object_labels
-from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import headless, pod_template, template_constants
-from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.provenance import Owned, Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.target.base import Releases, Unshared
@@ -56,10 +55,10 @@ class IndexedJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*config.configuration(resolution), _service(resolution), _job(resolution)]
+        return [*volumes.configuration(resolution), _service(resolution), _job(resolution)]
 
     constants: Mapping[str, str] = {
-        **config.CONSTANTS,
+        **volumes.CONSTANTS,
         "Service": "gives every pod a DNS name: <pod host name>.<service>",
         "Service/metadata": "named as the pods' subdomain says",
         "Service/metadata/labels": "labels of the run's objects",
@@ -78,7 +77,7 @@ class IndexedJob(Unshared):
     }
 
     owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": config.OWNED,
+        "ConfigMap": volumes.OWNED,
         "Service": (
             Owned(
                 r"/spec/(selector.*|type|clusterIPs?(/.*)?|externalName|publishNotReadyAddresses)",

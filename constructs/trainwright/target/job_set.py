@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.handshake import Binding, Guarantee, Needs, OperatorName, Refusal, Role, Success
-from trainwright.manifest import config
+from trainwright.manifest import volumes
 from trainwright.manifest.failure import failure_rules_below_set, set_rules
-from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import pod_template, template_constants
-from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.provenance import Owned, Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.target.base import JOB_SET, Releases, Unshared
@@ -54,10 +53,10 @@ class JobSet(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*config.configuration(resolution), _job_set(resolution)]
+        return [*volumes.configuration(resolution), _job_set(resolution)]
 
     constants: Mapping[str, str] = {
-        **config.CONSTANTS,
+        **volumes.CONSTANTS,
         "JobSet": "the run itself",
         "JobSet/metadata": "run name and identity hash: an edit that would change a pod is a new object",
         "JobSet/metadata/labels": "labels of the run's objects; free to change",
@@ -75,7 +74,7 @@ class JobSet(Unshared):
     }
 
     owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": config.OWNED,
+        "ConfigMap": volumes.OWNED,
         "JobSet": (
             Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
             Owned(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from trainwright.handshake import Role
-from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import pod_template
-from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.provenance import Owned, Tree, Why
 from trainwright.manifest.scheduling import scheduling_policy
 from trainwright.plan import Resolution
 from trainwright.target.base import Releases

@@ -16,10 +16,9 @@ from trainwright.handshake import (
     Rendezvous,
     Role,
 )
-from trainwright.manifest import config
-from trainwright.manifest.ownership import Owned
+from trainwright.manifest import volumes
 from trainwright.manifest.pod import pod_template, template_constants
-from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.provenance import Owned, Tree, Why
 from trainwright.manifest.scheduling import scheduling_policy, top_labels
 from trainwright.plan import Resolution
 from trainwright.target.base import Releases, Unshared
@@ -74,10 +73,10 @@ class MPIJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*config.configuration(resolution), _job(resolution)]
+        return [*volumes.configuration(resolution), _job(resolution)]
 
     constants: Mapping[str, str] = {
-        **config.CONSTANTS,
+        **volumes.CONSTANTS,
         KIND: "the run itself",
         f"{KIND}/metadata": "run name and identity hash: an edit that would change a pod is a new object",
         f"{KIND}/metadata/labels": "labels of the run's objects; free to change",
@@ -94,7 +93,7 @@ class MPIJob(Unshared):
     }
 
     owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": config.OWNED,
+        "ConfigMap": volumes.OWNED,
         KIND: (
             Owned(r"/spec/(slotsPerWorker|runLauncherAsWorker)", "the ranks in a pod", "change topology"),
             Owned(r"/spec/mpiImplementation", "the MPI in the image", "change topology.mpi"),

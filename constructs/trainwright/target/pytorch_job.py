@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName, Refusal, Rendezvous, Role
-from trainwright.manifest import config
-from trainwright.manifest.ownership import Owned
+from trainwright.manifest import volumes
 from trainwright.manifest.pod import template_constants
-from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.provenance import Owned, Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
@@ -56,10 +55,10 @@ class PyTorchJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*config.configuration(resolution), _job(resolution)]
+        return [*volumes.configuration(resolution), _job(resolution)]
 
     constants: Mapping[str, str] = {
-        **config.CONSTANTS,
+        **volumes.CONSTANTS,
         **kubeflow.constants(KIND),
         "PyTorchJob/spec/elasticPolicy": "nodes may come and go between these sizes",
         "PyTorchJob/spec/elasticPolicy/rdzvBackend": "torch's own store, on worker 0: ranks are numbered as they come",
@@ -72,7 +71,7 @@ class PyTorchJob(Unshared):
     }
 
     owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": config.OWNED,
+        "ConfigMap": volumes.OWNED,
         KIND: (
             *kubeflow.owned(REPLICAS, "Master|Worker"),
             Owned(r"/spec/nprocPerNode", "the ranks in a pod", "change topology"),

@@ -7,11 +7,10 @@ import shlex
 from collections.abc import Mapping
 
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName, Refusal, Rendezvous, Role, Share
-from trainwright.manifest import config
+from trainwright.manifest import volumes
 from trainwright.manifest.labels import pod_labels
-from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import container_security, pod_security, pod_template, template_constants
-from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.provenance import Owned, Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload
@@ -73,10 +72,10 @@ class RayJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*config.configuration(resolution), _job(resolution)]
+        return [*volumes.configuration(resolution), _job(resolution)]
 
     constants: Mapping[str, str] = {
-        **config.CONSTANTS,
+        **volumes.CONSTANTS,
         KIND: "the run itself",
         f"{KIND}/metadata": "run name and identity hash: an edit that would change a pod is a new object",
         f"{KIND}/metadata/labels": "labels of the run's objects; free to change",
@@ -102,7 +101,7 @@ class RayJob(Unshared):
     }
 
     owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": config.OWNED,
+        "ConfigMap": volumes.OWNED,
         KIND: (
             Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
             Owned(

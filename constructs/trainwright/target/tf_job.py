@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName, Refusal, Rendezvous, Role
-from trainwright.manifest import config
-from trainwright.manifest.ownership import Owned
+from trainwright.manifest import volumes
 from trainwright.manifest.pod import template_constants
-from trainwright.manifest.provenance import Tree
+from trainwright.manifest.provenance import Owned, Tree
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
@@ -62,10 +61,10 @@ class TFJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*config.configuration(resolution), _job(resolution)]
+        return [*volumes.configuration(resolution), _job(resolution)]
 
     constants: Mapping[str, str] = {
-        **config.CONSTANTS,
+        **volumes.CONSTANTS,
         **kubeflow.constants(KIND),
         f"{KIND}/spec/successPolicy": "the run is done when the chief is, or worker 0 where there is no chief",
         f"{KIND}{REPLICAS}": "the pods of the run",
@@ -76,7 +75,7 @@ class TFJob(Unshared):
     }
 
     owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": config.OWNED,
+        "ConfigMap": volumes.OWNED,
         KIND: (
             *kubeflow.owned(REPLICAS, "Chief|Worker"),
             Owned(r"/spec/successPolicy", "when the run is done", "remove it: workers end after the chief"),

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName, Refusal, Rendezvous, Role
-from trainwright.manifest import config
-from trainwright.manifest.ownership import Owned
+from trainwright.manifest import volumes
 from trainwright.manifest.pod import template_constants
-from trainwright.manifest.provenance import Tree
+from trainwright.manifest.provenance import Owned, Tree
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
@@ -56,10 +55,10 @@ class XGBoostJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*config.configuration(resolution), _job(resolution)]
+        return [*volumes.configuration(resolution), _job(resolution)]
 
     constants: Mapping[str, str] = {
-        **config.CONSTANTS,
+        **volumes.CONSTANTS,
         **kubeflow.constants(KIND),
         f"{KIND}{REPLICAS}": "the pods of the run",
         f"{KIND}{REPLICAS}/Master": "the first node, where the tracker listens; the others find it by its name",
@@ -68,7 +67,7 @@ class XGBoostJob(Unshared):
         **template_constants(f"{KIND}{REPLICAS}/Worker/template"),
     }
 
-    owned: Mapping[str, tuple[Owned, ...]] = {"ConfigMap": config.OWNED, KIND: kubeflow.owned(REPLICAS, "Master|Worker")}
+    owned: Mapping[str, tuple[Owned, ...]] = {"ConfigMap": volumes.OWNED, KIND: kubeflow.owned(REPLICAS, "Master|Worker")}
 
 
 _INJECTED = {

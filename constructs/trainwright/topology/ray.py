@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from trainwright.handshake import Guarantee, Needs, Rendezvous, RestartUnit, Success
-from trainwright.topology.pods import PodTopology
+from trainwright.topology.base import PodTopology
 
 
 class Ray(PodTopology):

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from trainwright.handshake import Elastic, Guarantee, Needs, Rendezvous, RestartUnit, Success
 from trainwright.model import Model
-from trainwright.topology.pods import PodTopology
+from trainwright.topology.base import PodTopology
 
 
 class TorchTopology(PodTopology):

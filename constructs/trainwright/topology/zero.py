@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from trainwright.model import Model
-from trainwright.topology.sharding import GradientType, Sharding, ShardingEngine
+from trainwright.topology.base import GradientType, Sharding, ShardingEngine
 from trainwright.topology.torch import ElasticTopology
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from trainwright.variables.entry import Entry, Family
 from trainwright.variables.libfabric import LIBFABRIC, LIBFABRIC_FAMILIES
 from trainwright.variables.mpi import MPI, MPI_FAMILIES
-from trainwright.variables.nccl import SYSTEM
-from trainwright.variables.nccl_internal import INTERNAL, PLUGIN_FAMILIES
+from trainwright.variables.nccl import INTERNAL, PLUGIN_FAMILIES, SYSTEM
 from trainwright.variables.nccl_tuning import TUNING
 from trainwright.variables.torch_distributed import TORCH
 

@@ -1,11 +1,142 @@
-"""One variable of the catalogue."""
+"""The entries of the catalogue, and the values that a variable may have, as types that check and describe themselves."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
-from trainwright.variables.values import Values
+
+class Values(Protocol):
+    """A set of texts. As text itself it ends the sentence "allowed: ..."."""
+
+    def accepts(self, text: str) -> bool:
+        """Whether the library takes this text for what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of some words; case counts only where the library compares it."""
+
+    words: tuple[str, ...]
+    exact: bool = False
+
+    def accepts(self, text: str) -> bool:
+        return text in self.words or (not self.exact and text.lower() in {word.lower() for word in self.words})
+
+    def __str__(self) -> str:
+        return ", ".join(self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number, both ends included.
+
+    Read as C's ``strtoll(text, end, 0)`` reads it: decimal, 0x for hexadecimal, a leading 0 for octal. A unit such as 8M is
+    refused: C stops at the letter and takes 8.
+    """
+
+    low: int | None = None
+    high: int | None = None
+
+    def accepts(self, text: str) -> bool:
+        match = re.fullmatch(r"([+-]?)(0x[0-9a-f]+|0[0-7]*|[1-9][0-9]*)", text, re.IGNORECASE)
+        if match is None:
+            return False
+        digits = match[2].lower()
+        number = int(digits, 16 if digits.startswith("0x") else 8 if digits.startswith("0") else 10)
+        number = -number if match[1] == "-" else number
+        return (self.low is None or number >= self.low) and (self.high is None or number <= self.high)
+
+    def __str__(self) -> str:
+        if self.low is not None and self.high is not None:
+            return f"{self.low} to {self.high}"
+        return "a whole number" if self.low is None else f"a whole number, at least {self.low}"
+
+
+@dataclass(frozen=True, slots=True)
+class Positive:
+    """A number above 0."""
+
+    def accepts(self, text: str) -> bool:
+        return re.fullmatch(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", text) is not None and float(text) > 0
+
+    def __str__(self) -> str:
+        return "a number above 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A text of a form that is said in words."""
+
+    pattern: str
+    words: str
+
+    def accepts(self, text: str) -> bool:
+        return re.fullmatch(self.pattern, text) is not None
+
+    def __str__(self) -> str:
+        return self.words
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Words with a separator between; ``inverse`` before the list means all but these."""
+
+    words: tuple[str, ...]
+    separator: str = ","
+    inverse: str = "^"
+
+    def accepts(self, text: str) -> bool:
+        known = {word.lower() for word in self.words}
+        return all(word.strip().lower() in known for word in text.removeprefix(self.inverse).split(self.separator))
+
+    def __str__(self) -> str:
+        return f"a list with {self.separator} of {', '.join(self.words)}; {self.inverse} before it leaves these out"
+
+
+@dataclass(frozen=True, slots=True)
+class PerFunction:
+    """NCCL's lists of algorithms and protocols: ``ring,tree``, ``^tree`` or, since 2.24, ``ring;allreduce:^tree``."""
+
+    words: tuple[str, ...]
+
+    def accepts(self, text: str) -> bool:
+        first, *others = text.split(";")
+        heads = [first.rpartition(":"), *(part.rpartition(":") for part in others)]
+        named = all(colon and function.strip().isalpha() for function, colon, _ in heads[1:])
+        return named and all(Listed(self.words).accepts(names) for _, _, names in heads)
+
+    def __str__(self) -> str:
+        return f"{Listed(self.words)}; since 2.24 also by function, as in ring;allreduce:^tree"
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A file. Nobody but a shell expands a tilde."""
+
+    def accepts(self, text: str) -> bool:
+        return bool(text) and not text.startswith("~")
+
+    def __str__(self) -> str:
+        return "a path, without ~"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Whatever the library makes of it."""
+
+    def accepts(self, text: str) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "text"
+
+
+SWITCH = Choice(("0", "1"))
+TEXT, PATH = Text(), Path()
+COUNT, SIZE = Whole(1), Whole(0)
 
 
 class Library(Enum):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.variables.entry import Entry, Family, Library, Risk
-from trainwright.variables.values import COUNT, SIZE, TEXT, Choice, Form, Values, Whole
+from trainwright.variables.entry import COUNT, SIZE, TEXT, Choice, Entry, Family, Form, Library, Risk, Values, Whole
 
 _CORE = "https://ofiwg.github.io/libfabric/main/man/fabric.7.html"
 _EFA = "https://ofiwg.github.io/libfabric/main/man/fi_efa.7.html"

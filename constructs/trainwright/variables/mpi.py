@@ -6,8 +6,7 @@ leave out. Within a framework each component has parameters of its own: they are
 
 from __future__ import annotations
 
-from trainwright.variables.entry import Entry, Family, Library, Risk
-from trainwright.variables.values import TEXT, Choice, Form, Values
+from trainwright.variables.entry import TEXT, Choice, Entry, Family, Form, Library, Risk, Values
 
 _OPEN = "https://docs.open-mpi.org/en/v5.0.x/mca.html"
 _TCP = "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html"

@@ -1,10 +1,52 @@
-"""NCCL: settings of a system, which the user guide lets stay in scripts, and those of its log."""
+"""NCCL: settings of a system, which the user guide lets stay in scripts, those of its log, and names that no guide has."""
 
 from __future__ import annotations
 
-from trainwright.variables.entry import Risk
-from trainwright.variables.guide import nccl
-from trainwright.variables.values import COUNT, PATH, SIZE, SWITCH, TEXT, Choice, Form, Listed, Positive, Whole
+from trainwright.variables.entry import (
+    COUNT,
+    PATH,
+    SIZE,
+    SWITCH,
+    TEXT,
+    Choice,
+    Entry,
+    Family,
+    Form,
+    Library,
+    Listed,
+    Positive,
+    Risk,
+    Values,
+    Whole,
+)
+
+PAGE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
+
+LEVELS = Choice(("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "0", "1", "2", "3", "4"), exact=True)
+"""Kinds of paths, compared with strcmp, and their old numbers (NCCL, src/graph/paths.cc, ncclGetLevel)."""
+
+
+def nccl(
+    name: str,
+    what: str,
+    values: Values,
+    since: str | None = None,
+    *,
+    risk: Risk | None = None,
+    deprecated: str | None = None,
+    instead: str | None = None,
+) -> Entry:
+    """A variable that the guide describes, with the heading that does."""
+    source = f"{PAGE}#{name.lower().replace('_', '-')}"
+    return Entry(name, Library.NCCL, what, values, source, since, deprecated=deprecated, risk=risk, instead=instead)
+
+
+def removed(name: str, what: str, until: str, values: Values, instead: str, since: str | None = None) -> Entry:
+    """A variable that the guide still describes and no release reads."""
+    source = f"{PAGE}#{name.lower().replace('_', '-')}"
+    dead = f"has no effect: removed in NCCL {until}"
+    return Entry(name, Library.NCCL, what, values, source, since, until, dead=dead, instead=instead)
+
 
 _EXACT = "= before them for exact names, ^ to leave them out"
 
@@ -134,3 +176,54 @@ SYSTEM = (
     nccl("NCCL_RAS_ADDR", "where it listens", Form(r"(\[[0-9a-fA-F:]+\]|[^\s:]+):[0-9]{1,5}", "host:port"), "2.24"),
     nccl("NCCL_RAS_TIMEOUT_FACTOR", "factor on all its timeouts", Positive(), "2.24"),
 )
+
+
+_SOURCE = "https://github.com/NVIDIA/nccl/tree/master/src"
+_RISK = Risk("is read by NCCL but not in its user guide: it may change its meaning, or go, with any release")
+_NAMES = """
+AGG_CHANNEL_SIZE ALLGATHERV_ENABLE CE_CHUNK_SIZE CE_COLL_AG_MULTICAST_THRESHOLD CE_INTRA_GPU_MEMCPY_ENABLE CFT_ENABLE CHUNK_SIZE
+COMM_ID COMM_SHRINK_SHARE_RESOURCES COMM_SPLIT_SHARE_RESOURCES CONNECT_ROUND_MAX_PEERS CREATE_THREAD_CONTEXT CUDA_PATH
+DEV_API_JIT DIAGNOSTICS_ECC_THRESHOLD DIAGNOSTICS_IB_BW_TIMEOUT DISABLE_MEM_MANAGER ELASTIC_BUFFER_REGISTER ENABLE_VERSION_CHECK
+ENQUEUE_REARCH_ENABLE GDAKI_FORCE_MCST GDAKI_USE_RELIABLE_DB GDRCOPY_USE_INTERNAL_DMABUF GDR_FLUSH_DISABLE GIN_ENABLE
+GIN_ERROR_QUERY_SEC GIN_GDAKI_LAG_AWARE_DISABLE GIN_GDAKI_MAX_DEST_RD_ATOMIC GIN_GDAKI_MAX_QP_RD_ATOMIC GIN_GDAKI_NIC_HANDLER
+GIN_GDAKI_QP_DEPTH GIN_IB_ALLGATHER_TAG GIN_IB_ALLTOALL_TAG GIN_IB_OOO_OPT GIN_IB_TC GIN_NCONNECTIONS GIN_PROXY_NTHREADS
+GIN_PROXY_POLL_BATCH GIN_PROXY_QUEUE_SIZE GIN_TYPE GRAPH_DUMP_FILE GRAPH_DUMP_FILE_RANK GRAPH_FILE GRAPH_HELPER_DISABLE
+GROUP_CUDA_STREAM HIER_CE_COLL_AG_RAIL_RING_ENABLE HIER_CE_COLL_NUM_CTX HOSTID IBVERBS_LIB IB_DATA_DIRECT IB_DEVICE_PCI_ORDER
+IB_EVENT_BASED_LB_REMOTE IB_MERGE_VFS IB_MLX_VENDOR_ID IB_MQP_RETRY_ALL IB_MQP_RETRY_CNT IB_MQP_RETRY_SLEEP_MSEC
+IB_PREPOST_RECEIVE_WORK_REQUESTS IB_QUERY_PORT_SPEED IB_RECEIVER_SIDE_MATCHING_SCHEME IB_RESILIENCY_PORT_FAILOVER
+IB_RESILIENCY_PORT_FAILOVER_MAX_ATTEMPTS IB_RESILIENCY_PORT_FAILOVER_PROBE_DELAY IB_RESILIENCY_PORT_RECOVERY
+IB_RESILIENCY_PORT_RECOVERY_ACK_TIMEOUT IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_BATCH_INTERVAL
+IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_BATCH_SIZE IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_SEQUENCE_SIZE
+IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_TIMEOUT IB_RESILIENCY_PORT_RECOVERY_ATTEMPTS_MAX IB_RESILIENCY_PORT_RECOVERY_START_DELAY
+IB_ROUTABLE_FLID_GID_INDEX IB_SORT_MERGE_NICS IB_SUBNET_AWARE_ROUTING IB_SUBNET_PREFIX_LEN IB_USE_INLINE IB_VR_RAILS_PER_SOCKET
+IB_VR_SOCKET_COUNT IB_WARN_RAIL_LOCAL IB_WQE_LATENCY_REPORT IB_WQE_LATENCY_THRESHOLD_NS IGNORE_DISABLED_P2P
+L1_SHARED_MEMORY_CARVEOUT LL128_BUFFSIZE LL128_C2C LL128_NTHREADS LL_BUFFSIZE LSA_TEAM_SIZE MAX_P2P_NCHANNELS MIN_P2P_NCHANNELS
+MNNVL_CROSS_CLIQUE MNNVL_RAIL_PER_HOST MNNVL_SCATTER_NETS_ENABLE MULTI_SEGMENT_REGISTER NCHANNELS_PER_NET_PEER NET_DISABLE_INTRA
+NET_FORCE_FLUSH NET_FORCE_MERGE NET_MERGE_LEVEL NET_OVERHEAD NO_CACHE NUM_RMA_CTX NUM_RMA_INT_CTX NVB_PRECONNECT
+NVLINK_UTIL_CENTRIC_SCHED_ENABLE NVLSTREE_MAX_CHUNKSIZE NVLS_CHUNKSIZE NVLS_NCHANNELS NVLS_UB_SIZE NVTX_DISABLE P2P_EPOCH_ENABLE
+P2P_MAX_PEERS P2P_NVL_CHUNKSIZE P2P_PCI_CHUNKSIZE P2P_PER_CHANNEL_NET_BW P2P_PER_CHANNEL_REG_NET_BW P2P_READ_ENABLE
+P2P_SCHEDULE_GROUP_SIZE P2P_USE_CUDA_MEMCPY PARAM_DUMP_ALL PAT_ENABLE PAT_NDIMS PROGRESS_APPENDOP_FREQ PROGRESS_COUNTERS
+PROGRESS_COUNTER_MONITOR_POLL_MS PROGRESS_COUNTER_MONITOR_STALE_MS PROGRESS_COUNTER_MONITOR_STALE_WARN_SEC
+PROXY_APPEND_BATCH_SIZE PROXY_CPUSET PROXY_DUMP_SIGNAL REPORT_CONNECT_PROGRESS RMA_DISABLE RMA_IB_WR_BATCHSIZE
+RMA_MULTI_CTX_THRESHOLD RMA_PROXY_DUMP_SIGNAL RMA_PROXY_QUEUE_SIZE RUN_DIAGNOSTICS RUN_RAS_DIAGNOSTICS SET_CPU_STACK_SIZE
+SHADOW_MEMPOOL_MAX_SIZE SHM_LOCALITY SHM_MEMCPY_MODE SHM_USE_CUDA_MEMCPY SINGLE_PROC_MEM_REG_ENABLE SOCKET_INLINE
+SOCKET_MIN_TASKSIZE SOCKET_RCVBUF SOCKET_SNDBUF SYM_CE_THRESHOLD SYM_CTAS SYM_KERNEL SYM_NOWIN_ENABLE SYM_REUSE_SYSMEM_HANDLES
+SYM_RS_GIN_CHUNK_SIZE SYM_TMA_ENABLE THREAD_THRESHOLDS TOPO_DUMP_FILE_RANK TOPO_SPLIT_MLOPART UNPACK_DOUBLE_NCHANNELS
+WARN_ENABLE_DEBUG_INFO WIN_STRIDE WORK_ARGS_BYTES WORK_FIFO_BYTES WORK_FIFO_DEPTH
+""".split()  # noqa: SIM905 (words, as the library holds them)
+
+INTERNAL = tuple(Entry(f"NCCL_{name}", Library.NCCL, "not documented", TEXT, _SOURCE, risk=_RISK) for name in _NAMES)
+
+_TCPX = "https://github.com/GoogleCloudPlatform/container-engine-accelerators"
+_RDMA = "https://github.com/Mellanox/nccl-rdma-sharp-plugins"
+
+PLUGIN_FAMILIES = (
+    Family("NCCL_FASTRAK", Library.NCCL, "settings of Google's plugin for GPUDirect-TCPXO", _TCPX),
+    Family("NCCL_GPUDIRECTTCPX", Library.NCCL, "settings of Google's plugin for GPUDirect-TCPX", _TCPX),
+    Family("NCCL_SHIMNET", Library.NCCL, "settings of Google's checks of NCCL's configuration", _TCPX),
+    Family("NCCL_USE_SNAP", Library.NCCL, "switch of Google's plugin for GPUDirect-TCPXO", _TCPX),
+    Family("NCCL_IBEXT", Library.NCCL, "settings of NVIDIA's plugin for InfiniBand and SHARP", _RDMA),
+    Family("NCCL_SHARP", Library.NCCL, "settings of NVIDIA's plugin for InfiniBand and SHARP", _RDMA),
+    Family("NCCL_UCX", Library.NCCL, "settings of NVIDIA's plugin for UCX", _RDMA),
+)
+"""Plugins read variables of their own, under NCCL's prefix."""

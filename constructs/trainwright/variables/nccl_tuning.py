@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trainwright.variables.entry import Entry, Library, Risk
-from trainwright.variables.guide import LEVELS, PAGE, nccl, removed
-from trainwright.variables.values import COUNT, SIZE, SWITCH, TEXT, Choice, PerFunction, Whole
+from trainwright.variables.entry import COUNT, SIZE, SWITCH, TEXT, Choice, Entry, Library, PerFunction, Risk, Whole
+from trainwright.variables.nccl import LEVELS, PAGE, nccl, removed
 
 ALGORITHMS = ("ring", "tree", "collnet", "collnetchain", "collnetdirect", "nvls", "nvlstree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")

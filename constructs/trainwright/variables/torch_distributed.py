@@ -6,8 +6,7 @@ A switch that torch cannot read ends the process (getCvarBool in Utils.hpp).
 
 from __future__ import annotations
 
-from trainwright.variables.entry import Entry, Library, Risk
-from trainwright.variables.values import COUNT, PATH, SIZE, SWITCH, TEXT, Choice, Form, Values
+from trainwright.variables.entry import COUNT, PATH, SIZE, SWITCH, TEXT, Choice, Entry, Form, Library, Risk, Values
 
 _DOCS = "https://docs.pytorch.org/docs/stable"
 _GUIDE = f"{_DOCS}/torch_nccl_environment_variables.html"

@@ -19,17 +19,16 @@ from tests.compiler.example import Data, command, compiled, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
 
-from trainwright.cluster.monitoring import Monitoring
+from trainwright.cluster.addons import Monitoring
 from trainwright.compile import CompiledRun
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.monitoring import CONSTANTS, OWNED, monitoring_objects
 from trainwright.manifest.monitoring.alerts import ALERTS
-from trainwright.manifest.monitoring.panels import PANELS
-from trainwright.manifest.monitoring.series import GPU_UTILIZATION, IDENTITY
-from trainwright.manifest.monitoring.served import SUPERVISED, UNKNOWN_TO_BOOSTING
+from trainwright.manifest.monitoring.dashboard import PANELS
+from trainwright.manifest.monitoring.series import GPU_UTILIZATION, IDENTITY, SUPERVISED, UNKNOWN_TO_BOOSTING
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import nearest, split
-from trainwright.rules.schema import schema_problems
+from trainwright.rules.objects import schema_problems
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.observe.metrics import Measurements
 

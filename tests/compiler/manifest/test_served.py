@@ -11,7 +11,7 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.target.test_tf_job import WORKERS
 from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
 
-from trainwright.manifest.monitoring.served import SUPERVISED, UNKNOWN_TO_BOOSTING_ON_GPUS, served_metrics
+from trainwright.manifest.monitoring.series import SUPERVISED, UNKNOWN_TO_BOOSTING_ON_GPUS, served_metrics
 from trainwright_trainer.boosting.report import BoostingReport
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.meter import Speed

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from trainwright.cluster.model import NodePool
+from trainwright.plan.communication import scaling
 from trainwright.plan.model import BatchPlan
-from trainwright.plan.scaling import scaling
 from trainwright.report.tables import MODELS, SHARDINGS
 from trainwright.run import TrainerWorkload
 

@@ -1,9 +1,10 @@
-"""Command lines: one token an element, no secret, and nothing that contradicts the plan."""
+"""Rules on command lines."""
 
 from __future__ import annotations
 
 import pytest
-from tests.compiler.example import codes, command, message, script
+from tests.compiler.example import Data, codes, command, findings, message, script
+from tests.compiler.findings.page import overlay
 
 
 @pytest.mark.parametrize("token", ["-np 2", "- -np 32", "-x NCCL_DEBUG=INFO", "--bind-to none", "--flag ", "-v\tx", "--a\nb"])
@@ -126,3 +127,56 @@ def test_a_script_is_started_once_a_rank_and_needs_no_launcher(words: tuple[str,
 
 def test_a_script_that_only_mentions_a_launcher_is_fine() -> None:
     assert codes(script("python", "train.py", "--launcher", "mpirun")) == []
+
+
+TRAINING_OPERATOR: Data = {"operators": {"training-operator": {"version": "1.9.4"}}}
+MIRRORED: Data = {
+    "target": "tf-job", "trainer_version": "0.2.0", "topology": {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 1},
+}
+MIRRORED_ALONE: Data = overlay(MIRRORED, {"topology": {"nodes": 1}})
+
+
+def tf_said(data: Data) -> list[str]:
+    return [code for code in codes(data, TRAINING_OPERATOR) if code in ("TW422", "TW429")]
+
+
+def test_one_pod_has_no_tf_config() -> None:
+    assert tf_said(MIRRORED_ALONE) == tf_said(MIRRORED_ALONE | command("python", "train.py")) == ["TW422"]
+    assert tf_said(MIRRORED) == []
+
+
+def test_a_program_that_may_call_fit() -> None:
+    assert tf_said(MIRRORED | command("python", "train.py")) == tf_said(MIRRORED | script("python", "train.py")) == ["TW429"]
+
+
+def test_legacy_keras_can_fit() -> None:
+    assert tf_said(MIRRORED | command("python", "train.py") | {"env": {"TF_USE_LEGACY_KERAS": "1"}}) == []
+
+
+def test_other_topologies_are_not_asked_for_tensorflow() -> None:
+    assert tf_said(command("python", "train.py")) == []
+
+
+OPERATORS: Data = {"operators": {"training-operator": {"version": "1.9.4"}, "jobset": {"version": "0.12.0"}}}
+TOPOLOGY: Data = {"topology": {"kind": "xgboost", "nodes": 3, "gpus_per_node": 0}}
+
+
+def tracker_said(data: Data) -> list[str]:
+    return [finding.fix for finding in findings(data, OPERATORS) if finding.code == "TW421"]
+
+
+@pytest.mark.parametrize(
+    ("target", "index"), [("indexed-job", "DMLC_TASK_ID"), ("job-set", "DMLC_TASK_ID"), ("xgboost-job", "RANK")]
+)
+def test_a_command_has_to_start_the_tracker(target: str, index: str) -> None:
+    (fix,) = tracker_said({"target": target, **TOPOLOGY, **command("python", "boost.py")})
+    assert f"where {index} is 0" in fix
+
+
+@pytest.mark.parametrize("word", ["tracker_and_worker.py", "/opt/RabitTracker", "dmlc-submit"])
+def test_one_that_names_a_tracker_is_believed(word: str) -> None:
+    assert tracker_said({**TOPOLOGY, **command("python", word)}) == []
+
+
+def test_other_topologies_are_not_asked_for_a_tracker() -> None:
+    assert tracker_said(command("python", "boost.py")) == []

@@ -13,7 +13,7 @@ from trainwright.plan.communication import communication, compute_seconds
 from trainwright.plan.model import BatchPlan, WorldPlan
 from trainwright.run import TrainerWorkload
 from trainwright.topology import DDP, ZeRO
-from trainwright.topology.sharding import Sharding
+from trainwright.topology.base import Sharding
 
 FAST = {"namespaces": {"training": {"claims": {"checkpoints": {"size": "100Ti", "write_mebibytes_per_second": 20_000}}}}}
 """A claim on which no checkpoint is too large or too slow: that is another rule's."""

@@ -1,4 +1,4 @@
-"""How a run is watched, and who would not see it."""
+"""Rules on how a run is watched."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.compiler import example
-from tests.compiler.example import Data, command, compiled, script
+from tests.compiler.example import Data, codes, command, compiled, findings, message, script
 
 from trainwright.findings import Finding
 from trainwright.manifest.labels import object_labels
@@ -15,7 +15,7 @@ from trainwright.rules.monitoring import OWN_LABELS
 WATCHED: Data = {"kind": "prometheus-operator"}
 
 
-def findings(run: Data | None = None, monitoring: Any = WATCHED) -> list[Finding]:
+def findings_of(run: Data | None = None, monitoring: Any = WATCHED) -> list[Finding]:
     """Those on monitoring."""
     return [finding for finding in example.findings(run, {"monitoring": monitoring}) if finding.code.startswith("TW32")]
 
@@ -34,27 +34,27 @@ def findings(run: Data | None = None, monitoring: Any = WATCHED) -> list[Finding
     ],
 )
 def test_who_is_watched(run: Data, monitoring: Any, expected: list[str]) -> None:
-    assert [finding.code for finding in findings(run, monitoring)] == expected
+    assert [finding.code for finding in findings_of(run, monitoring)] == expected
 
 
 @pytest.mark.parametrize("field", ["pod_monitor_labels", "rule_labels"])
 def test_a_label_that_the_run_gives_another_value(field: str) -> None:
     monitoring = WATCHED | {field: {"release": "stack"}}
-    assert findings({"labels": {"release": "stack", "example.com/release": "7"}}, monitoring) == []
-    [finding] = findings({"labels": {"release": "7"}}, monitoring)
+    assert findings_of({"labels": {"release": "stack", "example.com/release": "7"}}, monitoring) == []
+    [finding] = findings_of({"labels": {"release": "7"}}, monitoring)
     assert finding.code == "TW323"
     assert finding.fix == "remove it, or write release: stack"
 
 
 def test_the_label_of_the_dashboard_counts_too() -> None:
-    [finding] = findings({"labels": {"grafana_dashboard": "0"}}, WATCHED | {"dashboard": {}})
+    [finding] = findings_of({"labels": {"grafana_dashboard": "0"}}, WATCHED | {"dashboard": {}})
     assert finding.code == "TW323"
-    assert findings({"labels": {"grafana_dashboard": "0"}}, WATCHED) == []
+    assert findings_of({"labels": {"grafana_dashboard": "0"}}, WATCHED) == []
 
 
 @pytest.mark.parametrize("key", OWN_LABELS)
 def test_a_label_of_every_run(key: str) -> None:
-    [finding] = findings({}, WATCHED | {"rule_labels": {key: "prometheus"}})
+    [finding] = findings_of({}, WATCHED | {"rule_labels": {key: "prometheus"}})
     assert finding.code == "TW323"
     assert "another label" in finding.fix
 
@@ -62,3 +62,75 @@ def test_a_label_of_every_run(key: str) -> None:
 def test_own_labels_are_those_of_the_objects() -> None:
     result = compiled()
     assert tuple(object_labels(result.run, result.plan)) == OWN_LABELS
+
+
+NEW: Data = {"trainer_version": "0.2.0"}
+ON_CPUS: Data = {"topology": {"gpus_per_node": 0}}
+BOTH: Data = {"watchdog": {"training": "10m"}, "preflight": {"when": "always"}}
+
+
+def test_programs_of_the_users_are_not_watched() -> None:
+    for work in (script("python", "x.py"), command("torchrun", "x.py")):
+        assert codes(NEW | work | BOTH) == ["TW207", "TW207"]
+        assert codes(NEW | work | {"watchdog": {}, "preflight": {"when": "on-gpus"}}) == []
+    assert codes(NEW | BOTH) == []
+
+
+def test_thresholds_need_a_check() -> None:
+    asked: Data = {"preflight": {"min_tflops": 400, "max_storage": "20s"}}
+    assert codes(NEW | asked) == []
+    assert "the run has none: nothing is compared with min_tflops and max_storage" in message(NEW | asked | ON_CPUS)
+    assert codes(NEW | ON_CPUS | {"preflight": {"min_tflops": 1, "when": "always"}}) == []
+    with pytest.raises(ValueError, match="never measures nothing; remove min_tflops and max_storage, or write when: always"):
+        codes(NEW | {"preflight": asked["preflight"] | {"when": "never"}})
+
+
+def test_an_object_store_is_no_volume_to_measure() -> None:
+    store: Data = {"checkpoints": {"store": "s3://example"}, "service_account": "trainer"}
+    assert "nothing is compared with max_storage" in message(NEW | store | {"preflight": {"max_storage": "20s"}})
+
+
+def test_boosting_multiplies_no_matrices_on_a_gpu() -> None:
+    work: Data = {
+        "kind": "boosting", "booster": {"objective": "binary:logistic"}, "rounds": 10,
+        "data": {"source": "table", "format": "csv", "path": "/checkpoints/table", "label": "y"},
+    }  # fmt: skip
+    boosting: Data = NEW | {"topology": {"kind": "xgboost", "nodes": 2, "gpus_per_node": 1}, "workload": work}
+    boosting |= dict.fromkeys(("batch", "learning_rate"))
+    for key in ("min_tflops", "min_share_of_median", "min_memory_gigabytes_per_second"):
+        assert f"checks no GPU: nothing is compared with {key}" in message(boosting | {"preflight": {key: 0.5}})
+    assert codes(boosting | {"preflight": {"max_clock_skew": "5s"}}) == codes(boosting)
+
+
+TENSORBOARD: Data = {"to": "tensorboard"}
+WANDB: Data = {"to": "wandb", "project": "vision"}
+OFFLINE: Data = WANDB | {"mode": "offline"}
+KEY: Data = {"env": {"WANDB_API_KEY": {"secret": "weights-and-biases", "key": "api-key"}}}
+STORE: Data = {"checkpoints": {"store": "s3://example-checkpoints"}, "service_account": "trainer"}
+
+
+def run(*sinks: Data, **fields: Data) -> Data:
+    return {"trainer_version": "0.2.0", "workload": {"metrics": list(sinks)}, **fields}
+
+
+@pytest.mark.parametrize(("asked", "places"), [
+    (run(), []),
+    (run(TENSORBOARD), []),
+    (run(TENSORBOARD, OFFLINE), []),
+    (run(TENSORBOARD, WANDB), ["/workload/metrics/1"]),
+    (run(WANDB) | KEY, []),
+    (run(TENSORBOARD, OFFLINE) | STORE, ["/workload/metrics/0", "/workload/metrics/1"]),
+    (run(WANDB) | KEY | STORE, []),
+])
+def test_who_gets_the_metrics(asked: Data, places: list[str]) -> None:
+    found = findings(asked)
+    assert [(finding.code, finding.where.pointer) for finding in found] == [("TW213", place) for place in places]
+
+
+def test_a_key_in_plain_text_is_a_secret_like_any_other() -> None:
+    assert codes(run(WANDB, env={"WANDB_API_KEY": "0123456789abcdef"})) == ["TW409"]
+
+
+def test_a_place_is_written_to_once() -> None:
+    with pytest.raises(ValueError, match="metrics go to wandb twice; keep one"):
+        codes(run(WANDB, TENSORBOARD, OFFLINE))

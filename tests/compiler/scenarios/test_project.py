@@ -12,7 +12,7 @@ from tests.compiler.taken import UPSTREAM
 from tests.compiler.target.lowered import needs_crds
 
 from trainwright.findings import Severity
-from trainwright.plan.ports import plan_ports
+from trainwright.plan.pods import plan_ports
 from trainwright.project import Project, build_project, load_sources
 from trainwright.reading.document import read_yaml
 

@@ -11,8 +11,7 @@ import pytest
 from trainwright.variables import FAMILIES, VARIABLES, Entry, is_made_up, lookup, suggestion
 from trainwright.variables.libfabric import LIBFABRIC
 from trainwright.variables.mpi import MPI
-from trainwright.variables.nccl import SYSTEM
-from trainwright.variables.nccl_internal import INTERNAL
+from trainwright.variables.nccl import INTERNAL, SYSTEM
 from trainwright.variables.nccl_tuning import TUNING
 from trainwright.variables.torch_distributed import TORCH
 

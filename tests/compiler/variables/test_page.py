@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainwright.variables import FAMILIES, VARIABLES, Entry, Library
-from trainwright.variables.nccl_internal import INTERNAL
+from trainwright.variables.nccl import INTERNAL
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "variables.md"
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.variables import VARIABLES
-from trainwright.variables.values import PATH, Choice, Form, Listed, PerFunction, Positive, Values, Whole
+from trainwright.variables.entry import PATH, Choice, Form, Listed, PerFunction, Positive, Values, Whole
 
 CHOICES = [name for name, entry in VARIABLES.items() if isinstance(entry.values, Choice)]
 RANGES = [name for name, entry in VARIABLES.items() if isinstance(entry.values, Whole)]

@@ -1,13 +1,27 @@
-"""The container that keeps the ranks back until their data is complete."""
+"""The container that keeps the ranks back until their data is complete, and how its script reaches a pod."""
 
 from __future__ import annotations
 
-from trainwright.manifest.data.script import literal, script
+from functools import cache
+from pathlib import Path
+
 from trainwright.manifest.labels import FOUNDATION
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.volumes import volume_names
 from trainwright.plan import Resolution
 from trainwright.run import ClaimMount
+
+
+@cache
+def script(name: str) -> str:
+    """The text of a script beside this module."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+def literal(text: str) -> str:
+    """A text that Kubernetes passes on as it is: in values and arguments it expands ``$(NAME)``, and turns ``$$`` into ``$``."""
+    return text.replace("$", "$$")
+
 
 AWAIT_CONTAINER = "await-data"
 

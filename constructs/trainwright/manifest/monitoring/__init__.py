@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainwright.manifest.monitoring import pod_monitor, rules
-from trainwright.manifest.monitoring.watched import serving_pods
-from trainwright.manifest.ownership import Owned
-from trainwright.manifest.provenance import Tree
+from trainwright.manifest.monitoring import objects as pod_monitor
+from trainwright.manifest.monitoring import objects as rules
+from trainwright.manifest.monitoring.series import serving_pods
+from trainwright.manifest.provenance import Owned, Tree
 from trainwright.plan import Resolution
 
 
@@ -28,11 +28,11 @@ def monitoring_objects(resolution: Resolution) -> list[Tree]:
     return objects
 
 
-CONSTANTS: Mapping[str, str] = {**pod_monitor.CONSTANTS, **rules.CONSTANTS}
+CONSTANTS: Mapping[str, str] = {**pod_monitor.POD_MONITOR_CONSTANTS, **rules.RULE_CONSTANTS}
 """``Kind/path`` -> why the constants below it are as they are. The dashboard's lines all carry their own reason: targets have
 ConfigMaps too, with other ones."""
 
-OWNED: Mapping[str, tuple[Owned, ...]] = {"PodMonitor": pod_monitor.OWNED, "PrometheusRule": rules.OWNED}
+OWNED: Mapping[str, tuple[Owned, ...]] = {"PodMonitor": pod_monitor.POD_MONITOR_OWNED, "PrometheusRule": rules.RULE_OWNED}
 """Kind -> what no override may touch. Of a ConfigMap every target owns the data already."""
 
 __all__ = ["CONSTANTS", "OWNED", "monitoring_objects", "serving_pods"]

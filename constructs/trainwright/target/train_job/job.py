@@ -20,12 +20,10 @@ from trainwright.handshake import (
     Success,
 )
 from trainwright.identity import PLACEHOLDER
-from trainwright.manifest import config
-from trainwright.manifest.ownership import Owned
+from trainwright.manifest import volumes
 from trainwright.manifest.pod import CONSTANTS, template_constants
-from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.provenance import Owned, Settled, Tree, Why, move_items, put, transfer
 from trainwright.manifest.scheduling import top_labels
-from trainwright.manifest.transfer import Settled, move_items, put, transfer
 from trainwright.plan import Resolution
 from trainwright.plan.checkpoint import short_hash
 from trainwright.target.base import JOB_SET, Releases
@@ -115,7 +113,7 @@ class TrainJob:
         return _launched(needs) if needs.mpi else _indexed(needs)
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*config.configuration(resolution), training_runtime(resolution), _train_job(resolution)]
+        return [*volumes.configuration(resolution), training_runtime(resolution), _train_job(resolution)]
 
     def settle(self, resolution: Resolution, objects: list[Settled]) -> list[Settled]:
         """What is this run's own goes to the TrainJob; the runtime that is left is called after its content."""
@@ -131,7 +129,7 @@ class TrainJob:
         return settled
 
     constants: Mapping[str, str] = {
-        **config.CONSTANTS,
+        **volumes.CONSTANTS,
         **train_runtime.CONSTANTS,
         KIND: "the run itself",
         f"{KIND}/metadata": "run name and identity hash: an edit that would change a pod is a new object",
@@ -148,7 +146,7 @@ class TrainJob:
     }
 
     owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": config.OWNED,
+        "ConfigMap": volumes.OWNED,
         RUNTIME: train_runtime.OWNED,
         KIND: (
             Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from trainwright.handshake import Rendezvous, Role
 from trainwright.identity import PLACEHOLDER
 from trainwright.manifest.failure import failure_rules_below_set, set_rules
-from trainwright.manifest.ownership import Owned
 from trainwright.manifest.pod import pod_template, template_constants
-from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.provenance import Owned, Tree, Why
 from trainwright.plan import Resolution
 from trainwright.target.mpi import KEYS, WHY_KEYS
 

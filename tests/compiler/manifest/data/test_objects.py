@@ -12,8 +12,8 @@ from tests.compiler.manifest.data.prepared import MOUNT, SOURCE, fetch_job, own_
 
 from trainwright.compile import CompiledRun
 from trainwright.report.plan import plan_lines
+from trainwright.rules.objects import schema_problems
 from trainwright.rules.pod_security import violations
-from trainwright.rules.schema import schema_problems
 from trainwright.run import Preparation
 from trainwright.target import TARGETS
 

@@ -1,16 +1,74 @@
-"""PrometheusRule: the alerts of one run."""
+"""The objects that the Prometheus Operator reads: PodMonitor, who is scraped, and PrometheusRule, the alerts."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from trainwright.cluster.monitoring import Monitoring
+from trainwright.cluster.addons import Monitoring
+from trainwright.findings.locate import escape
+from trainwright.manifest.labels import object_labels
 from trainwright.manifest.monitoring.alerts import ALERTS, Alert
-from trainwright.manifest.monitoring.labels import lasting_labels, selected_by
-from trainwright.manifest.monitoring.watched import watched
-from trainwright.manifest.ownership import Owned
-from trainwright.manifest.provenance import Why
+from trainwright.manifest.monitoring.series import IDENTITY_LABEL, POD_LABELS, RUN_LABEL, watched
+from trainwright.manifest.provenance import Owned, Why
 from trainwright.plan import Resolution
+
+
+def lasting_labels(resolution: Resolution, wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The labels of the run's objects without the one that names the identity, then those that the cluster's monitoring wants."""
+    labels = object_labels(resolution.run, resolution.plan)
+    labels.pop(IDENTITY_LABEL)
+    return {**labels, **wanted}
+
+
+def selected_by(labels: Mapping[str, str], field: str) -> dict[str, Why]:
+    """Labels that the profile lists under ``monitoring.<field>``."""
+    reason = "the cluster's Prometheus selects by it"
+    return {key: Why(value, f"cluster:/monitoring/{field}/{escape(key)}", reason) for key, value in labels.items()}
+
+
+def pod_monitor(resolution: Resolution, monitoring: Monitoring) -> dict[str, Any]:
+    """Every pod of every identity of the run, by the label that our own pod template sets.
+
+    A ServiceMonitor would select Services by labels, and which those have is up to each operator.
+    """
+    run = resolution.run
+    return {
+        "apiVersion": "monitoring.coreos.com/v1",
+        "kind": "PodMonitor",
+        "metadata": {
+            "name": Why(run.run, "run:/run", "one for all identities of the run"),
+            "namespace": run.namespace,
+            "labels": lasting_labels(resolution, selected_by(monitoring.pod_monitor_labels, "pod_monitor_labels")),
+        },
+        "spec": {
+            "selector": {"matchLabels": {RUN_LABEL: Why(run.run, "run:/run", "the run's pods, whatever their hash")}},
+            "podTargetLabels": list(POD_LABELS),
+            "podMetricsEndpoints": [
+                {
+                    "port": "http",
+                    "path": "/metrics",
+                    "interval": Why(monitoring.interval.canonical, "cluster:/monitoring/interval", "as the cluster profile says"),
+                },
+            ],
+        },
+    }
+
+
+POD_MONITOR_CONSTANTS = {
+    "PodMonitor": "tells Prometheus to scrape the run's pods",
+    "PodMonitor/metadata": "named like the run, without a hash: it may change in place, and outlives an identity",
+    "PodMonitor/metadata/labels": "labels of the run, and those that the Prometheus selects by",
+    "PodMonitor/spec/selector": "the pods themselves, by a label of ours: operators label their Services each in their own way",
+    "PodMonitor/spec/podTargetLabels": "every series says which run and which identity it is of",
+    "PodMonitor/spec/podMetricsEndpoints": "the supervisor's port; a pod without a port of this name is left out",
+}
+"""``Kind/path`` -> why the constants below it are as they are."""
+
+POD_MONITOR_OWNED = (
+    Owned(r"/spec/(selector|namespaceSelector|podTargetLabels|podMetricsEndpoints|jobLabel).*", "who is scraped, and how",
+          "change monitoring in the cluster profile"),
+)
 
 
 def prometheus_rule(resolution: Resolution, monitoring: Monitoring) -> dict[str, Any]:
@@ -66,7 +124,7 @@ def _runbook(monitoring: Monitoring, alert: Alert) -> dict[str, Any]:
 
 _RULE = "PrometheusRule/spec/groups/0/rules"
 
-CONSTANTS = {
+RULE_CONSTANTS = {
     "PrometheusRule": "alerts on the run, from the metrics that its own pods serve",
     "PrometheusRule/metadata": "named like the run, without a hash: it may change in place, and outlives an identity",
     "PrometheusRule/metadata/labels": "labels of the run, and those that the Prometheus selects by",
@@ -79,6 +137,6 @@ CONSTANTS = {
 }
 """``Kind/path`` -> why the constants below it are as they are."""
 
-OWNED = (
+RULE_OWNED = (
     Owned(r"/spec/groups.*", "the alerts, made from the run", "add a PrometheusRule of your own beside it"),
 )
