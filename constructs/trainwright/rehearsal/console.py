@@ -1,8 +1,9 @@
-"""What a person sees of a rehearsal: overrides, progress, pods that end, and the result."""
+"""The rehearsal at a terminal: ``trainwright rehearse`` without its command line, and what a person sees of it."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,13 +12,59 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from trainwright.rehearsal.job_status import Decision, IndexFailed, Replace
-from trainwright.rehearsal.observer import Observer, Opening
-from trainwright.rehearsal.outcome import Outcome, termination_message
-from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.pod_end import PodEnd
-from trainwright.rehearsal.problem import CannotWorkError
-from trainwright.rehearsal.training_log import Event, TrainingLog
+from trainwright.rehearsal.objects import CannotWorkError, UsageError, read_manifests
+from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
+from trainwright.rehearsal.pod import Pod, PodEnd
+from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse, termination_message
+from trainwright.rehearsal.setting import Options
 from trainwright_trainer.contract import ExitCode
+
+
+def rehearse_file(
+    path: Path,
+    *,
+    workspace: Path,
+    fresh: bool = False,
+    nodes: int | None = None,
+    timeout_seconds: float | None = None,
+    mounts: Mapping[str, Path] | None = None,
+    console: Console | None = None,
+) -> int:
+    """Rehearse the manifests in a file, and print what happens.
+
+    Args:
+        path: A file of ``dist/``: one run's objects.
+        workspace: Holds the claims, which stay, and the logs of the last rehearsal.
+        fresh: Empty the claims that the pods write to first.
+        nodes: At most so many pods.
+        timeout_seconds: End the rehearsal as failed after so long.
+        mounts: Path in the containers -> folder here that stands for it.
+        console: Where to print; standard output by default.
+
+    Returns:
+        The exit code: 0 the Job completed, 1 it failed, 2 the request is wrong, 3 the manifests cannot work or this machine
+        cannot play them, 143 a signal ended the rehearsal.
+    """
+    console = console or Console()
+    folders = {mount: folder.absolute() for mount, folder in (mounts or {}).items()}
+    options = Options(fresh=fresh, nodes=nodes, timeout_seconds=timeout_seconds, mounts=folders)
+    observer = ConsoleObserver(console)
+    try:
+        outcome = rehearse(read_manifests(path), workspace, options, observer)
+    except UsageError as error:
+        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        return USAGE_CODE
+    except CannotWorkError as error:
+        print_problems(console, error)
+        return CANNOT_WORK_CODE
+    except OSError as error:
+        console.print(f"cannot go on: {error}", markup=False, highlight=False, soft_wrap=True)
+        return CANNOT_WORK_CODE
+    finally:
+        observer.close()
+    print_outcome(console, outcome, workspace.absolute())
+    return outcome.exit_code
+
 
 PLAIN_SECONDS = 2.0
 """Between two lines of progress where there is no terminal to draw on."""

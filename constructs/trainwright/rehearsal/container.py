@@ -1,21 +1,22 @@
-"""From a container's manifest to a local process: command, environment, folders, files."""
+"""One container as a local process: its command, environment, folders and files, its output, and its end."""
 
 from __future__ import annotations
 
+import asyncio
+import signal
 import sys
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright.rehearsal.command_line import command_line, find_program, search_path
-from trainwright.rehearsal.environment import container_environment
+from trainwright.rehearsal.environment import command_line, container_environment, find_program, search_path
 from trainwright.rehearsal.kinds import Container
-from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.problem import CannotWorkError, Problem
-from trainwright.rehearsal.rewrite import PathRewriter, Rewrite
-from trainwright.rehearsal.setting import Setting
-from trainwright.rehearsal.stores import store_folders
-from trainwright.rehearsal.volumes import mounted_folders, rendered_files, write_files
+from trainwright.rehearsal.objects import CannotWorkError, Problem
+from trainwright.rehearsal.pod import ContainerEnd, Pod
+from trainwright.rehearsal.setting import Setting, store_folders
+from trainwright.rehearsal.volumes import PathRewriter, Rewrite, mounted_folders, rendered_files, write_files
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 
 TEMPORARY = "/tmp"  # noqa: S108 - path inside the container
@@ -119,3 +120,118 @@ def _program(word: str, environment: Mapping[str, str], pod: Pod, container: Con
         raise CannotWorkError([Problem(f"pod {pod.name}, container {container.name}",
                                   f'failed to start: exec: "{word}": executable file not found in $PATH', "correct the command")])
     return program
+
+
+INIT = Path(__file__).with_name("container_init.py")
+MESSAGE_BYTES = 4096
+OUTPUT_SECONDS = 2.0
+"""How long output may stay open after the end; the descendants that could hold it are killed."""
+
+
+class ContainerRun:
+    def __init__(self, container: Container, process: LocalProcess, on_line: Callable[[str], None]) -> None:
+        self.container, self.local = container, process
+        self._pump = LogPump(process.log, on_line)
+        self._process: asyncio.subprocess.Process | None = None
+        self._kill: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the process that stands for the container's runtime; the command is its child."""
+        return self._started.pid
+
+    @property
+    def _started(self) -> asyncio.subprocess.Process:
+        if self._process is None:
+            raise RuntimeError(f"container {self.container.name} is not started")
+        return self._process
+
+    async def start(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", str(INIT), *self.local.command,
+            stdin=asyncio.subprocess.PIPE,  # its end ends the container: see container_init.py
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=dict(self.local.environment),
+            cwd=self.local.directory,
+            start_new_session=True,  # the terminal's Ctrl-C is for the rehearsal, which tells the pods
+        )
+
+    async def wait(self) -> ContainerEnd:
+        """Follow the output until the container has ended."""
+        process = self._started
+        if process.stdout is None:
+            raise RuntimeError("the output is not piped")
+        pump = asyncio.create_task(self._pump.run(process.stdout))
+        try:
+            code = await process.wait()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(pump, OUTPUT_SECONDS)
+        finally:
+            pump.cancel()
+            if self._kill is not None:
+                self._kill.cancel()
+        code = code if code >= 0 else 128 - code
+        return ContainerEnd(self.container.name, code, self._message(code))
+
+    def terminate(self, grace_seconds: float) -> None:
+        """SIGTERM now, SIGKILL after the grace period. A second call changes nothing."""
+        if self._kill is None and self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+            self._kill = asyncio.create_task(self._kill_after(grace_seconds))
+
+    def kill(self) -> None:
+        """SIGKILL to everything in the container."""
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def _kill_after(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self.kill()
+
+    def _message(self, code: int) -> str:
+        text = self.local.termination_message.read_bytes()[:MESSAGE_BYTES].decode(errors="replace")
+        if not text and code and self.container.termination_message_policy == "FallbackToLogsOnError":
+            return self._pump.tail
+        return text
+
+
+_CHUNK_BYTES = 1 << 16
+LONGEST_LINE = 1 << 20
+"""What is longer is handed on in pieces."""
+TAIL_LINES = 80
+TAIL_BYTES = 2048
+"""What the kubelet takes of a log as termination message (FallbackToLogsOnError)."""
+
+
+class LogPump:
+    def __init__(self, path: Path, on_line: Callable[[str], None]) -> None:
+        self._path, self._on_line = path, on_line
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+
+    @property
+    def tail(self) -> str:
+        """The end of the log, at most 80 lines and 2048 bytes."""
+        text = "\n".join(self._tail).encode()[-TAIL_BYTES:]
+        return text.decode(errors="ignore")
+
+    async def run(self, stream: asyncio.StreamReader) -> None:
+        """Until the output closes."""
+        pending = b""
+        with self._path.open("ab", buffering=0) as log:
+            while chunk := await stream.read(_CHUNK_BYTES):
+                log.write(chunk)
+                *lines, pending = (pending + chunk).split(b"\n")
+                for line in lines:
+                    self._hand_on(line)
+                if len(pending) > LONGEST_LINE:
+                    self._hand_on(pending)
+                    pending = b""
+        if pending:
+            self._hand_on(pending)
+
+    def _hand_on(self, line: bytes) -> None:
+        text = line.decode(errors="replace").rstrip("\r")
+        self._tail.append(text)
+        self._on_line(text)

@@ -12,7 +12,7 @@ from trainwright.rehearsal.job_status import IndexDone, JobEnd, JobStatus, Repla
 from trainwright.rehearsal.kinds import Job
 from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.observer import Observer
-from trainwright.rehearsal.pod_end import PodEnd
+from trainwright.rehearsal.pod import PodEnd
 
 
 @dataclass(frozen=True, slots=True)

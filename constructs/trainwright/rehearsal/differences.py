@@ -1,22 +1,204 @@
-"""Statements: every way in which this rehearsal differs from a cluster."""
+"""Where a rehearsal differs from a cluster: what is left out, what is scaled down, and what this machine does in another way.
+
+A run on CPUs is rehearsed as it is. A run on GPUs keeps its shape (architecture, task, data, optimizer, precision, command) and
+loses its size: what is left proves the wiring within minutes. Each difference is printed, none is silent.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from trainwright.rehearsal.command_line import command_line
+from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
+from trainwright.rehearsal.checks import probes_of
 from trainwright.rehearsal.container import INTERFACE_VARIABLES, LOOPBACK_INTERFACE
-from trainwright.rehearsal.environment import container_environment
-from trainwright.rehearsal.override import Override
-from trainwright.rehearsal.ports import probes_of
-from trainwright.rehearsal.setting import Setting
-from trainwright.rehearsal.stores import store_folders
+from trainwright.rehearsal.environment import command_line, container_environment, find_program, search_path
+from trainwright.rehearsal.kinds import ConfigMap, Container, Job
+from trainwright.rehearsal.objects import Objects, Specification, find_specification
+from trainwright.rehearsal.setting import Options, Setting, store_folders
 from trainwright.rehearsal.volumes import SHARED_MEMORY
-from trainwright_trainer.contract import Script
+from trainwright_trainer.contract import Script, Training
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    subject: str
+    """One or two words: ``addresses``, ``image``."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.subject}: {self.text}"
+
+
+def without_strangers(objects: Objects, options: Options) -> tuple[Objects, tuple[Override, ...]]:
+    """The objects without them: what they do for a run cannot be rehearsed, and the run itself can."""
+    objects, unfetched = _without_waiting(objects)
+    pod = objects.job.pod
+    strangers = [container for container in pod.containers if container is not pod.main and not _is_here(container, options)]
+    if not strangers:
+        return objects, unfetched
+    kept = [container for container in pod.containers if container not in strangers]
+    return _with(objects, containers=kept), (*unfetched, *(
+        Override("left out", f"container {container.name}: its program is in image {container.image.partition('@')[0]} only")
+        for container in strangers
+    ))
+
+
+def _without_waiting(objects: Objects) -> tuple[Objects, tuple[Override, ...]]:
+    """A rehearsal fetches no data, so nothing may wait for it: what lies in the folder of the claim is what the run reads."""
+    containers = objects.job.pod.init_containers
+    kept = [container for container in containers if container.name != AWAIT_CONTAINER]
+    if len(kept) == len(containers):
+        return objects, ()
+    text = "is not fetched here, and nothing waits for it: give a folder for the path, --mount PATH=FOLDER"
+    return _with(objects, init_containers=kept), (Override("data", text),)
+
+
+def _with(objects: Objects, **changes: Sequence[Container]) -> Objects:
+    """The objects with another pod."""
+    job = objects.job
+    template = job.spec.template.model_copy(update={"spec": job.pod.model_copy(update=changes)})
+    return replace(objects, job=job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})}))
+
+
+def _is_here(container: Container, options: Options) -> bool:
+    return bool(container.command) and find_program(container.command[0], search_path({}, options.environment)) is not None
+
+
+GPU_RUN_NODES = 2
+"""Enough for a rendezvous between pods."""
+STEPS = 20
+SAVE_EVERY_STEPS = 5
+SEQUENCE_LENGTH = 128
+FILES = 100
+MICRO_BATCH = 4
+ACCUMULATION = 2
+LAYERS = 2
+HEADS = 4
+HEAD_SIZE = 16
+EVALUATION_BATCHES = 4
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    objects: Objects
+    specification: Specification | None
+    overrides: tuple[Override, ...]
+
+
+def scale_down(objects: Objects, options: Options) -> Scaled:
+    """Fewer pods where asked or where it is a run on GPUs, and a specification that fits this machine."""
+    before = find_specification(objects.config_maps)
+    on_gpus = before is not None and before.spec.world.device == "cuda"
+    pods = min(objects.job.completions, options.nodes or (GPU_RUN_NODES if on_gpus else objects.job.completions))
+    overrides = []
+    if pods < objects.job.completions:
+        overrides.append(Override("pods", f"{pods} instead of {objects.job.completions} (completions and parallelism)"))
+    objects = replace(objects, job=_with_pods(objects.job, pods))
+    if before is None:
+        return Scaled(objects, None, tuple(overrides))
+    document = _document(before)
+    if before.spec.world.nodes > pods:
+        document["world"]["nodes"] = pods
+    if on_gpus:
+        document["world"].update(device="cpu", processes_per_node=1)
+        if isinstance(before.spec.work, Training):
+            _shrink_training(document["work"])
+    _keep_here(document)
+    if changes := list(_changes(_document(before), document)):
+        overrides.append(Override(before.key, ", ".join(changes)))
+        objects = replace(objects, config_maps=_with_document(objects.config_maps, before, document))
+    return Scaled(objects, find_specification(objects.config_maps) or before, tuple(overrides))
+
+
+def _document(specification: Specification) -> Tree:
+    """As JSON, with defaults filled in."""
+    return specification.spec.model_dump(mode="json", exclude_none=True)
+
+
+def _with_pods(job: Job, pods: int) -> Job:
+    if job.spec.completions is None:
+        return job
+    spec = job.spec.model_copy(update={"completions": pods, "parallelism": min(job.spec.parallelism, pods)})
+    return job.model_copy(update={"spec": spec})
+
+
+def _with_document(config_maps: Mapping[str, ConfigMap], before: Specification, document: Tree) -> dict[str, ConfigMap]:
+    config_map = config_maps[before.config_map]
+    data = {**config_map.data, before.key: json.dumps(document, indent=2, ensure_ascii=False) + "\n"}
+    return {**config_maps, before.config_map: config_map.model_copy(update={"data": data})}
+
+
+def _shrink_training(work: Tree) -> None:
+    _shrink_model(work["model"])
+    if work["data"]["source"] == "python-stdlib":
+        _at_most(work["data"], sequence_length=SEQUENCE_LENGTH, files=FILES)
+    _at_most(work["batch"], micro=MICRO_BATCH, accumulation=ACCUMULATION)
+    work["duration"] = {"steps": min(STEPS, work["duration"].get("steps") or STEPS)}
+    work["learning_rate"]["warmup_samples"] = 0
+    work["checkpoints"] = {
+        **{key: value for key, value in work["checkpoints"].items() if key != "every_seconds"}, "every_steps": SAVE_EVERY_STEPS,
+    }
+    work["evaluation"] = {**work.get("evaluation", {}), "max_batches": EVALUATION_BATCHES}
+    work["log_every_steps"] = 1
+
+
+def _keep_here(document: Tree) -> None:
+    """Nothing is sent to a service, and no figure of a cluster's node is asked of this machine."""
+    for sink in document["work"].get("metrics", ()):
+        if sink["to"] == "wandb":
+            sink["mode"] = "offline"
+    preflight = document["lifecycle"].get("preflight", {})
+    for threshold in [key for key in preflight if key.startswith(("min_", "max_"))]:
+        del preflight[threshold]
+
+
+def _shrink_model(model: Tree) -> None:
+    """Fewer and narrower layers of the same architecture; whatever must divide still does."""
+    if model["architecture"] in ("llama", "vit"):
+        heads, wide = model["num_attention_heads"], model["hidden_size"]
+        few = min(heads, HEADS)
+        model.update(
+            num_attention_heads=few,
+            hidden_size=few * min(HEAD_SIZE, max(2, wide // heads // 2 * 2)),
+            intermediate_size=min(model["intermediate_size"], 4 * few * HEAD_SIZE),
+            num_hidden_layers=min(model["num_hidden_layers"], LAYERS),
+        )
+        if model.get("num_key_value_heads"):
+            model["num_key_value_heads"] = next(n for n in (model["num_key_value_heads"], few) if few % n == 0 and n <= few)
+    elif model["architecture"] == "resnet":
+        model.update(embedding_size=min(model.get("embedding_size", 64), 16),
+                     hidden_sizes=[min(width, 32) for width in model["hidden_sizes"]],
+                     depths=[1] * len(model["hidden_sizes"]))
+    elif "num_hidden_layers" in model.get("config", {}):
+        model["config"]["num_hidden_layers"] = min(model["config"]["num_hidden_layers"], LAYERS)
+
+
+def _at_most(tree: Tree, **limits: int) -> None:
+    for key, limit in limits.items():
+        tree[key] = min(tree.get(key, limit), limit)
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """``world.nodes 4 -> 2``, for each leaf that differs."""
+    for key in dict.fromkeys([*before, *after]):
+        name, old, new = f"{path}{key}", before.get(key), after.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _changes(old, new, f"{name}.")
+        elif old != new:
+            yield f"{name} {_shown(old)} -> {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None else json.dumps(value)
 
 
 def statements(setting: Setting) -> Iterator[Override]:

@@ -1,4 +1,4 @@
-"""Environment of a container, by the kubelet's rules (pkg/kubelet/kubelet_pods.go, makeEnvironmentVariables).
+"""Environment and command of a container, by the kubelet's rules (pkg/kubelet/kubelet_pods.go, makeEnvironmentVariables).
 
 ``envFrom`` first, then ``env`` in order, where the last of a name wins and ``$(VAR)`` sees what stands before it. The Job
 controller appends JOB_COMPLETION_INDEX at the end, unless the container defines it, so entries of ``env`` cannot refer to it.
@@ -6,13 +6,17 @@ controller appends JOB_COMPLETION_INDEX at the end, unless the container defines
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from trainwright.rehearsal.expansion import expand, unresolved
 from trainwright.rehearsal.kinds import ConfigMap, Container, EnvVar, KeySelector
+from trainwright.rehearsal.objects import Problem
 from trainwright.rehearsal.pod import INDEX_KEY, Pod
-from trainwright.rehearsal.problem import Problem
 
 COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
 
@@ -116,3 +120,39 @@ def _no_config_map(where: str, name: str) -> Problem:
 
 def _keys(config_map: ConfigMap) -> str:
     return f"it has {', '.join(config_map.data) or 'no keys'}"
+
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))", re.DOTALL)
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """Replace each ``$(NAME)`` that has a value; one that has none stays as it is, and ``$$`` becomes ``$``."""
+
+    def replace(match: re.Match[str]) -> str:
+        name = match[1]
+        if name is None:
+            return "$"
+        return values.get(name, match[0])
+
+    return _REFERENCE.sub(replace, text)
+
+
+def unresolved(text: str, values: Mapping[str, str]) -> list[str]:
+    """Names that ``text`` refers to and ``values`` does not have."""
+    return [match[1] for match in _REFERENCE.finditer(text) if match[1] is not None and match[1] not in values]
+
+
+def command_line(container: Container, values: Mapping[str, str]) -> tuple[str, ...]:
+    """``command`` and ``args`` with their variables expanded, in the container's view."""
+    return tuple(expand(word, values) for word in (*container.command, *container.args))
+
+
+def search_path(values: Mapping[str, str], caller: Mapping[str, str]) -> str:
+    """The container's PATH if its manifest sets one, else the caller's; the folder of this Python comes first."""
+    return os.pathsep.join([str(Path(sys.executable).parent), values.get("PATH") or caller.get("PATH") or os.defpath])
+
+
+def find_program(word: str, path: str) -> str | None:
+    """Absolute path of the program that ``word`` names, as a container runtime looks it up."""
+    found = shutil.which(word, path=path)
+    return str(Path(found).absolute()) if found else None

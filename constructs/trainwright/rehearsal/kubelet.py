@@ -1,17 +1,22 @@
-"""One pod as local processes: what the kubelet does from its start to its end."""
+"""One pod as local processes: what the kubelet does from its start to its end, probes included."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import http.client
+import os
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
 
-from trainwright.rehearsal.container import set_up
-from trainwright.rehearsal.container_run import ContainerRun
-from trainwright.rehearsal.kinds import Container
+from trainwright.rehearsal.container import ContainerRun, LocalProcess, set_up
+from trainwright.rehearsal.kinds import Container, Exec, HttpGet, Probe, TcpSocket
 from trainwright.rehearsal.observer import Observer
-from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.pod_end import ContainerEnd, PodEnd
-from trainwright.rehearsal.prober import Prober
+from trainwright.rehearsal.pod import ContainerEnd, Pod, PodEnd
 from trainwright.rehearsal.setting import Setting
 
 OnLine = Callable[[Pod, str, str], None]
@@ -109,3 +114,200 @@ class PodRun:
 
     def _line_reader(self, container: Container) -> Callable[[str], None]:
         return lambda line: self._on_line(self.pod, container.name, line)
+
+
+FIRST_PERIOD_SECONDS = 0.5
+"""Until a probe passes for the first time it is polled this often, so that a rehearsal does not wait for a period to pass."""
+
+
+class Prober:
+    """Startup first, then readiness and liveness side by side.
+
+    Args:
+        on_ready: Called when readiness passes for the first time.
+        on_event: Told what the kubelet would make an event of.
+        on_never_ready: Told once why readiness or startup has not passed within ``ready_seconds``.
+        on_dead: Called when liveness has failed too often: the kubelet kills the container.
+    """
+
+    def __init__(
+        self, run: ContainerRun, pod: Pod, *, on_ready: Callable[[], None], on_event: Callable[[str], None],
+        on_never_ready: Callable[[str], None], on_dead: Callable[[], None], ready_seconds: float,
+    ) -> None:
+        self._run, self._pod = run, pod
+        self._on_ready, self._on_event, self._on_never_ready, self._on_dead = on_ready, on_event, on_never_ready, on_dead
+        self._ready_seconds = ready_seconds
+        self._ports = {port.name: port.container_port for port in run.container.ports if port.name}
+
+    async def run(self) -> None:
+        """Until it is cancelled, which is when the container ends."""
+        container = self._run.container
+        if container.startup_probe is not None:
+            await self._first_pass("Startup", container.startup_probe)
+        await asyncio.gather(self._watch_readiness(container.readiness_probe), self._watch_liveness(container.liveness_probe))
+
+    async def _watch_readiness(self, probe: Probe | None) -> None:
+        if probe is None or probe.grpc is not None:
+            return
+        await self._first_pass("Readiness", probe)
+        self._on_ready()
+        failures = 0
+        while True:
+            await asyncio.sleep(probe.period_seconds)
+            reason = await self._attempt(probe)
+            failures = failures + 1 if reason else 0
+            if failures == probe.failure_threshold:
+                self._on_event(f"Readiness probe failed: {reason}")
+
+    async def _watch_liveness(self, probe: Probe | None) -> None:
+        if probe is None or probe.grpc is not None:
+            return
+        await asyncio.sleep(probe.initial_delay_seconds)
+        failures = 0
+        while failures < probe.failure_threshold:
+            await asyncio.sleep(probe.period_seconds)
+            reason = await self._attempt(probe)
+            failures = failures + 1 if reason else 0
+        self._on_event(f"Liveness probe failed {failures} times: {reason}; container {self._run.container.name} will be killed")
+        self._on_dead()
+
+    async def _first_pass(self, name: str, probe: Probe) -> None:
+        """Poll until it passes. After ``ready_seconds`` say why it does not, and poll on."""
+        deadline = time.monotonic() + self._ready_seconds + probe.initial_delay_seconds
+        await asyncio.sleep(probe.initial_delay_seconds)
+        told = False
+        while (reason := await self._attempt(probe)) is not None:
+            if time.monotonic() > deadline and not told:
+                told = True
+                why = self._with_listeners(reason)
+                self._on_never_ready(f"{name} probe of container {self._run.container.name} never passed: {why}")
+            await asyncio.sleep(min(probe.period_seconds, FIRST_PERIOD_SECONDS))
+
+    async def _attempt(self, probe: Probe) -> str | None:
+        return await attempt(probe, self._pod.address, self._ports, self._run.local)
+
+    def _with_listeners(self, reason: str) -> str:
+        if "refused" not in reason:
+            return reason
+        found = listening_addresses(self._run.pid)
+        return f"{reason}: nothing listens there" + (f"; the container listens on {', '.join(found)}" if found else "")
+
+
+PortNumbers = Mapping[str, int]
+"""Container ports by name."""
+
+
+async def attempt(probe: Probe, address: str, ports: PortNumbers, local: LocalProcess) -> str | None:
+    """Poll once. None for a pass, else why not, in the kubelet's words."""
+    timeout = probe.timeout_seconds
+    try:
+        if probe.http_get is not None:
+            return await asyncio.to_thread(_http_get, probe.http_get, address, _number(probe.http_get.port, ports), timeout)
+        if probe.tcp_socket is not None:
+            return await _connect(probe.tcp_socket, address, _number(probe.tcp_socket.port, ports), timeout)
+        return await _execute(probe.exec or Exec(), local, timeout)
+    except TimeoutError:
+        return f"no answer within {timeout} s"
+
+
+def _number(port: int | str, ports: PortNumbers) -> int:
+    return port if isinstance(port, int) else ports[port]
+
+
+def _http_get(get: HttpGet, address: str, port: int, timeout: int) -> str | None:
+    host = get.host or address
+    connection = (
+        http.client.HTTPSConnection(host, port, timeout=timeout, context=_unverified())
+        if get.scheme == "HTTPS" else http.client.HTTPConnection(host, port, timeout=timeout)
+    )
+    try:
+        connection.request("GET", get.path, headers={header.name: header.value for header in get.http_headers})
+        status = connection.getresponse().status
+    except TimeoutError:
+        return f"{host}:{port}{get.path}: no answer within {timeout} s"
+    except (OSError, http.client.HTTPException) as error:
+        return f"{host}:{port}{get.path}: {_words(error)}"
+    finally:
+        connection.close()
+    return None if 200 <= status < 400 else f"{host}:{port}{get.path}: HTTP probe failed with statuscode: {status}"
+
+
+def _unverified() -> ssl.SSLContext:
+    """The kubelet verifies no certificate of a probe either."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def _connect(target: TcpSocket, address: str, port: int, timeout: int) -> str | None:
+    host = target.host or address
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout)
+    except OSError as error:
+        return f"{host}:{port}: {_words(error)}"
+    writer.close()
+    return None
+
+
+async def _execute(target: Exec, local: LocalProcess, timeout: int) -> str | None:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *map(local.rewrite, target.command), env=dict(local.environment), cwd=local.directory,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )
+    except OSError as error:
+        return f"command {' '.join(target.command)}: {_words(error)}"
+    try:
+        code = await asyncio.wait_for(process.wait(), timeout)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return f"command {' '.join(target.command)} exited with {code}" if code else None
+
+
+def _words(error: BaseException) -> str:
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
+
+
+_PROC = Path("/proc")
+_LISTEN = "0A"
+
+
+def listening_addresses(root: int) -> list[str]:
+    """``address:port`` of every TCP socket that ``root`` or a descendant of it listens on, sorted."""
+    inodes = {inode for pid in _tree(root) for inode in _socket_inodes(pid)}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        with suppress(OSError):
+            for line in (_PROC / "net" / table).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == _LISTEN and fields[9] in inodes:
+                    found.add(_address(fields[1]))
+    return sorted(found)
+
+
+def _tree(root: int) -> Iterator[int]:
+    yield root
+    with suppress(OSError):
+        for listing in (_PROC / str(root) / "task").glob("*/children"):
+            for child in listing.read_text().split():
+                yield from _tree(int(child))
+
+
+def _socket_inodes(pid: int) -> Iterator[str]:
+    with suppress(OSError):
+        for entry in (_PROC / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                target = os.readlink(entry)
+                if target.startswith("socket:["):
+                    yield target[len("socket:[") : -1]
+
+
+def _address(field: str) -> str:
+    """``0200007F:24B8`` is 127.0.0.2:9400: the kernel prints 32-bit words in the machine's byte order."""
+    words, _, port = field.partition(":")
+    packed = b"".join(int(words[start : start + 8], 16).to_bytes(4, sys.byteorder) for start in range(0, len(words), 8))
+    if len(packed) == 4:
+        return f"{IPv4Address(packed)}:{int(port, 16)}"
+    return f"[{IPv6Address(packed)}]:{int(port, 16)}"

@@ -1,7 +1,8 @@
-"""The objects in a file: the one Job, and the ConfigMaps and Services beside it."""
+"""What is rehearsed: the objects in a file, the trainer's specification among them, and why they cannot work."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,34 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from trainwright.rehearsal.kinds import ConfigMap, Job, Kind, Service
-from trainwright.rehearsal.problem import CannotWorkError, Problem, UsageError
+from trainwright_trainer.contract import API_VERSION, RunSpec
+from trainwright_trainer.contract.spec import Meeting
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One reason, in the words of whoever would report it in a cluster."""
+
+    where: str
+    """Kind, name and field: ``Job digits, container trainer, readinessProbe``."""
+    message: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}; {self.fix}"
+
+
+class CannotWorkError(Exception):
+    """The manifests cannot work, or cannot be rehearsed; carries every problem that was found."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class UsageError(Exception):
+    """The request itself is wrong: a file that is not there, a folder that is not ours, a rehearsal that already runs."""
+
 
 K = TypeVar("K", bound=Kind)
 IGNORED_KINDS = frozenset({"Namespace", "PersistentVolumeClaim"})
@@ -101,3 +129,42 @@ def _read(kind: type[K], manifest: Mapping[str, Any]) -> K:
 
 def _lower(message: str) -> str:
     return message[:1].lower() + message[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Specification:
+    config_map: str
+    key: str
+    spec: RunSpec
+
+    @property
+    def meeting(self) -> Meeting:
+        """Where the pods find each other; only a static world is played."""
+        return self.spec.world.meeting
+
+    @property
+    def place(self) -> str:
+        return f"ConfigMap {self.config_map}, {self.key}"
+
+
+def find_specification(config_maps: Mapping[str, ConfigMap]) -> Specification | None:
+    """The first valid specification; None for an opaque command.
+
+    An invalid one counts as none here: the supervisor refuses it by itself, with the exit code that the failure policy knows.
+    """
+    for name, config_map in config_maps.items():
+        for key, text in config_map.data.items():
+            if _claims_to_be_one(text):
+                try:
+                    return Specification(name, key, RunSpec.model_validate_json(text))
+                except ValidationError:
+                    continue
+    return None
+
+
+def _claims_to_be_one(text: str) -> bool:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(document, dict) and document.get("api_version") == API_VERSION

@@ -1,15 +1,108 @@
-"""Observer: who is told what happens in a rehearsal."""
+"""What is known of a rehearsal while it goes on: who is told what happens, and what rank 0's log says of the training."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
+from trainwright.rehearsal.differences import Override
 from trainwright.rehearsal.job_status import Decision
-from trainwright.rehearsal.override import Override
-from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.pod_end import PodEnd
+from trainwright.rehearsal.pod import Pod, PodEnd
 from trainwright.rehearsal.setting import Setting
-from trainwright.rehearsal.training_log import Event, TrainingLog
+
+LOUD = ("warning", "error", "critical")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One log line of the trainer."""
+
+    name: str
+    level: str
+    fields: dict[str, Any]
+
+    @property
+    def loud(self) -> bool:
+        return self.level in LOUD
+
+    def number(self, key: str) -> float | None:
+        value = self.fields.get(key)
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+    @property
+    def text(self) -> str:
+        """For a person: the event and what it says."""
+        hidden = ("ts", "level", "event", "run", "identity", "attempt", "node", "rank")
+        facts = [f"{key} {value}" for key, value in self.fields.items() if key not in hidden and value not in (None, "")]
+        return ", ".join([self.name.replace("_", " "), *facts])
+
+
+def parse_event(line: str) -> Event | None:
+    """The event in a line; None for any other text."""
+    if not line.startswith("{"):
+        return None
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict) or not isinstance(fields.get("event"), str):
+        return None
+    return Event(fields["event"], str(fields.get("level", "info")), fields)
+
+
+@dataclass(slots=True)
+class TrainingLog:
+    """Where the training is, as far as it has said so."""
+
+    step: int | None = None
+    samples: float | None = None
+    target_samples: float | None = None
+    global_batch: int | None = None
+    world_size: int | None = None
+    first_loss: float | None = None
+    last_loss: float | None = None
+    samples_per_second: float | None = None
+    accuracy: float | None = None
+    held_out_loss: float | None = None
+    restored_step: int | None = None
+    committed_step: int | None = None
+    checkpoint: str | None = None
+    """Where the newest committed checkpoint lies on this machine."""
+    first_step: int | None = None
+    """At which the first loss was seen."""
+
+    def take(self, event: Event) -> None:
+        match event.name:
+            case "run_started":
+                self._read(event, "step", "global_batch", "world_size")
+                self.samples, self.target_samples = event.number("samples"), event.number("target_samples")
+            case "step":
+                self._read(event, "step")
+                self.samples, self.last_loss = event.number("samples"), event.number("loss")
+                self.samples_per_second = event.number("samples_per_second")
+                if self.first_loss is None:
+                    self.first_loss, self.first_step = self.last_loss, self.step
+            case "evaluated":
+                self.accuracy, self.held_out_loss = event.number("accuracy"), event.number("loss")
+            case "restored":
+                self.restored_step = self.committed_step = _whole(event.number("step"))
+                self.checkpoint = _text(event.fields.get("path"))
+            case "checkpoint_committed":
+                self.committed_step = _whole(event.number("step"))
+                self.checkpoint = _text(event.fields.get("path"))
+
+    def _read(self, event: Event, *names: str) -> None:
+        for name in names:
+            setattr(self, name, _whole(event.number(name)))
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A pod as the Job controller creates it: names, labels, and the fields that the downward API offers."""
+"""A pod as the Job controller creates it, with the fields that the downward API offers, and how it ended."""
 
 from __future__ import annotations
 
@@ -91,3 +91,31 @@ def pod_address(first: str, index: int) -> str:
 
 def _as_lines(values: Mapping[str, str]) -> str:
     return "\n".join(f'{key}="{value}"' for key, value in sorted(values.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEnd:
+    name: str
+    exit_code: int
+    message: str = ""
+    """Termination message."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnd:
+    """A pod in phase Succeeded or Failed."""
+
+    pod: str
+    namespace: str
+    index: int
+    containers: tuple[ContainerEnd, ...]
+    conditions: frozenset[tuple[str, str]] = frozenset()
+    """Type and status."""
+
+    @property
+    def succeeded(self) -> bool:
+        return all(container.exit_code == 0 for container in self.containers)
+
+    @property
+    def failed_container(self) -> ContainerEnd | None:
+        return next((container for container in self.containers if container.exit_code != 0), None)

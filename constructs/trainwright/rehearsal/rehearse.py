@@ -9,32 +9,81 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from trainwright.rehearsal.checks import check_job, check_objects, check_size
+from pydantic import ValidationError
+
+from trainwright.rehearsal.checks import check_addresses, check_job, check_objects, check_size
 from trainwright.rehearsal.controller import JobController, Run, StopRequest, StopRequests
-from trainwright.rehearsal.differences import statements, writable_claims
+from trainwright.rehearsal.differences import Override, Scaled, scale_down, statements, without_strangers, writable_claims
 from trainwright.rehearsal.dns import Names
 from trainwright.rehearsal.kubelet import PodRun
-from trainwright.rehearsal.objects import find_objects
-from trainwright.rehearsal.observer import Observer, Opening
-from trainwright.rehearsal.options import Options
-from trainwright.rehearsal.outcome import SIGNAL, Outcome, outcome_of
-from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.ports import check_addresses
-from trainwright.rehearsal.problem import CannotWorkError
-from trainwright.rehearsal.rewrite import PathRewriter
-from trainwright.rehearsal.scale import Scaled, scale_down
-from trainwright.rehearsal.setting import Setting
-from trainwright.rehearsal.specification import find_specification
-from trainwright.rehearsal.stores import store_folders
-from trainwright.rehearsal.strangers import without_strangers
-from trainwright.rehearsal.training_log import TrainingLog, parse_event
-from trainwright.rehearsal.volumes import claim_folders
-from trainwright.rehearsal.workspace import Workspace
+from trainwright.rehearsal.objects import CannotWorkError, find_objects, find_specification
+from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
+from trainwright.rehearsal.pod import ContainerEnd, Pod, PodEnd
+from trainwright.rehearsal.setting import Options, Setting, Workspace, store_folders
+from trainwright.rehearsal.volumes import PathRewriter, claim_folders
+from trainwright_trainer.contract import TerminationMessage
 from trainwright_trainer.contract.layout import COMPLETE_MARKER
+
+Status = Literal["Complete", "Failed", "Stopped"]
+
+SIGNAL = "Signal"
+COMPLETE_CODE, FAILED_CODE, USAGE_CODE, CANNOT_WORK_CODE, STOPPED_CODE = 0, 1, 2, 3, 143
+"""Exit codes of ``trainwright rehearse``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    status: Status
+    reason: str
+    """As in the Job's condition: ``CompletionsReached``, ``PodFailurePolicy``, ..."""
+    message: str
+    pods: tuple[PodEnd, ...]
+    """In the order in which they ended."""
+    training: TrainingLog
+    seconds: float
+    overrides: tuple[Override, ...]
+    was_complete: bool = False
+    """The workspace held a finished run of this identity, so the pods had nothing to do."""
+
+    @property
+    def exit_code(self) -> int:
+        return {"Complete": COMPLETE_CODE, "Failed": FAILED_CODE, "Stopped": STOPPED_CODE}[self.status]
+
+    @property
+    def committed_step(self) -> int | None:
+        """The newest step that is safe, as the pods' last words or rank 0's log have it."""
+        said = [message.committed_step for message in self.termination_messages if message.committed_step is not None]
+        logged = [] if self.training.committed_step is None else [self.training.committed_step]
+        return max(said + logged, default=None)
+
+    @property
+    def termination_messages(self) -> list[TerminationMessage]:
+        """Those that follow the trainer's contract."""
+        found = [termination_message(container) for pod in self.pods for container in pod.containers]
+        return [message for message in found if message is not None]
+
+
+def termination_message(container: ContainerEnd) -> TerminationMessage | None:
+    try:
+        return TerminationMessage.model_validate_json(container.message)
+    except ValidationError:
+        return None
+
+
+def outcome_of(run: Run, training: TrainingLog, seconds: float, overrides: tuple[Override, ...], was_complete: bool) -> Outcome:
+    status, reason, message = _status(run)
+    return Outcome(status, reason, message, run.pods, training, seconds, overrides, was_complete)
+
+
+def _status(run: Run) -> tuple[Status, str, str]:
+    if run.end is not None:
+        return ("Complete" if run.end.type == "Complete" else "Failed"), run.end.reason, run.end.message
+    stopped = run.stopped or StopRequest("Unknown", "the rehearsal ended before the Job did")
+    return ("Stopped" if stopped.reason == SIGNAL else "Failed"), stopped.reason, stopped.message
 
 
 def rehearse(

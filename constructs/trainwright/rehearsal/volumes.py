@@ -1,15 +1,16 @@
-"""Volumes of a pod as folders of this machine."""
+"""Volumes of a pod as folders of this machine, and the rewriting of mount paths."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from trainwright.rehearsal.expansion import expand
+from trainwright.rehearsal.environment import expand
 from trainwright.rehearsal.kinds import ConfigMap, ConfigMapVolume, Container, DownwardVolume, PodSpec, Volume, VolumeMount
+from trainwright.rehearsal.objects import Problem
 from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.problem import Problem
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - path inside the container
 """Stays the host's: programs reach it through shm_open, which no rewriting of paths can redirect."""
@@ -151,3 +152,21 @@ def write_files(folder: Path, files: Mapping[str, str]) -> None:
 
 def _clean(path: str) -> str:
     return str(PurePosixPath(path))
+
+
+Rewrite = Callable[[str], str]
+
+_BEFORE = r"(?:(?<![\w./\-~+@%])|(?<=file://))"
+_AFTER = r"(?![\w.\-~+@%])"
+
+
+class PathRewriter:
+    """Replaces mount paths where they stand as whole path tokens: ``/data`` in ``--from=/data/x``, not in ``/mnt/data``."""
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._folders = {path: str(folder) for path, folder in folders.items()}
+        longest_first = sorted(self._folders, key=len, reverse=True)
+        self._paths = re.compile(f"{_BEFORE}({'|'.join(map(re.escape, longest_first))}){_AFTER}") if longest_first else None
+
+    def __call__(self, text: str) -> str:
+        return text if self._paths is None else self._paths.sub(lambda match: self._folders[match[1]], text)

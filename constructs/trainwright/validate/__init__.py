@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from trainwright.validate.check import Report, check_manifests, object_problems
+from trainwright.validate.check import Report, check_manifests, object_problems, validate_files
 from trainwright.validate.crd import Catalogue, load_catalogue
-from trainwright.validate.files import validate_files
 from trainwright.validate.problem import Problem
 
 __all__ = ["Catalogue", "Problem", "Report", "check_manifests", "load_catalogue", "object_problems", "validate_files"]

@@ -1,6 +1,7 @@
 """The string formats of custom resources that the API server checks (apiextensions-apiserver, apiserver/validation/formats.go).
 
-What each one accepts is that of kube-openapi's strfmt, which is more generous than the RFCs in places.
+What each one accepts is that of kube-openapi's strfmt, which is more generous than the RFCs in places. Quantities such as
+``500m`` and ``8Gi`` are those of apimachinery, pkg/api/resource/quantity.go.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import ipaddress
 import re
 from collections.abc import Callable
 from datetime import date
+from decimal import Decimal
 from urllib.parse import urlsplit
 
-from trainwright.validate.names import not_a_label, not_a_subdomain
-from trainwright.validate.quantity import amount
+from trainwright.validate.metadata import not_a_label, not_a_subdomain
 
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|[+-][0-9]{2}:[0-9]{2})")
 _GO_DURATION = re.compile(r"[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)")
@@ -114,3 +115,23 @@ INTEGERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 def normal(name: str) -> str:
     """A format's name as the API server compares it: ``date-time`` is ``datetime``."""
     return name.replace("-", "")
+
+
+_FORM = re.compile(r"([-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,3})?")
+_FACTORS = {
+    "": Decimal(1),
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", start=1)},
+    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)},
+}
+
+
+def amount(value: object) -> Decimal | None:
+    """The number that a quantity stands for; None for what is none."""
+    match = _FORM.fullmatch(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+    if match is None:
+        return None
+    number, suffix = Decimal(match[1]), match[2] or ""
+    return number * (_FACTORS[suffix] if suffix in _FACTORS else Decimal(f"1{suffix}"))

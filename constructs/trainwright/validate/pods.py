@@ -7,10 +7,10 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.validate.fields import items, mapping, text
-from trainwright.validate.lists import duplicate
-from trainwright.validate.names import annotation_problems, label_problems
+from trainwright.validate.formats import amount
+from trainwright.validate.metadata import annotation_problems, label_problems
 from trainwright.validate.problem import Problem
-from trainwright.validate.quantity import amount
+from trainwright.validate.structure import duplicate
 
 TEMPLATES: Mapping[tuple[str, str], str] = {
     ("", "Pod"): "",

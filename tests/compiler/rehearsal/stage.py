@@ -13,9 +13,8 @@ from typing import Any
 from trainwright.rehearsal import Observer, Opening, Options, Outcome, rehearse
 from trainwright.rehearsal.job_status import Decision
 from trainwright.rehearsal.objects import Objects, find_objects, read_manifests
-from trainwright.rehearsal.pod import Pod
-from trainwright.rehearsal.pod_end import PodEnd
-from trainwright.rehearsal.training_log import Event
+from trainwright.rehearsal.observer import Event
+from trainwright.rehearsal.pod import Pod, PodEnd
 
 ROOT = Path(__file__).resolve().parents[3]
 DIST = ROOT / "dist"

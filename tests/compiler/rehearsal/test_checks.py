@@ -23,8 +23,7 @@ from tests.compiler.rehearsal.stage import (
 
 from trainwright.rehearsal import CannotWorkError, Problem
 from trainwright.rehearsal.checks import check_job, check_objects
-from trainwright.rehearsal.objects import find_objects
-from trainwright.rehearsal.specification import find_specification
+from trainwright.rehearsal.objects import find_objects, find_specification
 
 Edit = Callable[[list[Manifest]], object]
 

@@ -1,4 +1,4 @@
-"""A run on GPUs is scaled down to one machine, and every change is stated."""
+"""A run on GPUs is scaled down to one machine, what cannot be played is left out, and every difference is stated."""
 
 from __future__ import annotations
 
@@ -9,9 +9,23 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.compiler.rehearsal.stage import COMMAND, DIGITS, LLAMA, SCRIPT, Manifest, as_objects, from_dist, of_kind, options
+from tests.compiler.manifest.data.prepared import own_job, pod_of, prepared
+from tests.compiler.rehearsal.stage import (
+    COMMAND,
+    DIGITS,
+    LLAMA,
+    SCRIPT,
+    Manifest,
+    as_objects,
+    from_dist,
+    manifests,
+    of_kind,
+    options,
+    overridden,
+    play,
+)
 
-from trainwright.rehearsal.scale import Scaled, scale_down
+from trainwright.rehearsal.differences import Scaled, scale_down
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.preflight import Preflight
 
@@ -128,3 +142,29 @@ def test_other_architectures_shrink_too(model: dict[str, Any]) -> None:
         assert spec.work.model.model_dump()["config"] == {"num_hidden_layers": 2}
     else:
         assert (spec.work.model.parameters or 0) < 1_000_000
+
+
+READ = "from pathlib import Path; print(Path('/data/digits/a.txt').read_text())"
+
+
+def waiting_run() -> list[dict[str, Any]]:
+    """A pod with the very container that waits, and the folder of its data."""
+    found = manifests(READ)
+    spec = of_kind(found, "Job")["spec"]["template"]["spec"]
+    compiled = pod_of(own_job(prepared()))
+    spec["initContainers"] = compiled["initContainers"]
+    data = [mount for mount in compiled["containers"][0]["volumeMounts"] if mount["name"] == "checkpoints"]
+    main = spec["containers"][0]
+    main["volumeMounts"] = [mount for mount in main["volumeMounts"] if mount["name"] == "code"] + data
+    spec["volumes"].append({"name": "checkpoints", "persistentVolumeClaim": {"claimName": "checkpoints"}})
+    return found
+
+
+def test_nothing_waits_and_a_folder_stands_for_the_data(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.txt").write_text("my own digits")
+    outcome, recorder = play(waiting_run(), tmp_path / "w", mounts={"/data/digits": tmp_path / "mine"})
+    assert outcome.status == "Complete"
+    assert recorder.said(0) == ["my own digits"]
+    said = "data: is not fetched here, and nothing waits for it: give a folder for the path, --mount PATH=FOLDER"
+    assert said in list(overridden(recorder))

@@ -17,8 +17,8 @@ import pytest
 from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, options, play
 from tests.processes import is_running
 
+from trainwright.rehearsal.container import INIT
 from trainwright.rehearsal.container_init import KILLED
-from trainwright.rehearsal.container_run import INIT
 from trainwright.rehearsal.job_status import IndexDone, Replace
 
 PATIENCE_SECONDS = 150.0

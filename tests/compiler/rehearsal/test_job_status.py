@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.rehearsal.stage import as_objects, manifests, of_kind
 
-from trainwright.rehearsal.failure_policy import match
-from trainwright.rehearsal.job_status import IndexDone, IndexFailed, JobEnd, JobStatus, Replace
+from trainwright.rehearsal.job_status import IndexDone, IndexFailed, JobEnd, JobStatus, Replace, match
 from trainwright.rehearsal.kinds import FailurePolicy, Job
-from trainwright.rehearsal.pod_end import ContainerEnd, PodEnd
+from trainwright.rehearsal.pod import ContainerEnd, PodEnd
 
 CODES = [0, 1, 10, 42, 137, 202]
 EVICTED = frozenset({("DisruptionTarget", "True")})

@@ -12,8 +12,16 @@ from tests.compiler.validate.samples import Data, pointers, problems, put, sampl
 from trainwright.rules.cluster import KNOWN_KUBERNETES
 from trainwright.validate import Catalogue
 from trainwright.validate.core import core_problems, is_core
-from trainwright.validate.core_facts import CHOICES, NOT_EMPTY, PATTERNS, RANGES
-from trainwright.validate.core_schemas import UnknownVersionError, definitions, known_version, versions
+from trainwright.validate.core_schemas import (
+    CHOICES,
+    NOT_EMPTY,
+    PATTERNS,
+    RANGES,
+    UnknownVersionError,
+    definitions,
+    known_version,
+    versions,
+)
 
 NONE = Catalogue()
 

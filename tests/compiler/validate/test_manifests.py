@@ -9,8 +9,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from trainwright.reading.shape import literal
-from trainwright.validate.manifests import Manifest, documents_in, files_below, read_manifests
-from trainwright.validate.yaml11 import ambiguous_scalars, differs, read_by_kubectl
+from trainwright.validate.manifests import (
+    Manifest,
+    ambiguous_scalars,
+    differs,
+    documents_in,
+    files_below,
+    read_by_kubectl,
+    read_manifests,
+)
 
 
 def read(tmp_path: Path, text: str) -> tuple[list[Manifest], list[tuple[str, int | None]]]:

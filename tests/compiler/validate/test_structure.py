@@ -14,8 +14,7 @@ from tests.compiler.validate.samples import UPSTREAM, Data, names, pointers, put
 
 from trainwright.validate.admission import admitted, unknown_fields
 from trainwright.validate.cel import CannotEvaluateError, matcher
-from trainwright.validate.lists import list_problems
-from trainwright.validate.structure import structure_problems
+from trainwright.validate.structure import list_problems, structure_problems
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
 INT_OR_STRING = {"x-kubernetes-int-or-string": True, "anyOf": [WHOLE, TEXT], "pattern": "^[0-9]+$"}

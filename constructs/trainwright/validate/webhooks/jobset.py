@@ -12,7 +12,7 @@ from typing import Any
 
 from trainwright.findings.locate import at
 from trainwright.validate.fields import Objection, items, mapping, number, text, texts
-from trainwright.validate.names import LONGEST_LABEL, not_a_service_label, not_qualified
+from trainwright.validate.metadata import LONGEST_LABEL, not_a_service_label, not_qualified
 
 JOBS = "/spec/replicatedJobs"
 REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")

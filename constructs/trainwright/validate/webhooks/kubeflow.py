@@ -11,7 +11,7 @@ from typing import Any
 
 from trainwright.findings.locate import at
 from trainwright.validate.fields import Objection, items, mapping, text, whole
-from trainwright.validate.names import not_a_service_label
+from trainwright.validate.metadata import not_a_service_label
 
 MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 

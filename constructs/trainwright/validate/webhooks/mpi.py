@@ -11,7 +11,7 @@ from typing import Any
 
 from trainwright.findings.locate import at
 from trainwright.validate.fields import Objection, items, mapping, number, text, whole
-from trainwright.validate.names import not_a_service_label
+from trainwright.validate.metadata import not_a_service_label
 
 SPECS = "/spec/mpiReplicaSpecs"
 MANAGERS = ("kubeflow.org/mpi-operator", "kueue.x-k8s.io/multikueue")

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainwright.findings.locate import at
 from trainwright.validate.fields import Objection, items, mapping, number, text, whole
-from trainwright.validate.names import label_problems, not_a_service_label
+from trainwright.validate.metadata import label_problems, not_a_service_label
 
 LONGEST_CLUSTER, LONGEST_JOB = 53, 47
 PARAMETERS = ("num-cpus", "num-gpus", "memory", "resources")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.validate.fields import Objection, items, mapping, number, text, texts, whole
-from trainwright.validate.names import not_a_label
+from trainwright.validate.metadata import not_a_label
 from trainwright.validate.pods import template_problems
 
 TASKS = "/spec/tasks"

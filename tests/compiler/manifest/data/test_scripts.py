@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.compiler.manifest.data.prepared import fetch_job, own_job, pod_of, prepared, variables
 
-from trainwright.rehearsal.expansion import expand
+from trainwright.rehearsal.environment import expand
 
 BIN = Path(sys.executable).parent
 RCLONE = BIN / "rclone"
