@@ -9,8 +9,7 @@ from pydantic import ValidationError
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.data import Data
 from trainwright_trainer.contract.model import Model
-from trainwright_trainer.contract.task import Task
-from trainwright_trainer.contract.training import Training
+from trainwright_trainer.contract.training import Task, Training
 
 TRAINED = "trained"
 """Key of a commit record's ``metadata`` that holds a :class:`Trained`, for records that say it."""

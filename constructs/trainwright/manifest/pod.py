@@ -13,7 +13,7 @@ from trainwright.manifest.volumes import volume_mounts, volumes
 from trainwright.plan import Resolution
 from trainwright.plan.model import EnvironmentVariable
 from trainwright.run import CommandWorkload
-from trainwright_trainer.contract.termination import TERMINATION_PATH
+from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
 USER_ID = 1000
 """User, group and file system group of every pod; the trainer's images use the same."""

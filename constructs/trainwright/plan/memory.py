@@ -41,7 +41,7 @@ from trainwright.plan.model import MemoryPart, MemoryPlan, ResourcesPlan, WorldP
 from trainwright.run import Batch, BoostingWorkload, Run, TrainerWorkload
 from trainwright.topology.base import Sharding
 from trainwright.units import GIB
-from trainwright_trainer.contract.capabilities import CAPABILITIES
+from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.training import AdamW, Optimizer
 from trainwright_trainer.contract.versions import FIELD_SINCE, KNOWN_VERSIONS
 

@@ -23,7 +23,7 @@ from trainwright.plan.specification import Decided, Payload, build_specification
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.contract.capabilities import CAPABILITIES, Capabilities
+from trainwright_trainer.contract.engine import CAPABILITIES, Capabilities
 from trainwright_trainer.contract.layout import RANK_COMMAND
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from trainwright.plan.model import ElasticPlan, MemoryPlan
 from trainwright.report.finding import to_json
 from trainwright.run import Run
 from trainwright.units import GIB
-from trainwright_trainer.contract.sink import Sink, TensorBoard
+from trainwright_trainer.contract.metrics import Sink, TensorBoard
 
 WIDTH = 14
 

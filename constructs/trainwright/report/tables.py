@@ -22,8 +22,7 @@ from trainwright.target import TARGETS, Target
 from trainwright.target.base import Releases
 from trainwright.topology import Topology
 from trainwright.topology.base import Sharding
-from trainwright_trainer.contract.capabilities import CAPABILITIES, SETTINGS, reads
-from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS, Engine
+from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, SETTINGS, Engine, reads
 from trainwright_trainer.contract.model import Llama
 
 

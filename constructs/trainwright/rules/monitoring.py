@@ -13,7 +13,7 @@ from trainwright.model import changed_fields
 from trainwright.plan import Resolution
 from trainwright.rules.context import Context
 from trainwright.run import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload
-from trainwright_trainer.contract.sink import WandB
+from trainwright_trainer.contract.metrics import WandB
 
 OWN_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "trainwright.dev/team")
 """Labels of every object of a run."""

@@ -18,7 +18,7 @@ from trainwright.rules.context import Context
 from trainwright.rules.environment import SECRET_VALUE
 from trainwright.run import BoostingWorkload, ClaimMount
 from trainwright.units import GIB
-from trainwright_trainer.contract.termination import TERMINATION_PATH
+from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
 LARGEST_FILES = 786_432
 """Three quarters of what a ConfigMap can hold (1 MiB); the rest is for the specification."""

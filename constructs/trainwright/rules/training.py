@@ -11,9 +11,8 @@ from trainwright.plan import Resolution
 from trainwright.plan.specification import render_for
 from trainwright.rules.context import Context
 from trainwright.run import BoostingWorkload, CommandWorkload
-from trainwright_trainer.contract.capabilities import CAPABILITIES, unread
 from trainwright_trainer.contract.data import Digits
-from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS, engine_disagreements
+from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, engine_disagreements, unread
 from trainwright_trainer.contract.model import ResNet
 from trainwright_trainer.contract.training import SGD, AdamW
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS, RELEASED

@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 
 from trainwright.model import Model, quantity_field
 from trainwright.units import Duration
-from trainwright_trainer.contract.preflight import Preflight as Checks
-from trainwright_trainer.contract.preflight import Share
-from trainwright_trainer.contract.watchdog import Watchdog as Limits
+from trainwright_trainer.contract.spec import Preflight as Checks
+from trainwright_trainer.contract.spec import Share
+from trainwright_trainer.contract.spec import Watchdog as Limits
 
 _LIMITS = Limits.model_construct()
 

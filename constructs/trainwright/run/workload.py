@@ -8,8 +8,8 @@ from trainwright.model import AbsolutePath, Model
 from trainwright_trainer.contract.base import Count, Fraction
 from trainwright_trainer.contract.boosting import Booster, MetricName, boosting_disagreements
 from trainwright_trainer.contract.data import Data, Table
+from trainwright_trainer.contract.metrics import Sink, sink_disagreements
 from trainwright_trainer.contract.model import Model as TrainedModel
-from trainwright_trainer.contract.sink import Sink, sink_disagreements
 from trainwright_trainer.contract.training import AdamW, Evaluation, Optimizer, Precision, Schedule, Task, disagreements
 
 Argument = Annotated[str, Field(max_length=131_072)]

@@ -11,7 +11,8 @@ from tests.compiler.example import Data, command, compiled, findings, script
 from trainwright.report.plan import plan_rows
 from trainwright.run import Preflight, Watchdog
 from trainwright.units import Duration
-from trainwright_trainer.contract import preflight, watchdog
+from trainwright_trainer.contract import spec as preflight
+from trainwright_trainer.contract import spec as watchdog
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.training import Training
 

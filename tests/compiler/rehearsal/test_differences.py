@@ -27,7 +27,7 @@ from tests.compiler.rehearsal.stage import (
 
 from trainwright.rehearsal.differences import Scaled, scale_down
 from trainwright_trainer.contract import RunSpec, Training
-from trainwright_trainer.contract.preflight import Preflight
+from trainwright_trainer.contract.spec import Preflight
 
 
 def scaled(found: list[Manifest], **changes: Any) -> Scaled:

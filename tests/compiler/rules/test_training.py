@@ -11,7 +11,7 @@ from tests.compiler.example import Data, codes, command, compiled, findings, mes
 from trainwright.findings import Severity
 from trainwright.handshake import Guarantee
 from trainwright_trainer.contract import versions
-from trainwright_trainer.contract.capabilities import CAPABILITIES
+from trainwright_trainer.contract.engine import CAPABILITIES
 
 
 def rate(**fields: Any) -> dict[str, Any]:

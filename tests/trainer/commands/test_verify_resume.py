@@ -15,8 +15,7 @@ from typer.testing import CliRunner, Result
 from trainwright_trainer.checkpoint.record import encode_record
 from trainwright_trainer.commands import app
 from trainwright_trainer.commands.verify_resume import trial
-from trainwright_trainer.commands.verify_resume.leg import Leg
-from trainwright_trainer.commands.verify_resume.trial import Killed, Trial, draw_moments
+from trainwright_trainer.commands.verify_resume.trial import Killed, Leg, Trial, draw_moments
 from trainwright_trainer.contract import Training
 from trainwright_trainer.supervisor import read_specification
 

@@ -1,4 +1,4 @@
-"""A step at any world size: exactly the samples that it should have, each on one rank."""
+"""The batch at any number of ranks: every sample once, and the same samples in other portions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import Batch
-from trainwright_trainer.data.elastic_batch import plan_batch
+from trainwright_trainer.data.batch import divisors, plan_batch, refit
 from trainwright_trainer.data.order import Samples
 
 
@@ -75,3 +76,20 @@ def test_more_ranks_than_samples() -> None:
 def test_a_step_of_another_size() -> None:
     with pytest.raises(ValueError, match="a step of 8 samples, and 7 are given"):
         plan_batch(Batch(micro=4, accumulation=2), 1).slices(samples(7), 0)
+
+
+@given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 64))
+def test_a_step_keeps_its_samples(micro: int, accumulation: int, replicas: int) -> None:
+    samples = micro * accumulation * replicas
+    for number in divisors(samples):
+        passes = refit(samples, number, micro)
+        assert passes.micro * passes.accumulation * number == samples
+        assert passes.micro <= micro
+    assert refit(samples, replicas, micro).micro == micro
+
+
+def test_what_cannot_be_shared_names_what_can() -> None:
+    with pytest.raises(InvalidRunError, match=r"12 samples, and 5 ranks cannot share them evenly; use one of 1, 2, 3, 4, 6, 12$"):
+        refit(12, 5, 4)
+    with pytest.raises(InvalidRunError, match="24 ranks"):
+        refit(12, 24, 4)

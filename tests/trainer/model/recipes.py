@@ -11,7 +11,7 @@ from torch import nn
 
 from trainwright_trainer.contract.data import Data, Digits, HFDataset, PythonSource
 from trainwright_trainer.contract.model import Model
-from trainwright_trainer.contract.task import Task
+from trainwright_trainer.contract.training import Task
 from trainwright_trainer.model.build import build_model
 
 MODEL: TypeAdapter[Model] = TypeAdapter(Model)

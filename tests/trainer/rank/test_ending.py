@@ -7,7 +7,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from trainwright_trainer.contract.grace import EXIT_MARGIN_SECONDS
+from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 from trainwright_trainer.rank.grace import seconds_for_save, warn_of_slow_save
 
 

@@ -18,9 +18,8 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
-from trainwright_trainer.contract.termination import Cause
 from trainwright_trainer.rank.link import Link, open_link
 from trainwright_trainer.rank.messages import LINK_FD_ENV, RESUME_BEFORE_ENV, STACKS_FD_ENV
 

@@ -14,8 +14,7 @@ from typing import NoReturn
 
 from tests.trainer.supervisor.fake_group import FakeGroup
 
-from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.rank.link import open_link
 from trainwright_trainer.rank.messages import ATTEMPT_ENV
 

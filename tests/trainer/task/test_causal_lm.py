@@ -9,9 +9,9 @@ import torch
 from tests.trainer.model.recipes import LENGTH, Recipe, llama, transformers
 from torch import Tensor, nn
 
-from trainwright_trainer.task import token_sums
-from trainwright_trainer.task.base import IGNORED
-from trainwright_trainer.task.token_sums import PLAIN_HEADS
+from trainwright_trainer.data.dataset import IGNORED
+from trainwright_trainer.task import causal_lm
+from trainwright_trainer.task.causal_lm import PLAIN_HEADS
 
 DECODER: dict[str, Any] = {
     "vocab_size": 257, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -51,7 +51,7 @@ def measured(recipe: Recipe) -> tuple[nn.Module, Tensor, Tensor]:
 def test_chunks_sum_to_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, loss, correct = measured(MODELS[name])
     assert type(whole).__name__ in PLAIN_HEADS
-    monkeypatch.setattr(token_sums, "CHUNK_BYTES", 257 * 4 * 20)  # 20 tokens of 96
+    monkeypatch.setattr(causal_lm, "CHUNK_BYTES", 257 * 4 * 20)  # 20 tokens of 96
     chunked, chunked_loss, chunked_correct = measured(MODELS[name])
     assert chunked_loss.dtype == torch.float32
     torch.testing.assert_close(chunked_loss, loss, rtol=1e-6, atol=0)
@@ -67,7 +67,7 @@ def test_every_plain_head_is_tried_above() -> None:
 def test_logits_that_are_bent_afterwards_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = transformers("gemma2", **GROUPED, head_dim=8, final_logit_softcapping=0.01, query_pre_attn_scalar=8)
     _, loss, _ = measured(recipe)
-    monkeypatch.setattr(token_sums, "CHUNK_BYTES", 257 * 4 * 20)
+    monkeypatch.setattr(causal_lm, "CHUNK_BYTES", 257 * 4 * 20)
     _, again, _ = measured(recipe)
     assert torch.equal(loss, again)
 
@@ -89,7 +89,7 @@ def test_no_logits_wait_for_the_backward_pass(monkeypatch: pytest.MonkeyPatch) -
     module, tokens = llama().build(), torch.zeros(4, LENGTH, dtype=torch.int64)
     logits = 4 * LENGTH * 257 * 4
     assert largest_kept(module, tokens) >= logits
-    monkeypatch.setattr(token_sums, "CHUNK_BYTES", logits // 4)
+    monkeypatch.setattr(causal_lm, "CHUNK_BYTES", logits // 4)
     assert largest_kept(module, tokens) < logits // 2
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import torch
 from tests.trainer.model.recipes import LENGTH, classifier
 
-from trainwright_trainer.data.dataset import Columns
+from trainwright_trainer.data.dataset import IGNORED, Columns
 from trainwright_trainer.data.order import PADDING, Samples
-from trainwright_trainer.task.base import IGNORED
 from trainwright_trainer.task.build import build_task
 
 

@@ -14,9 +14,8 @@ from tests.trainer.model.recipes import REVIEWS, TEXT
 from tokenizers import Tokenizer, models
 
 from trainwright_trainer.contract.failures import DataError
-from trainwright_trainer.data.dataset import Columns
+from trainwright_trainer.data.dataset import IGNORED, Columns
 from trainwright_trainer.data.order import PADDING, Samples
-from trainwright_trainer.task.base import IGNORED
 from trainwright_trainer.task.build import build_task
 from trainwright_trainer.task.masked_lm import MaskedLanguageModel
 

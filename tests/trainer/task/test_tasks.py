@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from trainwright_trainer.data.dataset import Columns
 from trainwright_trainer.data.order import PADDING, Samples
 from trainwright_trainer.task.build import build_task
-from trainwright_trainer.task.token_sums import answer_with_sums
+from trainwright_trainer.task.causal_lm import answer_with_sums
 
 
 class Answers(nn.Module):

@@ -16,7 +16,7 @@ from trainwright_trainer.checkpoint import Draft
 from trainwright_trainer.engine.ddp import DDPEngine
 from trainwright_trainer.engine.fsdp2 import FSDP2Engine
 from trainwright_trainer.rank import __main__
-from trainwright_trainer.task.image_classification import ImageClassification
+from trainwright_trainer.task.classification import ImageClassification
 from trainwright_trainer.training import assembly, loop
 
 ENGINES = (DDPEngine, FSDP2Engine)

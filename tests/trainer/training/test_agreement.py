@@ -16,7 +16,7 @@ from tests.trainer.training.conftest import Finished, Rank, Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.contract import Training
-from trainwright_trainer.contract.capabilities import reads
+from trainwright_trainer.contract.engine import reads
 from trainwright_trainer.data.load import load
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.model.build import build_model

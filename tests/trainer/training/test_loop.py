@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trainwright_trainer.checkpoint import CheckpointStore, Draft, FileDigest, StorageError, tensor_file
 from trainwright_trainer.contract import ExitCode, RunSpec, Training
-from trainwright_trainer.contract.capabilities import CAPABILITIES
+from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import DivergedError
 from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.data.order import Samples

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainwright_trainer.contract.data import Table
-from trainwright_trainer.data.stream import Stream
+from trainwright_trainer.data.files import Stream
 
 
 def fingerprint(table: Table, files: Sequence[Path]) -> str:

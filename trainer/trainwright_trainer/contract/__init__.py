@@ -4,7 +4,7 @@ The compiler renders a :class:`RunSpec` and reads the tables (exit codes, metric
 """
 
 from trainwright_trainer.contract.boosting import Boosting
-from trainwright_trainer.contract.exit_codes import EXIT_CODES, Disposition, ExitCode, codes_with
+from trainwright_trainer.contract.exit_codes import EXIT_CODES, Cause, Disposition, ExitCode, TerminationMessage, codes_with
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.contract.rendezvous import (
     ElasticRendezvous,
@@ -16,7 +16,6 @@ from trainwright_trainer.contract.rendezvous import (
     TrackerRendezvous,
 )
 from trainwright_trainer.contract.spec import API_VERSION, Lifecycle, RunSpec, Script, World
-from trainwright_trainer.contract.termination import Cause, TerminationMessage
 from trainwright_trainer.contract.training import Training
 
 __all__ = [

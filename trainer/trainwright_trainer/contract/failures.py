@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import ClassVar
 
-from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.supervisor.refusal import Refusal
 
 # What gloo and NCCL say when the other end of a connection is gone; they raise plain RuntimeError for it.

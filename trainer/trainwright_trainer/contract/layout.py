@@ -34,3 +34,7 @@ RANK_ENVIRONMENT = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
 )
 """What the supervisor sets for each rank, as torchrun would."""
+
+
+EXIT_MARGIN_SECONDS = 5.0
+"""Kept for ending: the supervisor's own 3 seconds, and a rank's to get out."""

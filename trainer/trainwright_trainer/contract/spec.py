@@ -1,13 +1,14 @@
 """RunSpec v1: the one file that a supervisor reads, rendered by the compiler into a ConfigMap."""
 
+from __future__ import annotations
+
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from trainwright_trainer.contract.base import Contract, Count, Port, Seconds, Variable
+from trainwright_trainer.contract.base import Contract, Count, Port, Positive, Seconds, Variable
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS
-from trainwright_trainer.contract.preflight import Preflight
 from trainwright_trainer.contract.rendezvous import (
     ElasticRendezvous,
     MPIRendezvous,
@@ -16,7 +17,60 @@ from trainwright_trainer.contract.rendezvous import (
     TrackerRendezvous,
 )
 from trainwright_trainer.contract.training import Training
-from trainwright_trainer.contract.watchdog import Watchdog
+
+
+class Watchdog(Contract):
+    """Limits in seconds. Whoever exceeds one is taken to hang, and the run ends with HANG after a dump of all stacks."""
+
+    starting_seconds: Seconds = 1800
+    """Imports, the process group, the data and the model."""
+    restoring_seconds: Seconds = 3600
+    """A terabyte at 300 MB/s."""
+    warming_up_seconds: Seconds = 1800
+    """The first batch, compilation included."""
+    training_seconds: Seconds = 240
+    """A step of training or a batch of evaluation, at least; below the 300 s after which a collective gives up by itself."""
+    slowdown: Annotated[float, Field(gt=1, le=1e6, allow_inf_nan=False)] = 10
+    """Where this many times the median of the latest steps is more than ``training_seconds``, it holds instead."""
+    saving_seconds: Seconds = 1200
+    """A save, at least; ``slowdown`` times ``lifecycle.save_seconds`` holds where that is more."""
+
+
+MIN_SHARE_ON_GPUS = 0.8
+"""GPUs of one model differ by a few percent. CPUs have no such default, since pods share machines there."""
+
+Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+
+
+class Preflight(Contract):
+    """Checks of device, network and volume at the start of each attempt. A node that fails one ends with NODE_UNHEALTHY.
+
+    Wrong numbers always fail, and so does a GPU whose driver says that it is broken; a slow node fails where there is a
+    threshold for it.
+    """
+
+    when: Literal["on-gpus", "always", "never"] = "on-gpus"
+    budget_seconds: Seconds = 60
+    """A check that would begin later is left out."""
+    min_tflops: Positive | None = None
+    """Of a bf16 matrix product (fp32 on CPUs), in 10^12 floating point operations per second."""
+    min_share_of_median: Share | None = None
+    """Of a rank's matrix product, over the median of all ranks. Default: 0.8 on GPUs, nothing on CPUs. 0 compares nothing."""
+    min_memory_gigabytes_per_second: Positive | None = None
+    """Read and written by a copy in the device's memory, in 10^9 bytes per second."""
+    min_bus_gigabytes_per_second: Positive | None = None
+    """Bus bandwidth of an all-reduce over all ranks, as nccl-tests counts it, in 10^9 bytes per second."""
+    max_storage_seconds: Seconds | None = None
+    """To write a file to the checkpoint volume durably, rename it, and read it back."""
+    max_clock_skew_seconds: Seconds | None = None
+    """Between a node's clock and rank 0's, beyond what the network makes uncertain."""
+
+    def least_share_of_median(self, device: str) -> float:
+        """What a rank on this kind of device, ``cuda`` or ``cpu``, must reach; 0 where nothing is compared."""
+        if self.min_share_of_median is not None:
+            return self.min_share_of_median
+        return MIN_SHARE_ON_GPUS if device == "cuda" else 0.0
+
 
 API_VERSION: Final = "trainer.trainwright.dev/v1"
 

@@ -1,4 +1,4 @@
-"""The order of samples: a pure function of seed, epoch and data, in which only ``samples_consumed`` moves.
+"""The order of samples, and what is drawn at random for each: pure functions in which only ``samples_consumed`` moves.
 
 The run reads one endless stream: the permutation of epoch 0, then that of epoch 1, and so on. A global batch is the next stretch
 of it and may cross the end of an epoch, so nothing is dropped, and neither world size, micro batch, accumulation nor the batch
@@ -13,8 +13,6 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-
-from trainwright_trainer.data.permutation import permuted
 
 SampleIds = npt.NDArray[np.int64]
 
@@ -116,3 +114,67 @@ def _table(size: int, key: str) -> SampleIds:
     permutation = np.argsort(keys, kind="stable").astype(np.int64)
     permutation.setflags(write=False)
     return permutation
+
+
+_ROUNDS = 8
+
+Numbers = npt.NDArray[np.int64]
+
+
+def permuted(places: Numbers, size: int, key: str) -> Numbers:
+    """What stands at these places of a permutation of ``range(size)`` that ``key`` names, shape ``(n,)``.
+
+    A Feistel network over the next power of four permutes more numbers than are wanted; one that comes out too large goes
+    through again until it fits, at most four times on average ("cycle walking": Black and Rogaway, "Ciphers with arbitrary finite
+    domains", CT-RSA 2002). Eight rounds with splitmix64's finaliser mix well; nothing here is meant to be secret.
+
+    Args:
+        places: At least 0 and below ``size``.
+        size: At least 1.
+        key: Another key, another permutation.
+    """
+    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
+    digests = (hashlib.sha256(f"trainwright permutation v1:{key}:{number}".encode()).digest() for number in range(_ROUNDS))
+    keys = [np.uint64(int.from_bytes(digest[:8], "big")) for digest in digests]
+    found = _shuffled(places.astype(np.uint64), half, keys)
+    while (outside := found >= size).any():
+        found[outside] = _shuffled(found[outside], half, keys)
+    return found.astype(np.int64)
+
+
+def _shuffled(numbers: npt.NDArray[np.uint64], half: np.uint64, keys: list[np.uint64]) -> npt.NDArray[np.uint64]:
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    left, right = numbers >> half, numbers & mask
+    for key in keys:
+        left, right = right, left ^ (mix(right + key) & mask)
+    return left << half | right
+
+
+Uniforms = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.int64]
+
+# splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014; constants by Stafford ("Mix13").
+_STRIDE, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def uniforms(seed: int, purpose: str, positions: Positions, count: int) -> Uniforms:
+    """Numbers in ``[0, 1)``, shape ``(len(positions), count)``.
+
+    Row ``i`` depends on ``seed``, ``purpose`` and ``positions[i]`` alone, and its first numbers not on ``count``: however a
+    stretch of the stream is cut into batches, a sample sees the same numbers. ``purpose`` keeps two uses of one sample apart,
+    such as ``crop`` and ``mask``.
+
+    A position and a place in its row are hashed to 64 bits (splitmix64's finaliser, once for each), of which 53 fill a float64.
+    """
+    digest = hashlib.sha256(f"trainwright samples v1:{seed}:{purpose}".encode()).digest()
+    start = np.uint64(int.from_bytes(digest[:8], "big"))
+    rows = mix(start + positions.astype(np.uint64) * _STRIDE)
+    places = np.arange(1, count + 1, dtype=np.uint64) * _STRIDE
+    return (mix(rows[:, np.newaxis] + places) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def mix(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Hash 64 bits to 64 bits, one to one."""
+    words = (words ^ (words >> np.uint64(30))) * _FIRST
+    words = (words ^ (words >> np.uint64(27))) * _SECOND
+    return words ^ (words >> np.uint64(31))

@@ -13,7 +13,7 @@ import numpy as np
 
 from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.dataset import Array
-from trainwright_trainer.data.reading import reading
+from trainwright_trainer.data.files import reading
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

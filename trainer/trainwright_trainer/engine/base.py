@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from trainwright_trainer.checkpoint import Draft, FileDigest
-from trainwright_trainer.contract.capabilities import Capabilities
+from trainwright_trainer.contract.engine import Capabilities
 from trainwright_trainer.engine.world import World
 from trainwright_trainer.model.initialise import Store
 from trainwright_trainer.task.base import Batch, Task

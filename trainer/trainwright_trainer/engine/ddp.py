@@ -11,7 +11,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from trainwright_trainer.contract.capabilities import CAPABILITIES
+from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
 from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.initialization import no_init_weights
 
-from trainwright_trainer.contract.capabilities import CAPABILITIES
+from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import AdamW, Optimizer, Precision
 from trainwright_trainer.engine import deepspeed_files, whole_state

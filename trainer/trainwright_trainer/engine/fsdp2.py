@@ -8,8 +8,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
-from trainwright_trainer.contract.capabilities import CAPABILITIES
-from trainwright_trainer.contract.engine import FSDP2
+from trainwright_trainer.contract.engine import CAPABILITIES, FSDP2
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import sharded_state
 from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from trainwright_trainer.contract.capabilities import CAPABILITIES
+from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state

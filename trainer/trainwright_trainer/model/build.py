@@ -28,7 +28,7 @@ from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE,
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, TransformersModel, ViT
 from trainwright_trainer.contract.training import Task
-from trainwright_trainer.task.token_sums import answer_with_sums
+from trainwright_trainer.task.causal_lm import answer_with_sums
 
 _ATTENTION = "sdpa"
 LLAMA_NORM_EPS = 1e-6

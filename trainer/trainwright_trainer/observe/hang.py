@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause
 from trainwright_trainer.supervisor.wire.messages import Dumped, RankState, Stuck
 
 MOST_NAMED = 4

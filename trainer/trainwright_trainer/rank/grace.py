@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from trainwright_trainer.contract.grace import EXIT_MARGIN_SECONDS
+from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 from trainwright_trainer.observe.log import get_log
 
 

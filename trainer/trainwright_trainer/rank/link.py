@@ -13,8 +13,7 @@ from typing import NoReturn, Protocol
 
 from pydantic import ValidationError
 
-from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.lifecycle.stacks import offer_stacks
 from trainwright_trainer.rank.hold import Hold
 from trainwright_trainer.rank.messages import (

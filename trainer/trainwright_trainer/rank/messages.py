@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from trainwright_trainer.contract.base import Contract
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause
 
 LINK_FD_ENV = "TRAINWRIGHT_LINK_FD"
 """Environment variable with the file descriptor of the rank's end of the socket."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause
 from trainwright_trainer.observe.hang import cause_of
 from trainwright_trainer.supervisor.wire.messages import Dumped, Stuck
 

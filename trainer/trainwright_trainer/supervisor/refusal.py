@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 
 
 class Refusal(Exception):  # noqa: N818 - the word says it

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.exit_codes import TERMINATION_PATH, Cause, ExitCode, TerminationMessage, reason_of
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.contract.termination import TERMINATION_PATH, Cause, TerminationMessage, reason_of
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor.place import host_name
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from trainwright_trainer.contract.exit_codes import Cause
 from trainwright_trainer.contract.spec import RunSpec, Script
-from trainwright_trainer.contract.termination import Cause
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.supervisor.place import PodPlace

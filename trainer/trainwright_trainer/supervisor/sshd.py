@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.background import in_background

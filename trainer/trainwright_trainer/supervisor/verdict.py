@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.supervisor.pod.outcome import RankOutcome
 
 _NOT_A_FAILURE = (ExitCode.DONE, ExitCode.PEER_LOST, ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)

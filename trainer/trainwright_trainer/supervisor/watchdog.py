@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainwright_trainer.contract import watchdog as contract
+from trainwright_trainer.contract import spec as contract
 from trainwright_trainer.contract.spec import Lifecycle
 from trainwright_trainer.rank.messages import Beat, Phase
 from trainwright_trainer.supervisor.pod.rank import Rank

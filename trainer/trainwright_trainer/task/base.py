@@ -1,4 +1,4 @@
-"""What the loop and the engines ask of a task."""
+"""What the loop and the engines ask of a task, and what tasks share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from trainwright_trainer.data.dataset import IGNORED as IGNORED
-from trainwright_trainer.data.dataset import Split
+from trainwright_trainer.data.dataset import Array, Split
 from trainwright_trainer.data.order import Samples
 
 Batch = Mapping[str, Tensor]
@@ -52,3 +53,12 @@ def sums(logits: Tensor, labels: Tensor) -> Measurement:
     if loss.requires_grad:
         return Measurement(loss, labels.new_zeros(()))
     return Measurement(loss, (logits.argmax(dim=-1) == labels).sum())
+
+
+_ARGUMENTS = {"attention_mask": "attention_mask", "token_types": "token_type_ids"}
+
+
+def encoder_inputs(columns: Mapping[str, Array], tokens: Array) -> dict[str, Tensor]:
+    """``input_ids`` from ``tokens`` ``(n, length)``, and of the data's other columns those that a model takes. All int64."""
+    others = {argument: columns[name] for name, argument in _ARGUMENTS.items() if name in columns}
+    return {name: torch.from_numpy(column.astype(np.int64)) for name, column in {"input_ids": tokens, **others}.items()}

@@ -8,9 +8,8 @@ from trainwright_trainer.contract import training
 from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFolder, PythonSource, TokenFiles
 from trainwright_trainer.task.base import Task
 from trainwright_trainer.task.causal_lm import CausalLanguageModel
-from trainwright_trainer.task.image_classification import ImageClassification
+from trainwright_trainer.task.classification import ImageClassification, TextClassification
 from trainwright_trainer.task.masked_lm import MaskedLanguageModel
-from trainwright_trainer.task.text_classification import TextClassification
 
 
 def build_task(name: training.Task, data: Data | None = None, seed: int = 0) -> Task:

@@ -9,11 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from trainwright_trainer.data.dataset import Array, Split
-from trainwright_trainer.data.order import PADDING, Samples
-from trainwright_trainer.data.randomness import uniforms
-from trainwright_trainer.task.base import IGNORED, Batch, Measurement, sums
-from trainwright_trainer.task.encoder_inputs import encoder_inputs
+from trainwright_trainer.data.dataset import IGNORED, Array, Split
+from trainwright_trainer.data.order import PADDING, Samples, uniforms
+from trainwright_trainer.task.base import Batch, Measurement, encoder_inputs, sums
 
 CHOSEN = 0.15
 """Share of the tokens to predict (Devlin et al. 2019, arXiv:1810.04805, section 3.1)."""

@@ -12,8 +12,8 @@ from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.failures import DivergedError, InvalidRunError, cause_of
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Training
+from trainwright_trainer.data.batch import BatchPlan, plan_batch
 from trainwright_trainer.data.dataset import Dataset
-from trainwright_trainer.data.elastic_batch import BatchPlan, plan_batch
 from trainwright_trainer.data.order import NOTHING, DataOrder, Samples
 from trainwright_trainer.data.prefetch import Prefetch
 from trainwright_trainer.engine.base import Engine, StepResult

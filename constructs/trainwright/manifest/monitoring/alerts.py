@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from textwrap import indent
 
 from trainwright.manifest.monitoring.series import ATTEMPTS, IDENTITY, Watched
-from trainwright_trainer.contract.grace import EXIT_MARGIN_SECONDS
+from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 
 SEEN = "15m"
 """A run that restarts is away for so long at most: a Job waits up to six minutes between two pods."""

@@ -9,7 +9,7 @@ from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
 from trainwright.run import Run
 from trainwright_trainer.contract.boosting import Boosting
-from trainwright_trainer.contract.grace import EXIT_MARGIN_SECONDS
+from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.contract.training import Training
 

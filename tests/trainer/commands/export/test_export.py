@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, tensor_file
 from trainwright_trainer.commands import app
-from trainwright_trainer.commands.export import TRAINED, Request, Trained, directory, export
+from trainwright_trainer.commands.export import TRAINED, Request, Trained, export, run
 from trainwright_trainer.contract import ExitCode, RunSpec
 from trainwright_trainer.contract.failures import InvalidRunError, NoCheckpointError
 from trainwright_trainer.contract.layout import SPEC_ENV
@@ -96,7 +96,7 @@ def test_transformers_loads_what_fsdp2_wrote(name: str, tmp_path: Path) -> None:
 
 
 def test_large_models_take_several_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directory, "SHARD_BYTES", 40_000)
+    monkeypatch.setattr(run, "SHARD_BYTES", 40_000)
     module = built(llama())
     commit(tmp_path / "run", whole(module), 3, trained(llama()))
     done = export(Request(str(tmp_path / "run"), tmp_path / "out", Path("/none")))

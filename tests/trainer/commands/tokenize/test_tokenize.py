@@ -23,7 +23,7 @@ from trainwright_trainer.commands.tokenize.documents import Piece, Source
 from trainwright_trainer.contract.data import TokenFiles
 from trainwright_trainer.data import token_files
 from trainwright_trainer.data.order import Samples
-from trainwright_trainer.data.token_record import TokenRecord
+from trainwright_trainer.data.token_files import TokenRecord
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "data-sources.md"
 

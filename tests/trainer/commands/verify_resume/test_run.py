@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.trainer.contract.specifications import LLAMA, RESNET, changed
 
-from trainwright_trainer.commands.verify_resume.size import DROPS, STATISTICS, incomparable
+from trainwright_trainer.commands.verify_resume.run import DROPS, STATISTICS, incomparable
 from trainwright_trainer.contract import RunSpec, Training
 
 DIGITS = {"work.task": "image-classification", "work.data": {"source": "digits"}}

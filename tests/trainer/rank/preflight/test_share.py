@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright_trainer.contract.preflight import Preflight
+from trainwright_trainer.contract.spec import Preflight
 from trainwright_trainer.rank.preflight.share import compare_with_median, shares_of_median
 from trainwright_trainer.rank.preflight.thresholds import TooSlowError
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright_trainer.contract.spec import Lifecycle
-from trainwright_trainer.contract.watchdog import Watchdog as Limits
+from trainwright_trainer.contract.spec import Watchdog as Limits
 from trainwright_trainer.observe.hang import cause_of, suspects
 from trainwright_trainer.rank.messages import Act, Ask, Beat, Carry, Phase, Where
 from trainwright_trainer.supervisor.pod.rank import Rank

@@ -1,7 +1,6 @@
 """Benching: how fast a run trains on this machine, with its real model, data, engine and supervisor."""
 
-from trainwright_trainer.commands.bench.figures import Figures
-from trainwright_trainer.commands.bench.report import report
+from trainwright_trainer.commands.bench.figures import Figures, report
 from trainwright_trainer.commands.bench.run import Request, bench
 
 __all__ = ["Figures", "Request", "bench", "report"]

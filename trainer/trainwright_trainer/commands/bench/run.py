@@ -11,7 +11,7 @@ from trainwright_trainer import __version__
 from trainwright_trainer.commands.bench.figures import Figures, Speed, speed
 from trainwright_trainer.commands.bench.flops import known_peak, model_flops
 from trainwright_trainer.commands.local import LocalPod, LocalRun, local_run
-from trainwright_trainer.commands.local.short import short_run, witnessed_training
+from trainwright_trainer.commands.local.world import short_run, witnessed_training
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.rank.cpus import available_cpus

@@ -17,9 +17,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainwright_trainer.commands.local.world import LocalRun
-from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.exit_codes import ExitCode, TerminationMessage, reason_of
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
-from trainwright_trainer.contract.termination import TerminationMessage, reason_of
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.pod.processes import kill_group
 

@@ -1,4 +1,4 @@
-"""From a run's specification to "this run, here": one pod on the loopback interface that holds all of its ranks."""
+"""From a run's specification to 'this run, here': one pod on the loopback interface that holds all of its ranks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright_trainer.commands.local.batch import Passes, refit
 from trainwright_trainer.commands.local.deepspeed_config import read_deepspeed_config
 from trainwright_trainer.commands.local.ports import LOOPBACK, free_ports
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, DEEPSPEED_FILE, SPEC_FILE
-from trainwright_trainer.contract.spec import RunSpec, Script
-from trainwright_trainer.contract.training import Training
+from trainwright_trainer.contract.spec import Preflight, RunSpec, Script
+from trainwright_trainer.contract.training import Duration, Evaluation, Training
+from trainwright_trainer.data.batch import Passes, refit
 
 NODE_INDEX_ENV = "TRAINWRIGHT_LOCAL_NODE"
 _TF_CONFIG = "TF_CONFIG"
@@ -146,3 +146,38 @@ def _deepspeed(config: str, source: Path, folder: Path, samples: int, passes: Pa
     local = folder.absolute() / DEEPSPEED_FILE
     local.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return local
+
+
+_WITNESSED = ("ddp", "fsdp2", "deepspeed")
+"""Engines whose loop tells a witness of its steps, and that one pod can play."""
+
+
+def witnessed_training(spec: RunSpec, command: str) -> Training:
+    """The work of a run whose steps can be told. Raises :class:`InvalidRunError` for any other, in the name of ``command``."""
+    work = spec.work
+    if not isinstance(work, Training):
+        raise InvalidRunError(f"{command} looks into the steps of work trainer, and this run's work is {work.kind}")
+    if work.engine not in _WITNESSED:
+        raise InvalidRunError(
+            f"{command} starts ranks of {', '.join(_WITNESSED[:-1])} and {_WITNESSED[-1]} on this machine, and this run's engine "
+            f"is {work.engine}"
+        )
+    return work
+
+
+def short_run(spec: RunSpec, training: Training, steps: int, directory: str, every_steps: int | None = None) -> RunSpec:
+    """The run with another length and checkpoints of its own, a single batch of evaluation, and no sinks or preflight.
+
+    Args:
+        training: Its work.
+        directory: For its checkpoints, ledger and marker.
+        every_steps: Between two saves; None saves at the end only.
+    """
+    checkpoints = training.checkpoints.model_copy(
+        update={"directory": directory, "every_steps": every_steps, "every_seconds": None, "resume": "auto"}
+    )
+    work = training.model_copy(update={
+        "duration": Duration(steps=steps), "checkpoints": checkpoints, "evaluation": Evaluation(max_batches=1), "metrics": None,
+    })
+    lifecycle = spec.lifecycle.model_copy(update={"preflight": Preflight(when="never")})
+    return spec.model_copy(update={"work": work, "lifecycle": lifecycle})

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright_trainer.commands.local.deepspeed_config import read_deepspeed_config
-from trainwright_trainer.commands.plan.data_size import DataSize, data_size
-from trainwright_trainer.commands.plan.model_size import ModelSize, model_size
 from trainwright_trainer.commands.plan.states import States, checkpoint_bytes, states
-from trainwright_trainer.contract.capabilities import CAPABILITIES
+from trainwright_trainer.contract.data import DIGITS_SAMPLES, Digits, PythonSource
+from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.contract.training import Checkpoints, LearningRate, Training
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
@@ -187,3 +186,62 @@ def _checkpoints(settings: Checkpoints, spec: RunSpec, training: TrainingPlan | 
         save_seconds=lifecycle.save_seconds,
         seconds_for_save=seconds_for_save(lifecycle.grace_seconds),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class DataSize:
+    source: str
+    train: int | None
+    """Samples to learn from."""
+    held_out: int | None
+    sequence_length: int | None
+    """Tokens of a sample; None for images."""
+    how: str
+    """Where the numbers come from, or why there are none."""
+
+
+def data_size(training: Training) -> DataSize:
+    """Counted where the data is on this machine, else as the specification states it.
+
+    Raises:
+        DataError: It is here, and is not what the specification says.
+        StorageError: The volume failed.
+    """
+    data = training.data
+    length = getattr(data, "sequence_length", None)
+    if isinstance(data, Digits):
+        return DataSize(data.source, data.train_samples, DIGITS_SAMPLES - data.train_samples, None, "part of scikit-learn")
+    if not isinstance(data, PythonSource) and not Path(data.path).exists():
+        return DataSize(data.source, data.train_samples, None, length, f"{data.path} is not on this machine")
+    try:
+        from trainwright_trainer.data.load import load
+
+        dataset = load(data, training.seed, getattr(training.model, "vocab_size", None))
+    except ModuleNotFoundError as error:
+        return DataSize(data.source, data.train_samples, None, length, f"{error.name} is not installed, so not counted")
+    return DataSize(data.source, len(dataset.train), len(dataset.held_out), length, "counted here")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    parameters: int | None
+    how: str
+    """Where the number comes from, or why there is none."""
+
+
+def model_size(training: Training) -> ModelSize:
+    """Built without memory and counted, tied weights once; by the contract's formula where torch is not there.
+
+    Raises:
+        InvalidRunError: ``transformers`` cannot build the model.
+    """
+    try:
+        from trainwright_trainer.model.build import build_model
+        from trainwright_trainer.model.initialise import skeleton
+    except ModuleNotFoundError as error:
+        formula = training.model.parameters
+        said = "nor stated" if training.model.architecture == "transformers" else "known"
+        how = f"{error.name} is not installed, so not counted" + ("; by formula" if formula is not None else f", {said}")
+        return ModelSize(formula, how)
+    module = skeleton(lambda: build_model(training.model, training.task, training.data))
+    return ModelSize(sum(parameter.numel() for parameter in module.parameters()), "counted on the meta device")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainwright_trainer.contract.failures import DataError
-from trainwright_trainer.data.reading import reading
-from trainwright_trainer.data.saved_rows import MARKERS, open_saved
+from trainwright_trainer.data.files import reading
+from trainwright_trainer.data.hf_dataset import MARKERS, open_saved
 
 JSON_LINES = (".jsonl", ".ndjson")
 TEXT = (".txt", ".md")

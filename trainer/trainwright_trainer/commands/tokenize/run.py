@@ -1,21 +1,24 @@
-"""Tokenizing: documents in, one file of bare token ids out."""
+"""Tokenizing: documents in, one file of bare token ids out, which is there whole, with its record, or not at all."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 
+from trainwright_trainer.checkpoint.durable import replace_file, sync_directory
+from trainwright_trainer.checkpoint.storage import storage_errors
 from trainwright_trainer.commands.tokenize.documents import Piece, Source
 from trainwright_trainer.commands.tokenize.encoder import Encoder, build_encoder
-from trainwright_trainer.commands.tokenize.output import TokenDraft, drafting
 from trainwright_trainer.contract.data import UINT16_TOKENS
 from trainwright_trainer.contract.failures import DataError, InvalidRunError
-from trainwright_trainer.data.token_record import TokenRecord
+from trainwright_trainer.data.token_files import TokenRecord, record_path
 
 BATCH_CHARACTERS = 4 * 2**20
 """Texts that are tokenized at once, on all cores: what the memory holds, with their tokens."""
@@ -93,3 +96,51 @@ def _batches(pieces: Iterator[Piece]) -> Iterator[Sequence[Piece]]:
             batch, characters = [], 0
     if batch:
         yield batch
+
+
+class TokenDraft:
+    """A file that is being written. :meth:`publish` gives it its name."""
+
+    def __init__(self, path: Path, temporary: Path, file: BinaryIO) -> None:
+        self._path, self._temporary, self._file = path, temporary, file
+
+    def write(self, data: bytes) -> None:
+        with storage_errors("write", self._temporary):
+            self._file.write(data)
+
+    def publish(self, record: TokenRecord) -> None:
+        """Make it durable. The record comes first: tokens that a reader finds have theirs."""
+        with storage_errors("write", self._temporary):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        replace_file(record_path(self._path), record.model_dump_json(indent=1).encode() + b"\n")
+        with storage_errors("write", self._path):
+            os.replace(self._temporary, self._path)
+        sync_directory(self._path.parent)
+
+
+@contextmanager
+def drafting(path: Path) -> Iterator[TokenDraft]:
+    """Write ``path`` by way of a hidden file beside it, which goes if the block fails, and is written anew after a kill.
+
+    Raises:
+        InvalidRunError: There is a file already, or another process writes it.
+        StorageError: The volume refuses.
+    """
+    temporary = path.with_name(f".{path.name}.partial")
+    with storage_errors("write", temporary), open(temporary, "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidRunError(f"another process writes {path}; wait for it, or name another file") from None
+        if path.exists():
+            with suppress(OSError):
+                temporary.unlink()
+            raise InvalidRunError(f"{path} is there already; remove it, or name another file")
+        os.ftruncate(file.fileno(), 0)
+        try:
+            yield TokenDraft(path, temporary, file)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from trainwright_trainer.commands.local.batch import divisors, refit
 from trainwright_trainer.commands.local.pod import PodFailedError
-from trainwright_trainer.commands.local.short import witnessed_training
+from trainwright_trainer.commands.local.world import witnessed_training
 from trainwright_trainer.commands.verify_resume.comparison import (
     COMMIT,
     LOSSES,
     SAMPLES,
     STATE,
+    WEIGHTS,
     Check,
     Proof,
     compare_bits,
     compare_commit,
     compare_losses,
     compare_samples,
+    compare_weights,
     failed_checks,
+    parameter_names,
 )
-from trainwright_trainer.commands.verify_resume.leg import Leg
-from trainwright_trainer.commands.verify_resume.size import incomparable
-from trainwright_trainer.commands.verify_resume.trial import Killed, Trial, draw_moments
-from trainwright_trainer.commands.verify_resume.weights import WEIGHTS, compare_weights, parameter_names
+from trainwright_trainer.commands.verify_resume.trial import Killed, Leg, Trial, draw_moments
 from trainwright_trainer.contract.failures import InvalidRunError
+from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
 from trainwright_trainer.contract.training import Training
+from trainwright_trainer.data.batch import divisors, refit
 from trainwright_trainer.rank.specification import Specification
 
 LEAST_STEPS = 6
@@ -159,3 +162,54 @@ def _other_size(samples: int, processes: int) -> int:
     if not possible:
         raise InvalidRunError("a step of this run has one sample, so no other number of ranks can share it; raise batch.micro")
     return min(possible, key=lambda size: (abs(size - wanted), size))
+
+
+DROPS = "the model's dropout is drawn by each rank"
+STATISTICS = "the model normalises by the statistics of a micro batch, and that is another one there"
+
+
+def incomparable(training: Training, *, same_micro: bool) -> str | None:
+    """Why losses and weights at another size say nothing; None where they do.
+
+    Args:
+        same_micro: Whether each forward pass has as many samples there.
+
+    Raises:
+        InvalidRunError: The model cannot be built.
+    """
+    drops, statistics = _features(training)
+    if drops:
+        return DROPS
+    return STATISTICS if statistics and not same_micro else None
+
+
+def _features(training: Training) -> tuple[bool, bool]:
+    """Whether a model drops anything in training, and whether it keeps batch statistics."""
+    model = training.model
+    if isinstance(model, Llama | ResNet):
+        return False, isinstance(model, ResNet)
+    if isinstance(model, Bert | ViT):
+        return model.dropout > 0, False
+    from torch.nn.modules.batchnorm import _BatchNorm
+    from torch.nn.modules.dropout import _DropoutNd
+
+    from trainwright_trainer.model.build import build_model
+    from trainwright_trainer.model.initialise import skeleton
+
+    module = skeleton(lambda: build_model(model, training.task, training.data))
+    layers = list(module.modules())
+    # Attention drops inside of a function: its share is in the configuration alone.
+    settings: dict[str, Any] = getattr(getattr(module, "config", None), "to_dict", dict)()
+    drops = any(isinstance(layer, _DropoutNd) and layer.p > 0 for layer in layers) or any(_drops(settings))
+    return drops, any(isinstance(layer, _BatchNorm) for layer in layers)
+
+
+def _drops(settings: Any) -> Iterator[bool]:
+    """For each number of a configuration, those of its parts too, whether it is a share that is dropped."""
+    if isinstance(settings, dict):
+        for name, value in settings.items():
+            yield "drop" in str(name) and isinstance(value, float) and value > 0
+            yield from _drops(value)
+    elif isinstance(settings, list | tuple):
+        for each in settings:
+            yield from _drops(each)

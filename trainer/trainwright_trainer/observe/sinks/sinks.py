@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.contract.sink import TensorBoard
+from trainwright_trainer.contract.metrics import TensorBoard
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.observe.log import get_log

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trainwright_trainer.contract.sink import WandB
+from trainwright_trainer.contract.metrics import WandB
 
 if TYPE_CHECKING:
     import wandb

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright_trainer.contract import preflight as contract
+from trainwright_trainer.contract import spec as contract
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.observe.log import get_log

@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
 
-from trainwright_trainer.contract.exit_codes import EXIT_CODES, Disposition, ExitCode
+from trainwright_trainer.contract.exit_codes import EXIT_CODES, Cause, Disposition, ExitCode
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.contract.rendezvous import ElasticRendezvous
-from trainwright_trainer.contract.termination import Cause
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.messages import LINK_FD_ENV
 from trainwright_trainer.supervisor import shim

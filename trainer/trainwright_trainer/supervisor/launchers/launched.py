@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.environment import attempt_variables, numbers

@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.spec import Script, Work
-from trainwright_trainer.contract.termination import Cause
 from trainwright_trainer.rank.messages import Result
 
 _CODES = frozenset(int(code) for code in ExitCode)

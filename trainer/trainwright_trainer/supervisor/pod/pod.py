@@ -12,9 +12,8 @@ import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
-from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.spec import RunSpec, Script
-from trainwright_trainer.contract.termination import Cause
 from trainwright_trainer.observe import log
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements

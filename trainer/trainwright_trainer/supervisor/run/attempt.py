@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor.background import in_background
 from trainwright_trainer.supervisor.place import PodPlace

@@ -13,9 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.spec import RunSpec, Script
-from trainwright_trainer.contract.termination import Cause
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.observe.pace import RunPace

@@ -7,9 +7,8 @@ import socket
 from functools import partial
 
 from trainwright_trainer import __version__
-from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.contract.termination import Cause
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank import software
 from trainwright_trainer.supervisor.daemon_thread import in_daemon_thread

@@ -11,7 +11,7 @@ from pydantic import Field, TypeAdapter
 
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract.base import Contract, Index
-from trainwright_trainer.contract.termination import Cause
+from trainwright_trainer.contract.exit_codes import Cause
 from trainwright_trainer.rank.messages import Act, Ask, Carry, Phase, Where
 
 

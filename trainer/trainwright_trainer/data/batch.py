@@ -1,4 +1,4 @@
-"""The global batch at any number of ranks: how many samples a step sees, and how each rank takes its share of them.
+"""The batch at any number of ranks: how many samples a step sees, and how each rank takes its share of them.
 
 Pure, so that every rank and every attempt comes to the same plan by itself.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import Batch
 from trainwright_trainer.data.order import Samples
 
@@ -65,3 +66,35 @@ def _cut(share: int, count: int, micro: int) -> tuple[int, ...]:
         sizes.append(size)
         left -= size
     return tuple(sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """What a replica does in one step."""
+
+    micro: int
+    """Samples of each forward pass."""
+    accumulation: int
+    """Forward passes."""
+
+
+def refit(samples: int, replicas: int, micro: int) -> Passes:
+    """How ``replicas`` make a step of ``samples`` with micro batches as large as they may be: at most ``micro``.
+
+    Raises:
+        InvalidRunError: The samples cannot be dealt out evenly. The message names the numbers that can.
+    """
+    each, rest = divmod(samples, replicas)
+    if rest or not each:
+        possible = ", ".join(map(str, divisors(samples)))
+        raise InvalidRunError(
+            f"a step of this run has {samples} samples, and {replicas} ranks cannot share them evenly; use one of {possible}"
+        )
+    size = max(size for size in range(1, min(micro, each) + 1) if each % size == 0)
+    return Passes(size, each // size)
+
+
+def divisors(number: int) -> list[int]:
+    """Ascending, the number itself included."""
+    low = [each for each in range(1, int(number**0.5) + 1) if number % each == 0]
+    return sorted({*low, *(number // each for each in low)})
