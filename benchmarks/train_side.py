@@ -23,7 +23,7 @@ from train_spec import NODE_INDEX_ENV
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import BIND_ENV, TERMINATION_PATH_ENV
-from trainwright_trainer.supervisor.environment import numbers, static_meeting
+from trainwright_trainer.supervisor.pod.crew import numbers, static_meeting
 
 HERE = Path(__file__).resolve().parent
 OURS = "trainwright"

@@ -21,10 +21,10 @@ from tests.compiler.projects import ROOT
 from trainwright.findings.locate import at, tokens
 from trainwright.reading.document import read_yaml
 from trainwright_trainer.contract import RunSpec
+from trainwright_trainer.contract.failures import Refusal
 from trainwright_trainer.contract.layout import SPEC_ENV, SUPERVISE_COMMAND
-from trainwright_trainer.supervisor.environment import rank_environment
 from trainwright_trainer.supervisor.place import pod_place
-from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.supervisor.pod.crew import rank_environment
 
 Data = dict[str, Any]
 Meaning = Callable[[str], str]

@@ -16,7 +16,8 @@ from wandb.proto import wandb_internal_pb2
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.observe.sinks import Sinks, open_sinks, sinks
+from trainwright_trainer.observe import sinks
+from trainwright_trainer.observe.sinks import Sinks, open_sinks
 
 LOSS = "trainwright_loss"
 

@@ -14,7 +14,7 @@ from trainwright_trainer.rank.messages import STACKS_FD_ENV
 
 PROGRAM = """
 import ctypes, os, threading, time
-from trainwright_trainer.lifecycle.stacks import offer_stacks
+from trainwright_trainer.observe.stacks import offer_stacks
 offer_stacks(os.environ)
 threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 def deep_inside():

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
-from trainwright_trainer.rank.grace import seconds_for_save, warn_of_slow_save
+from trainwright_trainer.rank.ending import seconds_for_save, warn_of_slow_save
 
 
 def test_what_is_left_for_a_save() -> None:

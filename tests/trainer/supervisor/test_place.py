@@ -8,8 +8,8 @@ import pytest
 from tests.trainer.supervisor.conftest import specification
 
 from trainwright_trainer.contract import ExitCode, World
+from trainwright_trainer.contract.failures import Refusal
 from trainwright_trainer.supervisor.place import pod_place
-from trainwright_trainer.supervisor.refusal import Refusal
 
 
 @pytest.fixture

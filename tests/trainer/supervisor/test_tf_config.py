@@ -16,9 +16,8 @@ from tests.trainer.supervisor.unlinked_pods import UnlinkedRun
 
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import ExitCode, RunSpec
-from trainwright_trainer.supervisor.place import Control
-from trainwright_trainer.supervisor.refusal import Refusal
-from trainwright_trainer.supervisor.tf_config import tasks, tf_place
+from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.supervisor.place import Control, tasks, tf_place
 
 _numbers = itertools.count(1)
 RESNET = {

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from tests.trainer.contract.specifications import BOOSTING, RESNET, TF_CONFIG, TRACKER, changed
 
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
-from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.contract.failures import InvalidRunError, Refusal, TopologyMismatchError
 from trainwright_trainer.tensorflow.program import find_place
 
 RUN = {

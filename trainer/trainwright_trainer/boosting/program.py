@@ -19,7 +19,7 @@ from trainwright_trainer.rank.messages import ATTEMPT_ENV
 from trainwright_trainer.rank.place import Place, place_from
 from trainwright_trainer.rank.preflight import Checks, Control, preflight
 from trainwright_trainer.rank.preflight.on_host import HostBuffer, HostMatrices, HostMemory
-from trainwright_trainer.rank.software_agreement import same_software_everywhere
+from trainwright_trainer.rank.software import same_software_everywhere
 from trainwright_trainer.training.program import Program
 from trainwright_trainer.training.replicated_checkpointer import Checkpointer
 from trainwright_trainer.training.replicated_loop import Loop, Parts

@@ -1,4 +1,4 @@
-"""Why a rank ends: errors that carry an exit code, and the code for errors that do not."""
+"""Errors that carry an exit code, and the code for errors that do not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ import sys
 from typing import ClassVar
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
-from trainwright_trainer.supervisor.refusal import Refusal
+
+
+class Refusal(Exception):  # noqa: N818 - the word says it
+    """The pod cannot take part. ``message`` is one sentence for a person: what is wrong, and what to write instead."""
+
+    def __init__(self, code: ExitCode, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.cause = Cause(kind=kind, message=message)
+
 
 # What gloo and NCCL say when the other end of a connection is gone; they raise plain RuntimeError for it.
 _PEER_GONE = (

@@ -1,8 +1,8 @@
-"""Hang: from the states of all ranks to one sentence that names who holds the others up."""
+"""A run that hangs: from the states of all ranks to one sentence that names who holds the others up."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from trainwright_trainer.contract.exit_codes import Cause
 from trainwright_trainer.supervisor.wire.messages import Dumped, RankState, Stuck
@@ -62,3 +62,34 @@ def _place(state: RankState) -> str:
     elif state.marks is None:
         facts.append("no sign of life")
     return f"rank {state.rank} of {state.place} ({', '.join(facts)})"
+
+
+DUMP_SECONDS = 12.0
+"""For every pod to dump: a second for the stacks, and some for its volume."""
+
+
+class Hang:
+    """Collects one answer from each pod.
+
+    Args:
+        found: The first report.
+        pods: Node -> the pod's name in a sentence.
+    """
+
+    def __init__(self, found: Stuck, pods: Mapping[int, str]) -> None:
+        self._found = found
+        self._missing = dict(pods)
+        self._dumps: list[Dumped] = []
+
+    def answer(self, node: int, dumped: Dumped) -> None:
+        """Note an answer; a second one is passed over."""
+        if self._missing.pop(node, None) is not None:
+            self._dumps.append(dumped)
+
+    @property
+    def complete(self) -> bool:
+        return not self._missing
+
+    def cause(self) -> Cause:
+        """Of the end of the run, with what is known by now."""
+        return cause_of(self._found, self._dumps, self._missing.values())

@@ -1,14 +1,41 @@
-"""Stacks of a rank's threads, as ``faulthandler`` writes them into a file that the supervisor holds."""
+"""Stacks of a rank's threads: a rank writes them when it is asked, and its supervisor reads where the main thread is.
+
+``faulthandler`` writes them, into a file in memory that the supervisor holds.
+"""
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainwright_trainer.lifecycle.stacks import MAIN_THREAD
+from trainwright_trainer.rank.messages import STACKS_FD_ENV
+
+STACKS_SIGNAL = signal.SIGUSR2
+"""Free in torch, NCCL and Open MPI; mpirun forwards it as it forwards SIGUSR1."""
+MAIN_THREAD = "main thread"
+
+
+def offer_stacks(environment: Mapping[str, str]) -> None:
+    """From now on the signal writes stacks to the supervisor's file, if there is one. Call in the main thread.
+
+    ``faulthandler`` writes from the signal handler itself, in C: it needs no Python bytecode to run, so a thread inside a
+    collective or a read is shown too.
+    """
+    descriptor = environment.get(STACKS_FD_ENV)
+    if descriptor is None:
+        return
+    number = int(descriptor)
+    os.set_inheritable(number, False)
+    os.write(number, f"{MAIN_THREAD} 0x{threading.get_ident():016x}\n".encode())
+    faulthandler.register(STACKS_SIGNAL, file=number, all_threads=True)
+
 
 _MOST_BYTES = 1 << 20
 _THREAD = re.compile(r"^(?:Current thread|Thread) (0x[0-9a-f]+)")

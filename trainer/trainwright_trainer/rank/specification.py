@@ -15,9 +15,9 @@ from pydantic_core import ErrorDetails, from_json
 
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.failures import Refusal
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE
 from trainwright_trainer.contract.spec import API_VERSION, RunSpec
-from trainwright_trainer.supervisor.refusal import Refusal
 
 MOST_PROBLEMS = 5
 """Problems told at once; a termination message holds 4 KiB."""

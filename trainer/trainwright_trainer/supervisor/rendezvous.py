@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.failures import Refusal
 from trainwright_trainer.contract.rendezvous import MPIRendezvous, TrackerRendezvous
 from trainwright_trainer.contract.spec import World
-from trainwright_trainer.supervisor.environment import AGREE_BY_COLLECTIVE, static_meeting
 from trainwright_trainer.supervisor.launchers.elastic import ElasticPart
 from trainwright_trainer.supervisor.launchers.mpi import mpi_part
 from trainwright_trainer.supervisor.launchers.ray import ray_part
-from trainwright_trainer.supervisor.place import PodPlace, pod_place
-from trainwright_trainer.supervisor.pod.crew import local_crew
-from trainwright_trainer.supervisor.program import check_program
-from trainwright_trainer.supervisor.refusal import Refusal
-from trainwright_trainer.supervisor.role import Part, Setting
-from trainwright_trainer.supervisor.run.attempt import Attempt
+from trainwright_trainer.supervisor.place import PodPlace, pod_place, tasks, tf_place
+from trainwright_trainer.supervisor.pod.crew import AGREE_BY_COLLECTIVE, local_crew, static_meeting
+from trainwright_trainer.supervisor.role import Part, Setting, check_program
+from trainwright_trainer.supervisor.run.attempt import Attempt, OtherPodsHistory, UnlinkedCoordinator
 from trainwright_trainer.supervisor.run.coordinator import Coordinator
 from trainwright_trainer.supervisor.run.history import History
-from trainwright_trainer.supervisor.tf_config import tasks, tf_place
-from trainwright_trainer.supervisor.unlinked import OtherPodsHistory, UnlinkedCoordinator
 
 
 def part_of(setting: Setting) -> Part:

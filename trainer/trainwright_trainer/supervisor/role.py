@@ -1,18 +1,40 @@
-"""Part: what one pod does in a run, from the moment that it knows who it is to its verdict. One class for each way of meeting."""
+"""Role: what one pod does in a run, from the moment that it knows who it is to its exit code, and the programs that it runs."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from trainwright_trainer.contract.exit_codes import Cause
-from trainwright_trainer.contract.spec import RunSpec, Script
+from trainwright_trainer.contract.boosting import Boosting
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.spec import RunSpec, Script, Work
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.program import rank_program
-from trainwright_trainer.supervisor.verdict import Verdict
+from trainwright_trainer.supervisor.pod.outcome import Verdict
+
+
+def rank_program(work: Work) -> tuple[str, ...]:
+    """What each rank of this work runs."""
+    if isinstance(work, Script):
+        return work.command
+    if isinstance(work, Boosting):
+        return (sys.executable, "-m", "trainwright_trainer.boosting")
+    return (sys.executable, "-m", "trainwright_trainer.tensorflow" if work.engine == "tensorflow" else "trainwright_trainer.rank")
+
+
+def check_program(work: Work, environ: Mapping[str, str]) -> None:
+    """Look for a script's program before the pod waits for its peers.
+
+    Raises :class:`Refusal` with USER_FAILURE: worth another try, for the program may lie on a volume.
+    """
+    if isinstance(work, Script) and shutil.which(work.command[0], path=environ.get("PATH")) is None:
+        message = f"work.command starts {work.command[0]!r}, and no such program is in this image; check its name, PATH and mode"
+        raise Refusal(ExitCode.USER_FAILURE, "NoSuchProgram", message)
 
 
 @dataclass(frozen=True, slots=True)

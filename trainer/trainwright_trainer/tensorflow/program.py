@@ -17,9 +17,8 @@ from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.messages import ATTEMPT_ENV
 from trainwright_trainer.rank.place import Place, place_from
 from trainwright_trainer.rank.preflight import Control, preflight
-from trainwright_trainer.rank.software_agreement import same_software_everywhere
-from trainwright_trainer.supervisor.place import bind_address
-from trainwright_trainer.supervisor.tf_config import tasks
+from trainwright_trainer.rank.software import same_software_everywhere
+from trainwright_trainer.supervisor.place import bind_address, tasks
 from trainwright_trainer.tensorflow.gathering import gather
 from trainwright_trainer.training.program import Program
 from trainwright_trainer.training.replicated_checkpointer import Checkpointer

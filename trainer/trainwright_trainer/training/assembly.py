@@ -28,7 +28,7 @@ from trainwright_trainer.rank.messages import ATTEMPT_ENV
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.rank.preflight import Control, preflight
 from trainwright_trainer.rank.preflight.on_torch import torch_checks
-from trainwright_trainer.rank.software_agreement import same_software_everywhere
+from trainwright_trainer.rank.software import same_software_everywhere
 from trainwright_trainer.task.base import Task
 from trainwright_trainer.task.build import build_task
 from trainwright_trainer.training.checkpointer import Checkpointer

@@ -15,7 +15,7 @@ from trainwright_trainer.engine.tensor_snapshot import TensorSnapshot
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.position import Position
 from trainwright_trainer.rank import random_state
-from trainwright_trainer.rank.grace import warn_of_slow_save
+from trainwright_trainer.rank.ending import warn_of_slow_save
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.saving import Saving

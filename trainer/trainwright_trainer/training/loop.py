@@ -22,7 +22,7 @@ from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.sinks import open_sinks
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
 from trainwright_trainer.position import Position
-from trainwright_trainer.rank.grace import seconds_for_save
+from trainwright_trainer.rank.ending import seconds_for_save
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.messages import Phase
 from trainwright_trainer.rank.place import Place

@@ -14,7 +14,7 @@ from trainwright_trainer.contract.failures import own_code
 from trainwright_trainer.contract.training import Checkpoints
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.position import Position
-from trainwright_trainer.rank.grace import warn_of_slow_save
+from trainwright_trainer.rank.ending import warn_of_slow_save
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place

@@ -8,7 +8,7 @@ from trainwright_trainer.checkpoint import write_complete
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Checkpoints
-from trainwright_trainer.rank.grace import seconds_for_save
+from trainwright_trainer.rank.ending import seconds_for_save
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.messages import Phase

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from trainwright_trainer.rank.preflight import Control
-from trainwright_trainer.rank.preflight.clocks import WrongClockError, clock_skew, compare_clocks
+from trainwright_trainer.rank.preflight.network import WrongClockError, clock_skew, compare_clocks
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Ranks:
 def ahead(monkeypatch: pytest.MonkeyPatch) -> threading.local:
     """Seconds by which this thread's clock is ahead."""
     mine, right = threading.local(), time.time
-    monkeypatch.setattr("trainwright_trainer.rank.preflight.clocks.time.time", lambda: right() + getattr(mine, "seconds", 0.0))
+    monkeypatch.setattr("trainwright_trainer.rank.preflight.network.time.time", lambda: right() + getattr(mine, "seconds", 0.0))
     return mine
 
 

@@ -15,7 +15,7 @@ from tests.trainer.supervisor.conftest import specification, training_work
 from trainwright_trainer.rank.link import SoloLink
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.rank.preflight import Checks, Control, NodeUnhealthyError, preflight
-from trainwright_trainer.rank.preflight.gpus import UnfitGPUError, check_gpus
+from trainwright_trainer.rank.preflight.device import UnfitGPUError, check_gpus
 from trainwright_trainer.rank.preflight.on_host import HostBuffer
 
 GOOD: dict[str, Any] = {"ecc": 0, "rows": (0, 0, 0, 0), "retiring": 0}

@@ -21,10 +21,11 @@ from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.rank.link import SoloLink
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.rank.preflight import Checks, Control, NodeUnhealthyError, collective, device, memory, preflight, storage
+from trainwright_trainer.rank.preflight import Checks, Control, NodeUnhealthyError, device, memory, network, preflight
+from trainwright_trainer.rank.preflight import checks as storage
+from trainwright_trainer.rank.preflight.checks import Results
 from trainwright_trainer.rank.preflight.on_host import HostBuffer, HostMatrices, HostMemory
 from trainwright_trainer.rank.preflight.on_torch import TorchBuffer, TorchMatrices, TorchMemory, torch_checks
-from trainwright_trainer.rank.preflight.results import Results
 
 CPU = torch.device("cpu")
 
@@ -132,8 +133,8 @@ def test_the_numbers_of_the_device_check_are_exact_in_bfloat16() -> None:
 
 def test_a_sum_that_is_wrong() -> None:
     for buffer in (TorchBuffer(CPU, lambda tensor: None), HostBuffer(lambda values: values)):
-        with pytest.raises(collective.WrongSumError, match="a sum over 2 ranks is not 3 everywhere"):
-            collective.check_collective(buffer, 0, 2)
+        with pytest.raises(network.WrongSumError, match="a sum over 2 ranks is not 3 everywhere"):
+            network.check_collective(buffer, 0, 2)
 
 
 @pytest.mark.parametrize("numbers", [HostMemory(), TorchMemory(CPU)])

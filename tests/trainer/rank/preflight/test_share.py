@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trainwright_trainer.contract.spec import Preflight
-from trainwright_trainer.rank.preflight.share import compare_with_median, shares_of_median
-from trainwright_trainer.rank.preflight.thresholds import TooSlowError
+from trainwright_trainer.rank.preflight.fitness import TooSlowError, compare_with_median, shares_of_median
 
 ONE_SLOW = [700.0, 690.0, 710.0, 420.0, 705.0]
 

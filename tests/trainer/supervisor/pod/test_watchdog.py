@@ -12,8 +12,8 @@ from trainwright_trainer.contract.spec import Lifecycle
 from trainwright_trainer.contract.spec import Watchdog as Limits
 from trainwright_trainer.observe.hang import cause_of, suspects
 from trainwright_trainer.rank.messages import Act, Ask, Beat, Carry, Phase, Where
+from trainwright_trainer.supervisor.pod.observer import Watchdog
 from trainwright_trainer.supervisor.pod.rank import Rank
-from trainwright_trainer.supervisor.watchdog import Watchdog
 from trainwright_trainer.supervisor.wire.messages import Dumped, RankState, Stuck
 
 LIFECYCLE = Lifecycle(grace_seconds=60, save_seconds=30, watchdog=Limits(training_seconds=10, slowdown=4, saving_seconds=100))

@@ -12,7 +12,7 @@ from tests.trainer.supervisor.conftest import NewRun
 from trainwright_trainer import __version__
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.rank import software
-from trainwright_trainer.supervisor.handshake import difference
+from trainwright_trainer.supervisor.wire.connection import difference
 from trainwright_trainer.supervisor.wire.messages import MESSAGE, Join
 
 JOIN = {"type": "join", "node": 1, "host": "pod-1", "sha256": "a" * 64, "version": __version__}

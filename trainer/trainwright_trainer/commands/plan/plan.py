@@ -13,7 +13,7 @@ from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.contract.training import Checkpoints, LearningRate, Training
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
-from trainwright_trainer.rank.grace import seconds_for_save
+from trainwright_trainer.rank.ending import seconds_for_save
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import time
@@ -10,23 +11,104 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainwright_trainer.checkpoint.durable import make_directory, sync_directory
+from trainwright_trainer.checkpoint.storage import storage_errors
 from trainwright_trainer.contract import spec as contract
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.rank.preflight.clocks import WARNING_SECONDS, WHY, clock_skew, compare_clocks
-from trainwright_trainer.rank.preflight.collective import Buffer, check_collective
-from trainwright_trainer.rank.preflight.control import Control
-from trainwright_trainer.rank.preflight.device import OnDevice, check_device
-from trainwright_trainer.rank.preflight.failure import NodeUnhealthyError, UnfitError
-from trainwright_trainer.rank.preflight.gpus import check_gpus
+from trainwright_trainer.rank.preflight.device import OnDevice, check_device, check_gpus
+from trainwright_trainer.rank.preflight.fitness import (
+    Control,
+    NodeUnhealthyError,
+    UnfitError,
+    at_least,
+    at_most,
+    compare_with_median,
+    shares_of_median,
+)
 from trainwright_trainer.rank.preflight.memory import Memory, check_memory
-from trainwright_trainer.rank.preflight.results import Results
-from trainwright_trainer.rank.preflight.share import compare_with_median, shares_of_median
-from trainwright_trainer.rank.preflight.storage import check_storage
-from trainwright_trainer.rank.preflight.thresholds import at_least, at_most
+from trainwright_trainer.rank.preflight.network import WARNING_SECONDS, WHY, Buffer, check_collective, clock_skew, compare_clocks
+
+
+@dataclass(slots=True)
+class Results:
+    """None for what was not checked."""
+
+    tflops: float | None = None
+    share_of_median: float | None = None
+    """Of the slowest rank on this node."""
+    memory_bytes_per_second: float | None = None
+    storage_seconds: float | None = None
+    clock_skew_seconds: float | None = None
+    bus_bytes_per_second: float | None = None
+
+    def metrics(self) -> dict[str, float]:
+        """By name, as in the table of metrics."""
+        values = {
+            "trainwright_preflight_tflops": self.tflops,
+            "trainwright_preflight_share_of_median": self.share_of_median,
+            "trainwright_preflight_memory_bytes_per_second": self.memory_bytes_per_second,
+            "trainwright_preflight_storage_seconds": self.storage_seconds,
+            "trainwright_preflight_clock_skew_seconds": self.clock_skew_seconds,
+            "trainwright_preflight_bus_bytes_per_second": self.bus_bytes_per_second,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+
+BLOCK_BYTES = 1 << 20
+
+
+class DamagedError(UnfitError):
+    """What was read is not what was written."""
+
+
+def check_storage(directory: Path, name: str, megabytes: int) -> float:
+    """Write a file, fsync it, rename it, fsync the directory, read it back, remove it: what a checkpoint needs.
+
+    Args:
+        directory: Of the checkpoints; made if it is not there.
+        name: Of the file, used by nobody else.
+        megabytes: How much to write (2^20 bytes each).
+
+    Returns:
+        Seconds for all of it.
+
+    Raises:
+        StorageError: The volume refused.
+        DamagedError: It gave back other bytes.
+    """
+    make_directory(directory)
+    started = time.perf_counter()
+    written, path = directory / f"{name}.tmp", directory / name
+    block = hashlib.shake_256(name.encode()).digest(BLOCK_BYTES)  # no volume can compress it away
+    with storage_errors("write", path):
+        try:
+            with written.open("wb") as file:
+                for _ in range(megabytes):
+                    file.write(block)
+                file.flush()
+                os.fsync(file.fileno())
+            written.rename(path)
+            sync_directory(directory)
+            with path.open("rb") as file:
+                _forget_pages(file.fileno())
+                same = all(file.read(BLOCK_BYTES) == block for _ in range(megabytes)) and not file.read(1)
+        finally:
+            for left in (written, path):
+                left.unlink(missing_ok=True)
+    if not same:
+        raise DamagedError(f"{megabytes} MiB written to {directory} read back as something else")
+    return time.perf_counter() - started
+
+
+def _forget_pages(descriptor: int) -> None:
+    """Have the bytes come from the volume and not from this machine's memory, where the system can."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
 
 STORAGE_MEGABYTES = {"cuda": 64, "cpu": 4}
 OF_DEVICES = ("min_tflops", "min_share_of_median", "min_memory_gigabytes_per_second")

@@ -8,7 +8,7 @@ import numpy as np
 
 from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.rank.preflight import memory
-from trainwright_trainer.rank.preflight.collective import MEGABYTES
+from trainwright_trainer.rank.preflight.network import MEGABYTES
 
 
 class HostMatrices:

@@ -11,7 +11,7 @@ from torch import Tensor
 from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.rank.preflight import memory
 from trainwright_trainer.rank.preflight.checks import Checks
-from trainwright_trainer.rank.preflight.collective import MEGABYTES
+from trainwright_trainer.rank.preflight.network import MEGABYTES
 
 AllReduce = Callable[[Tensor], object]
 """Sums a tensor over all ranks, in place."""

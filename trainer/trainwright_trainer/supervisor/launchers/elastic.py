@@ -1,4 +1,4 @@
-"""Elastic run: the part of a pod whose run goes on when other pods come and go. It plays one attempt after the other."""
+"""Elastic run: the role of a pod whose run goes on when other pods come and go. It plays one attempt after the other."""
 
 from __future__ import annotations
 
@@ -9,37 +9,73 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
+from trainwright_trainer.contract.base import Contract, Count, Index, Port
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, Cause, Disposition, ExitCode
+from trainwright_trainer.contract.failures import Refusal
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.contract.rendezvous import ElasticRendezvous
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.messages import LINK_FD_ENV
 from trainwright_trainer.supervisor import shim
-from trainwright_trainer.supervisor.environment import AGREE_BY_COLLECTIVE
-from trainwright_trainer.supervisor.launchers.elastic_messages import (
-    ADDRESS_ENV,
-    FROM_MEETING,
-    HOST_ENV,
-    FromMeetingMessage,
-    Meet,
-    Met,
-    NotMet,
-    StoreLost,
-    Waiting,
-)
-from trainwright_trainer.supervisor.link import RankLink
 from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace, bind_address, host_name
-from trainwright_trainer.supervisor.pod.crew import local_crew
-from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.supervisor.pod.crew import AGREE_BY_COLLECTIVE, local_crew
+from trainwright_trainer.supervisor.pod.outcome import Verdict
+from trainwright_trainer.supervisor.pod.rank import RankLink
 from trainwright_trainer.supervisor.role import Setting
-from trainwright_trainer.supervisor.run.attempt import Attempt
+from trainwright_trainer.supervisor.run.attempt import Attempt, OtherPodsHistory, UnlinkedCoordinator
 from trainwright_trainer.supervisor.run.history import History
-from trainwright_trainer.supervisor.unlinked import OtherPodsHistory, UnlinkedCoordinator
-from trainwright_trainer.supervisor.verdict import Verdict
+
+ADDRESS_ENV, HOST_ENV = "TRAINWRIGHT_MEETING_ADDRESS", "TRAINWRIGHT_MEETING_HOST"
+"""Environment variables of the meeting program: the address of its node, and any value where it hosts the store."""
+
+
+class Meet(Contract):
+    """Leave the round that this node is in, if any, and join the next one."""
+
+    type: Literal["meet"] = "meet"
+
+
+class Met(Contract):
+    """A round is complete."""
+
+    type: Literal["met"] = "met"
+    node: Index
+    nodes: Count
+    host: str
+    """Where rank 0 listens."""
+    port: Port
+    attempt: str
+    """The round's nonce, the same on every node."""
+
+
+class Waiting(Contract):
+    """Somebody waits to be let in. Said once a round."""
+
+    type: Literal["waiting"] = "waiting"
+    nodes: Count
+
+
+class NotMet(Contract):
+    """No round came about in time."""
+
+    type: Literal["not_met"] = "not_met"
+    why: str
+
+
+class StoreLost(Contract):
+    """The store at which nodes meet does not answer any more."""
+
+    type: Literal["store_lost"] = "store_lost"
+    why: str
+
+
+FromMeetingMessage = Met | Waiting | NotMet | StoreLost
+FROM_MEETING: TypeAdapter[FromMeetingMessage] = TypeAdapter(Annotated[FromMeetingMessage, Field(discriminator="type")])
+
 
 PROGRAM = (sys.executable, "-m", "trainwright_trainer.supervisor.launchers.torch_rendezvous")
 _STOPPED = (ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)

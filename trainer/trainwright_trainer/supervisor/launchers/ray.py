@@ -6,10 +6,10 @@ import importlib.util
 import sys
 
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.failures import Refusal
 from trainwright_trainer.supervisor.launchers.launched import LaunchedCrew, Launcher, launched_part
-from trainwright_trainer.supervisor.launchers.ray_train.configuration import NO_CLUSTER, NO_NODES, Configuration
+from trainwright_trainer.supervisor.launchers.ray_train import NO_CLUSTER, NO_NODES, Configuration
 from trainwright_trainer.supervisor.place import PodPlace, bind_address, host_name
-from trainwright_trainer.supervisor.refusal import Refusal
 from trainwright_trainer.supervisor.role import Part, Setting
 
 MODULE = "trainwright_trainer.supervisor.launchers.ray_train"

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.lifecycle.stacks import STACKS_SIGNAL
 from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.observe.stacks import Frame, main_thread_frame
-from trainwright_trainer.supervisor.daemon_thread import in_daemon_thread
+from trainwright_trainer.observe.stacks import STACKS_SIGNAL, Frame, main_thread_frame
+from trainwright_trainer.supervisor.event_loop import in_daemon_thread
 from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.pod.rank import Rank
-from trainwright_trainer.supervisor.rank_process import RankProcess
+from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
 from trainwright_trainer.supervisor.wire.messages import Dumped, RankState
 
 STACKS_SECONDS = 1.0

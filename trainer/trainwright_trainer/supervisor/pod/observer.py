@@ -1,18 +1,97 @@
-"""Observer of a pod's ranks: what their time goes into, how fast each is, and whether one hangs."""
+"""What a pod knows of its ranks: where they are, what their time goes into, how fast each is, and whether one hangs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from trainwright_trainer.checkpoint.ledger import Past
-from trainwright_trainer.contract.spec import RunSpec, Script
+from trainwright_trainer.contract import spec as contract
+from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.spec import Lifecycle, RunSpec, Script
 from trainwright_trainer.observe.goodput import Timesheet
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.observe.pace import Gathering
-from trainwright_trainer.rank.messages import FromRankMessage, Measured, Pace, PhaseChanged, Result
+from trainwright_trainer.rank.messages import Beat, FromRankMessage, Measured, Pace, Phase, PhaseChanged, Result
 from trainwright_trainer.supervisor.pod.rank import Rank
-from trainwright_trainer.supervisor.watchdog import Watchdog
-from trainwright_trainer.supervisor.wire.messages import Paces, Stuck, Times
+from trainwright_trainer.supervisor.wire.messages import Paces, Position, Stuck, Times
+
+
+class RollCall:
+    """Open until every rank has answered, is past its last tick, or cannot take part."""
+
+    def __init__(self, request: int, pod: str, ranks: Sequence[Rank]) -> None:
+        self._request, self._pod, self._ranks = request, pod, ranks
+        self._ticks: dict[int, int | None] = {}
+
+    def answer(self, rank: Rank, request: int, tick: int | None) -> None:
+        if request == self._request:
+            self._ticks[rank.number] = tick
+
+    def position(self) -> Position | None:
+        """The pod's answer; None while it is open."""
+        if not self._ranks:
+            return self._absent(f"{self._pod} has not started its ranks")
+        ticks = list[int]()
+        for rank in self._ranks:
+            if _past_the_end(rank):
+                continue
+            if not rank.alive:
+                return self._absent(f"rank {rank.number} of {self._pod} has ended")
+            if rank.number not in self._ticks:
+                return None
+            tick = self._ticks[rank.number]
+            if tick is None:
+                return self._absent(f"rank {rank.number} of {self._pod} is still {rank.phase}")
+            ticks.append(tick)
+        return Position(request=self._request, tick=max(ticks, default=None))
+
+    def _absent(self, why: str) -> Position:
+        return Position(request=self._request, absent=why)
+
+
+def _past_the_end(rank: Rank) -> bool:
+    return rank.phase == "finished" or (rank.outcome is not None and rank.outcome.code is ExitCode.DONE)
+
+
+CHECK_SECONDS = 1.0
+
+
+class Watchdog:
+    """One per pod whose ranks give signs of life."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._limits = lifecycle.watchdog or contract.Watchdog()
+        self._save_seconds = lifecycle.save_seconds
+
+    def stuck(self, ranks: Iterable[Rank], now: float) -> Stuck | None:
+        """The rank that has exceeded its limit by most, if one has. ``now`` is on the event loop's clock."""
+        worst: tuple[float, Stuck] | None = None
+        for rank in ranks:
+            if not rank.alive or rank.result is not None:
+                continue
+            idle, limit = now - rank.progressed_at, self.limit(rank.phase, rank.beat)
+            if idle > limit and (worst is None or idle / limit > worst[0]):
+                doing = rank.phase.replace("_", " ")
+                why = f"has been {doing} for {idle:.0f} s without progress, and {limit:g} s is the limit"
+                worst = idle / limit, Stuck(rank=rank.number, why=why)
+        return worst[1] if worst else None
+
+    def limit(self, phase: Phase, beat: Beat | None) -> float:
+        """Seconds without progress that a phase allows. A step may take several times as long as those before it."""
+        limits = self._limits
+        match phase:
+            case "starting":
+                return limits.starting_seconds
+            case "restoring":
+                return limits.restoring_seconds
+            case "warming_up":
+                return limits.warming_up_seconds
+            case "saving" | "finished":  # what follows the last step is the marker on the volume
+                return max(limits.saving_seconds, limits.slowdown * self._save_seconds)
+            case "training" | "evaluating":
+                usual = beat.tick_seconds if beat is not None and beat.tick_seconds is not None else 0.0
+                return max(limits.training_seconds, limits.slowdown * usual)
+
 
 OF_THE_PAST = ("trainwright_attempt", "trainwright_down_seconds", "trainwright_goodput")
 """What only a pod knows that was told of the attempts before: in an elastic run another one from round to round."""

@@ -13,23 +13,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.contract.failures import Refusal
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe import log
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.messages import Act, Ask, At, Carry, Committed, FromRankMessage, Measured, Result, Where
-from trainwright_trainer.supervisor.background import in_background
+from trainwright_trainer.supervisor.event_loop import Timers, in_background
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.crew import Crew
 from trainwright_trainer.supervisor.pod.dump import dump
-from trainwright_trainer.supervisor.pod.observer import Observer
-from trainwright_trainer.supervisor.pod.outcome import RankOutcome, outcome_after_sigterm, outcome_of
+from trainwright_trainer.supervisor.pod.observer import CHECK_SECONDS, Observer, RollCall
+from trainwright_trainer.supervisor.pod.outcome import RankOutcome, Verdict, outcome_after_sigterm, outcome_of, verdict
 from trainwright_trainer.supervisor.pod.rank import Rank
-from trainwright_trainer.supervisor.refusal import Refusal
-from trainwright_trainer.supervisor.roll_call import RollCall
-from trainwright_trainer.supervisor.timers import Timers
-from trainwright_trainer.supervisor.verdict import Verdict, verdict
-from trainwright_trainer.supervisor.watchdog import CHECK_SECONDS
 from trainwright_trainer.supervisor.wire.messages import (
     Bye,
     Downward,

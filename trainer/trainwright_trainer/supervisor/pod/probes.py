@@ -15,8 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.failures import Refusal
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.supervisor.refusal import Refusal
 
 CLIENT_SECONDS = 10
 

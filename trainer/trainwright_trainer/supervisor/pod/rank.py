@@ -1,14 +1,27 @@
-"""One rank as its supervisor sees it, wherever its process runs."""
+"""One rank as its supervisor sees it, wherever its process runs: the line to it, what it has said, and its process."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import socket
+import subprocess
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
 
+from pydantic import TypeAdapter, ValidationError
+
+from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.observe.stacks import StackFile
 from trainwright_trainer.rank.messages import (
+    FROM_RANK,
+    STACKS_FD_ENV,
     Act,
     Ask,
     Beat,
@@ -21,7 +34,81 @@ from trainwright_trainer.rank.messages import (
     Result,
     Where,
 )
+from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.pod.outcome import RankOutcome
+from trainwright_trainer.supervisor.pod.processes import kill_group
+
+MAX_LINE_BYTES = 1 << 20
+_READ_BYTES = 1 << 16
+
+OnMessage = Callable[[Any], None]
+"""Gets what :attr:`RankLink.messages` understands."""
+
+
+class RankLink:
+    """Reads what a rank says and hands each message on; says things to it without ever waiting for it."""
+
+    messages: ClassVar[TypeAdapter[Any]] = FROM_RANK
+    """What is understood."""
+
+    def __init__(self, ours: socket.socket, on_message: OnMessage) -> None:
+        self._socket = ours
+        self._on_message = on_message
+        self._buffer = bytearray()
+        self._open = True
+        ours.setblocking(False)
+        asyncio.get_running_loop().add_reader(ours.fileno(), self.drain)
+
+    @classmethod
+    def pair(cls, on_message: OnMessage) -> tuple[Self, socket.socket]:
+        """A link, and the rank's end to hand over and close."""
+        ours, theirs = socket.socketpair()
+        return cls(ours, on_message), theirs
+
+    def say(self, message: Contract) -> None:
+        """Send one message. A rank that is gone, or has stopped reading, does not hear it: its silence is noticed elsewhere."""
+        if not self._open:
+            return
+        try:
+            self._socket.send(message.model_dump_json().encode() + b"\n")
+        except OSError as error:
+            get_log().warning("rank_does_not_listen", reason=str(error))
+
+    def drain(self) -> None:
+        """Hand on everything that has arrived. Called once more when the process has ended, so that no last word is missed."""
+        while self._open:
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                return self.close()
+            self._buffer += data
+            self._deliver()
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+
+    def _deliver(self) -> None:
+        *lines, rest = self._buffer.split(b"\n")
+        self._buffer = rest
+        for line in lines:
+            try:
+                message = self.messages.validate_json(bytes(line))
+            except ValidationError as error:
+                text = bytes(line[:200]).decode(errors="replace")
+                get_log().warning("message_not_understood", line=text, reason=error.errors()[0]["msg"])
+                continue
+            self._on_message(message)
+        if len(self._buffer) > MAX_LINE_BYTES:
+            get_log().warning("message_too_long", bytes=len(self._buffer))
+            self.close()
+
 
 OnWord = Callable[["Rank", FromRankMessage], None]
 
@@ -89,3 +176,56 @@ class Rank(ABC):
                 self.result = message
                 self.step = self.step if step is None else step
         self._on_word(self, message)
+
+
+class RankProcess(Rank):
+    """A child of this supervisor. Leads a process group of its own, so that its helpers end with it."""
+
+    def __init__(self, number: int, on_word: OnWord) -> None:
+        super().__init__(number, on_word)
+        self.stacks: StackFile = StackFile()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link, self._theirs = RankLink.pair(self.hear)
+
+    @property
+    def link_descriptor(self) -> int:
+        """The rank's end of the link, to name in its environment."""
+        return self._theirs.fileno()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start the process. Call from the main thread (see :mod:`shim`). Raises ``OSError`` if the machine cannot."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *command],
+            env={**environment, STACKS_FD_ENV: str(self.stacks.descriptor)}, stdin=subprocess.DEVNULL,
+            pass_fds=[self._theirs.fileno(), self.stacks.descriptor], start_new_session=True,
+        )
+        self.alive, self.progressed_at = True, asyncio.get_running_loop().time()
+        self._theirs.close()
+
+    def say(self, message: Where | Act | Carry | Ask) -> None:
+        self._link.say(message)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the rank itself, not its helpers: what it does with them is its own business."""
+        if self.alive and self.pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL to the rank and its helpers; what it has said until now still counts."""
+        if self.alive and self.pid is not None:
+            self.killed = True
+            kill_group(self.pid)
+
+    def ended(self, status: int) -> None:
+        """The process was reaped: hear what it said last, then close the link."""
+        if self._process is not None:
+            self._process.returncode = status  # tells Popen that somebody else has waited for it
+        self._link.drain()
+        self._link.close()
+        self.stacks.close()
+        self.alive = False

@@ -14,19 +14,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.contract.failures import Refusal
 from trainwright_trainer.contract.spec import RunSpec, Script
+from trainwright_trainer.observe.hang import DUMP_SECONDS, Hang
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.observe.pace import RunPace
 from trainwright_trainer.rank.messages import Act, Action, Carry, Where
-from trainwright_trainer.supervisor.background import in_background
-from trainwright_trainer.supervisor.bookkeeping import keep_times
-from trainwright_trainer.supervisor.handshake import difference
-from trainwright_trainer.supervisor.incident import DUMP_SECONDS, Hang
-from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.supervisor.event_loop import Timers, in_background
 from trainwright_trainer.supervisor.run.agreement import Agreement, AtTick, Impossible, TooLate
-from trainwright_trainer.supervisor.run.history import History
-from trainwright_trainer.supervisor.timers import Timers
+from trainwright_trainer.supervisor.run.history import History, keep_times
+from trainwright_trainer.supervisor.wire.connection import difference
 from trainwright_trainer.supervisor.wire.messages import (
     Bye,
     Downward,

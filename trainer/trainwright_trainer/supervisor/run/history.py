@@ -11,9 +11,10 @@ from typing import ClassVar, TypeVar
 from trainwright_trainer.checkpoint import CheckpointStore, StorageError, UnknownSchemaError, read_complete, write_complete
 from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, AttemptTimes, Ledger, Past
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.failures import Refusal
 from trainwright_trainer.contract.spec import RunSpec, Script
-from trainwright_trainer.supervisor.daemon_thread import in_daemon_thread
-from trainwright_trainer.supervisor.refusal import Refusal
+from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.supervisor.event_loop import in_daemon_thread
 
 VOLUME_SECONDS = 60.0
 """For any one look at the volume; a network file system that hangs would keep a pod for ever."""
@@ -125,3 +126,19 @@ async def on_volume(look: Callable[[], Value]) -> Value:
     except TimeoutError:
         message = f"the checkpoint volume did not answer within {VOLUME_SECONDS:g} s; look at the storage behind the claim"
         raise Refusal(ExitCode.STORAGE, "StorageHangs", message) from None
+
+
+NOTE_SECONDS, NOTE_SHARE = 60.0, 0.1
+"""After so long, and then whenever an attempt has become longer by this share: a month makes some 60 lines."""
+
+
+async def keep_times(history: History) -> None:
+    """Until cancelled. A volume that refuses is only logged: the next save will say so too, and end the run if it must."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        await asyncio.sleep(max(NOTE_SECONDS, NOTE_SHARE * (loop.time() - began)))
+        try:
+            await history.note_times()
+        except Refusal as refusal:
+            get_log().warning("ledger_not_written", reason=str(refusal))

@@ -1,9 +1,17 @@
-"""Meeting: one node's seat in torch's dynamic rendezvous."""
+"""One node's seat in torch's dynamic rendezvous: a program that the pod's supervisor starts, which loads no torch itself.
+
+It holds this node's seat, and the store of the run in the pod that hosts it. The ranks are children of the supervisor, which
+hears their results itself: torch's elastic agent would fold all of them into one exit status, and give ranks 30 seconds to end
+whatever the pod's grace period is (torch/distributed/elastic/agent/server/local_elastic_agent.py).
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
+import select
+import socket
+import sys
 import time
 
 from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousHandler, RendezvousParameters
@@ -11,7 +19,17 @@ from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from trainwright_trainer.contract.rendezvous import ElasticRendezvous
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.supervisor.launchers.elastic_messages import Met
+from trainwright_trainer.rank.messages import LINK_FD_ENV
+from trainwright_trainer.rank.specification import read_specification, specification_path
+from trainwright_trainer.supervisor.launchers.elastic import (
+    ADDRESS_ENV,
+    HOST_ENV,
+    FromMeetingMessage,
+    Met,
+    NotMet,
+    StoreLost,
+    Waiting,
+)
 
 STORE_SECONDS = 10
 """For one answer of the store."""
@@ -75,3 +93,52 @@ class Meeting:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(RETRY_SECONDS)
+
+
+POLL_SECONDS = 1.0
+_BYTES = 4096
+
+
+def main() -> int:
+    """Meet each time that the supervisor says so, until it hangs up."""
+    spec = read_specification(specification_path(os.environ)).spec
+    rendezvous = spec.world.rendezvous
+    if not isinstance(rendezvous, ElasticRendezvous):
+        raise SystemExit("this program is for rendezvous c10d")
+    from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousError
+
+
+    line = socket.socket(fileno=int(os.environ[LINK_FD_ENV]))
+    line.set_inheritable(False)
+    meeting = Meeting(spec, rendezvous, os.environ[ADDRESS_ENV], hosts_store=HOST_ENV in os.environ)
+    watching = False
+    while True:
+        if select.select([line], [], [], POLL_SECONDS)[0]:
+            if not line.recv(_BYTES):
+                return 0
+            try:
+                _say(line, meeting.join())
+                watching = True
+            except RendezvousError as error:
+                lost = meeting.reached and isinstance(error, RendezvousConnectionError)
+                _say(line, StoreLost(why=_first_line(error)) if lost else NotMet(why=_first_line(error)))
+        elif watching:
+            try:
+                if nodes := meeting.waiting():
+                    _say(line, Waiting(nodes=nodes))
+                    watching = False
+            except RendezvousError as error:
+                _say(line, StoreLost(why=_first_line(error)))
+                watching = False
+
+
+def _say(line: socket.socket, message: FromMeetingMessage) -> None:
+    line.sendall(message.model_dump_json().encode() + b"\n")
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "") or "too few came"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""What a rank and its supervisor say to each other."""

@@ -1,1 +1,0 @@
-"""Elastic runs: where pods meet, and meet again when one of them came or went."""
