@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trainwright_trainer.checkpoint import CheckpointStore
-from trainwright_trainer.checkpoint.digest import ChunkedHash
+from trainwright_trainer.checkpoint.data_file import ChunkedHash
 
 PIECE = 64 * 2**20
 

@@ -12,13 +12,12 @@ from tests.compiler.target.test_tf_job import WORKERS
 from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
 
 from trainwright.manifest.monitoring.series import SUPERVISED, UNKNOWN_TO_BOOSTING_ON_GPUS, served_metrics
-from trainwright_trainer.boosting.report import BoostingReport
+from trainwright_trainer.boosting.learner import BoostingReport
 from trainwright_trainer.contract.metrics import METRICS
-from trainwright_trainer.meter import Speed
-from trainwright_trainer.position import Position
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.training.reporting import Reporter
+from trainwright_trainer.training.learner import Position
+from trainwright_trainer.training.reporting import Reporter, Speed
 
 NEWEST: Data = {"trainer_version": "0.2.0"}
 HERE, AT, SPEED = Place(0, 1, 0, 0), Position(10, 320), Speed(32.0, 1.0, 0.5)

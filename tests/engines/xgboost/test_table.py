@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright_trainer.boosting.fingerprint import fingerprint
-from trainwright_trainer.boosting.table import Share, files_of, read_share
+from trainwright_trainer.boosting.table import Share, files_of, fingerprint, read_share
 from trainwright_trainer.contract.boosting import Booster
 from trainwright_trainer.contract.data import Table
 from trainwright_trainer.contract.failures import DataError

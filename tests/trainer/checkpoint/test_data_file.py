@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from trainwright_trainer.checkpoint.digest import ChunkedHash, FileDigest, chunk_matches, chunk_span
+from trainwright_trainer.checkpoint.data_file import ChunkedHash, FileDigest, chunk_matches, chunk_span
 
 
 @given(pieces=st.lists(st.binary(max_size=50), max_size=12), chunk_bytes=st.integers(1, 64))

@@ -23,8 +23,7 @@ from trainwright_trainer.checkpoint import (
     LeaseTiming,
     open_volume,
 )
-from trainwright_trainer.checkpoint.fence import fence_drafts
-from trainwright_trainer.checkpoint.lease import acquire
+from trainwright_trainer.checkpoint.lease import acquire, fence_drafts
 from trainwright_trainer.contract import ExitCode
 
 NEVER = replace(FAST, expiry_seconds=60.0, patience_seconds=60.0)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, FileDigest, StorageError, UnknownSchemaError
-from trainwright_trainer.checkpoint.digest import chunk_matches
+from trainwright_trainer.checkpoint.data_file import chunk_matches
 
 Save = Callable[..., CommitRecord]
 

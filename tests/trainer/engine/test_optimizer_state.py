@@ -8,7 +8,7 @@ from torch import nn
 
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import SGD, AdamW, Optimizer
-from trainwright_trainer.engine import optimizer_state
+from trainwright_trainer.engine import whole_state
 from trainwright_trainer.optim.build import build_optimizer
 
 
@@ -30,10 +30,10 @@ def step(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 @pytest.mark.parametrize("kind", [AdamW(kind="adamw"), SGD(kind="sgd"), SGD(kind="sgd", momentum=0)], ids=repr)
 def test_a_restored_optimizer_goes_on_with_the_same_bits(kind: Optimizer) -> None:
     module, optimizer = trained(kind)
-    saved = {name: tensor.clone() for name, tensor in optimizer_state.flatten(module, optimizer).items()}
+    saved = {name: tensor.clone() for name, tensor in whole_state.flatten_optimizer(module, optimizer).items()}
     other = copy.deepcopy(module)
     fresh = build_optimizer(kind, other, 0.1)
-    optimizer_state.restore(other, fresh, saved)
+    whole_state.restore_optimizer(other, fresh, saved)
     step(module, optimizer)
     step(other, fresh)
     for ours, theirs in zip(module.parameters(), other.parameters(), strict=True):
@@ -41,15 +41,15 @@ def test_a_restored_optimizer_goes_on_with_the_same_bits(kind: Optimizer) -> Non
 
 
 def test_names() -> None:
-    flat = optimizer_state.flatten(*trained(AdamW(kind="adamw")))
+    flat = whole_state.flatten_optimizer(*trained(AdamW(kind="adamw")))
     assert {"exp_avg/0.weight", "exp_avg_sq/2.bias", "step/1.bias"} <= flat.keys()
     assert float(flat["step/1.bias"]) == 3
 
 
 def test_another_models_state() -> None:
     module, optimizer = trained(AdamW(kind="adamw"))
-    flat = optimizer_state.flatten(module, optimizer)
+    flat = whole_state.flatten_optimizer(module, optimizer)
     with pytest.raises(InvalidRunError, match=r"exp_avg/9\.weight"):
-        optimizer_state.restore(module, optimizer, {**flat, "exp_avg/9.weight": torch.zeros(1)})
+        whole_state.restore_optimizer(module, optimizer, {**flat, "exp_avg/9.weight": torch.zeros(1)})
     with pytest.raises(InvalidRunError, match=r"exp_avg/0\.weight \(7,\) fits no parameter"):
-        optimizer_state.restore(module, optimizer, {**flat, "exp_avg/0.weight": torch.zeros(7)})
+        whole_state.restore_optimizer(module, optimizer, {**flat, "exp_avg/0.weight": torch.zeros(7)})

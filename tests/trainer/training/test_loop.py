@@ -21,8 +21,7 @@ from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import DivergedError
 from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.data.order import Samples
-from trainwright_trainer.engine.base import Recipe, StepResult
-from trainwright_trainer.engine.tensor_snapshot import TensorSnapshot
+from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.rank.messages import Phase
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training import loop

@@ -12,14 +12,13 @@ from structlog.testing import capture_logs
 from tests.trainer.contract.specifications import BOOSTING, TRACKER, changed
 
 from trainwright_trainer.checkpoint import CheckpointStore, StorageError, read_complete
-from trainwright_trainer.checkpoint.draft import Piece
+from trainwright_trainer.checkpoint.store import Piece
 from trainwright_trainer.contract import Boosting, Cause, ExitCode, RunSpec
 from trainwright_trainer.contract.failures import DataError, DivergedError, NoCheckpointError
-from trainwright_trainer.position import Position
 from trainwright_trainer.rank.group import Alone
 from trainwright_trainer.rank.messages import Action, Phase
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.training.learner import Metadata
+from trainwright_trainer.training.learner import Metadata, Position
 from trainwright_trainer.training.replicated_checkpointer import Checkpointer
 from trainwright_trainer.training.replicated_loop import Loop, Outcome, Parts
 from trainwright_trainer.training.reporting import Reporter

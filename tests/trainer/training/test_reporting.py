@@ -7,8 +7,8 @@ import time
 import pytest
 
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.meter import Meter
 from trainwright_trainer.rank.link import SoloLink
+from trainwright_trainer.training.reporting import Meter
 from trainwright_trainer.training.watched_group import WatchedGroup
 
 
@@ -27,7 +27,7 @@ class Clock:
 
 def test_waits_are_not_a_ranks_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     meter, clock = Meter(), Clock()
-    monkeypatch.setattr("trainwright_trainer.meter.time", clock)
+    monkeypatch.setattr("trainwright_trainer.training.reporting.time", clock)
     for _ in range(2):
         with meter.step(32):
             clock.sleep(1)

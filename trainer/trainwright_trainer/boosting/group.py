@@ -1,4 +1,4 @@
-"""The workers together: XGBoost's collective."""
+"""The workers together: the tracker at which they meet, and XGBoost's collective."""
 
 from __future__ import annotations
 
@@ -6,23 +6,63 @@ import ctypes
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from xgboost import collective
 from xgboost.core import XGBoostError
+from xgboost.tracker import RabitTracker
 
 from trainwright_trainer.boosting.event_loop import EventLoopWatch
-from trainwright_trainer.boosting.tracker import Tracker
 from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.failures import RankError
+from trainwright_trainer.contract.layout import BIND_ENV
 from trainwright_trainer.contract.rendezvous import TrackerRendezvous
 from trainwright_trainer.contract.spec import Lifecycle
 from trainwright_trainer.rank.group import Alone, Group, LostWorkersError
 from trainwright_trainer.rank.place import Place
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod's network is its own
+_BIND_PAUSE_SECONDS = 1.0
+_BIND_SECONDS = 90.0
+"""The tracker does not reuse a port on which connections of an attempt before are still waiting out (a minute, on Linux)."""
+_FAREWELL_SECONDS = 10
+
+
+class PortTakenError(RankError):
+    """Something else listens where the tracker should. Worth another try, perhaps on another node."""
+
+
+class Tracker:
+    """Listens from the start. Ranks follow the workers' numbers: it sorts them by their names.
+
+    Raises :class:`PortTakenError`.
+    """
+
+    def __init__(self, port: int, workers: int, environment: Mapping[str, str]) -> None:
+        address = environment.get(BIND_ENV) or EVERYWHERE
+        deadline = time.monotonic() + _BIND_SECONDS
+        while True:
+            try:
+                self._tracker = RabitTracker(n_workers=workers, host_ip=address, port=port, sortby="task")
+                break
+            except XGBoostError as error:
+                if "in use" not in str(error):
+                    raise
+                if time.monotonic() > deadline:
+                    taken = f"the port has been taken for {_BIND_SECONDS:g} s"
+                    raise PortTakenError(f"the tracker cannot listen on {address} port {port}: {taken}") from error
+            time.sleep(_BIND_PAUSE_SECONDS)
+        self._tracker.start()
+
+    def close(self) -> None:
+        """Wait until every worker has said good-bye; one that hangs does not keep it for long."""
+        with suppress(XGBoostError, ValueError):  # all that matters was committed before
+            self._tracker.wait_for(_FAREWELL_SECONDS)
+
 
 T = TypeVar("T")
 

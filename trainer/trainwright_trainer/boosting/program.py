@@ -5,8 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 
-from trainwright_trainer.boosting.fingerprint import fingerprint
-from trainwright_trainer.boosting.table import Share, files_of, read_share
+from trainwright_trainer.boosting.table import Share, files_of, fingerprint, read_share
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.failures import DataError, InvalidRunError
 from trainwright_trainer.contract.rendezvous import TrackerRendezvous
@@ -40,10 +39,8 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     Raises:
         RankError: Something in the specification cannot be had here; the message says what.
     """
-    from trainwright_trainer.boosting.group import meet
-    from trainwright_trainer.boosting.learner import BoostingLearner
-    from trainwright_trainer.boosting.matrix import matrix
-    from trainwright_trainer.boosting.tracker import Tracker
+    from trainwright_trainer.boosting.group import Tracker, meet
+    from trainwright_trainer.boosting.learner import BoostingLearner, matrix
 
     work, rendezvous = _work_of(spec)
     tracker = Tracker(rendezvous.port, spec.world.size, environment) if place.leads and spec.world.size > 1 else None

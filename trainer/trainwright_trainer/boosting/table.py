@@ -6,6 +6,7 @@ Where there are as many files as workers or more, whole files are dealt out in n
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from trainwright_trainer.boosting.rows import Rows, joined
 from trainwright_trainer.contract.boosting import Booster
 from trainwright_trainer.contract.data import Table
 from trainwright_trainer.contract.failures import DataError
+from trainwright_trainer.data.files import Stream
 
 _SHARES = ("binary:logistic", "reg:logistic")
 _CLASSES = ("multi:softprob", "multi:softmax")
@@ -95,3 +97,14 @@ def _wrong_labels(rows: Rows, booster: Booster) -> Iterator[str]:
     if bad.any():
         count = f"{int(bad.sum())} of {len(labels)} rows hold others, such as {labels[bad][0]:g}"
         yield f"labels of objective {objective} are {must}; {count}"
+
+
+def fingerprint(table: Table, files: Sequence[Path]) -> str:
+    """Digest of the format, the label's name, the files' names, and :meth:`Stream.sample` of the files in the order given.
+
+    Raises :class:`DataError` where a file is missing or empty.
+    """
+    names = [file.name for file in files]
+    digest = hashlib.sha256(f"table v1:{table.format}:{table.label!r}:{names!r}:".encode(errors="backslashreplace"))
+    digest.update(Stream(files).sample())
+    return digest.hexdigest()

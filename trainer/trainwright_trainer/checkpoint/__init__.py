@@ -3,16 +3,15 @@
 On a POSIX file system or an object store, and without torch: files are bytes here. Rank 0 decides; ranks never list.
 """
 
-from trainwright_trainer.checkpoint.complete import Complete, read_complete, write_complete
-from trainwright_trainer.checkpoint.digest import CHUNK_BYTES, FileDigest
-from trainwright_trainer.checkpoint.draft import Draft
+from trainwright_trainer.checkpoint.data_file import CHUNK_BYTES, FileDigest
 from trainwright_trainer.checkpoint.layout import CheckpointName
 from trainwright_trainer.checkpoint.lease import Holder, Lease, LeaseLostError, LeaseTiming, OnWait
+from trainwright_trainer.checkpoint.ledger import Complete, read_complete, write_complete
 from trainwright_trainer.checkpoint.quarantine import OnQuarantine, Quarantined
 from trainwright_trainer.checkpoint.record import CommitRecord, RecordError, UnknownSchemaError
 from trainwright_trainer.checkpoint.retention import Fence, Retention
 from trainwright_trainer.checkpoint.storage import StorageError
-from trainwright_trainer.checkpoint.store import CheckpointStore, Scan
+from trainwright_trainer.checkpoint.store import CheckpointStore, Draft, Scan
 from trainwright_trainer.checkpoint.verification import Problem
 from trainwright_trainer.checkpoint.volume import Volume, open_volume
 

@@ -32,7 +32,8 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, ValidationError
 
-from trainwright_trainer.checkpoint.layout import Attempt
+from trainwright_trainer.checkpoint.layout import Attempt, CheckpointName, Listing, record_key
+from trainwright_trainer.checkpoint.record import encode_fence
 from trainwright_trainer.checkpoint.storage import StorageError
 from trainwright_trainer.checkpoint.volume import Volume
 from trainwright_trainer.contract.base import Contract, Count
@@ -208,3 +209,19 @@ def _term_key(term: int) -> str:
 
 def _beat_key(term: int) -> str:
     return f"{_DIRECTORY}/{term}.beat"
+
+
+def fence_drafts(volume: Volume, lease: Lease) -> frozenset[CheckpointName]:
+    """Fence every draft of another attempt. Gives the names that are committed, or fenced, from before this lease.
+
+    Raises:
+        LeaseLostError: A newer attempt was faster, so what was seen may be its own.
+        StorageError: The volume refused.
+    """
+    seen = Listing.of(volume)
+    lease.check()  # after the look: whatever a newer attempt began, it began after it took this lease
+    drafts = {*seen.data, *(name for name, _ in seen.temporary)}.difference(seen.records, seen.bad_records)
+    for name in drafts:
+        if name.attempt != lease.holder.attempt:
+            volume.create(record_key(name), encode_fence(lease.holder.term))
+    return frozenset(Listing.of(volume).records) & {*seen.records, *drafts}

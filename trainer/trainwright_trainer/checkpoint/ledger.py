@@ -1,7 +1,8 @@
-"""Attempt ledger: one line for each start and end of an attempt, beside the checkpoints.
+"""What stays beside the checkpoints between attempts: the ledger of attempts, and the COMPLETE marker.
 
 An operator may restart a run for ever without counting (a lost peer is nobody's fault), so the ledger is what ends a loop that
-makes no progress.
+makes no progress. The marker says which identity reached its target: a finished index of a Job never comes back, so a pod that
+dies in teardown must not wait for its peers; its replacement finds the marker and ends at once.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
+from trainwright_trainer.checkpoint.layout import Attempt
 from trainwright_trainer.checkpoint.volume import open_volume
 from trainwright_trainer.contract.base import Contract, Index, NonNegative
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.layout import LEDGER_FILE
+from trainwright_trainer.contract.layout import COMPLETE_MARKER, LEDGER_FILE
 
 PREEMPTIONS = (ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
 """Ends that say nothing about the run."""
@@ -146,3 +148,31 @@ class Ledger:
             down_seconds=sum(max(0.0, gap) for gap in gaps),  # the clocks of two machines may differ
             reached_step=max((noted.step or 0 for noted in times.values()), default=0),
         )
+
+
+class Complete(Contract):
+    """The identity that reached its target, at which step, in which attempt."""
+
+    identity: str
+    step: Index
+    attempt: Attempt
+    completed_at: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC))
+
+
+def write_complete(directory: Path | str, identity: str, step: int, attempt: str) -> Complete:
+    """Write the marker, after the final commit; it replaces one of an earlier identity. Raises :class:`StorageError`."""
+    complete = Complete(identity=identity, step=step, attempt=attempt)
+    open_volume(directory).replace(COMPLETE_MARKER, complete.model_dump_json().encode() + b"\n")
+    return complete
+
+
+def read_complete(directory: Path | str) -> Complete | None:
+    """The marker, of whichever identity. A damaged one counts as none: the run resumes at its last commit and writes it again.
+
+    Raises :class:`StorageError` where the volume cannot be read.
+    """
+    data = open_volume(directory).read(COMPLETE_MARKER)
+    try:
+        return None if data is None else Complete.model_validate_json(data)
+    except ValidationError:
+        return None

@@ -17,8 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from trainwright_trainer.checkpoint.data_file import open_data_file
-from trainwright_trainer.checkpoint.digest import READ_BYTES, ChunkedHash, FileDigest
+from trainwright_trainer.checkpoint.data_file import READ_BYTES, ChunkedHash, FileDigest, open_data_file
 from trainwright_trainer.checkpoint.storage import StorageError, storage_errors
 from trainwright_trainer.checkpoint.volume import DataGoneError
 

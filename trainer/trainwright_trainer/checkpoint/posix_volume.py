@@ -10,8 +10,7 @@ from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 
-from trainwright_trainer.checkpoint.data_file import open_data_file
-from trainwright_trainer.checkpoint.digest import READ_BYTES, FileDigest
+from trainwright_trainer.checkpoint.data_file import READ_BYTES, FileDigest, open_data_file
 from trainwright_trainer.checkpoint.durable import append_line, create_file, make_directory, replace_file, sync_directory
 from trainwright_trainer.checkpoint.storage import storage_errors
 from trainwright_trainer.checkpoint.volume import DataGoneError

@@ -15,10 +15,13 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AwareDatetime, Field, JsonValue, ValidationError, model_validator
 
-from trainwright_trainer.checkpoint.digest import FileDigest
+from trainwright_trainer.checkpoint.data_file import FileDigest
 from trainwright_trainer.checkpoint.layout import Attempt, CheckpointName
 from trainwright_trainer.contract.base import Contract, Count, Index
+from trainwright_trainer.contract.data import Data
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.model import Model
+from trainwright_trainer.contract.training import Task, Training
 
 SCHEMA_VERSION: Final = 1
 _FENCED = "fenced_in_term"
@@ -139,3 +142,27 @@ def _canonical(value: object) -> str:
 
 def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+TRAINED = "trained"
+"""Key of a commit record's ``metadata`` that holds a :class:`Trained`, for records that say it."""
+
+
+class Trained(Contract):
+    """Part of a run's specification."""
+
+    task: Task
+    model: Model
+    data: Data
+
+    @classmethod
+    def of(cls, training: Training) -> Self:
+        return cls(task=training.task, model=training.model, data=training.data)
+
+    @classmethod
+    def from_metadata(cls, metadata: dict[str, Any]) -> Self | None:
+        """None where a record does not say it, or says it in words of another release."""
+        try:
+            return cls.model_validate(metadata[TRAINED])
+        except (KeyError, ValidationError):
+            return None

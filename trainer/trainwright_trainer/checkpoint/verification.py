@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal
 
-from trainwright_trainer.checkpoint.digest import FileDigest, chunk_matches, chunk_span
+from trainwright_trainer.checkpoint.data_file import FileDigest, chunk_matches, chunk_span
 from trainwright_trainer.checkpoint.layout import data_key
 from trainwright_trainer.checkpoint.record import CommitRecord
 from trainwright_trainer.checkpoint.volume import DataGoneError, Volume

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from trainwright_trainer.checkpoint.digest import FileDigest
+from trainwright_trainer.checkpoint.data_file import FileDigest
 
 OBJECT_STORES = ("s3://",)
 

@@ -18,8 +18,7 @@ from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import AdamW, Optimizer, Precision
 from trainwright_trainer.engine import deepspeed_files, whole_state
 from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult
-from trainwright_trainer.engine.measuring import COMPUTE, measure, without_a_trace
-from trainwright_trainer.engine.rank_0_buffers import Rank0Buffers
+from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, without_a_trace
 from trainwright_trainer.engine.update import read_later
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import materialise, skeleton

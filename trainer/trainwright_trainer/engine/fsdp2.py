@@ -11,10 +11,8 @@ from torch.distributed.tensor import DTensor
 from trainwright_trainer.contract.engine import CAPABILITIES, FSDP2
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import sharded_state
-from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult
-from trainwright_trainer.engine.measuring import COMPUTE, measure, without_a_trace
-from trainwright_trainer.engine.rank_0_buffers import Rank0Buffers
-from trainwright_trainer.engine.tensor_snapshot import TensorSnapshot
+from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult, TensorSnapshot
+from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, without_a_trace
 from trainwright_trainer.engine.update import Update, UpdateRules
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import materialise, skeleton, write

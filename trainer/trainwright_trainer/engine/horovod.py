@@ -13,10 +13,8 @@ from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
-from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult
-from trainwright_trainer.engine.measuring import autocast, measure, without_a_trace
-from trainwright_trainer.engine.rank_0_buffers import Rank0Buffers
-from trainwright_trainer.engine.tensor_snapshot import TensorSnapshot
+from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult, TensorSnapshot
+from trainwright_trainer.engine.forward import Rank0Buffers, autocast, measure, without_a_trace
 from trainwright_trainer.engine.update import Update, UpdateRules
 from trainwright_trainer.model.initialise import materialise, skeleton, write
 from trainwright_trainer.rank.place import Place

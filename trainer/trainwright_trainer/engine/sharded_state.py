@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 
 from trainwright_trainer.checkpoint import tensor_file
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.engine import optimizer_state
+from trainwright_trainer.engine import whole_state
 from trainwright_trainer.engine.base import CheckpointFiles, Tensors
 from trainwright_trainer.engine.update import Update
 from trainwright_trainer.engine.whole_state import persistent_buffers, refuse_other_model
@@ -38,7 +38,7 @@ def shard_file(kind: str, rank: int) -> str:
 def files(module: nn.Module, optimizer: torch.optim.Optimizer, update: Update, place: Place) -> dict[str, Tensors]:
     """This rank's files of a checkpoint with their tensors, which are the live ones."""
     weights = {name: _local(parameter.data) for name, parameter in module.named_parameters()}
-    state = optimizer_state.flatten(module, optimizer)
+    state = whole_state.flatten_optimizer(module, optimizer)
     sharded = {name: tensor.to_local() for name, tensor in state.items() if isinstance(tensor, DTensor)}
     written: dict[str, Tensors] = {shard_file(WEIGHTS, place.rank): weights, shard_file(OPTIMIZER, place.rank): sharded}
     if place.leads:
@@ -62,11 +62,11 @@ def load(checkpoint: CheckpointFiles, module: nn.Module, optimizer: torch.optim.
         buffer.copy_(reader.whole[_BUFFER + name])
     state = reader.below(_COUNTER)
     for key in reader.keys(OPTIMIZER):
-        name = optimizer_state.parameter_name(key)
+        name = whole_state.parameter_name(key)
         if name not in parameters:
             raise InvalidRunError(f"the checkpoint's optimizer state {key} fits no parameter of this run")
         state[key] = _shard_of(reader.like(parameters[name].data, OPTIMIZER, key, name), parameters[name].data)
-    optimizer_state.restore(module, optimizer, state)
+    whole_state.restore_optimizer(module, optimizer, state)
     update.load(reader.below(_UPDATE))
 
 

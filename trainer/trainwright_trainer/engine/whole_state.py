@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from trainwright_trainer.checkpoint import tensor_file
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.engine import optimizer_state
 from trainwright_trainer.engine.base import CheckpointFiles, Tensors
 from trainwright_trainer.engine.update import Update
 from trainwright_trainer.engine.world import Group
@@ -23,7 +22,7 @@ UPDATE_FILE = "update.safetensors"
 
 def files(module: nn.Module, optimizer: torch.optim.Optimizer, update: Update) -> dict[str, Tensors]:
     """The files of a checkpoint with their tensors, which are the live ones."""
-    state: dict[str, Tensors] = {MODEL_FILE: weights(module), OPTIMIZER_FILE: optimizer_state.flatten(module, optimizer)}
+    state: dict[str, Tensors] = {MODEL_FILE: weights(module), OPTIMIZER_FILE: flatten_optimizer(module, optimizer)}
     if extra := update.state():
         state[UPDATE_FILE] = extra
     return state
@@ -34,7 +33,7 @@ def load(
 ) -> None:
     """Take over a checkpoint. Raises :class:`InvalidRunError` where it is another model's or optimizer's."""
     load_weights(module, _from_rank_0(checkpoint, MODEL_FILE, place, group))
-    optimizer_state.restore(module, optimizer, _from_rank_0(checkpoint, OPTIMIZER_FILE, place, group))
+    restore_optimizer(module, optimizer, _from_rank_0(checkpoint, OPTIMIZER_FILE, place, group))
     update.load(_from_rank_0(checkpoint, UPDATE_FILE, place, group) if UPDATE_FILE in checkpoint.names() else {})
 
 
@@ -79,3 +78,45 @@ def _from_rank_0(checkpoint: CheckpointFiles, file: str, place: Place, group: Gr
         received[name] = tensors[name].contiguous() if leads else torch.empty(shape, dtype=dtype)
         group.broadcast_tensor(received[name])
     return received
+
+
+_SEPARATOR = "/"
+
+
+def flatten_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """For each parameter and each of its state tensors ``<key>/<parameter name>``, for example ``exp_avg/head.weight``."""
+    return {
+        f"{key}{_SEPARATOR}{name}": value
+        for name, parameter in module.named_parameters()
+        for key, value in optimizer.state.get(parameter, {}).items()
+        if isinstance(value, Tensor)
+    }
+
+
+def parameter_name(flat: str) -> str:
+    """The parameter to which a flat tensor belongs."""
+    return flat.partition(_SEPARATOR)[2]
+
+
+def restore_optimizer(module: nn.Module, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put flat tensors back. Hyper-parameters stay those of this run: they may change between attempts.
+
+    Raises:
+        InvalidRunError: A tensor belongs to no parameter of this module.
+    """
+    parameters = dict(module.named_parameters())
+    by_parameter: dict[nn.Parameter, dict[str, Tensor]] = {}
+    for flat, tensor in tensors.items():
+        key, _, name = flat.partition(_SEPARATOR)
+        parameter = parameters.get(name)
+        if parameter is None or (tensor.ndim and tensor.shape != parameter.shape):
+            raise InvalidRunError(
+                f"the checkpoint's optimizer state {flat} {tuple(tensor.shape)} fits no parameter of this run; "
+                "an edited model needs a checkpoint directory of its own"
+            )
+        by_parameter.setdefault(parameter, {})[key] = tensor
+    packed = optimizer.state_dict()
+    order = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    packed["state"] = {index: by_parameter[parameter] for index, parameter in enumerate(order) if parameter in by_parameter}
+    # torch's own loader moves each tensor to its parameter's device, and leaves step counters where the optimizer wants them.
+    optimizer.load_state_dict(packed)

@@ -13,29 +13,26 @@ import tensorflow as tf
 
 from trainwright_trainer.checkpoint import array_file
 from trainwright_trainer.checkpoint.array_file import Array
-from trainwright_trainer.checkpoint.draft import Piece
+from trainwright_trainer.checkpoint.record import TRAINED, Trained
+from trainwright_trainer.checkpoint.store import Piece
 from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.spec import World
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.dataset import Dataset
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.data.prefetch import Prefetch
-from trainwright_trainer.meter import Meter
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
-from trainwright_trainer.position import Position
 from trainwright_trainer.rank.cpus import available_cpus
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.score import Score
 from trainwright_trainer.tensorflow.batches import Batch, Batches
 from trainwright_trainer.tensorflow.functions import Functions
 from trainwright_trainer.tensorflow.model.build import build_model
 from trainwright_trainer.tensorflow.optimizer import build_optimizer
 from trainwright_trainer.tensorflow.strategy import Strategy, lost_workers
-from trainwright_trainer.trained import TRAINED, Trained
-from trainwright_trainer.training.learner import Metadata
-from trainwright_trainer.training.reporting import Reporter
+from trainwright_trainer.training.learner import Metadata, Position
+from trainwright_trainer.training.reporting import Meter, Reporter, Score
 
 MODEL_FILE, OPTIMIZER_FILE = "model.safetensors", "optimizer.safetensors"
 _PREFIX = "trainwright noise v1"

@@ -50,9 +50,8 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     training = _work_of(spec)
     _prepare(spec)
     from trainwright_trainer.tensorflow.checks import tensorflow_checks
-    from trainwright_trainer.tensorflow.group import StrategyGroup
     from trainwright_trainer.tensorflow.learner import TensorFlowLearner
-    from trainwright_trainer.tensorflow.strategy import make_strategy, prepare_devices
+    from trainwright_trainer.tensorflow.strategy import StrategyGroup, make_strategy, prepare_devices
 
     prepare_devices(spec.world)
     dataset = load(training.data, training.seed)

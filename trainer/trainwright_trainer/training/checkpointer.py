@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, Lease, Problem, Quarantined, StorageError, tensor_file
 from trainwright_trainer.checkpoint.checkpoint_files import CommittedFiles
 from trainwright_trainer.contract.training import Checkpoints
-from trainwright_trainer.engine.base import Engine, Snapshot
-from trainwright_trainer.engine.tensor_snapshot import TensorSnapshot
+from trainwright_trainer.engine.base import Engine, Snapshot, TensorSnapshot
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.position import Position
 from trainwright_trainer.rank import random_state
 from trainwright_trainer.rank.ending import warn_of_slow_save
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.saving import Saving
 from trainwright_trainer.training import resume
-from trainwright_trainer.writer import become_writer
+from trainwright_trainer.training.learner import Position
+from trainwright_trainer.training.resume import become_writer
 
 _FINGERPRINT = "data_fingerprint"
 
@@ -242,3 +241,46 @@ def _random_file(rank: int) -> str:
 def _one_per_file(problems: Sequence[Problem]) -> list[Problem]:
     """Several ranks may find the same file damaged; one sentence about it is enough."""
     return list({problem.file: problem for problem in problems}.values())
+
+
+class Saving:
+    """A function that is called once, and whose failure waits for somebody who asks."""
+
+    def __init__(self, position: Position, write: Callable[[], None]) -> None:
+        self.position = position
+        self._write = write
+        self._began = time.monotonic()
+        self._seconds = 0.0
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def age(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self._began
+
+    @property
+    def done(self) -> bool:
+        """Whether :meth:`result` need not wait."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def start(self) -> None:
+        """Run in a thread, which does not keep a process that ends."""
+        self._thread = threading.Thread(target=self.run, name="checkpoint", daemon=True)
+        self._thread.start()
+
+    def run(self) -> None:
+        """Run here and now. Never raises."""
+        try:
+            self._write()
+        except BaseException as error:
+            self._error = error
+        self._seconds = self.age
+
+    def result(self) -> float:
+        """Wait for the end; gives the seconds from first to last, and raises what went wrong."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._seconds

@@ -11,8 +11,8 @@ from trainwright_trainer.data.order import evaluation_slices
 from trainwright_trainer.data.prefetch import Prefetch
 from trainwright_trainer.engine.base import Engine
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.score import Score
 from trainwright_trainer.task.base import Task
+from trainwright_trainer.training.reporting import Score
 
 
 def evaluate(

@@ -1,12 +1,21 @@
-"""Learner: what the loop of a replicated run drives."""
+"""Learner: what the loop of a replicated run drives, and its position."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trainwright_trainer.checkpoint.draft import Piece
-from trainwright_trainer.position import Position
+from trainwright_trainer.checkpoint.store import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a run has come. All that the data order needs is ``samples``."""
+
+    step: int = 0
+    samples: int = 0
+
 
 Metadata = Mapping[str, Any]
 """Small values that go into the commit record; what JSON can hold."""

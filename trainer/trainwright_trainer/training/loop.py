@@ -17,11 +17,9 @@ from trainwright_trainer.data.dataset import Dataset
 from trainwright_trainer.data.order import NOTHING, DataOrder, Samples
 from trainwright_trainer.data.prefetch import Prefetch
 from trainwright_trainer.engine.base import Engine, StepResult
-from trainwright_trainer.meter import Meter
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.sinks import open_sinks
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
-from trainwright_trainer.position import Position
 from trainwright_trainer.rank.ending import seconds_for_save
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.messages import Phase
@@ -29,7 +27,8 @@ from trainwright_trainer.rank.place import Place
 from trainwright_trainer.task.base import Batch, Task
 from trainwright_trainer.training.checkpointer import Checkpointer
 from trainwright_trainer.training.evaluation import evaluate
-from trainwright_trainer.training.reporting import Reporter
+from trainwright_trainer.training.learner import Position
+from trainwright_trainer.training.reporting import Meter, Reporter
 from trainwright_trainer.training.watched_group import WatchedGroup
 from trainwright_trainer.training.witness import Nobody, Witness
 

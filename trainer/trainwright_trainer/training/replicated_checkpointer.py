@@ -13,14 +13,13 @@ from trainwright_trainer.checkpoint.storage import storage_errors
 from trainwright_trainer.contract.failures import own_code
 from trainwright_trainer.contract.training import Checkpoints
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.position import Position
 from trainwright_trainer.rank.ending import warn_of_slow_save
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training import resume
-from trainwright_trainer.training.learner import Learner
-from trainwright_trainer.writer import become_writer
+from trainwright_trainer.training.learner import Learner, Position
+from trainwright_trainer.training.resume import become_writer
 
 T = TypeVar("T")
 

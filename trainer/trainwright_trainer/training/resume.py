@@ -1,4 +1,4 @@
-"""Candidates: the commits that a resume may take, in the order in which they are tried.
+"""Resume: becoming the one writer of a lineage, and the commits that an attempt may take, in the order in which they are tried.
 
 The newest comes first, but for the last attempt that a run may make without progress. A checkpoint can verify and still lead
 every attempt into the same crash, by weights that are near to overflow for example; so that attempt begins with a commit of an
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trainwright_trainer.checkpoint import CommitRecord
+from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, Holder, Lease, LeaseTiming
 from trainwright_trainer.contract.failures import DataError, NoCheckpointError
 from trainwright_trainer.contract.training import Checkpoints
 from trainwright_trainer.observe.log import get_log
@@ -59,3 +59,22 @@ def refuse_other_data(step: int, trained_on: object, fingerprint: str) -> None:
             f"the data is not what step {step} was trained on (fingerprint {fingerprint[:12]}, then {str(trained_on)[:12]}): "
             "restore the data, or use a checkpoint directory of its own"
         )
+
+
+def become_writer(store: CheckpointStore, identity: str, attempt: str, grace_seconds: float) -> Lease:
+    """The lease of a store, on rank 0. Who has to wait for it says so once.
+
+    Args:
+        grace_seconds: How long an attempt before this one may still be saving.
+
+    Raises :class:`StorageError`.
+    """
+    waited: list[Holder] = []
+
+    def on_wait(holder: Holder, _seconds: float) -> None:
+        if not waited:
+            get_log().info("waiting_for_lease", reason=f"{holder} may still be saving")
+        waited.append(holder)
+
+    timing = LeaseTiming(patience_seconds=max(grace_seconds, LeaseTiming().expiry_seconds))
+    return store.acquire_lease(identity, attempt, timing, on_wait)

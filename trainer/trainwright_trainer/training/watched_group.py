@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from trainwright_trainer.meter import Meter
 from trainwright_trainer.rank.link import Link
+from trainwright_trainer.training.reporting import Meter
 
 if TYPE_CHECKING:
     from torch import Tensor

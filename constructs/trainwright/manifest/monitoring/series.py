@@ -73,7 +73,7 @@ UNKNOWN_TO_REPLICATED = ("trainwright_checkpoint_stall_seconds",)
 """TensorFlow and XGBoost stand still for all of a save, which has a metric of its own (training/replicated_loop.py)."""
 
 UNKNOWN_TO_BOOSTING = ("trainwright_loss", "trainwright_learning_rate", "trainwright_gradient_norm", *UNKNOWN_TO_REPLICATED)
-"""A round has no loss of its own; trees are scored on the held-out rows, or on all (boosting/report.py)."""
+"""A round has no loss of its own; trees are scored on the held-out rows, or on all (boosting/learner.py)."""
 
 UNKNOWN_TO_BOOSTING_ON_GPUS = (
     "trainwright_preflight_tflops", "trainwright_preflight_share_of_median", "trainwright_preflight_memory_bytes_per_second",

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, tensor_file
 from trainwright_trainer.checkpoint.checkpoint_files import CommittedFiles
 from trainwright_trainer.checkpoint.durable import make_directory, replace_file, sync_directory
+from trainwright_trainer.checkpoint.record import Trained
 from trainwright_trainer.checkpoint.storage import storage_errors
 from trainwright_trainer.commands.export.full_weights import full_weights
 from trainwright_trainer.contract.failures import InvalidRunError, NoCheckpointError
@@ -25,7 +26,6 @@ from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import skeleton
 from trainwright_trainer.model.weights import INDEX_FILE, SINGLE_FILE
 from trainwright_trainer.supervisor import read_specification
-from trainwright_trainer.trained import Trained
 
 
 @dataclass(frozen=True, slots=True)

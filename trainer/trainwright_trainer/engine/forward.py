@@ -1,4 +1,4 @@
-"""What engines do alike around a forward pass."""
+"""What engines do alike around a forward pass, and the buffers that it changes on each rank."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 from trainwright_trainer.contract.training import Precision
+from trainwright_trainer.engine.whole_state import persistent_buffers
+from trainwright_trainer.engine.world import World
 from trainwright_trainer.task.base import Batch, Measurement, Task
 
 COMPUTE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -33,3 +35,22 @@ def without_a_trace(module: nn.Module, device: torch.device) -> Iterator[None]:
         yield
     for name, buffer in module.named_buffers():
         buffer.copy_(buffers[name])
+
+
+class Rank0Buffers:
+    """Batch norm counts what its own rank saw; rank 0's statistics are the model's, as they are under DDP."""
+
+    def __init__(self, module: nn.Module, world: World) -> None:
+        self._module, self._world = module, world
+        self._differ = False
+
+    def changed(self) -> None:
+        """This rank trained on samples of its own."""
+        self._differ = True
+
+    def take(self) -> None:
+        """Have those of rank 0 on every rank, before anybody evaluates or saves."""
+        if self._differ:
+            for _, buffer in persistent_buffers(self._module):
+                self._world.broadcast(buffer)
+        self._differ = False
