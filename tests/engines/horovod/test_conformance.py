@@ -34,7 +34,10 @@ from tests.trainer.training.test_resharding import (  # noqa: F401
 
 
 def test_resume_equals_uninterrupted(ranks: Ranks, spec: Spec, engine: str, uninterrupted: Path, tmp_path: Path) -> None:
-    """From the commit before the last. ``tests/trainer/supervisor/launchers/test_mpi.py`` shows how ranks of mpirun are told to stop."""
+    """From the commit before the last.
+
+    How ranks of mpirun are told to stop stands in ``tests/trainer/supervisor/launchers/test_mpi.py``.
+    """
     directory = tmp_path / "lineage"
     shutil.copytree(uninterrupted, directory)
     forget_after(directory, STEPS - EVERY)

@@ -5,10 +5,19 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Iterator
 
 import pytest
+import structlog
 
 from trainwright_trainer.observe import log
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """Other tests read what the logger writes to the standard output of their own."""
+    yield
+    structlog.reset_defaults()
 
 
 class Terminal(io.StringIO):

@@ -31,7 +31,7 @@ def test_what_is_installed_is_read_and_not_imported(tmp_path: Path) -> None:
     metadata.write_text("Metadata-Version: 2.1\nName: horovod\nVersion: 0.0.1\n")
     code = (
         f"import json, sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from trainwright_trainer import software\n"
+        "from trainwright_trainer.rank import software\n"
         "print(json.dumps([software.installed(), sorted(set(sys.modules) & {'torch', 'transformers'})]))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

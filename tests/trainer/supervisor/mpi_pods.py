@@ -18,7 +18,7 @@ from trainwright_trainer.contract.layout import BIND_ENV, RANK_COMMAND, SPEC_ENV
 
 SUPERVISE = (
     "import os, sys\n"
-    "from trainwright_trainer import signals\n"
+    "from trainwright_trainer.supervisor import signals\n"
     "signals.hold()\n"
     "from trainwright_trainer.supervisor import supervise\n"
     "sys.exit(supervise(os.environ, None, sys.argv[2:], trainer_command=sys.argv[1].split()))\n"

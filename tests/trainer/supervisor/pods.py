@@ -25,7 +25,7 @@ PATIENCE_SECONDS = 150.0
 FAKE_RANK = Path(__file__).with_name("fake_rank.py")
 SUPERVISE = (
     "import os, sys\n"
-    "from trainwright_trainer import signals\n"
+    "from trainwright_trainer.supervisor import signals\n"
     "signals.hold()\n"  # as the program does
     "from trainwright_trainer.supervisor import supervise\n"
     "sys.exit(supervise(os.environ, trainer_command=[sys.executable, sys.argv[1]]))\n"

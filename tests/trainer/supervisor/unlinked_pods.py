@@ -16,7 +16,7 @@ from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_
 
 SUPERVISE = (
     "import os, sys\n"
-    "from trainwright_trainer import signals\n"
+    "from trainwright_trainer.supervisor import signals\n"
     "signals.hold()\n"
     "from trainwright_trainer.supervisor import supervise\n"
     "sys.exit(supervise(os.environ, trainer_command=sys.argv[1:]))\n"

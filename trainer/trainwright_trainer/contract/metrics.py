@@ -1,4 +1,4 @@
-"""Metrics that every pod serves at ``/metrics``, the one table that code, alerts and dashboards read, and sinks that they go to."""
+"""Metrics that every pod serves at ``/metrics``, and the sinks they go to: one table for code, alerts and dashboards."""
 
 from __future__ import annotations
 

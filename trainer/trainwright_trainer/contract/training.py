@@ -1,4 +1,4 @@
-"""The work of ``kind: trainer``: task, data, model, optimizer, schedule, batch, precision, checkpoints, and what fits together."""
+"""The work of ``kind: trainer``: task, data, model, optimizer, schedule, batch, precision, checkpoints, and what fits."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def watched(resolution: Resolution) -> Watched:
     return Watched(
         series=Series.of(resolution.run),
         served=served_metrics(resolution),
-        # Under mpirun the supervisors of the workers stay, and the one of the launcher decides for all (supervisor/launchers/launched.py).
+        # Under mpirun the supervisors of the workers stay, and the one of the launcher decides for all.
         renewed="trainwright_peers_connected" if by_launcher else "trainwright_up",
         renewed_pods=1 if by_launcher else serving_pods(resolution),
         attempts_an_incident=2 if resolution.needs.elastic else 1,

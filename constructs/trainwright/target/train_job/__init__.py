@@ -1,1 +1,1 @@
-"""Train job."""
+"""TrainJob of Kubeflow Trainer, and the TrainingRuntime that it refers to."""

@@ -96,7 +96,8 @@ def test_a_parent_around_each_rank() -> None:
     command = launcher_command(setting(*MPIRUN, *RANK))
     assert command[:3] == ("mpirun", "-x", "TRAINWRIGHT_DIAL")
     assert command[3:3 + len(MPIRUN) - 1] == MPIRUN[1:]
-    assert command[-5:] == ("-m", "trainwright_trainer.supervisor.launchers.remote_rank", command[-3], "-m", "trainwright_trainer.rank")
+    parent = "trainwright_trainer.supervisor.launchers.remote_rank"
+    assert command[-5:] == ("-m", parent, command[-3], "-m", "trainwright_trainer.rank")
 
 
 def test_hydra_takes_a_list_of_variables() -> None:

@@ -1,1 +1,1 @@
-"""Wire."""
+"""What supervisors say to each other, and the connections between them."""
