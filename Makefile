@@ -38,7 +38,7 @@ BENCH_VENV ?= .venv-bench
 
 # Those that start supervisors and ranks: longer than all others. The first wait more than they compute.
 TESTS_OF_SUPERVISION := tests/trainer/supervisor
-TESTS_OF_RUNS := $(addprefix tests/trainer/,commands local test_manifests.py training)
+TESTS_OF_RUNS := $(addprefix tests/trainer/,commands test_manifests.py training)
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
