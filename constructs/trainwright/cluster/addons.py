@@ -1,7 +1,5 @@
 """What runs in the cluster beside Kubernetes: operators, gang schedulers, queues, and what watches the runs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator

@@ -2,8 +2,6 @@
 node must show before its ranks train on it.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator

@@ -1,7 +1,5 @@
 """Data that is fetched once, before the first pod starts, and the reference to a Secret."""
 
-from __future__ import annotations
-
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator

@@ -1,6 +1,5 @@
 """What every topology offers, what topologies share, and how one spreads the model states over its ranks."""
 
-from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping

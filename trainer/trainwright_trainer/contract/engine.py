@@ -3,8 +3,6 @@
 Plans refuse by these tables, engines declare themselves by them, and docs/engines.md shows them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal

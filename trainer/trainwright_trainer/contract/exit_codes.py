@@ -5,7 +5,6 @@ retryable ones in 200-249. That is legal for a Job's ``podFailurePolicy``, for K
 permanent, 128-255 retried) and clear of 1, 2, 126-128 and 128+signal.
 """
 
-from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, IntEnum

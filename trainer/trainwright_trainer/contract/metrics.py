@@ -1,6 +1,5 @@
 """Metrics that every pod serves at ``/metrics``, and the sinks they go to: one table for code, alerts and dashboards."""
 
-from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """RunSpec v1: the one file that a supervisor reads, rendered by the compiler into a ConfigMap."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator

@@ -1,7 +1,5 @@
 """The work of ``kind: trainer``: task, data, model, optimizer, schedule, batch, precision, checkpoints, and what fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
