@@ -6,24 +6,27 @@ placeholder in its place, they are what the second lowering would make, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Severity
-from trainwright.findings.locate import Locator, at
+from trainwright.findings.locate import Locator
 from trainwright.findings.waivers import check_waivers, unused_waivers, waive
 from trainwright.identity import PLACEHOLDER, identity_hash, is_identity
 from trainwright.manifest import supporting
+from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.provenance import Provenance, plain, split
+from trainwright.manifest.volumes import configuration
 from trainwright.plan import Plan, Resolution, resolve
 from trainwright.rules import Context, check_manifests, check_plan, check_run
 from trainwright.rules.pod_security import level_of
 from trainwright.run import Run
-from trainwright.target import TARGETS, Target
+from trainwright.target import TARGETS
+from trainwright.target.base import Target, pod_templates
 
 Manifest = dict[str, Any]
 
@@ -53,17 +56,17 @@ class CompiledRun:
     @property
     def shared(self) -> tuple[int, ...]:
         """Indexes of the objects that live in the foundation, since runs of one shape share them."""
-        kind = self.target.shared_kind
-        return tuple(i for i, manifest in enumerate(self.manifests) if manifest["kind"] == kind or in_foundation(manifest))
+        kind = self.target.shared
+        return tuple(i for i, one in enumerate(self.manifests) if GroupKind.of(one) == kind or in_foundation(one))
 
     @property
     def target(self) -> Target:
         return self.resolution.target
 
     @property
-    def constants(self) -> Mapping[str, str]:
-        """``Kind/path`` -> why the constants below it are as they are, for all objects of the run."""
-        return supporting.constants(self.target.constants)
+    def reasons(self) -> dict[GroupKind, Reasons]:
+        """Why the constants in each kind of object are as they are."""
+        return reasons_by_kind((*supporting.KINDS, *self.target.kinds))
 
     @property
     def identity(self) -> str:
@@ -89,11 +92,11 @@ def compile_run(
         CompileError: with every finding of the first stage that has an error.
     """
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
-    findings = _stand(context, [*check_waivers(run, context.today, context.locate), *check_run(context)])
+    findings = _after_waivers(context, [*check_waivers(run, context.today, context.locate), *check_run(context)])
     target = TARGETS[run.target or cluster.default_target]
     final = _final(context, target, known)
-    findings += _stand(context, [*final.findings, *check_plan(context, final.resolution)])
-    findings += _stand(context, check_manifests(context, final.resolution, final.whole))
+    findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
+    findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole))
     findings += unused_waivers(findings, run, context.locate)
     return CompiledRun(
         run=run,
@@ -130,7 +133,8 @@ def _final(context: Context, target: Target, known: str | None) -> _Lowered:
 def _hash(lowered: _Lowered, lowered_as: str) -> str:
     run, target = lowered.resolution.run, lowered.resolution.target
     hashed = [one for one in lowered.manifests if one["metadata"]["name"] != run.run and not in_foundation(one)]
-    return identity_hash(hashed, supporting.mutable(target.mutable), run.attempt, run.queue, lowered_as)
+    mutable = {kind.key: kind.mutable for kind in (*supporting.KINDS, *target.kinds)}
+    return identity_hash(hashed, mutable, run.attempt, run.queue, lowered_as)
 
 
 def _lower_with(context: Context, target: Target, identity: str) -> _Lowered:
@@ -139,11 +143,12 @@ def _lower_with(context: Context, target: Target, identity: str) -> _Lowered:
     return _lower(resolve(context.run, context.cluster, target, name, context.locate), context.locate, plain)
 
 
-def _lower(resolution: Resolution, locate: Locator, taken: Callable[[Any], tuple[Any, Provenance]]) -> _Lowered:
-    """All objects; ``taken`` makes plain data of a tree, with or without where it comes from."""
+def _lower(resolution: Resolution, locate: Locator, separate: Callable[[Any], tuple[Any, Provenance]]) -> _Lowered:
+    """All objects; ``separate`` makes plain data of a tree, with or without where it comes from."""
     run, target = resolution.run, resolution.target
-    parts = [taken(tree) for tree in (*target.lower(resolution), *supporting.surroundings(resolution))]
-    whole, provenance = [plain for plain, _ in parts], [answers for _, answers in parts]
+    trees = (*configuration(resolution), *target.lower(resolution), *supporting.supporting_objects(resolution))
+    separated = [separate(tree) for tree in trees]
+    whole, provenance = [manifest for manifest, _ in separated], [answers for _, answers in separated]
     touched: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     if run.overrides.pod or run.overrides.objects:
@@ -151,15 +156,14 @@ def _lower(resolution: Resolution, locate: Locator, taken: Callable[[Any], tuple
 
         patched = apply_overrides(resolution, whole, provenance, locate)
         whole, touched, findings = patched.manifests, patched.touched, patched.findings
-    settled = target.settle(resolution, list(zip(whole, provenance, strict=True)))
-    manifests, answers = [manifest for manifest, _ in settled], [answer for _, answer in settled]
+    finished = target.finish(resolution, list(zip(whole, provenance, strict=True)))
+    manifests, answers = [manifest for manifest, _ in finished], [answer for _, answer in finished]
     return _Lowered(resolution, whole, manifests, answers, touched, findings)
 
 
 def _security(target: Target, manifests: list[Manifest]) -> str | None:
     """The weakest level of any pod; None for `restricted`."""
-    pods = [at(one, f"{pointer}/spec") for kind, pointer in target.templates.values() for one in manifests if one["kind"] == kind]
-    levels = [level_of(pod) for pod in pods if pod]
+    levels = [level_of(template["spec"]) for _, _, _, template in pod_templates(target, manifests)]
     for wanted in ("privileged", "baseline"):
         problems = [problem for level, found in levels if level == wanted for problem in found]
         if problems:
@@ -167,7 +171,7 @@ def _security(target: Target, manifests: list[Manifest]) -> str | None:
     return None
 
 
-def _stand(context: Context, findings: list[Finding]) -> list[Finding]:
+def _after_waivers(context: Context, findings: list[Finding]) -> list[Finding]:
     """Findings after the run's waivers; raises where an error is left."""
     standing = waive(findings, context.run, context.today)
     if any(finding.severity is Severity.ERROR for finding in standing):

@@ -9,6 +9,7 @@ from typing import Any
 from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import escape, tokens
+from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.provenance import nearest
 from trainwright.project.build import Output
 
@@ -45,11 +46,11 @@ class Explainer:
         """
         self._lines = text.removesuffix("\n").split("\n")
         self._documents = _compose(text, shown)
-        self._kinds = [str(_child(document, "kind")) for document in self._documents]
-        if self._kinds != [manifest["kind"] for manifest in output.manifests]:
+        self._kinds = [_kind(document) for document in self._documents]
+        if self._kinds != [GroupKind.of(manifest) for manifest in output.manifests]:
             raise _edited(shown, f"it does not hold the objects that {output.change} makes")
         self._provenance = output.provenance()
-        self._constants = output.constants
+        self._reasons = output.reasons
         self._locators = [output.locators.get(index, output.locator) for index in range(len(self._documents))]
         self._payloads = output.payloads
         self._places = self._map_lines()
@@ -83,7 +84,7 @@ class Explainer:
         kind = self._kinds[place.document]
         found_at, answer = nearest(self._provenance[place.document], place.pointer)
         constant = self._constant(kind, place.pointer)
-        shown, rest = f"/{kind}{place.pointer}", place.pointer.removeprefix(found_at)
+        shown, rest = f"/{kind.kind}{place.pointer}", place.pointer.removeprefix(found_at)
         if place.payload is not None:
             found_at, answer = nearest(self._payloads[_key(place.pointer)], place.payload)
             constant, shown, rest = None, f"{shown}#{place.payload}", place.payload.removeprefix(found_at)
@@ -93,13 +94,13 @@ class Explainer:
         # the same keys below: a value that was passed through is found at its own line of the user's file
         return Explanation(number, shown, text, self._locators[place.document].source(answer.source + rest), answer.reason)
 
-    def _constant(self, kind: str, pointer: str) -> tuple[int, str] | None:
-        path = f"{kind}{pointer}"
-        while path not in self._constants:
-            if "/" not in path:
+    def _constant(self, kind: GroupKind, pointer: str) -> tuple[int, str] | None:
+        reasons = self._reasons.get(kind, {})
+        while pointer not in reasons:
+            if not pointer:
                 return None
-            path = path.rpartition("/")[0]
-        return path.count("/"), self._constants[path]
+            pointer = pointer.rpartition("/")[0]
+        return pointer.count("/"), reasons[pointer]
 
     def _map_lines(self) -> dict[int, _Place]:
         places: dict[int, _Place] = {}
@@ -173,6 +174,10 @@ def _payload_lines(node: Any, first: int) -> Iterator[tuple[int, str]]:
         for pointer, start, last, _ in _walk(documents[0], ""):
             for line in range(start, last + 1):
                 yield first + line, pointer
+
+
+def _kind(document: Any) -> GroupKind:
+    return GroupKind.of({"apiVersion": _child(document, "apiVersion"), "kind": _child(document, "kind")})
 
 
 def _child(node: Any, key: str) -> str | None:

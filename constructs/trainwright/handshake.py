@@ -14,11 +14,6 @@ from typing import Literal
 
 from trainwright.units import Bytes, Cpu
 
-TargetName = Literal[
-    "indexed-job", "job-set", "pytorch-job", "train-job", "mpi-job", "tf-job", "xgboost-job", "ray-job"
-]
-"""Every target, as runs and cluster profiles name it; a test holds it against the registry, ``trainwright.target.TARGETS``."""
-
 OperatorName = Literal["jobset", "training-operator", "trainer", "mpi-operator", "kuberay"]
 """Every operator that a target can need."""
 
@@ -204,6 +199,8 @@ class Binding:
     """Whether the operator mounts shared memory itself."""
     counts_init_failures: bool = True
     """Whether a pod whose init container fails counts against ``restarts``; otherwise it comes back for ever."""
+    counts_new_pods: bool = True
+    """Whether a pod that is made anew for its exit code counts against ``restarts``; otherwise only the trainer's ledger does."""
     peer_list: tuple[str, str] | None = None
     """Variable in which the operator names every pod, and what it writes for one, with ``{host}`` and ``{namespace}``."""
     gang: Gang = Gang.OURS

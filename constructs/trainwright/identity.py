@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainwright.manifest.kinds import GroupKind
 from trainwright.plan.checkpoint import canonical_json, short_hash_of_text
 
 PROJECTION = 1
@@ -26,7 +27,7 @@ def is_identity(text: str) -> bool:
 
 def identity_hash(
     manifests: Sequence[Mapping[str, Any]],
-    mutable: Mapping[str, tuple[str, ...]],
+    mutable: Mapping[GroupKind, tuple[str, ...]],
     attempt: int,
     queue: str | None,
     lowered_as: str = PLACEHOLDER,
@@ -42,7 +43,7 @@ def identity_hash(
         queue: of the run.
         lowered_as: the hash that the objects were lowered with, which gives way to the placeholder here.
     """
-    objects = [_immutable(manifest, (*MUTABLE_EVERYWHERE, *mutable.get(str(manifest["kind"]), ()))) for manifest in manifests]
+    objects = [_immutable(manifest, (*MUTABLE_EVERYWHERE, *mutable.get(GroupKind.of(manifest), ()))) for manifest in manifests]
     named = {} if queue is None else {"queue": queue}
     text = canonical_json({"projection": PROJECTION, "attempt": attempt, **named, "objects": objects})
     return short_hash_of_text(text.replace(lowered_as, PLACEHOLDER))

@@ -19,6 +19,9 @@ TODAY = date(2026, 7, 1)
 RUN = read_yaml(BASE / "charts" / "runs" / "example.yaml").data
 CLUSTER = read_yaml(BASE / "charts" / "clusters" / "lab.yaml").data
 
+EVERY_TARGET = Cluster.model_validate(overlay(CLUSTER, {"scheduling": {"gang": "volcano", "version": "1.15"}}))
+"""A cluster on which no target misses its scheduler."""
+
 
 def compiled(run: Data | None = None, cluster: Data | None = None, today: date = TODAY) -> CompiledRun:
     """The example with changes (mappings merge, null removes)."""

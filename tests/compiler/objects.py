@@ -50,7 +50,7 @@ def lines_without_answer(result: CompiledRun) -> list[str]:
         manifests=result.manifests,
         provenance=result.provenance,
         change="example.yaml",
-        constants=result.constants,
+        reasons=result.reasons,
         payloads=payload_provenance(result.resolution),
         locator=Locator(),
     )

@@ -26,20 +26,18 @@ from trainwright.handshake import (
     Elastic,
     Guarantee,
     Needs,
-    OperatorName,
     Process,
     Refusal,
     Rendezvous,
     RestartUnit,
     Role,
     Success,
-    TargetName,
     Variable,
 )
-from trainwright.manifest import volumes
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
-from trainwright.manifest.pod import pod_template, template_constants
-from trainwright.manifest.provenance import Owned, Why
+from trainwright.manifest.pod import pod_template, template_reasons
+from trainwright.manifest.provenance import Why
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.model import Model
 from trainwright.plan import Resolution
@@ -47,8 +45,9 @@ from trainwright.project import Output
 from trainwright.reading import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
-from trainwright.target import TARGETS, IndexedJob, Target, Unshared
-from trainwright.target.base import Releases
+from trainwright.target import TARGETS, TargetName
+from trainwright.target.base import BaseTarget, KnownOperator, Target, Template
+from trainwright.target.indexed_job import IndexedJob
 from trainwright.topology import DDP, Topology, Work
 from trainwright.topology.base import Sharding
 from trainwright.topology.process import processes, rank_variables
@@ -92,29 +91,34 @@ class Gossip(Model):
         return processes(self.needs(), binding, work)
 
 
-class Swarm(Unshared):
+SWARM = GroupKind("swarms.example.com", "Swarm")
+
+
+class Swarm(BaseTarget):
     """A kind of an operator that nobody has: one group of pods, as short as it can be."""
 
     name = "swarm"
     title = "Swarm"
-    operator: OperatorName | None = None
-    releases: Releases | None = None
-    kueue = "example.com/swarm"
+    kind = SWARM
+    operator: KnownOperator | None = None
+    kueue: str | None = "example.com/swarm"
     minimum_kubernetes = (1, 33)
-    templates: Mapping[str, tuple[str, str]] = {"node": ("Swarm", f"{JOB}/template")}
-    mutable: Mapping[str, tuple[str, ...]] = {"Swarm": ("/spec/ttlSecondsAfterFinished",)}
-    owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": volumes.OWNED,
-        "Swarm": (Owned("/spec/failurePolicy.*", "how all groups start again", "change restarts"),),
-    }
-    constants: Mapping[str, str] = {
-        **volumes.CONSTANTS,
-        "Swarm": "the run itself",
-        f"Swarm{JOB}/completionMode": "each pod has a fixed index",
-        **template_constants(f"Swarm{JOB}/template"),
-    }
+    templates: Mapping[str, Template] = {"node": (SWARM, f"{JOB}/template")}
+    guide = "See the manual of the operator that nobody has."
+    kinds: tuple[ObjectKind, ...] = (
+        ObjectKind(
+            SWARM,
+            reasons={
+                "": "the run itself",
+                f"{JOB}/completionMode": "each pod has a fixed index",
+                **template_reasons(f"{JOB}/template"),
+            },
+            owned=(Owned("/spec/failurePolicy.*", "how all groups start again", "change restarts"),),
+            mutable=("/spec/ttlSecondsAfterFinished",),
+        ),
+    )
 
-    def bind(self, needs: Needs) -> Binding | Refusal:
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.elastic:
             return Refusal("a Swarm has a fixed number of pods", "set elastic to false")
         return Binding(
@@ -144,7 +148,7 @@ class Swarm(Unshared):
                 "groups": [{"name": "node", "template": {"spec": job}}],
             },
         }
-        return [*volumes.configuration(resolution), swarm]
+        return [swarm]
 
 
 class WideRun(Run):
@@ -196,7 +200,7 @@ def test_every_topology_goes_to_every_target(topology: Data, target: type[Target
     assert plan.target_title == target.title
     assert plan.world.size == plan.world.nodes * plan.world.processes_per_node
     assert plan.rendezvous.port == (29501 if target is Swarm else 29500)
-    assert result.manifests[-1]["kind"] in target.templates["node"]
+    assert GroupKind.of(result.manifests[-1]) == target.kind
     assert plan_lines(result)[0] == f"{plan.name} on lab · {plan.topology} · {target.title}"
 
 
@@ -259,7 +263,7 @@ def test_every_line_has_an_answer() -> None:
     result = compiled(GOSSIP, {"target": "swarm"})
     text = _yaml(result.manifests)
     output = Output(
-        "lab/training/runs/example.k8s.yaml", result.manifests, result.provenance, "example.yaml", result.constants,
+        "lab/training/runs/example.k8s.yaml", result.manifests, result.provenance, "example.yaml", result.reasons,
         payload_provenance(result.resolution),
     )
     answers = list(Explainer(text, "example.k8s.yaml", output).all())

@@ -20,7 +20,8 @@ from trainwright.plan import Resolution, resolve
 from trainwright.project import Build, Lock, Project, build_project, load_sources
 from trainwright.project.lock import LockedRun
 from trainwright.run import Run
-from trainwright.target import TARGETS, Target
+from trainwright.target import TARGETS
+from trainwright.target.base import Target
 from trainwright.topology import DDP, Horovod, MultiWorkerMirrored, Ray, XGBoost, ZeRO
 
 TOPOLOGIES = (DDP, ZeRO, Horovod, MultiWorkerMirrored, XGBoost, Ray)

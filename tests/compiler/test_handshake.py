@@ -8,9 +8,11 @@ from typing import Any, Union, get_args, get_origin
 
 import pytest
 from pydantic import BaseModel, TypeAdapter
+from tests.compiler.example import EVERY_TARGET
 
-from trainwright.handshake import Binding, EnvironmentChannel, Guarantee, OperatorName, Ports, Refusal, Rendezvous, TargetName
-from trainwright.target import TARGETS, Target
+from trainwright.handshake import Binding, EnvironmentChannel, Guarantee, OperatorName, Ports, Refusal, Rendezvous
+from trainwright.target import TARGETS, TargetName
+from trainwright.target.base import Target
 from trainwright.topology import AnyTopology, Topology, Work
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.base import Contract
@@ -47,7 +49,7 @@ WORKS = {
 def bound() -> dict[str, tuple[Topology, Target, Binding]]:
     """Every pair that agrees."""
     answers = {
-        f"{kind} on {name}": (topology, target, target.bind(topology.needs()))
+        f"{kind} on {name}": (topology, target, target.bind(topology.needs(), EVERY_TARGET))
         for kind, topology in TOPOLOGIES.items()
         for name, target in TARGETS.items()
     }
@@ -61,18 +63,18 @@ each_work = pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
 
 def test_names_are_those_that_runs_and_profiles_can_write() -> None:
     assert set(get_args(TargetName)) == TARGETS.keys()
-    assert {target.operator for target in TARGETS.values() if target.operator} == set(get_args(OperatorName))
+    assert {target.operator.name for target in TARGETS.values() if target.operator} == set(get_args(OperatorName))
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=TOPOLOGIES)
 def test_every_topology_has_a_target(topology: Topology) -> None:
-    assert any(isinstance(target.bind(topology.needs()), Binding) for target in TARGETS.values())
+    assert any(isinstance(target.bind(topology.needs(), EVERY_TARGET), Binding) for target in TARGETS.values())
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES.values(), ids=TOPOLOGIES)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_a_refusal_says_why_and_what_else(topology: Topology, target: Target) -> None:
-    answer = target.bind(topology.needs())
+    answer = target.bind(topology.needs(), EVERY_TARGET)
     if isinstance(answer, Refusal):
         assert len(answer.reason) > 20
         assert len(answer.alternative) > 10
@@ -148,17 +150,17 @@ def test_targets_are_well_formed(target: Any) -> None:
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", target.name)
     assert target.title
     assert target.minimum_kubernetes >= (1, 29)
-    assert (target.operator is None) == (target.releases is None)
-    for path, reason in target.constants.items():
-        assert re.fullmatch(r"[A-Z][A-Za-z]+(/[^/]+)*", path)
-        assert len(reason) > 10
-        kind = path.partition("/")[0]
-        assert kind in target.constants, f"{kind} itself has no reason, so a line of it may have none"
-    for kind, pointer in target.templates.values():
-        assert f"{kind}{pointer}" in target.constants
-    for kind, pointers in target.mutable.items():
-        assert kind in target.constants
-        assert all(pointer.startswith("/") for pointer in pointers)
+    assert len(target.guide) > 200
+    reasons = {kind.key: kind.reasons for kind in target.kinds}
+    assert len(reasons) == len(target.kinds)
+    assert target.kind in reasons
+    assert target.shared is None or target.shared in reasons
+    for kind in target.kinds:
+        assert "" in kind.reasons, f"{kind.key} itself has no reason, so a line of it may have none"
+        assert all(re.fullmatch(r"(/[^/]+)*", pointer) and len(reason) > 10 for pointer, reason in kind.reasons.items())
+        assert all(pointer.startswith("/") for pointer in kind.mutable)
+    for key, pointer in target.templates.values():
+        assert pointer in reasons[key]
 
 
 # The contract: None is never a value of its own.

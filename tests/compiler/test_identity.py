@@ -14,6 +14,7 @@ from tests.compiler.compiling import compile_data
 from tests.compiler.strategies import pairs
 
 from trainwright.identity import PLACEHOLDER, identity_hash
+from trainwright.manifest.kinds import GroupKind
 from trainwright.plan.checkpoint import short_hash
 
 Data = dict[str, Any]
@@ -36,7 +37,7 @@ def edited(*path: str, value: Any) -> Data:
 
 
 def hashed(manifest: Data, mutable: tuple[str, ...] = (), attempt: int = 1, queue: str | None = None) -> str:
-    return identity_hash([manifest], {"Job": mutable}, attempt, queue)
+    return identity_hash([manifest], {GroupKind("batch", "Job"): mutable}, attempt, queue)
 
 
 def test_a_hash_is_eight_characters_that_fit_a_dns_label_and_cannot_be_misread() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.compiler.example import EVERY_TARGET
 from tests.compiler.test_handshake import TOPOLOGIES
 from tests.conformance_table import conformance_table
 from tests.pages import DOCS, PAGES, generated, regenerate
@@ -31,12 +32,12 @@ TEXTS: dict[str, Callable[[], str]] = {
     "cluster": lambda: reference(Cluster, "A cluster", {"Monitoring": "monitoring.md", "Dashboard": "monitoring.md"}),
     "operators": operator_table,
     "schedulers": scheduler_table,
-    "matrix": lambda: matrix_table(TOPOLOGIES, ALL),
-    "refusals": lambda: refusal_list(TOPOLOGIES, ALL),
+    "matrix": lambda: matrix_table(TOPOLOGIES, ALL, EVERY_TARGET),
+    "refusals": lambda: refusal_list(TOPOLOGIES, ALL, EVERY_TARGET),
     "scaling": scaling_table,
     "engines": engine_table,
     "conformance": conformance_table,
-    "gangs": lambda: gang_table(TOPOLOGIES, ALL),
+    "gangs": lambda: gang_table(TOPOLOGIES, ALL, EVERY_TARGET),
 }
 COLUMNS = {  # of the table of bindings in docs/architecture.md
     "Indexed Job": ("indexed-job", "ddp"),
@@ -66,7 +67,7 @@ def test_the_bindings_are_those_of_the_targets() -> None:
     rows = {first: others for first, *others in lines}
     assert rows[""] == list(COLUMNS)
     for column, (target, topology) in enumerate(COLUMNS.values()):
-        binding = TARGETS[target].bind(TOPOLOGIES[topology].needs())
+        binding = TARGETS[target].bind(TOPOLOGIES[topology].needs(), EVERY_TARGET)
         assert isinstance(binding, Binding)
         assert all(f"`{role.name}`" in rows["roles"][column] for role in binding.roles)
         assert f"`{binding.rank_zero_host}`" in rows["rank 0's host"][column]

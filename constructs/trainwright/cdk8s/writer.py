@@ -16,7 +16,7 @@ from typing import Any
 from cdk8s import Yaml
 
 from trainwright.cdk8s.second_kernel import pays_off, second_kernel
-from trainwright.manifest.key import object_key
+from trainwright.manifest.kinds import ObjectKey
 from trainwright.manifest.plain import problems
 
 EXTENSION = ".k8s.yaml"
@@ -102,4 +102,4 @@ def _identity(path: str, index: int, manifest: Manifest) -> tuple[str, str, str,
     for pointer, value in stated.items():
         if not isinstance(value, str) or not value:
             raise ValueError(f"{path}: object {index} has no {pointer}")
-    return object_key(manifest)
+    return ObjectKey.of(manifest)

@@ -7,23 +7,36 @@ from typing import Any
 from trainwright.cluster import Claim, Cluster
 from trainwright.cluster.addons import Queue
 from trainwright.findings.locate import escape
+from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.provenance import Why
 
 KEEP = {"argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
 """Argo CD neither prunes the object nor deletes it with its Application: no run's end may take checkpoints along."""
 
-CONSTANTS = {
-    "Namespace": "where the runs live",
-    "Namespace/metadata": "the namespace of the runs",
-    "Namespace/metadata/labels": "pod security standard that the API server enforces",
-    "Namespace/metadata/annotations": "removing an Application never removes the namespace",
-    "PersistentVolumeClaim": "storage that outlives every run",
-    "PersistentVolumeClaim/metadata": "referenced by the runs' mounts",
-    "PersistentVolumeClaim/metadata/annotations": "removing a run, or an Application, never removes checkpoints or data",
-    "LocalQueue": "the queue that runs of this namespace name",
-    "LocalQueue/metadata": "referenced by the runs' queue",
-    "PersistentVolumeClaim/spec": "as the cluster profile describes it",
-}
+KINDS = (
+    ObjectKind(
+        GroupKind("", "Namespace"),
+        reasons={
+            "": "where the runs live",
+            "/metadata": "the namespace of the runs",
+            "/metadata/labels": "pod security standard that the API server enforces",
+            "/metadata/annotations": "removing an Application never removes the namespace",
+        },
+    ),
+    ObjectKind(
+        GroupKind("", "PersistentVolumeClaim"),
+        reasons={
+            "": "storage that outlives every run",
+            "/metadata": "referenced by the runs' mounts",
+            "/metadata/annotations": "removing a run, or an Application, never removes checkpoints or data",
+            "/spec": "as the cluster profile describes it",
+        },
+    ),
+    ObjectKind(
+        GroupKind("kueue.x-k8s.io", "LocalQueue"),
+        reasons={"": "the queue that runs of this namespace name", "/metadata": "referenced by the runs' queue"},
+    ),
+)
 
 
 def foundation(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:

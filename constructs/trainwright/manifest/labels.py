@@ -10,11 +10,8 @@ from trainwright.manifest.provenance import Why
 from trainwright.plan import Plan
 from trainwright.run import Run
 
-RESERVED_PREFIXES = (
-    "app.kubernetes.io/", "trainwright.dev/", "batch.kubernetes.io/", "sidecar.istio.io/",
-    "training.kubeflow.org/", "trainer.kubeflow.org/", "jobset.sigs.k8s.io/",
-)  # fmt: skip
-"""Label keys that the plan or a controller owns."""
+PLAN_PREFIXES = ("app.kubernetes.io/", "trainwright.dev/", "sidecar.istio.io/")
+"""Of label keys that the plan sets."""
 
 ROLE_LABEL = "trainwright.dev/role"
 """On pods: which of the run's roles they have."""

@@ -218,7 +218,7 @@ def _listens(port: str) -> Tree:
     return {"readinessProbe": Why(probe, "trainwright", f"peers can use the pod once something listens on {port}")}
 
 
-CONSTANTS = {
+TEMPLATE_REASONS = {
     "restartPolicy": "a failed pod is replaced by a new one, so that its exit code counts and it may move to another node",
     "affinity": "where pods are, seen from each other",
     "enableServiceLinks": "variables for every Service of the namespace would be noise, and can collide",
@@ -243,11 +243,11 @@ CONSTANTS = {
 """Path below the pod template's ``spec`` -> why the constants there are as they are."""
 
 
-def template_constants(prefix: str) -> dict[str, str]:
-    """The constants of the shared template, for a target that puts it at ``prefix`` (``Job/spec/template``)."""
+def template_reasons(pointer: str) -> dict[str, str]:
+    """The reasons of the shared template, for a target that puts it at ``pointer`` (``/spec/template``)."""
     return {
-        f"{prefix}": "the pod of every rank",
-        f"{prefix}/metadata": "labels that find the pods of a run; part of its identity",
-        f"{prefix}/metadata/annotations": "what schedulers read on pods",
-        **{f"{prefix}/spec/{path}": reason for path, reason in CONSTANTS.items()},
+        pointer: "the pod of every rank",
+        f"{pointer}/metadata": "labels that find the pods of a run; part of its identity",
+        f"{pointer}/metadata/annotations": "what schedulers read on pods",
+        **{f"{pointer}/spec/{path}": reason for path, reason in TEMPLATE_REASONS.items()},
     }

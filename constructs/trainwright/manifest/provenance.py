@@ -1,6 +1,6 @@
 """Provenance: manifests are written with reasons in them, and one pass takes the two apart.
 
-Beside it stand what of an object belongs to the plan, and how parts of an object move into another with their reasons.
+Parts of an object can move into another, with their reasons.
 """
 
 from __future__ import annotations
@@ -77,22 +77,11 @@ def nearest(provenance: Provenance, pointer: str) -> tuple[str, Answer | None]:
     return pointer, provenance[pointer]
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """A part of an object, by a pattern of its pointer."""
-
-    pattern: str
-    """A regular expression for the whole pointer."""
-    what: str
-    fix: str
-    """The run's own field that says it better, or why there is none."""
-
-
-Settled = tuple[dict[str, Any], Provenance]
+Traced = tuple[dict[str, Any], Provenance]
 """A plain manifest, and where its values come from."""
 
 
-def transfer(giver: Settled, pointer: str, taker: Settled, place: str) -> None:
+def transfer(giver: Traced, pointer: str, taker: Traced, place: str) -> None:
     """Move what a pointer leads to; both objects change. Nothing happens where there is nothing.
 
     The last token of the pointer is a key of a mapping; mappings on the way to the place are made as needed.
@@ -103,7 +92,7 @@ def transfer(giver: Settled, pointer: str, taker: Settled, place: str) -> None:
         _rename(giver[1], pointer, taker[1], place)
 
 
-def move_items(giver: Settled, pointer: str, taker: Settled, place: str, moving: set[int]) -> None:
+def move_items(giver: Traced, pointer: str, taker: Traced, place: str, moving: set[int]) -> None:
     """Move the items of a list whose indexes are named; the others stay, closer together."""
     items = at(giver[0], pointer) or []
     stay: list[Any] = []

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from trainwright.handshake import Gang, Role
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import ROLE_LABEL, object_labels
-from trainwright.manifest.provenance import Owned, Tree, Why
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-RAY_GANG_LABEL = "ray.io/gang-scheduling-enabled"
-RAY_PRIORITY_LABEL = "ray.io/priority-class-name"
-"""KubeRay gives the PodGroup that it makes for Volcano this priority (ray-operator, batchscheduler/volcano)."""
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 """Coscheduling reads this label and no other (scheduler-plugins, pkg/util/podgroup.go)."""
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
@@ -21,18 +17,11 @@ HOST = "kubernetes.io/hostname"
 
 
 def queue_labels(resolution: Resolution) -> Tree:
-    """What a queue controller reads on the object that carries the run, and nowhere below."""
-    run, gang = resolution.run, resolution.plan.gang
-    labels: Tree = {}
-    if run.queue and resolution.cluster.kueue:
-        labels[QUEUE_LABEL] = Why(run.queue, "run:/queue", "the LocalQueue that admits the run")
-    if gang and gang.made_by is Gang.LABEL:
-        labels[RAY_GANG_LABEL] = Why("true", "cluster:/scheduling/gang", "the operator makes a PodGroup of the Ray cluster")
-        if gang.scheduler == "volcano" and gang.queue:
-            labels["volcano.sh/queue-name"] = Why(gang.queue, "run:/queue", "the Volcano queue")
-        if gang.scheduler == "volcano" and run.priority:
-            labels[RAY_PRIORITY_LABEL] = Why(run.priority, "run:/priority", "of the PodGroup that the operator makes")
-    return labels
+    """What Kueue reads on the object that carries the run, and nowhere below."""
+    queue = resolution.run.queue
+    if queue is None or resolution.cluster.kueue is None:
+        return {}
+    return {QUEUE_LABEL: Why(queue, "run:/queue", "the LocalQueue that admits the run")}
 
 
 def top_labels(resolution: Resolution) -> Tree:
@@ -72,7 +61,7 @@ def pod_fields(resolution: Resolution, role: Role) -> Tree:
         fields["schedulerName"] = Why(gang.scheduler_name, "cluster:/scheduling", reason)
     if run.priority:
         fields["priorityClassName"] = Why(run.priority, "run:/priority", "as asked")
-    affinity = {**_together(resolution), **_apart(resolution, role)}
+    affinity = {**_affinity(resolution), **_anti_affinity(resolution, role)}
     return fields | ({"affinity": affinity} if affinity else {})
 
 
@@ -80,7 +69,7 @@ def _selector(resolution: Resolution) -> Tree:
     return {"matchLabels": {"app.kubernetes.io/instance": resolution.plan.name}}
 
 
-def _together(resolution: Resolution) -> Tree:
+def _affinity(resolution: Resolution) -> Tree:
     """Near each other, by affinity where no queue sees to it. The first pod may go anywhere: it matches its own selector."""
     run, cluster = resolution.run, resolution.cluster
     level = cluster.topology.get(run.placement.together or "")
@@ -94,7 +83,7 @@ def _together(resolution: Resolution) -> Tree:
     return {"podAffinity": Why(rule, "run:/placement", "all pods of the run in one such place")}
 
 
-def _apart(resolution: Resolution, role: Role) -> Tree:
+def _anti_affinity(resolution: Resolution, role: Role) -> Tree:
     """One pod a node: every pod where they share the node's ports, otherwise those that hold ranks, as asked."""
     run = resolution.run
     if run.host_network:
@@ -134,26 +123,15 @@ def pod_group(resolution: Resolution) -> list[Tree]:
     return [{"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}]
 
 
-def scheduling_policy(resolution: Resolution) -> Tree:
-    """``runPolicy.schedulingPolicy`` of the operators that make the group themselves (Kubeflow v1, MPI)."""
-    gang, run = resolution.plan.gang, resolution.run
-    if gang is None:
-        return {}
-    policy: Tree = {"minAvailable": Why(gang.minimum, "run:/topology", gang.minimum_reason)}
-    if gang.scheduler == "volcano":
-        policy["queue"] = Why(gang.queue or "default", "run:/queue", "the Volcano queue")
-    if run.priority:
-        policy["priorityClass"] = Why(run.priority, "run:/priority", "as asked")
-    return {"schedulingPolicy": policy}
-
-
-CONSTANTS: Mapping[str, str] = {
-    "PodGroup": "pods that start together or not at all: a part of them would hold GPUs and wait for the rest",
-    "PodGroup/metadata": "named like the run's other objects; the pods name it",
-    "PodGroup/metadata/labels": "labels of the run's objects",
-}
-
-OWNED: Mapping[str, tuple[Owned, ...]] = {
-    "PodGroup": (Owned(r"/spec/(minMember|queue).*", "the gang of the run", "change topology, gang or queue"),)
-}
-
+POD_GROUPS = tuple(
+    ObjectKind(
+        GroupKind(group, "PodGroup"),
+        reasons={
+            "": "pods that start together or not at all: a part of them would hold GPUs and wait for the rest",
+            "/metadata": "named like the run's other objects; the pods name it",
+            "/metadata/labels": "labels of the run's objects",
+        },
+        owned=(Owned(r"/spec/(minMember|queue).*", "the gang of the run", "change topology, gang or queue"),),
+    )
+    for group in ("scheduling.x-k8s.io", "scheduling.volcano.sh")
+)

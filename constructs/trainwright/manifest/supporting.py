@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from trainwright.manifest import monitoring, scheduling
 from trainwright.manifest.data import fetching
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
-from trainwright.manifest.provenance import Owned, Tree, Why
+from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.volumes import CONFIG_MAP
 from trainwright.plan import Resolution
 
 
@@ -35,22 +37,21 @@ def disruption_budget(resolution: Resolution) -> list[Tree]:
     ]
 
 
-PDB_CONSTANTS: Mapping[str, str] = {
-    "PodDisruptionBudget": "nodes are drained one after the other, so that the run shrinks and does not stop",
-    "PodDisruptionBudget/metadata": "named like the run's other objects",
-    "PodDisruptionBudget/metadata/labels": "labels of the run's objects",
-    "PodDisruptionBudget/spec/selector": "the pods of this run",
-    "PodDisruptionBudget/spec/unhealthyPodEvictionPolicy": "a pod that is not ready trains nothing, and blocks no drain",
-}
-
-PDB_MUTABLE: Mapping[str, tuple[str, ...]] = {"PodDisruptionBudget": ("/spec/minAvailable", "/spec/unhealthyPodEvictionPolicy")}
-
-PDB_OWNED: Mapping[str, tuple[Owned, ...]] = {
-    "PodDisruptionBudget": (
+PDB = ObjectKind(
+    GroupKind("policy", "PodDisruptionBudget"),
+    reasons={
+        "": "nodes are drained one after the other, so that the run shrinks and does not stop",
+        "/metadata": "named like the run's other objects",
+        "/metadata/labels": "labels of the run's objects",
+        "/spec/selector": "the pods of this run",
+        "/spec/unhealthyPodEvictionPolicy": "a pod that is not ready trains nothing, and blocks no drain",
+    },
+    owned=(
         Owned("/spec/selector.*", "which pods are the run's", "it follows from the run's name"),
         Owned("/spec/maxUnavailable", "how many nodes may go, which minAvailable says", "change topology.elastic.min_nodes"),
-    )
-}
+    ),
+    mutable=("/spec/minAvailable", "/spec/unhealthyPodEvictionPolicy"),
+)
 
 
 def fences(resolution: Resolution) -> bool:
@@ -95,66 +96,42 @@ def _scraper(resolution: Resolution) -> list[Tree | Why]:
     return [Why({"from": [place], "ports": [port]}, "cluster:/monitoring/namespace", "where Prometheus scrapes the metrics from")]
 
 
-POLICY_CONSTANTS: Mapping[str, str] = {
-    "NetworkPolicy": "training ports have no passwords: whoever reaches a rendezvous can join or end the run",
-    "NetworkPolicy/metadata": "named like the run's other objects",
-    "NetworkPolicy/metadata/labels": "labels of the run's objects",
-    "NetworkPolicy/spec/podSelector": "the pods of this run",
-    "NetworkPolicy/spec/policyTypes": "what comes in; what goes out is left alone",
-}
-
-POLICY_OWNED: Mapping[str, tuple[Owned, ...]] = {
-    "NetworkPolicy": (Owned(r"/spec/podSelector.*", "the pods of the run", "remove it: the policy is this run's own"),)
-}
-
-POLICY_MUTABLE: Mapping[str, tuple[str, ...]] = {"NetworkPolicy": ("/spec",)}
+NETWORK_POLICY = ObjectKind(
+    GroupKind("networking.k8s.io", "NetworkPolicy"),
+    reasons={
+        "": "training ports have no passwords: whoever reaches a rendezvous can join or end the run",
+        "/metadata": "named like the run's other objects",
+        "/metadata/labels": "labels of the run's objects",
+        "/spec/podSelector": "the pods of this run",
+        "/spec/policyTypes": "what comes in; what goes out is left alone",
+    },
+    owned=(Owned(r"/spec/podSelector.*", "the pods of the run", "remove it: the policy is this run's own"),),
+    mutable=("/spec",),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of surroundings. An object called like the run, without a hash, may change in place and outlives identities."""
+    """One sort of supporting objects. One that is called like the run alone may change in place and outlives identities."""
 
     objects: Callable[[Resolution], list[Tree]]
-    """None where the run needs them not."""
-    constants: Mapping[str, str]
-    """``Kind/path`` -> why the constants below it are as they are."""
-    owned: Mapping[str, tuple[Owned, ...]] = field(default_factory=dict)
-    """Kind -> what no override may touch."""
-    mutable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Kind -> pointers that may change in place and so stay out of the run's identity."""
+    """Empty where the run does not need any."""
+    kinds: tuple[ObjectKind, ...]
 
 
 PARTS: tuple[Part, ...] = (
-    Part(scheduling.pod_group, scheduling.CONSTANTS, scheduling.OWNED),
-    Part(disruption_budget, PDB_CONSTANTS, PDB_OWNED, PDB_MUTABLE),
-    Part(network_policy, POLICY_CONSTANTS, POLICY_OWNED, POLICY_MUTABLE),
-    Part(monitoring.monitoring_objects, monitoring.CONSTANTS, monitoring.OWNED),
-    Part(fetching.fetch_jobs, {}),  # of a kind that targets have reasons for; its own, in data.constants, are for the foundation
+    Part(scheduling.pod_group, scheduling.POD_GROUPS),
+    Part(disruption_budget, (PDB,)),
+    Part(network_policy, (NETWORK_POLICY,)),
+    Part(monitoring.monitoring_objects, monitoring.KINDS),
+    Part(fetching.fetch_jobs, ()),  # they live in the foundation, with the reasons of fetching.FETCH_JOB
 )
 """In the order of the YAML, after the target's own objects."""
 
+KINDS: tuple[ObjectKind, ...] = (CONFIG_MAP, *(kind for part in PARTS for kind in part.kinds))
+"""Of everything beside a target's own objects."""
 
-def surroundings(resolution: Resolution) -> list[Tree]:
-    """All objects around the run."""
+
+def supporting_objects(resolution: Resolution) -> list[Tree]:
+    """All objects that come after the target's own."""
     return [tree for part in PARTS for tree in part.objects(resolution)]
-
-
-def constants(own: Mapping[str, str]) -> dict[str, str]:
-    """Those of a target, and of everything around it."""
-    merged: dict[str, str] = {}
-    for part in PARTS:
-        merged |= part.constants
-    return merged | dict(own)
-
-
-def owned(own: Mapping[str, tuple[Owned, ...]], kind: str) -> tuple[Owned, ...]:
-    """What no override of an object may touch, by its target or by what is around."""
-    return (*own.get(kind, ()), *(entry for part in PARTS for entry in part.owned.get(kind, ())))
-
-
-def mutable(own: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """What may change in place, of a target's kinds and of those around it."""
-    merged: dict[str, tuple[str, ...]] = {}
-    for part in PARTS:
-        merged |= part.mutable
-    return merged | dict(own)

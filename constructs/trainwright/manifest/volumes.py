@@ -7,8 +7,9 @@ from typing import Any
 
 from trainwright.findings.locate import escape
 from trainwright.handshake import Role
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
-from trainwright.manifest.provenance import Answer, Owned, Provenance, Why
+from trainwright.manifest.provenance import Answer, Provenance, Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import DataPlan
 from trainwright.run import ClaimMount, Run
@@ -40,15 +41,17 @@ def payload_provenance(resolution: Resolution) -> dict[str, Provenance]:
     }
 
 
-CONSTANTS = {
-    "ConfigMap": "the files that the pods read; mounted into every pod",
-    "ConfigMap/metadata": "named like the run's other objects",
-    "ConfigMap/metadata/labels": "labels of the run's objects",
-    "ConfigMap/immutable": "pods of one identity all read the same: a change is a new run, with a new name",
-    "ConfigMap/data": "each file under its own key",
-}
-
-OWNED = (Owned(r"/immutable|/data.*|/binaryData.*", "the specification of the run", "change the run's own fields"),)
+CONFIG_MAP = ObjectKind(
+    GroupKind("", "ConfigMap"),
+    reasons={
+        "": "the files that the pods read; mounted into every pod",
+        "/metadata": "named like the run's other objects",
+        "/metadata/labels": "labels of the run's objects",
+        "/immutable": "pods of one identity all read the same: a change is a new run, with a new name",
+        "/data": "each file under its own key",
+    },
+    owned=(Owned(r"/immutable|/data.*|/binaryData.*", "the specification of the run", "change the run's own fields"),),
+)
 
 
 RESERVED_PATHS = ("/dev/shm", "/tmp", SPEC_DIRECTORY)  # noqa: S108 - paths inside the container

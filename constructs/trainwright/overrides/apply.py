@@ -10,6 +10,7 @@ from typing import Any
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, at, escape, tokens
+from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import Answer, Provenance
@@ -27,9 +28,16 @@ class Patch:
     """One override: which object, where in it, and where it stands in the run."""
 
     kind: str
+    group: str | None
+    """None where the run names the kind alone."""
     pointer: str
     value: dict[str, Any]
     source: str
+
+    def is_for(self, manifest: Manifest) -> bool:
+        """Whether it patches an object."""
+        group, kind = GroupKind.of(manifest)
+        return kind == self.kind and self.group in (None, group) and not in_foundation(manifest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,7 @@ def apply_overrides(
     patches, findings = _patches(resolution, locate)
     patched, changed = list(manifests), []
     for patch in patches:
-        index = next((i for i, one in enumerate(patched) if one["kind"] == patch.kind and not in_foundation(one)), None)
+        index = next((i for i, one in enumerate(patched) if patch.is_for(one)), None)
         if index is None:
             kinds = ", ".join(dict.fromkeys(str(one["kind"]) for one in manifests if not in_foundation(one)))
             findings.append(
@@ -79,11 +87,11 @@ def _patches(resolution: Resolution, locate: Locator) -> tuple[list[Patch], list
             findings.append(found("TW602", locate.run(source), message, f"use one of: {', '.join(roles)}"))
             continue
         kind, pointer = target.templates[role]
-        patches.append(Patch(kind, f"{pointer}/spec", value, source))
+        patches.append(Patch(kind.kind, kind.group, f"{pointer}/spec", value, source))
     for number, override in enumerate(overrides.objects):
         source = f"/overrides/objects/{number}"
         if override.target == target.name:
-            patches.append(Patch(override.kind, "", override.patch, f"{source}/patch"))
+            patches.append(Patch(override.kind, None, "", override.patch, f"{source}/patch"))
         else:
             message = f"the patch is for target {override.target}, the run goes to {target.name}"
             findings.append(found("TW602", locate.run(f"{source}/target"), message, "remove it, or write it for this target"))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.manifest import supporting
-from trainwright.manifest.provenance import Owned
+from trainwright.manifest.kinds import GroupKind, Owned
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload
+from trainwright.target import TARGETS
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 
 Manifest = dict[str, Any]
@@ -77,11 +79,10 @@ SCHEDULED = (
     ),
     Owned(
         r"/metadata/(labels|annotations)/"
-        r"(scheduling\.x-k8s\.io~1pod-group|scheduling\.(k8s\.io|volcano\.sh)~1group-name|ray\.io~1gang-scheduling-enabled)",
+        r"(scheduling\.x-k8s\.io~1pod-group|scheduling\.(k8s\.io|volcano\.sh)~1group-name)",
         "the gang of the run",
         "use gang: the group is made with it",
     ),
-    Owned(r"/metadata/labels/ray\.io~1priority-class-name", "the priority of the pods", "use priority"),
     Owned(
         r"/metadata/annotations/kueue\.x-k8s\.io~1podset-((required|preferred|unconstrained)-topology|group-name)",
         "the place of the pods",
@@ -90,6 +91,20 @@ SCHEDULED = (
 )
 """What queues, gang schedulers and Kueue's topology-aware scheduling read, on any object and any pod
 (kubernetes-sigs/kueue, pkg/controller/jobframework/tas_validation.go)."""
+
+
+@lru_cache(maxsize=1)
+def scheduled() -> tuple[Owned, ...]:
+    """With what operators read on any object and any pod."""
+    labels = {label: field for target in TARGETS.values() for label, field in target.scheduling_labels.items()}
+    return (
+        *SCHEDULED,
+        *(
+            Owned(rf"/metadata/(labels|annotations)/{re.escape(escape(label))}", f"the {field} of the run", f"use {field}")
+            for label, field in labels.items()
+        ),
+    )
+
 
 MAIN = (
     Owned(r"/(name|image|command|args)(/.*)?", "the work of the container", "change image or workload"),
@@ -108,8 +123,9 @@ _KEYS_OF_SSH = "remove it: ssh and sshd look for their keys in the home of user 
 
 def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
     """What the plan owns of one object as it was compiled, with the patterns made for this very run."""
-    kind, target = str(manifest["kind"]), resolution.target
-    parts = [*OBJECT, *SCHEDULED, *supporting.owned(target.owned, kind)]
+    kind, target = GroupKind.of(manifest), resolution.target
+    parts = [*OBJECT, *scheduled()]
+    parts += [part for one in (*target.kinds, *supporting.KINDS) if one.key == kind for part in one.owned]
     for template_kind, pointer in target.templates.values():
         if template_kind == kind and at(manifest, pointer) is not None:
             parts += _of_template(resolution, manifest, pointer)
@@ -122,7 +138,7 @@ def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
 def _of_template(resolution: Resolution, manifest: Manifest, pointer: str) -> list[Owned]:
     pod = at(manifest, f"{pointer}/spec")
     main = f"{pointer}/spec/containers/0"
-    parts = [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in (*TEMPLATE, *SCHEDULED)]
+    parts = [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in (*TEMPLATE, *scheduled())]
     parts += [Owned(f"{main}(?:{part.pattern})", part.what, part.fix) for part in MAIN]
     parts += _scheduling(resolution, f"{pointer}/spec")
     if resolution.binding.sshd:

@@ -59,7 +59,7 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
     """
     needs = run.topology.needs()
     ports = plan_ports(run)
-    binding = _bind(run, target, needs, ports, locate)
+    binding = _bind(run, cluster, target, needs, ports, locate)
     pool_name, pool_reason = choose_pool(run, cluster, needs, locate)
     pool = _as_seen(run, cluster.node_pools[pool_name])
     work = _work(run, name, ports, pool)
@@ -147,11 +147,11 @@ def _communication(run: Run, decided: Decided, fabric: Fabric) -> CommunicationP
     return communication(run.trainer, decided.batch, decided.world, run.topology.sharding(), fabric)
 
 
-def _bind(run: Run, target: Target, needs: Needs, ports: Ports, locate: Locator) -> Binding:
-    binding = target.bind(needs)
+def _bind(run: Run, cluster: Cluster, target: Target, needs: Needs, ports: Ports, locate: Locator) -> Binding:
+    binding = target.bind(needs, cluster)
     if isinstance(binding, Refusal):
         message = f"{target.title} cannot carry {run.topology.title}: {binding.reason}"
-        raise CompileError([found("TW401", locate.run("/topology"), message, f"{binding.alternative}{_others(needs)}")])
+        raise CompileError([found("TW401", locate.run("/topology"), message, f"{binding.alternative}{_others(needs, cluster)}")])
     if run.host_network and not binding.fixed_port:
         return replace(binding, rendezvous_port=ports.rendezvous)
     return binding
@@ -165,11 +165,11 @@ def _as_seen(run: Run, pool: NodePool) -> NodePool:
     return pool.model_copy(update={"fabric": fabric})
 
 
-def _others(needs: Needs) -> str:
+def _others(needs: Needs, cluster: Cluster) -> str:
     """Targets that would carry the topology."""
-    from trainwright.target import TARGETS  # targets are built on resolutions
+    from trainwright.target import TARGETS  # a target that carries the run needs none of the others
 
-    names = [name for name, target in TARGETS.items() if isinstance(target.bind(needs), Binding)]
+    names = [name for name, target in TARGETS.items() if isinstance(target.bind(needs, cluster), Binding)]
     return f", or write target: {' or '.join(names)}" if names else ""
 
 

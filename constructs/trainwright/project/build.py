@@ -14,9 +14,8 @@ from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
 from trainwright.manifest import foundation
-from trainwright.manifest.data import fetching as data_constants
-from trainwright.manifest.data.fetching import job_name
-from trainwright.manifest.key import object_key
+from trainwright.manifest.data.fetching import FETCH_JOB, job_name
+from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by_kind
 from trainwright.manifest.provenance import Provenance, split
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.project.load import ClusterFile, RunFile, Sources
@@ -37,8 +36,8 @@ class Output:
     """Makes one map for each manifest."""
     change: str
     """The file that a person edits to change this one."""
-    constants: Mapping[str, str] = field(default_factory=dict)
-    """``Kind/path`` -> why the constants below it are as they are."""
+    reasons: Mapping[GroupKind, Reasons] = field(default_factory=dict)
+    """Why the constants in each kind of object are as they are."""
     payloads: Mapping[str, Provenance] = field(default_factory=dict)
     """Key of a ConfigMap -> where the values inside of that JSON file come from."""
     locator: Locator = field(default_factory=Locator)
@@ -146,7 +145,7 @@ def build_run(file: RunFile, sources: Sources, today: date, known: str | None = 
         manifests=_pick(compiled.manifests, own),
         provenance=lambda: _pick(compiled.provenance(), own),
         change=file.name,
-        constants=compiled.constants,
+        reasons=compiled.reasons,
         payloads=payload_provenance(compiled.resolution),
         locator=locator,
     )
@@ -177,7 +176,7 @@ def _foundations(sources: Sources, runs: Mapping[str, BuiltRun]) -> dict[str, Bu
                     manifests=(*(plain for plain, _ in parts), *(one.manifest for one in shared.values())),
                     provenance=partial(_provenance, parts, tuple(shared.values())),
                     change=file.name,
-                    constants=_reasons(shared.values()),
+                    reasons=_reasons(shared.values()),
                     locator=Locator(cluster_file=file.name, cluster_positions=file.positions),
                     locators={len(parts) + number: one.run.output.locator for number, one in enumerate(shared.values())},
                 )
@@ -202,12 +201,10 @@ def _provenance(parts: Sequence[tuple[Manifest, Provenance]], shared: Sequence[_
     return (*(answers for _, answers in parts), *(one.run.compiled.provenance()[one.index] for one in shared))
 
 
-def _reasons(shared: Iterable[_Shared]) -> dict[str, str]:
+def _reasons(shared: Iterable[_Shared]) -> dict[GroupKind, Reasons]:
     """For the constants of a foundation: of the targets whose objects are in it, of its own, and of the Jobs that fetch data."""
-    merged: dict[str, str] = {}
-    for one in shared:
-        merged |= one.run.compiled.constants
-    return {**merged, **foundation.CONSTANTS, **data_constants.CONSTANTS}
+    targets = {one.run.compiled.target.name: one.run.compiled.target for one in shared}
+    return reasons_by_kind((*(kind for target in targets.values() for kind in target.kinds), *foundation.KINDS, FETCH_JOB))
 
 
 def _shared(runs: Sequence[BuiltRun]) -> Iterator[tuple[str, _Shared]]:
@@ -243,7 +240,7 @@ def duplicates(outputs: Sequence[Output]) -> list[Finding]:
     for output in outputs:
         cluster = output.path.partition("/")[0]
         for manifest in output.manifests:
-            _, kind, _, name = identity = object_key(manifest)
+            _, kind, _, name = identity = ObjectKey.of(manifest)
             key = (cluster, *identity)
             if key in seen:
                 message = f"{kind} {name} is also made from {seen[key]}"

@@ -70,7 +70,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if efficiencies := _scaling(compiled):
         yield "scaling", "; ".join(efficiencies)
     resources = plan.resources
-    shared = f"as {compiled.target.operator} mounts it" if compiled.resolution.binding.own_shared_memory else resources.shm
+    operator = compiled.target.operator
+    shared = f"as {operator.name} mounts it" if operator and compiled.resolution.binding.own_shared_memory else resources.shm
     yield "pod", f"{resources.cpu} CPU, {resources.memory} memory ({resources.memory_reason}), shared memory {shared}"
     if plan.data:
         yield "data", ", ".join(f"{data.path}, once, from {data.source} (claim {data.claim})" for data in plan.data)

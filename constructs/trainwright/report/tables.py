@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from trainwright.cluster import Cluster
 from trainwright.cluster.model import Fabric, NodePool
 from trainwright.handshake import Binding, Gang, Refusal
 from trainwright.plan.communication import GPUS, scaling
@@ -18,8 +19,8 @@ from trainwright.report.plan import share
 from trainwright.report.schema import described_schema
 from trainwright.rules.operators import GANG, KUEUE
 from trainwright.run import TrainerWorkload
-from trainwright.target import TARGETS, Target
-from trainwright.target.base import Releases
+from trainwright.target import TARGETS
+from trainwright.target.base import Releases, Target
 from trainwright.topology import Topology
 from trainwright.topology.base import Sharding
 from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, SETTINGS, Engine, reads
@@ -46,11 +47,12 @@ def operator_table() -> str:
     rows = [
         (
             target.title,
-            ", and ".join((target.operator or "none", *target.relies_on)),
-            ", and ".join(map(_releases, (target.releases, *target.relies_on.values()))),
+            ", and ".join(operator.name for operator in operators) or "none",
+            ", and ".join(_releases(operator.releases) for operator in operators),
             ".".join(map(str, target.minimum_kubernetes)),
         )
         for target in TARGETS.values()
+        for operators in [[target.operator, *target.depends_on] if target.operator else []]
     ]
     return table(("target", "operator", "releases known", "Kubernetes, at least"), rows)
 
@@ -61,9 +63,7 @@ def scheduler_table() -> str:
     return table(("scheduler", "releases known"), rows)
 
 
-def _releases(releases: Releases | None) -> str:
-    if releases is None:
-        return ""
+def _releases(releases: Releases) -> str:
     return f"{'.'.join(map(str, releases.first))} to {'.'.join(map(str, releases.last))}"
 
 
@@ -121,29 +121,30 @@ SHORT = {
 """Guarantees in the words of a narrow table."""
 
 
-def matrix_table(topologies: Mapping[str, Topology], targets: Sequence[Target]) -> str:
+def matrix_table(topologies: Mapping[str, Topology], targets: Sequence[Target], cluster: Cluster) -> str:
     """A Markdown table: a row for each topology, a column for each target, the guarantees or a dash in each cell."""
     head = ["topology", *(target.title for target in targets)]
-    return table(head, [[name, *(_cell(topology, target) for target in targets)] for name, topology in topologies.items()])
+    rows = [[name, *(_cell(topology, target, cluster) for target in targets)] for name, topology in topologies.items()]
+    return table(head, rows)
 
 
-def refusal_list(topologies: Mapping[str, Topology], targets: Sequence[Target]) -> str:
+def refusal_list(topologies: Mapping[str, Topology], targets: Sequence[Target], cluster: Cluster) -> str:
     """A Markdown table: why each pair without a binding has none, a reason once for all topologies that share it."""
-    return table(("target", "refuses", "because"), list(_refusals(topologies, targets)))
+    return table(("target", "refuses", "because"), list(_refusals(topologies, targets, cluster)))
 
 
-def gang_table(topologies: Mapping[str, Topology], targets: Sequence[Target]) -> str:
+def gang_table(topologies: Mapping[str, Topology], targets: Sequence[Target], cluster: Cluster) -> str:
     """A Markdown table: who makes the group of pods that start together."""
     makers: dict[Gang, list[str]] = {}
     for target in targets:
-        answers = [target.bind(topology.needs()) for topology in topologies.values()]
+        answers = [target.bind(topology.needs(), cluster) for topology in topologies.values()]
         for maker in dict.fromkeys(answer.gang for answer in answers if isinstance(answer, Binding)):
             makers.setdefault(maker, []).append(target.title)
     return table(("target", "who makes the group"), [(", ".join(titles), maker.value) for maker, titles in makers.items()])
 
 
-def _cell(topology: Topology, target: Target) -> str:
-    answer = target.bind(topology.needs())
+def _cell(topology: Topology, target: Target, cluster: Cluster) -> str:
+    answer = target.bind(topology.needs(), cluster)
     if isinstance(answer, Refusal):
         return "–"
     kept = {guarantee.value for guarantee in answer.guarantees & topology.keeps}
@@ -152,12 +153,14 @@ def _cell(topology: Topology, target: Target) -> str:
     return ", ".join(short for guarantee, short in SHORT.items() if guarantee in kept) or "runs"
 
 
-def _refusals(topologies: Mapping[str, Topology], targets: Sequence[Target]) -> Iterator[tuple[str, str, str]]:
+def _refusals(
+    topologies: Mapping[str, Topology], targets: Sequence[Target], cluster: Cluster
+) -> Iterator[tuple[str, str, str]]:
     for target in targets:
         reasons: dict[str, list[str]] = {}
         for name, topology in topologies.items():
             needs = topology.needs()
-            answer = target.bind(needs)
+            answer = target.bind(needs, cluster)
             if isinstance(answer, Refusal):
                 reason = answer.reason.replace(f"a {needs.rendezvous.value} rendezvous", "their rendezvous")
                 reasons.setdefault(reason, []).append(name)

@@ -19,10 +19,8 @@ from trainwright.rules import (
     objects,
     operators,
     pod,
-    ray,
     scheduling,
     storage,
-    train_job,
     training,
 )
 from trainwright.rules import cluster as network
@@ -39,7 +37,7 @@ _RUN = (
 )
 _PLAN = (
     *training.PLAN, *memory.PLAN, *deepspeed.PLAN, *storage.PLAN, *data.PLAN, *cluster.PLAN, *environment.PLAN, *command.PLAN,
-    *operators.PLAN, *scheduling.PLAN, *network.NETWORK_PLAN, *monitoring.PLAN, *ray.PLAN, *train_job.PLAN, *mpi.PLAN,
+    *operators.PLAN, *scheduling.PLAN, *network.NETWORK_PLAN, *monitoring.PLAN, *mpi.PLAN,
     *tensorflow.TENSORFLOW_PLAN, *xgboost.XGBOOST_PLAN, *objects.PLAN,
 )
 
@@ -51,7 +49,7 @@ def check_run(context: Context) -> list[Finding]:
 
 def check_plan(context: Context, resolution: Resolution) -> list[Finding]:
     """What the plan shows, alone and on its target."""
-    return [finding for rule in _PLAN for finding in rule(context, resolution)]
+    return [finding for rule in (*_PLAN, *resolution.target.rules) for finding in rule(context, resolution)]
 
 
 def check_manifests(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> list[Finding]:

@@ -204,13 +204,6 @@ RUN = (arguments, launcher_in_script, dynamic_rendezvous)
 PLAN = (options_against_plan, starts_the_ranks)
 
 
-def one_pod(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """The operator sets TF_CONFIG where there is more than one pod (tfjob_controller.go)."""
-    if resolution.needs.rendezvous is Rendezvous.TF_CONFIG and resolution.needs.nodes == 1:
-        message = "one pod gets no TF_CONFIG: the strategy trains on this pod alone, and a program that reads the variable fails"
-        yield found("TW422", context.locate.run("/topology/nodes"), message, "raise nodes, or waive this where one pod is meant")
-
-
 def keras(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Keras 3 has no ``fit`` for several workers (keras-team/keras#20585)."""
     opaque = isinstance(context.run.workload, CommandWorkload | ScriptWorkload)
@@ -222,7 +215,7 @@ def keras(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW429", context.locate.run("/workload/command"), message, fix)
 
 
-TENSORFLOW_PLAN = (one_pod, keras)
+TENSORFLOW_PLAN = (keras,)
 
 
 _TRACKERS = ("tracker", "dmlc-submit", "dmlc_submit")

@@ -79,7 +79,7 @@ def _counting(resolution: Resolution) -> str:
     """Targets that would end the run."""
     from trainwright.target import TARGETS  # targets are built on resolutions
 
-    answers = {name: target.bind(resolution.needs) for name, target in TARGETS.items()}
+    answers = {name: target.bind(resolution.needs, resolution.cluster) for name, target in TARGETS.items()}
     names = [name for name, answer in answers.items() if isinstance(answer, Binding) and answer.counts_init_failures]
     return f"; or write target: {' or '.join(names)}" if names else ""
 

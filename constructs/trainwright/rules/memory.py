@@ -72,10 +72,11 @@ def _elsewhere(context: Context, resolution: Resolution, change: Change) -> str:
     needs = change.run.topology.needs()
     if needs.rendezvous is resolution.needs.rendezvous:
         return ""
-    if isinstance(resolution.target.bind(needs), Binding):
+    if isinstance(resolution.target.bind(needs, context.cluster), Binding):
         return " without `mpi`"
-    installed = [target for target in TARGETS.values() if target.operator is None or target.operator in context.cluster.operators]
-    names = [target.name for target in installed if isinstance(target.bind(needs), Binding)]
+    there = context.cluster.operators
+    installed = [target for target in TARGETS.values() if target.operator is None or target.operator.name in there]
+    names = [target.name for target in installed if isinstance(target.bind(needs, context.cluster), Binding)]
     return f" without `mpi`, on target {' or '.join(names)},"
 
 

@@ -9,15 +9,17 @@ from typing import Any
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import at, escape
-from trainwright.manifest.labels import RESERVED_PREFIXES
+from trainwright.manifest.kinds import GroupKind
+from trainwright.manifest.labels import PLAN_PREFIXES
 from trainwright.manifest.plain import problems
 from trainwright.plan import Resolution
 from trainwright.rules.context import Context
+from trainwright.target import TARGETS
 
 Manifest = dict[str, Any]
 
 
-def schema_problems(manifests: Sequence[Manifest], version: str, templates: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+def schema_problems(manifests: Sequence[Manifest], version: str, templates: Mapping[str, tuple[GroupKind, str]]) -> Iterator[str]:
     """One sentence a problem, with the path; unknown fields are problems. Loads the schemas on first use.
 
     Of a kind that is not Kubernetes' own the metadata is validated, and pod templates at the places that ``templates`` names.
@@ -33,7 +35,8 @@ def schema_problems(manifests: Sequence[Manifest], version: str, templates: Mapp
             continue
         stand_in = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": manifest["metadata"]}
         yield from (f"{kind}{problem.pointer}: {problem.message}" for problem in core_problems(stand_in, known))
-        there = (pointer for owner, pointer in templates.values() if owner == kind and at(manifest, pointer) is not None)
+        pointers = (pointer for owner, pointer in templates.values() if owner == GroupKind.of(manifest))
+        there = (pointer for pointer in pointers if at(manifest, pointer) is not None)
         for pointer in there:
             pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": at(manifest, pointer)}
             for problem in core_problems(pod, known):
@@ -41,21 +44,26 @@ def schema_problems(manifests: Sequence[Manifest], version: str, templates: Mapp
 
 
 LONGEST_LABEL = 63
-RESERVED_LABELS = frozenset({"job-name", "controller-uid"})
-"""Without a prefix, and set by the Job controller all the same."""
 
 
 def labels(context: Context) -> Iterator[Finding]:
     """Keys by which something else finds the objects or pods."""
     for field in ("labels", "pod_labels"):
         for key in getattr(context.run, field):
-            if key.startswith((*RESERVED_PREFIXES, "argocd.argoproj.io/")) or key in RESERVED_LABELS:
+            if _is_reserved(key):
                 yield found(
                     "TW410",
                     context.locate.run(f"/{field}/{escape(key)}"),
                     f"label {key} is owned by the plan or a controller",
                     "use a prefix of your own, such as example.com/",
                 )
+
+
+def _is_reserved(label: str) -> bool:
+    """Whether the plan, Argo CD or the controller of any target sets a label."""
+    keys = [key for target in TARGETS.values() for key in target.reserved_labels]
+    prefixes = (*PLAN_PREFIXES, "argocd.argoproj.io/", *(key for key in keys if key.endswith("/")))
+    return label in keys or label.startswith(prefixes)
 
 
 def generated_names(context: Context, resolution: Resolution) -> Iterator[Finding]:

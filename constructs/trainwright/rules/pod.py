@@ -9,8 +9,7 @@ from typing import Any
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import at, escape
-from trainwright.manifest.labels import in_foundation
+from trainwright.findings.locate import escape
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
 from trainwright.rules.cluster import image_findings
@@ -18,6 +17,7 @@ from trainwright.rules.context import Context
 from trainwright.rules.environment import secret_findings, variable_findings
 from trainwright.rules.pod_security import containers_of, violations
 from trainwright.rules.storage import path_findings
+from trainwright.target.base import pod_templates
 from trainwright.units import GIB, Bytes, Cpu, UnitError
 
 Manifests = Sequence[dict[str, Any]]
@@ -28,11 +28,8 @@ def pods(context: Context, resolution: Resolution, manifests: Manifests) -> Iter
     overrides = context.run.overrides
     if not overrides.pod and not overrides.objects:
         return
-    for role, (kind, pointer) in resolution.target.templates.items():
-        for manifest in manifests:
-            pod = at(manifest, f"{pointer}/spec") if manifest["kind"] == kind and not in_foundation(manifest) else None
-            if pod is not None:  # a target has roles that not every run of it fills
-                yield role, pod
+    for role, _, _, template in pod_templates(resolution.target, manifests):
+        yield role, template["spec"]
 
 
 def place(context: Context, role: str, field: str, name: str | None = None) -> Where:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from trainwright.cluster.addons import Operator
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.locate import at, escape
-from trainwright.handshake import Gang, OperatorName
-from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL, RAY_GANG_LABEL, RAY_PRIORITY_LABEL
+from trainwright.handshake import OperatorName
+from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.rules.context import Context
-
-OF_RAY = {"volcano": "volcano", "scheduler-plugins": "scheduler-plugins-scheduler"}
-"""Value of KubeRay's flag -> scheduler that its pods go to: constants of ray-operator/controllers/ray/batchscheduler."""
+from trainwright.target import TARGETS
+from trainwright.target.base import GangFlag, pod_templates
 
 SLICE, SLICE_SIZE = "kueue.x-k8s.io/podset-slice-required-topology", "kueue.x-k8s.io/podset-slice-size"
 
@@ -59,19 +59,21 @@ def by_hand(context: Context) -> Iterator[Finding]:
     for field in ("labels", "pod_labels"):
         for key in getattr(context.run, field):
             where = context.locate.run(f"/{field}/{escape(key)}")
-            if key in _READ or (field == "pod_labels" and key.startswith("kueue.x-k8s.io/")):
+            if key in _read() or (field == "pod_labels" and key.startswith("kueue.x-k8s.io/")):
                 message = f"label {key} is the plan's to set, and not on every object"
-                yield found("TW451", where, message, f"remove it, and use {_READ.get(key, 'queue')}")
+                yield found("TW451", where, message, f"remove it, and use {_read().get(key, 'queue')}")
             elif key in _UNREAD:
                 message = f"no scheduler reads label {key}: pods are placed one by one"
                 yield found("TW451", where, message, "remove it: the plan tells the profile's gang scheduler what it reads")
 
 
-_READ = {
-    QUEUE_LABEL: "queue", "volcano.sh/queue-name": "queue", GROUP_LABEL: "gang", RAY_GANG_LABEL: "gang",
-    RAY_PRIORITY_LABEL: "priority",
-}  # fmt: skip
-"""Label -> field of the run that stands for it. With a queue on the pods too, the run would be admitted twice (kueue#2612)."""
+@lru_cache(maxsize=1)
+def _read() -> Mapping[str, str]:
+    """Label -> field of the run that stands for it. With a queue on the pods too, a run would be admitted twice (kueue#2612)."""
+    by_operators = {label: field for target in TARGETS.values() for label, field in target.scheduling_labels.items()}
+    return {QUEUE_LABEL: "queue", "volcano.sh/queue-name": "queue", GROUP_LABEL: "gang", **by_operators}
+
+
 _UNREAD = frozenset({
     "scheduling.k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name",
     "pod-group.scheduling.sigs.k8s.io/min-available", "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name",
@@ -92,79 +94,69 @@ def place(context: Context) -> Iterator[Finding]:
 
 def gang(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A group that is made by an operator needs the operator's own flag."""
-    planned, target, installed = resolution.plan.gang, resolution.target, _installed(context, resolution)
-    if planned is None or target.operator is None or installed is None:
+    planned, made_by = resolution.plan.gang, _maker(context, resolution)
+    if planned is None or made_by is None:
         return
-    if _groups_for(target.operator, installed.gang_scheduler) != planned.scheduler:
+    operator, flag, installed = made_by
+    if flag.groups_for(installed.gang_scheduler) != planned.scheduler:
         there = f"is set to {installed.gang_scheduler}" if installed.gang_scheduler else "is not set"
-        message = f"pods go to {planned.scheduler_name}, and the flag of {target.operator} that makes their PodGroup {there}"
-        fix = _set_flag(target.operator, planned.scheduler, planned.scheduler_name)
+        message = f"pods go to {planned.scheduler_name}, and the flag of {operator} that makes their PodGroup {there}"
+        fix = _set_flag(operator, flag.value_for(planned.scheduler, planned.scheduler_name))
         # an operator with the flag sends pods without a gang to that scheduler too
         other = "choose another target" if installed.gang_scheduler else "add `gang: false` to the run"
-        yield found("TW430", context.locate.cluster(f"/operators/{target.operator}"), message, f"{fix}, or {other}")
+        yield found("TW430", context.locate.cluster(f"/operators/{operator}"), message, f"{fix}, or {other}")
 
 
 def sent_elsewhere(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """An operator with a flag for gangs sends its pods to a scheduler, those of a run without a gang too."""
-    scheduling, target, installed = context.cluster.scheduling, resolution.target, _installed(context, resolution)
-    if scheduling.gang is None or scheduling.name is None or target.operator is None or installed is None:
+    scheduling, made_by = context.cluster.scheduling, _maker(context, resolution)
+    if scheduling.gang is None or scheduling.name is None or made_by is None:
         return
-    planned, flag = resolution.plan.gang, installed.gang_scheduler
-    if flag is None or (planned and _groups_for(target.operator, flag) != planned.scheduler):
+    operator, flag, installed = made_by
+    planned, value = resolution.plan.gang, installed.gang_scheduler
+    if value is None or (planned and flag.groups_for(value) != planned.scheduler):
         return  # nothing is sent, or the flag itself is wrong
-    goes = _scheduler_of(target.operator, flag, planned.scheduler_name if planned else None)
+    goes = flag.scheduler(value, planned.scheduler_name if planned else None)
     if goes != scheduling.name:
-        message = f"by its flag {target.operator} sends the pods to {goes}, and the gang scheduler is called {scheduling.name}"
-        if target.operator == "kuberay" or scheduling.gang == "volcano":
+        message = f"by its flag {operator} sends the pods to {goes}, and the gang scheduler is called {scheduling.name}"
+        if flag.fixes_name(scheduling.gang):
             fix = f"run the scheduler as {goes} and write `scheduler_name: {goes}` under scheduling"
         else:
-            fix = _set_flag(target.operator, scheduling.gang, scheduling.name)
-        where = context.locate.cluster(f"/operators/{target.operator}/gang_scheduler")
+            fix = _set_flag(operator, flag.value_for(scheduling.gang, scheduling.name))
+        where = context.locate.cluster(f"/operators/{operator}/gang_scheduler")
         yield found("TW437", where, message, f"{fix}, or choose another target")
 
 
-def _installed(context: Context, resolution: Resolution) -> Operator | None:
-    """The operator of a target, where it is the one that makes groups of pods."""
-    target = resolution.target
-    makes = resolution.binding.gang in (Gang.OPERATOR, Gang.LABEL) and target.operator is not None
-    return context.cluster.operators.get(target.operator) if makes and target.operator else None
+def _maker(context: Context, resolution: Resolution) -> tuple[OperatorName, GangFlag, Operator] | None:
+    """The operator that makes groups of pods by a flag, where the target has such a one: its name, its flag, and as installed."""
+    known = resolution.target.operator
+    installed = context.cluster.operators.get(known.name) if known else None
+    if known is None or known.gang_flag is None or installed is None:
+        return None
+    return known.name, known.gang_flag, installed
 
 
-def _groups_for(operator: OperatorName, flag: str | None) -> str | None:
-    """The gang scheduler that an operator makes groups for, as a profile calls it."""
-    if flag is None or flag == "volcano":
-        return flag
-    return "coscheduling" if operator != "kuberay" or flag == "scheduler-plugins" else None
-
-
-def _scheduler_of(operator: OperatorName, flag: str, named: str | None) -> str:
-    """Where pods of an operator go that name this scheduler, or none.
-
-    The MPI Operator overwrites the name with its flag (pkg/controller/podgroup.go, decoratePodTemplateSpec), and KubeRay with a
-    constant; the Training Operator fills it in where there is none (pkg/controller.v1/control/podgroup_control.go).
-    """
-    if operator == "kuberay":
-        return OF_RAY.get(flag, flag)
-    return named or flag if operator == "training-operator" else flag
-
-
-def _set_flag(operator: OperatorName, gang: str, name: str) -> str:
-    """A value of the flag that suits a gang scheduler and the name by which pods know it."""
-    flag = "volcano" if gang == "volcano" else "scheduler-plugins" if operator == "kuberay" else name
-    return f"set the flag to {flag} and write so under operators.{operator}.gang_scheduler"
+def _set_flag(operator: OperatorName, value: str) -> str:
+    return f"set the flag to {value} and write so under operators.{operator}.gang_scheduler"
 
 
 def watched(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Kueue admits the kinds that its configuration lists, and leaves others alone."""
-    kueue, target = context.cluster.kueue, resolution.target
-    if context.run.queue is None or kueue is None or kueue.integrations is None or target.kueue in kueue.integrations:
+    kueue, target, where = context.cluster.kueue, resolution.target, context.locate.run("/queue")
+    if context.run.queue is None or kueue is None:
+        return
+    if target.kueue is None:
+        message = f"Kueue has no integration for a {target.title}: nothing would hold the run back until it is admitted"
+        yield found("TW436", where, message, "choose another target, or remove queue")
+        return
+    if kueue.integrations is None or target.kueue in kueue.integrations:
         return
     message = f"Kueue of cluster {context.cluster.cluster} does not watch {target.kueue}, and the run is a {target.title}"
     fix = (
         f"list {target.kueue} in Kueue's configuration and under kueue.integrations of the profile, choose another target, or "
         "remove queue"
     )
-    yield found("TW436", context.locate.run("/queue"), message, fix)
+    yield found("TW436", where, message, fix)
 
 
 def two_gates(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -178,17 +170,16 @@ def slices(context: Context, resolution: Resolution, manifests: Sequence[dict[st
     """Slices of Kueue's topology-aware scheduling, which only an override writes: both annotations, and pods enough for a slice
     (kubernetes-sigs/kueue, pkg/controller/jobframework/tas_validation.go)."""
     where, pods = context.locate.run("/overrides"), {role.name: role.pods for role in resolution.binding.roles}
-    for role, (kind, pointer) in resolution.target.templates.items():
-        for manifest in manifests:
-            there = at(manifest, f"{pointer}/metadata/annotations") if manifest["kind"] == kind else None
-            level, size = ((there or {}).get(key) for key in (SLICE, SLICE_SIZE))
-            if (level is None) != (size is None):
-                alone, other = (SLICE, SLICE_SIZE) if size is None else (SLICE_SIZE, SLICE)
-                message = f"the pods of role {role} have the annotation {alone} without {other}"
-                yield found("TW603", where, message, "write both: a level of the topology, and the pods of one slice")
-            elif size is not None and not (re.fullmatch("[0-9]{1,9}", size) and 1 <= int(size) <= pods[role]):
-                message = f"Kueue cannot make slices of {size} pods of the {pods[role]} of role {role}"
-                yield found("TW603", where, message, f"write a number from 1 to {pods[role]} in {SLICE_SIZE}")
+    for role, _, _, template in pod_templates(resolution.target, manifests):
+        there = at(template, "/metadata/annotations") or {}
+        level, size = there.get(SLICE), there.get(SLICE_SIZE)
+        if (level is None) != (size is None):
+            alone, other = (SLICE, SLICE_SIZE) if size is None else (SLICE_SIZE, SLICE)
+            message = f"the pods of role {role} have the annotation {alone} without {other}"
+            yield found("TW603", where, message, "write both: a level of the topology, and the pods of one slice")
+        elif size is not None and not (re.fullmatch("[0-9]{1,9}", size) and 1 <= int(size) <= pods[role]):
+            message = f"Kueue cannot make slices of {size} pods of the {pods[role]} of role {role}"
+            yield found("TW603", where, message, f"write a number from 1 to {pods[role]} in {SLICE_SIZE}")
 
 
 RUN = (queue, place, priority, by_hand)

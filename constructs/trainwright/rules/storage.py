@@ -182,7 +182,7 @@ def goes_on(context: Context, resolution: Resolution) -> Iterator[Finding]:
         cause = "all ranks start again whenever nodes come or go"
     elif resolution.pool.spot:
         cause = f"nodes of pool {plan.world.pool} are taken back"
-    elif supervised and resolution.target.operator == "training-operator":
+    elif supervised and not resolution.binding.counts_new_pods:
         cause = "the operator makes failed pods anew without counting, and the supervisor counts attempts on this claim"
     else:
         return

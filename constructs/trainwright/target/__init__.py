@@ -1,21 +1,51 @@
-"""Targets: kinds of Kubernetes objects that can carry a run. Each is one module, registered here."""
+"""Targets: kinds of Kubernetes objects that can carry a run.
 
-from trainwright.target.base import Target, Unshared
-from trainwright.target.indexed_job import IndexedJob
-from trainwright.target.job_set import JobSet
-from trainwright.target.mpi_job import MPIJob
-from trainwright.target.pytorch_job import PyTorchJob
-from trainwright.target.ray_job import RayJob
-from trainwright.target.tf_job import TFJob
-from trainwright.target.train_job.job import TrainJob
-from trainwright.target.xgboost_job import XGBoostJob
+A target is one module or package here, with all that is known of its operator: ``TARGET`` in it is the target. To add one, write
+its module and its name below.
+"""
 
-TARGETS: dict[str, Target] = {
-    target.name: target
-    for target in (IndexedJob(), JobSet(), PyTorchJob(), TrainJob(), MPIJob(), TFJob(), XGBoostJob(), RayJob())
-}
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from trainwright.target.base import Target
+
+TargetName = Literal[
+    "indexed-job", "job-set", "pytorch-job", "train-job", "mpi-job", "tf-job", "xgboost-job", "ray-job"
+]
+"""Every target, as runs and cluster profiles name it: module ``mpi_job`` holds target ``mpi-job``."""
+
+
+class _Registry(MutableMapping[str, "Target"]):
+    """Targets by name, each loaded when it is asked for: a run needs one of them."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self._targets: dict[str, Target | None] = dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> Target:
+        target = self._targets[name]
+        if target is None:
+            module = import_module(f"trainwright.target.{name.replace('-', '_')}")
+            target = self._targets[name] = module.TARGET
+        return target
+
+    def __setitem__(self, name: str, target: Target) -> None:
+        self._targets[name] = target
+
+    def __delitem__(self, name: str) -> None:
+        del self._targets[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._targets)
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+
+TARGETS = _Registry(get_args(TargetName))
 """Every target by name."""
 
-__all__ = [
-    "TARGETS", "IndexedJob", "JobSet", "MPIJob", "PyTorchJob", "RayJob", "TFJob", "Target", "TrainJob", "Unshared", "XGBoostJob",
-]
+__all__ = ["TARGETS", "TargetName"]

@@ -2,36 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from trainwright.findings.locate import at
 from trainwright.handshake import Binding, Needs, OperatorName, Refusal
-from trainwright.manifest.provenance import Owned, Settled, Tree
+from trainwright.manifest.kinds import GroupKind, ObjectKind
+from trainwright.manifest.labels import in_foundation
+from trainwright.manifest.provenance import Traced, Tree
 from trainwright.plan import Resolution
+
+if TYPE_CHECKING:
+    from trainwright.cluster import Cluster
+    from trainwright.findings import Finding
+    from trainwright.rules.context import Context
+
+Rule = Callable[["Context", Resolution], Iterator["Finding"]]
+"""A rule on the plan of a run, about one operator alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """Releases of an operator, by major and minor number, whose behaviour this compiler knows."""
+    """Releases of a system, by major and minor number, whose behaviour this compiler knows."""
 
     first: tuple[int, int]
     last: tuple[int, int]
 
 
-JOB_SET = Releases((0, 8), (0, 13))
-"""Of JobSet, for each target that writes one or has one made."""
+@dataclass(frozen=True, slots=True)
+class GangFlag:
+    """The flag by which an operator makes a PodGroup for each of its jobs, and which a manifest cannot set.
+
+    Every operator knows the value ``volcano``.
+    """
+
+    schedulers: Mapping[str, str] | None = None
+    """Values of the flag -> the scheduler that pods then go to. None where any other value than ``volcano`` is the name of a
+    scheduler with the coscheduling plugin."""
+    keeps_scheduler: bool = False
+    """Whether pods that name a scheduler keep it; otherwise the flag decides."""
+
+    def groups_for(self, value: str | None) -> str | None:
+        """The gang scheduler that the operator makes groups for, as a profile calls it."""
+        if value is None or value == "volcano":
+            return value
+        return "coscheduling" if self.schedulers is None or value == "scheduler-plugins" else None
+
+    def scheduler(self, value: str, named: str | None) -> str:
+        """Where pods go that name this scheduler, or none."""
+        if self.schedulers is not None:
+            return self.schedulers.get(value, value)
+        return named or value if self.keeps_scheduler else value
+
+    def value_for(self, gang: str, scheduler: str) -> str:
+        """What suits a gang scheduler and the name by which pods know it."""
+        if gang == "volcano":
+            return "volcano"
+        return "scheduler-plugins" if self.schedulers is not None else scheduler
+
+    def fixes_name(self, gang: str) -> bool:
+        """Whether no value leads to a scheduler of another name."""
+        return self.schedulers is not None or gang == "volcano"
 
 
-class Unshared:
-    """A target whose objects are all the run's own, and whose operator relies on no other."""
+@dataclass(frozen=True, slots=True)
+class KnownOperator:
+    """An operator, as this compiler knows it."""
 
-    shared_kind: str | None = None
-    relies_on: Mapping[OperatorName, Releases] = MappingProxyType({})
+    name: OperatorName
+    releases: Releases
+    gang_flag: GangFlag | None = None
+    """None where it makes no groups by a flag of its own."""
 
-    def settle(self, resolution: Resolution, objects: list[Settled]) -> list[Settled]:
-        return objects
+
+Template = tuple[GroupKind, str]
+"""Kind of an object, and the pointer of a pod template in it."""
 
 
 class Target(Protocol):
@@ -39,35 +86,68 @@ class Target(Protocol):
 
     name: str
     title: str
-    operator: OperatorName | None
-    """What must be installed; None for kinds of Kubernetes itself."""
-    releases: Releases | None
-    """Of the operator."""
-    relies_on: Mapping[OperatorName, Releases]
+    kind: GroupKind
+    """Of the object that carries the run."""
+    operator: KnownOperator | None
+    """What must be installed; None for kinds that come with Kubernetes, or with the gang scheduler."""
+    depends_on: tuple[KnownOperator, ...]
     """Further operators that must be installed, because that one leaves the pods to them."""
-    constants: Mapping[str, str]
-    """``Kind/path`` -> why the constants below it are as they are; the nearest entry answers for a line."""
-    kueue: str
-    """What Kueue's configuration calls this kind (``integrations.frameworks``)."""
+    kueue: str | None
+    """What Kueue's configuration calls this kind (``integrations.frameworks``); None where Kueue has no integration for it."""
     minimum_kubernetes: tuple[int, int]
-    templates: Mapping[str, tuple[str, str]]
-    """Role -> kind of the object and pointer of its pod template."""
-    mutable: Mapping[str, tuple[str, ...]]
-    """Kind -> pointers, beside labels and annotations, that may change in place and so stay out of the run's identity."""
-    owned: Mapping[str, tuple[Owned, ...]]
-    """Kind -> what no override may touch, beside metadata and what every pod template owns."""
-
-    shared_kind: str | None
+    templates: Mapping[str, Template]
+    """Role -> where its pod template is."""
+    kinds: tuple[ObjectKind, ...]
+    """Of all objects that the target makes."""
+    shared: GroupKind | None
     """Kind of the object that runs of one shape share: it lives in the foundation, and is called after its content."""
+    reserved_labels: tuple[str, ...]
+    """Keys that the controller sets on objects or pods; one that ends with ``/`` stands for all keys with that prefix."""
+    scheduling_labels: Mapping[str, str]
+    """Labels by which a run tells this operator how to schedule it -> field of the run that stands for each."""
+    rules: tuple[Rule, ...]
+    """About this target alone."""
+    guide: str
+    """The target's section of docs/targets.md, in Markdown, without its heading."""
 
-    def bind(self, needs: Needs) -> Binding | Refusal:
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         """Where the ranks would live, or why they cannot."""
 
     def lower(self, resolution: Resolution) -> list[Tree]:
         """The run's objects, in the order a reviewer reads them."""
 
-    def settle(self, resolution: Resolution, objects: list[Settled]) -> list[Settled]:
-        """The finished objects, overrides included: what is the run's own leaves a shared one, which is called after its content.
+    def finish(self, resolution: Resolution, objects: list[Traced]) -> list[Traced]:
+        """The objects as they are written, from those with all overrides in them.
 
-        Overrides and rules see whole pods in ``templates``, wherever their parts end up.
+        What is the run's own leaves a shared object here, which is called after its content. Overrides and rules see whole pods
+        in ``templates``, wherever their parts end up.
         """
+
+
+def pod_templates(target: Target, manifests: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, GroupKind, str, Tree]]:
+    """Role, kind, pointer and pod template, of each template that a run's own objects fill."""
+    for role, (kind, pointer) in target.templates.items():
+        for manifest in manifests:
+            if GroupKind.of(manifest) == kind and not in_foundation(manifest) and (template := at(manifest, pointer)) is not None:
+                yield role, kind, pointer, template
+
+
+class BaseTarget:
+    """What most targets have in common: no object is shared, and no operator depends on another."""
+
+    depends_on: tuple[KnownOperator, ...] = ()
+    shared: GroupKind | None = None
+    reserved_labels: tuple[str, ...] = ()
+    scheduling_labels: Mapping[str, str] = MappingProxyType({})
+    rules: tuple[Rule, ...] = ()
+
+    def finish(self, resolution: Resolution, objects: list[Traced]) -> list[Traced]:
+        return objects
+
+
+RUN_OBJECT: Mapping[str, str] = {
+    "": "the run itself",
+    "/metadata": "run name and identity hash: an edit that would change a pod is a new object",
+    "/metadata/labels": "labels of the run's objects; free to change",
+}
+"""Reasons for what every object that carries a run begins with."""

@@ -4,35 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainwright.handshake import Binding, Guarantee, Needs, OperatorName, Refusal, Role, Success
-from trainwright.manifest import volumes
-from trainwright.manifest.failure import failure_rules
+from trainwright.cluster import Cluster
+from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Success
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
-from trainwright.manifest.pod import headless, pod_template, template_constants
-from trainwright.manifest.provenance import Owned, Tree, Why
+from trainwright.manifest.pod import headless, pod_template, template_reasons
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import Releases, Unshared
-from trainwright.target.index import INDEX_LABEL, INDEX_VARIABLES, INJECTED
+from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Target, Template
+from trainwright.target.jobs import (
+    BY_EXIT_CODE,
+    INDEX_LABEL,
+    INDEX_VARIABLES,
+    INJECTED,
+    NUMBERED,
+    REPLACED,
+    failure_rules,
+)
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
+JOB, SERVICE = GroupKind("batch", "Job"), GroupKind("", "Service")
 ROLE = "node"
 
 
-class IndexedJob(Unshared):
+class IndexedJob(BaseTarget):
     """One completion index a node; pod ``<job>-<i>`` is reachable as ``<job>-<i>.<service>``."""
 
     name = "indexed-job"
     title = "Indexed Job"
-    operator: OperatorName | None = None
-    releases: Releases | None = None
-    kueue = "batch/job"
+    kind = JOB
+    operator: KnownOperator | None = None
+    kueue: str | None = "batch/job"
     minimum_kubernetes = (1, 33)
     """backoffLimitPerIndex is stable from 1.33 on (KEP-3850), podFailurePolicy from 1.31 on (KEP-3329)."""
-    templates: Mapping[str, tuple[str, str]] = {ROLE: ("Job", "/spec/template")}
-    mutable: Mapping[str, tuple[str, ...]] = {}
+    templates: Mapping[str, Template] = {ROLE: (JOB, "/spec/template")}
+    reserved_labels: tuple[str, ...] = ("batch.kubernetes.io/", "job-name", "controller-uid")
 
-    def bind(self, needs: Needs) -> Binding | Refusal:
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.elastic:
             reason = "a Job with fixed indexes cannot change the number of its nodes while it runs"
             return Refusal(reason, "remove topology.elastic")
@@ -55,58 +64,77 @@ class IndexedJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*volumes.configuration(resolution), _service(resolution), _job(resolution)]
+        return [_service(resolution), _job(resolution)]
 
-    constants: Mapping[str, str] = {
-        **volumes.CONSTANTS,
-        "Service": "gives every pod a DNS name: <pod host name>.<service>",
-        "Service/metadata": "named as the pods' subdomain says",
-        "Service/metadata/labels": "labels of the run's objects",
-        "Service/spec/clusterIP": "headless: names resolve to the pods themselves",
-        "Service/spec/publishNotReadyAddresses": "ranks must find each other before they are ready",
-        "Service/spec/selector": "the label that the Job controller puts on the pods of this Job",
-        "Service/spec/ports": "what the pods listen on",
-        "Job": "the run itself",
-        "Job/metadata": "run name and identity hash: an edit that would change a pod is a new object",
-        "Job/metadata/labels": "labels of the run's objects; free to change",
-        "Job/spec/completionMode": "each pod has a fixed index, which decides its ranks",
-        "Job/spec/maxFailedIndexes": "one index that used up its retries ends the run: no rank can be missing",
-        "Job/spec/podReplacementPolicy": "a new pod starts when the old one has ended, never beside it",
-        "Job/spec/podFailurePolicy": "what to do with a failed pod, from the trainer's table of exit codes; the first match wins",
-        **template_constants("Job/spec/template"),
-    }
+    kinds: tuple[ObjectKind, ...] = (
+        ObjectKind(
+            SERVICE,
+            reasons={
+                "": "gives every pod a DNS name: <pod host name>.<service>",
+                "/metadata": "named as the pods' subdomain says",
+                "/metadata/labels": "labels of the run's objects",
+                "/spec/clusterIP": "headless: names resolve to the pods themselves",
+                "/spec/publishNotReadyAddresses": "ranks must find each other before they are ready",
+                "/spec/selector": "the label that the Job controller puts on the pods of this Job",
+                "/spec/ports": "what the pods listen on",
+            },
+            owned=(
+                Owned(
+                    r"/spec/(selector.*|type|clusterIPs?(/.*)?|externalName|publishNotReadyAddresses)",
+                    "the address of the ranks",
+                    "remove it: peers find each other by this headless Service before they are ready",
+                ),
+                Owned(r"/spec/ports.*", "the ports", "remove it: the plan decides ports"),
+            ),
+        ),
+        ObjectKind(
+            JOB,
+            reasons={
+                **RUN_OBJECT,
+                "/spec/completionMode": NUMBERED,
+                "/spec/maxFailedIndexes": "one index that used up its retries ends the run: no rank can be missing",
+                "/spec/podReplacementPolicy": REPLACED,
+                "/spec/podFailurePolicy": BY_EXIT_CODE,
+                **template_reasons("/spec/template"),
+            },
+            owned=(
+                Owned(
+                    r"/spec/suspend",
+                    "the start of the run",
+                    "remove it: a queue controller suspends and resumes on its own, and Argo CD would fight it",
+                ),
+                Owned(
+                    r"/spec/ttlSecondsAfterFinished",
+                    "the life of the run",
+                    "remove it: Argo CD would make a deleted Job again, and train again",
+                ),
+                Owned(r"/spec/(completions|parallelism|completionMode)", "the number of pods", "change topology.nodes"),
+                Owned(r"/spec/(backoffLimit|backoffLimitPerIndex|maxFailedIndexes)", "the retry budget", "change restarts"),
+                Owned(
+                    r"/spec/(podFailurePolicy|podReplacementPolicy|successPolicy).*",
+                    "the failure rules, made from the trainer's exit codes",
+                    "remove it: all ranks come back together, or none does",
+                ),
+                Owned(r"/spec/(selector.*|manualSelector|managedBy)", "how the Job finds its pods", "remove it"),
+            ),
+        ),
+    )
 
-    owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": volumes.OWNED,
-        "Service": (
-            Owned(
-                r"/spec/(selector.*|type|clusterIPs?(/.*)?|externalName|publishNotReadyAddresses)",
-                "the address of the ranks",
-                "remove it: peers find each other by this headless Service before they are ready",
-            ),
-            Owned(r"/spec/ports.*", "the ports", "remove it: the plan decides ports"),
-        ),
-        "Job": (
-            Owned(
-                r"/spec/suspend",
-                "the start of the run",
-                "remove it: a queue controller suspends and resumes on its own, and Argo CD would fight it",
-            ),
-            Owned(
-                r"/spec/ttlSecondsAfterFinished",
-                "the life of the run",
-                "remove it: Argo CD would make a deleted Job again, and train again",
-            ),
-            Owned(r"/spec/(completions|parallelism|completionMode)", "the number of pods", "change topology.nodes"),
-            Owned(r"/spec/(backoffLimit|backoffLimitPerIndex|maxFailedIndexes)", "the retry budget", "change restarts"),
-            Owned(
-                r"/spec/(podFailurePolicy|podReplacementPolicy|successPolicy).*",
-                "the failure rules, made from the trainer's exit codes",
-                "remove it: all ranks come back together, or none does",
-            ),
-            Owned(r"/spec/(selector.*|manualSelector|managedBy)", "how the Job finds its pods", "remove it"),
-        ),
-    }
+    guide = """\
+A plain Job of Kubernetes, with an index for each node. Needs no operator.
+
+- **Emits** a ConfigMap, a headless Service and a Job. Pod i is `<name>-<i>.<name>`, before it is ready too.
+- **Needs** Kubernetes 1.33, where `backoffLimitPerIndex` is stable. With a limit for the whole Job, one incident on N pods
+  counts as N failures, and the delay before the next attempt doubles with each.
+- **Failures.** `podFailurePolicy` from the exit codes: a permanent code ends the Job with pod, code and rule in its status;
+  evicted pods, lost peers and preemptions are ignored; anything else counts against `restarts` of its index. Pods of one
+  incident end within seconds of each other, and come back together.
+- **Special.** An index that has completed never comes back. A pod whose teardown fails after the last commit finds the run
+  complete, and ends with 0 before it waits for anyone.
+"""
+
+
+TARGET: Target = IndexedJob()
 
 
 def _service(resolution: Resolution) -> Tree:

@@ -4,35 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainwright.handshake import Binding, Guarantee, Needs, OperatorName, Refusal, Role, Success
-from trainwright.manifest import volumes
-from trainwright.manifest.failure import failure_rules_below_set, set_rules
-from trainwright.manifest.pod import pod_template, template_constants
-from trainwright.manifest.provenance import Owned, Tree, Why
+from trainwright.cluster import Cluster
+from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Success
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.pod import pod_template, template_reasons
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import JOB_SET, Releases, Unshared
-from trainwright.target.index import INDEX_LABEL, INDEX_VARIABLES, INJECTED
+from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Target, Template
+from trainwright.target.jobs import (
+    BY_EXIT_CODE,
+    FIRST_FAILURE,
+    INDEX_LABEL,
+    INDEX_VARIABLES,
+    INJECTED,
+    JOB_SET_OPERATOR,
+    NUMBERED,
+    REPLACED,
+    failure_rules_below_job_set,
+    job_set_rules,
+    owned_below_job_set,
+)
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
+JOB_SET = GroupKind("jobset.x-k8s.io", "JobSet")
 ROLE = "node"
 JOB = "/spec/replicatedJobs/0/template/spec"
 
 
-class JobSet(Unshared):
+class JobSet(BaseTarget):
     """One Job ``<name>-node-0``; pod ``<name>-node-0-<i>`` is reachable as ``<name>-node-0-<i>.<name>``."""
 
     name = "job-set"
     title = "JobSet"
-    operator: OperatorName | None = "jobset"
-    releases: Releases | None = JOB_SET
-    kueue = "jobset.x-k8s.io/jobset"
+    kind = JOB_SET
+    operator: KnownOperator | None = JOB_SET_OPERATOR
+    kueue: str | None = "jobset.x-k8s.io/jobset"
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""
-    templates: Mapping[str, tuple[str, str]] = {ROLE: ("JobSet", f"{JOB}/template")}
-    mutable: Mapping[str, tuple[str, ...]] = {"JobSet": ("/spec/ttlSecondsAfterFinished",)}
+    templates: Mapping[str, Template] = {ROLE: (JOB_SET, f"{JOB}/template")}
+    reserved_labels: tuple[str, ...] = ("jobset.sigs.k8s.io/",)
 
-    def bind(self, needs: Needs) -> Binding | Refusal:
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.elastic:
             return Refusal("a JobSet has a fixed number of pods (elastic ones are an alpha feature)", "remove topology.elastic")
         if needs.rendezvous not in INDEX_VARIABLES:
@@ -53,49 +66,56 @@ class JobSet(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*volumes.configuration(resolution), _job_set(resolution)]
+        return [_job_set(resolution)]
 
-    constants: Mapping[str, str] = {
-        **volumes.CONSTANTS,
-        "JobSet": "the run itself",
-        "JobSet/metadata": "run name and identity hash: an edit that would change a pod is a new object",
-        "JobSet/metadata/labels": "labels of the run's objects; free to change",
-        "JobSet/spec/network": "a headless Service named like the JobSet: every pod has a DNS name, before it is ready too",
-        "JobSet/spec/successPolicy": "the run is done when its one Job is",
-        "JobSet/spec/failurePolicy/restartStrategy": "all pods go, and all come back: ranks cannot do without each other",
-        "JobSet/spec/failurePolicy/rules": "an exit code that would come again ends the run at once",
-        "JobSet/spec/replicatedJobs": "one Job for all nodes, so that an index is a node",
-        f"JobSet{JOB}/completionMode": "each pod has a fixed index, which decides its ranks",
-        f"JobSet{JOB}/backoffLimit": "the first failure that counts goes to the JobSet, which starts all pods again; "
-        "retries of one pod would come first and be of no use (kubernetes-sigs/jobset#825)",
-        f"JobSet{JOB}/podReplacementPolicy": "a new pod starts when the old one has ended, never beside it",
-        f"JobSet{JOB}/podFailurePolicy": "what to do with a failed pod, by the trainer's exit codes; the first match wins",
-        **template_constants(f"JobSet{JOB}/template"),
-    }
-
-    owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": volumes.OWNED,
-        "JobSet": (
-            Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
-            Owned(
-                r"/spec/ttlSecondsAfterFinished",
-                "the life of the run",
-                "remove it: Argo CD would make a deleted JobSet again, and train again",
+    kinds: tuple[ObjectKind, ...] = (
+        ObjectKind(
+            JOB_SET,
+            reasons={
+                **RUN_OBJECT,
+                "/spec/network": "a headless Service named like the JobSet: every pod has a DNS name, before it is ready too",
+                "/spec/successPolicy": "the run is done when its one Job is",
+                "/spec/failurePolicy/restartStrategy": "all pods go, and all come back: ranks cannot do without each other",
+                "/spec/failurePolicy/rules": "an exit code that would come again ends the run at once",
+                "/spec/replicatedJobs": "one Job for all nodes, so that an index is a node",
+                f"{JOB}/completionMode": NUMBERED,
+                f"{JOB}/backoffLimit": FIRST_FAILURE,
+                f"{JOB}/podReplacementPolicy": REPLACED,
+                f"{JOB}/podFailurePolicy": BY_EXIT_CODE,
+                **template_reasons(f"{JOB}/template"),
+            },
+            owned=(
+                Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
+                Owned(
+                    r"/spec/ttlSecondsAfterFinished",
+                    "the life of the run",
+                    "remove it: Argo CD would make a deleted JobSet again, and train again",
+                ),
+                Owned(r"/spec/network.*", "the address of the ranks", "remove it: peers find each other by it"),
+                Owned(r"/spec/(success|failure|startup)Policy.*", "how the run ends and starts again", "change restarts"),
+                Owned(r"/spec/(coordinator.*|managedBy|volumeClaimPolicies.*)", "how the JobSet finds its pods", "remove it"),
+                Owned(r"/spec/replicatedJobs/0/(name|replicas|groupName|dependsOn.*)", "the one Job of the run", "remove it"),
+                *owned_below_job_set(JOB),
             ),
-            Owned(r"/spec/network.*", "the address of the ranks", "remove it: peers find each other by it"),
-            Owned(r"/spec/(successPolicy|failurePolicy|startupPolicy).*", "how the run ends and starts again", "change restarts"),
-            Owned(r"/spec/(coordinator.*|managedBy|volumeClaimPolicies.*)", "how the JobSet finds its pods", "remove it"),
-            Owned(r"/spec/replicatedJobs/0/(name|replicas|groupName|dependsOn.*)", "the one Job of the run", "remove it"),
-            Owned(f"{JOB}/(completions|parallelism|completionMode)", "the number of pods", "change topology.nodes"),
-            Owned(f"{JOB}/(backoffLimit\\w*|maxFailedIndexes)", "the retry budget", "change restarts"),
-            Owned(
-                f"{JOB}/(podFailurePolicy|podReplacementPolicy|successPolicy|suspend|ttlSecondsAfterFinished|selector|"
-                "manualSelector|managedBy).*",
-                "the failure rules, made from the trainer's exit codes, and the life of the Job",
-                "remove it: all ranks come back together, or none does",
-            ),
+            mutable=("/spec/ttlSecondsAfterFinished",),
         ),
-    }
+    )
+
+    guide = """\
+- **Emits** a ConfigMap and a JobSet of one Job. Its controller makes the Job `<name>-node-0` and the Service `<name>`; pod i
+  is `<name>-node-0-<i>.<name>`.
+- **Needs** JobSet with its webhooks.
+- **Failures.** The same policy on the Job, whose own `backoffLimit` is 0: its retries would come first, and bring one pod
+  back without the others. The first failure that counts starts the whole set again, `restarts` times. A permanent code ends
+  it (rule `FailJobSet`). Under an opaque `command` nobody tells the peers of an evicted pod that it is gone, and they would
+  wait for it until NCCL's own time is over. So its eviction fails the Job, and the set starts again at no cost (rule
+  `RestartJobSetAndIgnoreMaxRestarts`).
+- **Special.** That all pods start again together is the controller's doing. On the other targets each pod has to notice that
+  a peer is lost, which is the supervisor's.
+"""
+
+
+TARGET: Target = JobSet()
 
 
 def _job_set(resolution: Resolution) -> Tree:
@@ -114,7 +134,7 @@ def _job_set(resolution: Resolution) -> Tree:
             "failurePolicy": {
                 "maxRestarts": Why(run.restarts, "run:/restarts", "restarts of all pods together"),
                 "restartStrategy": "Recreate",
-                "rules": set_rules(resolution),
+                "rules": job_set_rules(resolution),
             },
             "replicatedJobs": [{"name": ROLE, "replicas": 1, "template": {"spec": _job(resolution)}}],
         },
@@ -129,6 +149,6 @@ def _job(resolution: Resolution) -> Tree:
         "parallelism": Why(role.pods, "run:/topology/nodes", "all nodes at once: ranks wait for each other"),
         "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
-        "podFailurePolicy": {"rules": failure_rules_below_set(resolution, role)},
+        "podFailurePolicy": {"rules": failure_rules_below_job_set(resolution, role)},
         "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
     }

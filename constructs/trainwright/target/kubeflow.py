@@ -1,39 +1,135 @@
-"""What the kinds of the Kubeflow Training Operator v1 share: run policy, restart policy and their reasons."""
+"""What PyTorchJob, TFJob, XGBoostJob and MPIJob share: pods listed by role, a run policy, and how they start together.
+
+All four are Kubeflow's. The first three are of its Training Operator v1, whose ways with exit codes stand here too.
+"""
 
 from __future__ import annotations
 
-from trainwright.handshake import Role
-from trainwright.manifest.pod import pod_template
-from trainwright.manifest.provenance import Owned, Tree, Why
-from trainwright.manifest.scheduling import scheduling_policy
-from trainwright.plan import Resolution
-from trainwright.target.base import Releases
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-RELEASES = Releases((1, 7), (1, 9))
+from trainwright.handshake import Role
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.pod import pod_template, template_reasons
+from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.scheduling import top_labels
+from trainwright.plan import Resolution
+from trainwright.target.base import RUN_OBJECT, GangFlag, KnownOperator, Releases, Template
+
+GROUP = "kubeflow.org"
+
+TRAINING_OPERATOR = KnownOperator("training-operator", Releases((1, 7), (1, 9)), GangFlag(keeps_scheduler=True))
+"""It writes the flag's scheduler into pods that name none (pkg/controller.v1/control/podgroup_control.go)."""
+
+RESERVED_LABELS = ("training.kubeflow.org/",)
 
 COUNTS_INIT_FAILURES = False
 """Restarts are counted in pods that run, and such a pod does not. Under ``ExitCode`` the operator looks for the code of the main
 container, finds none, and makes the pod anew (pkg/controller.v1/common/pod.go and job.go)."""
 
+COUNTS_NEW_PODS = False
+"""Nor does a pod that is made anew for its exit code count (PastBackoffLimit in pkg/controller.v1/common/job.go)."""
 
-def replica_specs(resolution: Resolution) -> Tree:
-    """The pods of each role, by the name that the operator has for it."""
-    return {
-        role.name.capitalize(): {
-            "replicas": Why(role.pods, "run:/topology/nodes", "pods of this role"),
-            "restartPolicy": _restart_policy(resolution, role),
-            "template": pod_template(resolution, role, {}),
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSpecs:
+    """Where a kind lists its pods by role."""
+
+    kind: GroupKind
+    field: str
+    """Of the spec, such as ``pytorchReplicaSpecs``."""
+    roles: Mapping[str, str]
+    """Role as the operator calls it -> why its pods are there."""
+
+    @property
+    def pointer(self) -> str:
+        return f"/spec/{self.field}"
+
+    @property
+    def templates(self) -> dict[str, Template]:
+        """Role -> where its pod template is."""
+        return {role.lower(): (self.kind, f"{self.pointer}/{role}/template") for role in self.roles}
+
+    def object_kind(self, reasons: Mapping[str, str], owned: tuple[Owned, ...], ttl: str) -> ObjectKind:
+        """The kind with what all have in common. ``ttl`` says why its objects must not have a time to live."""
+        return ObjectKind(
+            self.kind,
+            reasons={
+                **RUN_OBJECT,
+                "/spec/runPolicy": "how the run ends",
+                self.pointer: "the pods of the run",
+                **{f"{self.pointer}/{role}": why for role, why in self.roles.items()},
+                **{key: why for role in self.roles for key, why in template_reasons(f"{self.pointer}/{role}/template").items()},
+                **reasons,
+            },
+            owned=(*self._owned(ttl), *owned),
+        )
+
+    def _owned(self, ttl: str) -> tuple[Owned, ...]:
+        roles = "|".join(self.roles)
+        return (
+            Owned(r"/spec/runPolicy/suspend", "the start of the run", "remove it: a queue controller suspends and resumes"),
+            Owned(r"/spec/runPolicy/ttlSecondsAfterFinished", "the life of the run", f"remove it: {ttl}"),
+            Owned(r"/spec/runPolicy/backoffLimit", "the retry budget", "change restarts"),
+            Owned(r"/spec/runPolicy/(cleanPodPolicy|managedBy)", "how the run ends", "remove it: ended runs must not keep GPUs"),
+            Owned(r"/spec/runPolicy/schedulingPolicy.*", "how pods start together", "change gang, queue or priority"),
+            Owned(rf"{self.pointer}/(?!({roles})(/|$))\w+(/.*)?", "the roles of the run", "remove it: ranks would wait for it"),
+            Owned(rf"{self.pointer}/\w+/replicas", "the number of pods", "change topology"),
+            Owned(rf"{self.pointer}/\w+/restartPolicy", "how pods come back", "change restarts"),
+        )
+
+    def lower(self, resolution: Resolution, restart_policy: Callable[[Resolution, Role], str | Why]) -> Tree:
+        """The pods of each role, under the name that the operator has for it."""
+        return {
+            role.name.capitalize(): {
+                "replicas": Why(role.pods, "run:/topology/nodes", "pods of this role"),
+                "restartPolicy": restart_policy(resolution, role),
+                "template": pod_template(resolution, role, {}),
+            }
+            for role in resolution.binding.roles
         }
-        for role in resolution.binding.roles
-    }
 
 
-def run_policy(resolution: Resolution) -> Tree:
-    """How long pods stay, and how often the run may fail."""
-    return {"cleanPodPolicy": "Running", "backoffLimit": _backoff_limit(resolution), **scheduling_policy(resolution)}
+def metadata(resolution: Resolution) -> Tree:
+    """Of the object that carries the run."""
+    plan = resolution.plan
+    return {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)}
 
 
-def _backoff_limit(resolution: Resolution) -> Why:
+def run_policy(resolution: Resolution, backoff_limit: Why) -> Tree:
+    """How long pods stay, how often the run may fail, and how pods start together."""
+    return {"cleanPodPolicy": "Running", "backoffLimit": backoff_limit, **_scheduling_policy(resolution)}
+
+
+def _scheduling_policy(resolution: Resolution) -> Tree:
+    """Read by the operator where its flag has it make the PodGroup."""
+    gang, run = resolution.plan.gang, resolution.run
+    if gang is None:
+        return {}
+    policy: Tree = {"minAvailable": Why(gang.minimum, "run:/topology", gang.minimum_reason)}
+    if gang.scheduler == "volcano":
+        policy["queue"] = Why(gang.queue or "default", "run:/queue", "the Volcano queue")
+    if run.priority:
+        policy["priorityClass"] = Why(run.priority, "run:/priority", "as asked")
+    return {"schedulingPolicy": policy}
+
+
+# The Training Operator v1.
+
+
+def training_kind(replicas: ReplicaSpecs, reasons: Mapping[str, str], owned: tuple[Owned, ...]) -> ObjectKind:
+    """A kind of the Training Operator."""
+    clean = "pods that still run when the run has ended would keep their GPUs; ended ones keep their logs"
+    scheduler = Owned(
+        r"/spec/schedulerName",
+        "the scheduler of the pods",
+        "remove it: this kind has no such field; change gang, or scheduling in the cluster profile",
+    )
+    ttl = "the operator deletes the object itself, and Argo CD would make it again and train again"
+    return replicas.object_kind({"/spec/runPolicy/cleanPodPolicy": clean, **reasons}, (scheduler, *owned), ttl)
+
+
+def backoff_limit(resolution: Resolution) -> Why:
     """The operator adds up the restarts of containers in all running pods, those of init containers too, and ends the run when
     the sum has reached the limit; with 0 it ends it at the first one (pkg/controller.v1/common/job.go, PastBackoffLimit).
     """
@@ -49,43 +145,9 @@ def _backoff_limit(resolution: Resolution) -> Why:
     return Why(restarts * pods + 1 if restarts else 0, "run:/restarts", reason)
 
 
-def _restart_policy(resolution: Resolution, role: Role) -> Why:
+def restart_policy(resolution: Resolution, role: Role) -> Why:
     """By the supervisor's exit codes where it is there; a command's own codes mean nothing to the operator."""
     if resolution.processes[role.name].supervised:
         reason = "codes up to 127 would fail again and end the run; from 128 on the pod is made anew"
         return Why("ExitCode", "trainwright", reason)
     return Why("OnFailure", "trainwright", "the command's exit codes say nothing of whether it would fail again")
-
-
-def constants(kind: str) -> dict[str, str]:
-    """Reasons for the constants of one kind."""
-    return {
-        kind: "the run itself",
-        f"{kind}/metadata": "run name and identity hash: an edit that would change a pod is a new object",
-        f"{kind}/metadata/labels": "labels of the run's objects; free to change",
-        f"{kind}/spec/runPolicy": "how the run ends",
-        f"{kind}/spec/runPolicy/cleanPodPolicy": "pods that still run when the run has ended would keep their GPUs; ended ones "
-        "keep their logs",
-    }
-
-
-def owned(replicas: str, roles: str) -> tuple[Owned, ...]:
-    """What no override may touch. ``replicas`` is the pointer of the replica specs, ``roles`` a pattern of their names."""
-    return (
-        Owned(r"/spec/runPolicy/suspend", "the start of the run", "remove it: a queue controller suspends and resumes by itself"),
-        Owned(
-            r"/spec/runPolicy/ttlSecondsAfterFinished",
-            "the life of the run",
-            "remove it: the operator deletes the object itself, and Argo CD would make it again and train again",
-        ),
-        Owned(r"/spec/runPolicy/backoffLimit", "the retry budget", "change restarts"),
-        Owned(r"/spec/runPolicy/(cleanPodPolicy|managedBy)", "how the run ends", "remove it: ended runs must not keep GPUs"),
-        Owned(r"/spec/runPolicy/schedulingPolicy.*", "how pods start together", "change gang, queue or priority"),
-        Owned(
-            r"/spec/schedulerName",
-            "the scheduler of the pods",
-            "remove it: this kind has no such field; change gang, or scheduling in the cluster profile",
-        ),
-        Owned(rf"{replicas}/(?!({roles})(/|$))\w+(/.*)?", "the roles of the run", "remove it: the ranks would wait for it"),
-        Owned(rf"{replicas}/\w+/(replicas|restartPolicy)", "the number of pods, and how they come back", "change topology"),
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trainwright.cluster import Cluster
 from trainwright.handshake import (
     Binding,
     EnvironmentChannel,
@@ -11,43 +12,47 @@ from trainwright.handshake import (
     Guarantee,
     MPIName,
     Needs,
-    OperatorName,
     Refusal,
     Rendezvous,
     Role,
 )
-from trainwright.manifest import volumes
-from trainwright.manifest.pod import pod_template, template_constants
-from trainwright.manifest.provenance import Owned, Tree, Why
-from trainwright.manifest.scheduling import scheduling_policy, top_labels
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
-from trainwright.target.base import Releases, Unshared
+from trainwright.target import kubeflow
+from trainwright.target.base import BaseTarget, GangFlag, KnownOperator, Releases, Target, Template
 from trainwright.target.mpi import HOSTFILE, KEYS, OPEN_MPI, SHARE, SSHD, WHY_KEYS
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
-KIND = "MPIJob"
-REPLICAS = "/spec/mpiReplicaSpecs"
+KIND = GroupKind(kubeflow.GROUP, "MPIJob")
+MPI_OPERATOR = KnownOperator("mpi-operator", Releases((0, 5), (0, 8)), GangFlag())
+"""runLauncherAsWorker and MPICH came with 0.5. It overwrites the scheduler of its pods with that of its flag
+(pkg/controller/podgroup.go, decoratePodTemplateSpec)."""
+REPLICAS = kubeflow.ReplicaSpecs(
+    KIND,
+    "mpiReplicaSpecs",
+    {
+        "Launcher": "runs mpirun; the run has ended when it has",
+        "Worker": "sshd, through which mpirun starts the ranks",
+    },
+)
 LAUNCHER, WORKER = "launcher", "worker"
 IMPLEMENTATIONS: dict[MPIName, str] = {"openmpi": "OpenMPI", "intel": "Intel", "mpich": "MPICH"}
 
 
-class MPIJob(Unshared):
+class MPIJob(BaseTarget):
     """Launcher Job ``<name>-launcher`` and bare pods ``<name>-worker-<i>``, all behind the headless Service ``<name>``."""
 
     name = "mpi-job"
     title = "MPIJob"
-    operator: OperatorName | None = "mpi-operator"
-    releases: Releases | None = Releases((0, 5), (0, 8))
-    """runLauncherAsWorker and MPICH came with 0.5."""
-    kueue = "kubeflow.org/mpijob"
+    kind = KIND
+    operator: KnownOperator | None = MPI_OPERATOR
+    kueue: str | None = "kubeflow.org/mpijob"
     minimum_kubernetes = (1, 29)
-    templates: Mapping[str, tuple[str, str]] = {
-        LAUNCHER: (KIND, f"{REPLICAS}/Launcher/template"),
-        WORKER: (KIND, f"{REPLICAS}/Worker/template"),
-    }
-    mutable: Mapping[str, tuple[str, ...]] = {}
+    templates: Mapping[str, Template] = REPLICAS.templates
+    reserved_labels: tuple[str, ...] = kubeflow.RESERVED_LABELS
 
-    def bind(self, needs: Needs) -> Binding | Refusal:
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.rendezvous is not Rendezvous.MPI_HOSTFILE or needs.mpi is None:
             reason = f"the operator writes a host file for mpirun, which makes no rendezvous of kind {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
@@ -73,47 +78,45 @@ class MPIJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*volumes.configuration(resolution), _job(resolution)]
+        return [_job(resolution)]
 
-    constants: Mapping[str, str] = {
-        **volumes.CONSTANTS,
-        KIND: "the run itself",
-        f"{KIND}/metadata": "run name and identity hash: an edit that would change a pod is a new object",
-        f"{KIND}/metadata/labels": "labels of the run's objects; free to change",
-        f"{KIND}/spec/sshAuthMountPath": WHY_KEYS,
-        f"{KIND}/spec/runPolicy": "how the run ends",
-        f"{KIND}/spec/runPolicy/cleanPodPolicy": "workers never end by themselves; by default they would keep their GPUs",
-        f"{KIND}{REPLICAS}": "the pods of the run",
-        f"{KIND}{REPLICAS}/Launcher": "runs mpirun; the run has ended when it has",
-        f"{KIND}{REPLICAS}/Launcher/restartPolicy": "a failed launcher stays for its log, and a new pod starts all ranks again",
-        f"{KIND}{REPLICAS}/Worker": "sshd, through which mpirun starts the ranks",
-        f"{KIND}{REPLICAS}/Worker/restartPolicy": "the operator makes no failed worker anew, so it has to come back in its place",
-        **template_constants(f"{KIND}{REPLICAS}/Launcher/template"),
-        **template_constants(f"{KIND}{REPLICAS}/Worker/template"),
-    }
-
-    owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": volumes.OWNED,
-        KIND: (
-            Owned(r"/spec/(slotsPerWorker|runLauncherAsWorker)", "the ranks in a pod", "change topology"),
-            Owned(r"/spec/mpiImplementation", "the MPI in the image", "change topology.mpi"),
-            Owned(r"/spec/sshAuthMountPath", "the keys of mpirun", "remove it: sshd of user 1000 looks for them there"),
-            Owned(r"/spec/launcherCreationPolicy", "when the launcher starts", "remove it: it waits for workers, but in a gang"),
-            Owned(r"/spec/runPolicy/suspend", "the start of the run", "remove it: a queue controller suspends and resumes"),
-            Owned(
-                r"/spec/runPolicy/ttlSecondsAfterFinished",
-                "the life of the run",
-                "remove it: the launcher's Job would go, and the operator would find a run without one",
+    kinds: tuple[ObjectKind, ...] = (
+        REPLICAS.object_kind(
+            reasons={
+                "/spec/sshAuthMountPath": WHY_KEYS,
+                "/spec/runPolicy/cleanPodPolicy": "workers never end by themselves; by default they would keep their GPUs",
+                f"{REPLICAS.pointer}/Launcher/restartPolicy": "a failed one keeps its log, and a new pod starts all ranks again",
+                f"{REPLICAS.pointer}/Worker/restartPolicy": "the operator replaces no failed worker: it must come back in place",
+            },
+            owned=(
+                Owned(r"/spec/(slotsPerWorker|runLauncherAsWorker)", "the ranks in a pod", "change topology"),
+                Owned(r"/spec/mpiImplementation", "the MPI in the image", "change topology.mpi"),
+                Owned(r"/spec/sshAuthMountPath", "the keys of mpirun", "remove it: sshd of user 1000 looks for them there"),
+                Owned(r"/spec/launcherCreationPolicy", "when the launcher starts", "remove it: outside of a gang it waits"),
             ),
-            Owned(r"/spec/runPolicy/backoffLimit", "the retry budget", "change restarts"),
-            Owned(r"/spec/runPolicy/(cleanPodPolicy|managedBy)", "how the run ends", "remove it: ended runs must not keep GPUs"),
-            Owned(r"/spec/runPolicy/schedulingPolicy.*", "how pods start together", "change gang, queue or priority"),
-            Owned(rf"{REPLICAS}/\w+/replicas", "the number of pods", "change topology"),
-            Owned(rf"{REPLICAS}/\w+/restartPolicy", "how pods come back", "change restarts"),
-            Owned(rf"{REPLICAS}/(?!Launcher|Worker)\w+(/.*)?", "the roles of the run", "change topology"),
+            ttl="the launcher's Job would go, and the operator would find a run without one",
         ),
-    }
+    )
 
+    guide = """\
+- **Emits** a ConfigMap and an MPIJob (`kubeflow.org/v2beta1`): workers that run sshd, and a launcher that runs mpirun. The
+  operator makes the keys, the host file and the Service.
+- **Needs** the MPI Operator 0.5 or newer; for gangs its flag `--gang-scheduling`. The Training Operator has an MPIJob of an
+  older version under the same name of a CRD: run it without that kind (`--enable-scheme` lists the ones it serves).
+- **The image** needs sshd, a user 1000 with the home `/home/mpiuser`, and there the `.sshd_config` of the operator's base
+  images. Nothing runs as root.
+- **Failures.** The run ends as mpirun ends: any failure starts a new launcher, `restarts` times, a permanent code too, for
+  the operator's Job has no failure policy. A worker whose container ends is started again in its place. One that the kubelet
+  evicts stays failed, for the operator makes no failed worker anew, and each new launcher waits for it in vain (205) until
+  somebody deletes the pod. Ranks are tied to the launcher's supervisor: SIGTERM in any pod has all of them save before mpirun
+  ends them.
+- **Special.** Without a gang the launcher waits for its workers (`WaitForWorkersReady`). With a gang it is one of the pods
+  that start together and cannot wait: ssh tries ten times, and a launcher that fails is started anew
+  ([TW423](findings/TW423.md)). Workers do not end by themselves, so `cleanPodPolicy` takes them down.
+"""
+
+
+TARGET: Target = MPIJob()
 
 _INJECTED = {"K_MPI_JOB_ROLE": "launcher or worker"}
 _OF_MPI: Mapping[MPIName, Mapping[str, str]] = {
@@ -136,12 +139,12 @@ _WITHOUT_RANKS = {
 
 
 def _job(resolution: Resolution) -> Tree:
-    run, plan, needs = resolution.run, resolution.plan, resolution.needs
+    needs = resolution.needs
     assert needs.mpi is not None  # noqa: S101 - this target binds nothing else
     return {
         "apiVersion": "kubeflow.org/v2beta1",
-        "kind": KIND,
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "kind": "MPIJob",
+        "metadata": kubeflow.metadata(resolution),
         "spec": {
             "mpiImplementation": Why(
                 IMPLEMENTATIONS[needs.mpi.implementation], "run:/topology/mpi", "the MPI in the image"
@@ -152,19 +155,8 @@ def _job(resolution: Resolution) -> Tree:
             ),
             "launcherCreationPolicy": _launcher_creation(resolution),
             "sshAuthMountPath": KEYS,
-            "runPolicy": {
-                "cleanPodPolicy": "Running",
-                "backoffLimit": Why(run.restarts, "run:/restarts", "launchers that may fail before the run has failed"),
-                **scheduling_policy(resolution),
-            },
-            "mpiReplicaSpecs": {
-                role.name.capitalize(): {
-                    "replicas": Why(role.pods, "run:/topology/nodes", "pods of this role"),
-                    "restartPolicy": "Never" if role.name == LAUNCHER else "OnFailure",
-                    "template": pod_template(resolution, role, {}),
-                }
-                for role in resolution.binding.roles
-            },
+            "runPolicy": kubeflow.run_policy(resolution, _backoff_limit(resolution)),
+            "mpiReplicaSpecs": REPLICAS.lower(resolution, _restart_policy),
         },
     }
 
@@ -175,3 +167,11 @@ def _launcher_creation(resolution: Resolution) -> Why:
         reason = "the gang counts the launcher: workers would wait for it, and it for them"
         return Why("AtStartup", "cluster:/scheduling/gang", reason)
     return Why("WaitForWorkersReady", "trainwright", "mpirun finds every worker, with its address and its sshd")
+
+
+def _backoff_limit(resolution: Resolution) -> Why:
+    return Why(resolution.run.restarts, "run:/restarts", "launchers that may fail before the run has failed")
+
+
+def _restart_policy(resolution: Resolution, role: Role) -> str:
+    return "Never" if role.name == LAUNCHER else "OnFailure"

@@ -2,38 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName, Refusal, Rendezvous, Role
-from trainwright.manifest import volumes
-from trainwright.manifest.pod import template_constants
-from trainwright.manifest.provenance import Owned, Tree, Why
-from trainwright.manifest.scheduling import top_labels
+from trainwright.cluster import Cluster
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import Releases, Unshared
+from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
-KIND = "PyTorchJob"
-REPLICAS = "/spec/pytorchReplicaSpecs"
+if TYPE_CHECKING:
+    from trainwright.rules.context import Context
+
+KIND = GroupKind(kubeflow.GROUP, "PyTorchJob")
+REPLICAS = kubeflow.ReplicaSpecs(
+    KIND,
+    "pytorchReplicaSpecs",
+    {"Master": "the first node: the others find it by its name", "Worker": "the other nodes; all nodes of an elastic run"},
+)
 
 
-class PyTorchJob(Unshared):
+def init_container_is_admitted(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Before each worker the operator runs a container that looks up the master, and gives it no security context
+    (pkg/controller.v1/pytorch/initcontainer.go); pods of an elastic run, which has no master, get none."""
+    namespace = context.cluster.namespaces.get(context.run.namespace)
+    installed = context.cluster.operators.get(kubeflow.TRAINING_OPERATOR.name)
+    workers = resolution.needs.rendezvous is Rendezvous.STATIC and resolution.needs.nodes > 1
+    if not workers or namespace is None or installed is None:
+        return
+    if namespace.pod_security == "restricted" and not installed.restricted_containers:
+        message = f"pod security restricted of namespace {context.run.namespace} refuses the operator's container init-pytorch"
+        fix = (
+            "name a restricted one by the operator's --pytorch-init-container-template-file and write "
+            "operators.training-operator.restricted_containers: true; or choose another target, or a namespace of level baseline"
+        )
+        yield found("TW454", context.locate.cluster("/operators/training-operator"), message, fix)
+
+
+class PyTorchJob(BaseTarget):
     """Pods ``<name>-master-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name."""
 
     name = "pytorch-job"
     title = "PyTorchJob"
-    operator: OperatorName | None = "training-operator"
-    releases: Releases | None = kubeflow.RELEASES
-    kueue = "kubeflow.org/pytorchjob"
+    kind = KIND
+    operator: KnownOperator | None = kubeflow.TRAINING_OPERATOR
+    kueue: str | None = "kubeflow.org/pytorchjob"
     minimum_kubernetes = (1, 29)
-    templates: Mapping[str, tuple[str, str]] = {
-        "master": (KIND, f"{REPLICAS}/Master/template"),
-        "worker": (KIND, f"{REPLICAS}/Worker/template"),
-    }
-    mutable: Mapping[str, tuple[str, ...]] = {}
+    templates: Mapping[str, Template] = REPLICAS.templates
+    reserved_labels: tuple[str, ...] = kubeflow.RESERVED_LABELS
+    rules: tuple[Rule, ...] = (init_container_is_admitted,)
 
-    def bind(self, needs: Needs) -> Binding | Refusal:
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.rendezvous is Rendezvous.C10D:
             return _elastic(needs)
         if needs.rendezvous is not Rendezvous.STATIC:
@@ -49,36 +73,51 @@ class PyTorchJob(Unshared):
             port_name="pytorchjob-port",
             injects={**_INJECTED, **_INJECTED_STATIC},
             counts_init_failures=kubeflow.COUNTS_INIT_FAILURES,
+            counts_new_pods=kubeflow.COUNTS_NEW_PODS,
             gang=Gang.OPERATOR,
             guarantees=frozenset(Guarantee),
             generated_names=("{name}-master-0", f"{{name}}-worker-{max(0, needs.nodes - 2)}"),
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*volumes.configuration(resolution), _job(resolution)]
+        return [_job(resolution)]
 
-    constants: Mapping[str, str] = {
-        **volumes.CONSTANTS,
-        **kubeflow.constants(KIND),
-        "PyTorchJob/spec/elasticPolicy": "nodes may come and go between these sizes",
-        "PyTorchJob/spec/elasticPolicy/rdzvBackend": "torch's own store, on worker 0: ranks are numbered as they come",
-        "PyTorchJob/spec/elasticPolicy/rdzvConf": "a lost node is noticed in about 8 s; with torch's defaults it takes 45 s",
-        "PyTorchJob/spec/pytorchReplicaSpecs": "the pods of the run",
-        "PyTorchJob/spec/pytorchReplicaSpecs/Master": "the first node: the others find it by its name",
-        "PyTorchJob/spec/pytorchReplicaSpecs/Worker": "the other nodes; all nodes of an elastic run",
-        **template_constants(f"{KIND}{REPLICAS}/Master/template"),
-        **template_constants(f"{KIND}{REPLICAS}/Worker/template"),
-    }
-
-    owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": volumes.OWNED,
-        KIND: (
-            *kubeflow.owned(REPLICAS, "Master|Worker"),
-            Owned(r"/spec/nprocPerNode", "the ranks in a pod", "change topology"),
-            Owned(r"/spec/elasticPolicy.*", "how the run may grow and shrink", "change topology.elastic"),
+    kinds: tuple[ObjectKind, ...] = (
+        kubeflow.training_kind(
+            REPLICAS,
+            reasons={
+                "/spec/elasticPolicy": "nodes may come and go between these sizes",
+                "/spec/elasticPolicy/rdzvBackend": "torch's own store, on worker 0: ranks are numbered as they come",
+                "/spec/elasticPolicy/rdzvConf": "a lost node is noticed in about 8 s; with torch's defaults it takes 45 s",
+            },
+            owned=(
+                Owned(r"/spec/nprocPerNode", "the ranks in a pod", "change topology"),
+                Owned(r"/spec/elasticPolicy.*", "how the run may grow and shrink", "change topology.elastic"),
+            ),
         ),
-    }
+    )
 
+    guide = """\
+- **Emits** a ConfigMap and a PyTorchJob: a master and workers, or workers alone where it is [elastic](topologies.md#elastic).
+  Each pod is behind a Service of its own name, `<name>-master-0`, `<name>-worker-<i>`.
+- **Needs** the Training Operator v1. For gangs it needs the flag `--gang-scheduler-name`. The operator adds an init container
+  to each worker that looks up the master's name; its image (`--pytorch-init-container-image`) must be within reach of the
+  nodes.
+- **Failures.** `restartPolicy: ExitCode`: codes up to 127 end the run, those from 128 on make the pod anew, which is where
+  our table draws its line too. A code that the table ignores is tried again like any other. The operator holds `restarts`
+  against container restarts, and a pod that is made anew has none; what ends a run that does not get on is the trainer's
+  ledger (code 16). An opaque `command` has `OnFailure`: its containers start again in place. The operator adds up their
+  restarts in all running pods, those of init containers too, and ends the run when the sum reaches `backoffLimit`. One
+  failure can restart every pod, so the limit is `restarts` x pods + 1; with `restarts: 0` it is 0, and the first one ends the
+  run.
+- **Special.** The operator appends its variables after the run's own, so it would win over `MASTER_ADDR`, `RANK` or `PET_*`
+  without a word: setting them is an error ([TW403](findings/TW403.md)). `nprocPerNode` is always a number; with `auto` the
+  world size counts pods. An elastic run has no master: the operator would count it beside the workers, and it would join a
+  rendezvous that is full. A lost node is noticed in about 8 s, where torch's own settings take 45 s.
+"""
+
+
+TARGET: Target = PyTorchJob()
 
 _INJECTED = {
     "PYTHONUNBUFFERED": "1",
@@ -116,6 +155,7 @@ def _elastic(needs: Needs) -> Binding:
         port_name="pytorchjob-port",
         injects={**_INJECTED, **_INJECTED_ELASTIC},
         counts_init_failures=kubeflow.COUNTS_INIT_FAILURES,
+        counts_new_pods=kubeflow.COUNTS_NEW_PODS,
         gang=Gang.OPERATOR,
         guarantees=frozenset(Guarantee),
         generated_names=(f"{{name}}-worker-{needs.elastic.maximum - 1}",),
@@ -123,16 +163,16 @@ def _elastic(needs: Needs) -> Binding:
 
 
 def _job(resolution: Resolution) -> Tree:
-    plan, needs = resolution.plan, resolution.needs
+    needs = resolution.needs
     return {
         "apiVersion": "kubeflow.org/v1",
-        "kind": KIND,
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "kind": "PyTorchJob",
+        "metadata": kubeflow.metadata(resolution),
         "spec": {
-            "runPolicy": kubeflow.run_policy(resolution),
+            "runPolicy": kubeflow.run_policy(resolution, kubeflow.backoff_limit(resolution)),
             "nprocPerNode": Why(str(needs.processes_per_node), "run:/topology", "a number: with auto the world size counts pods"),
             **_elastic_policy(resolution),
-            "pytorchReplicaSpecs": kubeflow.replica_specs(resolution),
+            "pytorchReplicaSpecs": REPLICAS.lower(resolution, kubeflow.restart_policy),
         },
     }
 

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName, Refusal, Rendezvous, Role, Share
-from trainwright.manifest import volumes
+from trainwright.cluster import Cluster
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Share
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import pod_labels
-from trainwright.manifest.pod import container_security, pod_security, pod_template, template_constants
-from trainwright.manifest.provenance import Owned, Tree, Why
+from trainwright.manifest.pod import container_security, pod_security, pod_template, template_reasons
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.run import CommandWorkload
-from trainwright.target.base import Releases, Unshared
+from trainwright.run import CommandWorkload, ScriptWorkload
+from trainwright.target.base import RUN_OBJECT, BaseTarget, GangFlag, KnownOperator, Releases, Rule, Target, Template
 from trainwright.units import GIB, Bytes, Cpu
 
-KIND = "RayJob"
+if TYPE_CHECKING:
+    from trainwright.rules.context import Context
+
+KIND = GroupKind("ray.io", "RayJob")
+KUBERAY = KnownOperator(
+    "kuberay",
+    Releases((1, 3), (1, 7)),
+    GangFlag(schedulers={"volcano": "volcano", "scheduler-plugins": "scheduler-plugins-scheduler"}),
+)
+"""From 1.3 on the entrypoint keeps its quotes (kuberay #2949), and a submitter that is lost finds its job again (#2154). The
+schedulers are constants of ray-operator/controllers/ray/batchscheduler."""
+GANG_LABEL, QUEUE_LABEL, PRIORITY_LABEL = "ray.io/gang-scheduling-enabled", "volcano.sh/queue-name", "ray.io/priority-class-name"
+"""What the operator reads on the RayJob where it makes a PodGroup (ray-operator/controllers/ray/batchscheduler/volcano)."""
 HEAD, WORKER = "head", "worker"
 HEAD_POD = "/spec/rayClusterSpec/headGroupSpec/template"
 WORKER_POD = "/spec/rayClusterSpec/workerGroupSpecs/0/template"
@@ -31,20 +47,58 @@ _RAY_IMAGE = re.compile(r"(?:.*/)?ray(?:-[a-z]+)?:(?P<version>[0-9]+\.[0-9]+\.[0
 """An image of Ray's own, whose tag starts with Ray's release: ``rayproject/ray:2.52.0-py312-gpu``."""
 
 
-class RayJob(Unshared):
+_PLAIN = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)
+"""What both shells on the way read alike: the characters that need no quotes, and the blank."""
+
+
+def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What Ray's driver can be: our trainer, or a program that calls Ray itself."""
+    work = context.run.workload
+    if isinstance(work, ScriptWorkload):
+        message = "our supervisor starts one process a rank, and in a Ray cluster Ray does"
+        fix = "write kind: command, and have the program start its ranks through Ray Train; or use another topology"
+        yield found("TW424", context.locate.run("/workload/kind"), message, fix)
+    for number, word in enumerate(work.command if isinstance(work, CommandWorkload) else ()):
+        if not _PLAIN.fullmatch(word):
+            message = f"argument {number} holds a character that a shell reads, and two shells read it on its way to the head"
+            fix = "put the command into a file of the run (files), and start that: [bash, /app/start.sh]"
+            yield found("TW424", context.locate.run(f"/workload/command/{number}"), message, fix)
+
+
+def version_is_known(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator asks which release of Ray it starts, and an image may say so itself."""
+    run = context.run
+    stated, tagged = resolution.needs.version, ray_version(run.image, None)
+    if stated is None and tagged is None:
+        fix = "add topology.version, the release of Ray in the image: `python -c 'import ray; print(ray.__version__)'`"
+        message = "neither the run nor the image's tag says which release of Ray it is"
+        yield found("TW426", context.locate.run("/image"), message, fix)
+    elif stated is not None and tagged is not None and stated != tagged.value:
+        message = f"topology.version is {stated}, and the image's tag says {tagged.value}"
+        yield found("TW426", context.locate.run("/topology/version"), message, "remove version, or use the image of that release")
+
+
+def shared_memory(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator mounts its own, of the size of the pod's memory (ray-operator/controllers/ray/common/pod.go)."""
+    if resolution.binding.own_shared_memory and context.run.resources.shared_memory is not None:
+        message = f"{resolution.target.title} does not read resources.shared_memory: its operator mounts shared memory itself"
+        yield found("TW207", context.locate.run("/resources/shared_memory"), message, "remove it")
+
+
+class RayJob(BaseTarget):
     """Each attempt has a cluster of its own, ``<name>-<5 characters>``; workers find the head by its Service."""
 
     name = "ray-job"
     title = "RayJob"
-    operator: OperatorName | None = "kuberay"
-    releases: Releases | None = Releases((1, 3), (1, 7))
-    """From 1.3 on the entrypoint keeps its quotes (kuberay #2949), and a submitter that is lost finds its job again (#2154)."""
-    kueue = "ray.io/rayjob"
+    kind = KIND
+    operator: KnownOperator | None = KUBERAY
+    kueue: str | None = "ray.io/rayjob"
     minimum_kubernetes = (1, 29)
-    templates: Mapping[str, tuple[str, str]] = {HEAD: (KIND, HEAD_POD), WORKER: (KIND, WORKER_POD)}
-    mutable: Mapping[str, tuple[str, ...]] = {}
+    templates: Mapping[str, Template] = {HEAD: (KIND, HEAD_POD), WORKER: (KIND, WORKER_POD)}
+    scheduling_labels: Mapping[str, str] = {GANG_LABEL: "gang", QUEUE_LABEL: "queue", PRIORITY_LABEL: "priority"}
+    rules: tuple[Rule, ...] = (work_starts, version_is_known, shared_memory)
 
-    def bind(self, needs: Needs) -> Binding | Refusal:
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.rendezvous is not Rendezvous.RAY_HEAD:
             reason = f"the operator starts Ray in the pods, which makes no rendezvous of kind {needs.rendezvous.value}"
             return Refusal(reason, "choose a target that starts the run's own command in its pods")
@@ -72,63 +126,81 @@ class RayJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*volumes.configuration(resolution), _job(resolution)]
+        return [_job(resolution)]
 
-    constants: Mapping[str, str] = {
-        **volumes.CONSTANTS,
-        KIND: "the run itself",
-        f"{KIND}/metadata": "run name and identity hash: an edit that would change a pod is a new object",
-        f"{KIND}/metadata/labels": "labels of the run's objects; free to change",
-        f"{KIND}/spec/shutdownAfterJobFinishes": "the cluster goes with the run; otherwise it would keep its GPUs",
-        f"{KIND}/spec/submissionMode": "a Job hands the entrypoint to the head and follows its log",
-        f"{KIND}/spec/submitterConfig": "a lost submitter finds its job again, so another try costs nothing (kuberay #2154)",
-        f"{KIND}/spec/rayClusterSpec": "the cluster, one for each attempt",
-        f"{KIND}/spec/rayClusterSpec/enableInTreeAutoscaling": "the ranks are fixed, and Argo CD would undo an autoscaler",
-        f"{KIND}/spec/rayClusterSpec/headGroupSpec": "Ray's control plane, and the driver",
-        f"{KIND}/spec/rayClusterSpec/headGroupSpec/rayStartParams/num-cpus": "nothing but the driver runs on the head",
-        # resource_and_label_spec.py and accelerators/nvidia_gpu.py of Ray 2.60.0: without a number it counts what NVML sees
-        f"{KIND}/spec/rayClusterSpec/headGroupSpec/rayStartParams/num-gpus": "Ray would count what the head happens to see",
-        f"{KIND}/spec/rayClusterSpec/headGroupSpec/rayStartParams/dashboard-host": "operator and submitter ask how the job is",
-        f"{KIND}/spec/rayClusterSpec/workerGroupSpecs": "the nodes of the run",
-        f"{KIND}/spec/rayClusterSpec/workerGroupSpecs/0/numOfHosts": "one pod a replica",
-        f"{KIND}/spec/rayClusterSpec/workerGroupSpecs/0/rayStartParams": "the operator reads CPUs and memory from the limits",
-        **template_constants(f"{KIND}{HEAD_POD}"),
-        f"{KIND}{HEAD_POD}": "the pod of Ray's head; the operator adds the command, shared memory and probes",
-        **template_constants(f"{KIND}{WORKER_POD}"),
-        f"{KIND}{WORKER_POD}": "the pod of every node; the operator adds the command, shared memory and probes",
-        **template_constants(f"{KIND}{SUBMITTER}"),
-        f"{KIND}{SUBMITTER}": "the pod that hands in the job; the operator's own would be refused by pod security `restricted`",
-    }
-
-    owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": volumes.OWNED,
-        KIND: (
-            Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
-            Owned(
-                r"/spec/(shutdownAfterJobFinishes|ttlSecondsAfterFinished|deletionStrategy.*|managedBy)",
-                "the life of the cluster",
-                "remove it: a finished run must not keep its GPUs",
+    kinds: tuple[ObjectKind, ...] = (
+        ObjectKind(
+            KIND,
+            reasons={
+                **RUN_OBJECT,
+                "/spec/shutdownAfterJobFinishes": "the cluster goes with the run; otherwise it would keep its GPUs",
+                "/spec/submissionMode": "a Job hands the entrypoint to the head and follows its log",
+                "/spec/submitterConfig": "a lost submitter finds its job again, so another try costs nothing (kuberay #2154)",
+                "/spec/rayClusterSpec": "the cluster, one for each attempt",
+                "/spec/rayClusterSpec/enableInTreeAutoscaling": "the ranks are fixed, and Argo CD would undo an autoscaler",
+                "/spec/rayClusterSpec/headGroupSpec": "Ray's control plane, and the driver",
+                "/spec/rayClusterSpec/headGroupSpec/rayStartParams/num-cpus": "nothing but the driver runs on the head",
+                # resource_and_label_spec.py, accelerators/nvidia_gpu.py of Ray 2.60.0: without a number it counts what NVML sees
+                "/spec/rayClusterSpec/headGroupSpec/rayStartParams/num-gpus": "Ray would count what the head happens to see",
+                "/spec/rayClusterSpec/headGroupSpec/rayStartParams/dashboard-host": "operator and submitter ask how the job is",
+                "/spec/rayClusterSpec/workerGroupSpecs": "the nodes of the run",
+                "/spec/rayClusterSpec/workerGroupSpecs/0/numOfHosts": "one pod a replica",
+                "/spec/rayClusterSpec/workerGroupSpecs/0/rayStartParams": "the operator reads CPUs and memory from the limits",
+                **template_reasons(HEAD_POD),
+                HEAD_POD: "the pod of Ray's head; the operator adds the command, shared memory and probes",
+                **template_reasons(WORKER_POD),
+                WORKER_POD: "the pod of every node; the operator adds the command, shared memory and probes",
+                **template_reasons(SUBMITTER),
+                SUBMITTER: "the pod that hands in the job; the operator's own would be refused by pod security `restricted`",
+            },
+            owned=(
+                Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
+                Owned(
+                    r"/spec/(shutdownAfterJobFinishes|ttlSecondsAfterFinished|deletionStrategy.*|managedBy)",
+                    "the life of the cluster",
+                    "remove it: a finished run must not keep its GPUs",
+                ),
+                Owned(
+                    r"/spec/(entrypoint.*|jobId|submissionMode|runtimeEnvYAML)", "the work of the run", "change workload or env"
+                ),
+                Owned(r"/spec/(backoffLimit|submitterConfig.*)", "the retry budget", "change restarts"),
+                Owned(r"/spec/clusterSelector.*", "the cluster of the run", "remove it: every attempt has a cluster of its own"),
+                Owned(
+                    r"/spec/rayClusterSpec/(rayVersion|enableInTreeAutoscaling|autoscalerOptions.*|suspend|managedBy)",
+                    "the cluster of the run",
+                    "change topology",
+                ),
+                Owned(r"/spec/rayClusterSpec/headGroupSpec/(rayStartParams|resources).*", "what the head offers", "remove it"),
+                Owned(
+                    r"/spec/rayClusterSpec/workerGroupSpecs/0/"
+                    r"(groupName|replicas|minReplicas|maxReplicas|numOfHosts|suspend|rayStartParams.*|resources.*|scaleStrategy.*)",
+                    "the number of pods and what they offer",
+                    "change topology.nodes or resources",
+                ),
+                Owned(r"/spec/rayClusterSpec/workerGroupSpecs/[1-9].*", "the nodes of the run", "change topology.nodes"),
+                Owned(r"/spec/rayClusterSpec/workerGroupSpecs", "the nodes of the run", "write it under overrides.pod.worker"),
+                Owned(f"{SUBMITTER}.*", "the pod that hands in the job", "change image or image_pull_secrets"),
             ),
-            Owned(r"/spec/(entrypoint.*|jobId|submissionMode|runtimeEnvYAML)", "the work of the run", "change workload or env"),
-            Owned(r"/spec/(backoffLimit|submitterConfig.*)", "the retry budget", "change restarts"),
-            Owned(r"/spec/clusterSelector.*", "the cluster of the run", "remove it: every attempt has a cluster of its own"),
-            Owned(
-                r"/spec/rayClusterSpec/(rayVersion|enableInTreeAutoscaling|autoscalerOptions.*|suspend|managedBy)",
-                "the cluster of the run",
-                "change topology",
-            ),
-            Owned(r"/spec/rayClusterSpec/headGroupSpec/(rayStartParams|resources).*", "what the head offers", "remove it"),
-            Owned(
-                r"/spec/rayClusterSpec/workerGroupSpecs/0/"
-                r"(groupName|replicas|minReplicas|maxReplicas|numOfHosts|suspend|rayStartParams.*|resources.*|scaleStrategy.*)",
-                "the number of pods and what they offer",
-                "change topology.nodes or resources",
-            ),
-            Owned(r"/spec/rayClusterSpec/workerGroupSpecs/[1-9].*", "the nodes of the run", "change topology.nodes"),
-            Owned(r"/spec/rayClusterSpec/workerGroupSpecs", "the nodes of the run", "write it under overrides.pod.worker"),
-            Owned(f"{SUBMITTER}.*", "the pod that hands in the job", "change image or image_pull_secrets"),
         ),
-    }
+    )
+
+    guide = """\
+- **Emits** a RayJob, with a Ray cluster that lives as long as the run: a head that holds no ranks, and workers. Where our
+  trainer is the work, a ConfigMap too.
+- **Needs** KubeRay 1.3 or newer; for gangs its flag `--batch-scheduler`. `rayVersion` comes from the image's tag or from
+  `topology.version` ([TW426](findings/TW426.md)).
+- **Failures.** A driver that fails is tried again on a new cluster, `restarts` times, whatever its code: the operator reads
+  none. A pod that is evicted saves nothing, for its process 1 is Ray's and tells nobody; what was committed last is what
+  remains. SIGTERM to the driver of our trainer saves all ranks at one step, within the 3 seconds that `ray job stop` leaves
+  it, or what `RAY_JOB_STOP_WAIT_TIME_S` says on the head. The operator asks for such a stop when the RayJob is deleted, and
+  takes the cluster down without waiting for it.
+- **Special.** The entrypoint is read by a shell: it is quoted, and what no quoting can carry is an error
+  ([TW424](findings/TW424.md)). The name of the run has 47 characters at most, the hash among them. The number of workers is
+  fixed, and the cluster goes with the run; otherwise it would keep its GPUs.
+"""
+
+
+TARGET: Target = RayJob()
 
 
 _INJECTED = {
@@ -162,10 +234,11 @@ def ray_version(image: str, stated: str | None) -> Why | None:
 
 def _job(resolution: Resolution) -> Tree:
     run, plan = resolution.run, resolution.plan
+    labels = top_labels(resolution) | _scheduling_labels(resolution)
     return {
         "apiVersion": "ray.io/v1",
-        "kind": KIND,
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "kind": "RayJob",
+        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": labels},
         "spec": {
             "entrypoint": _entrypoint(resolution),
             "shutdownAfterJobFinishes": True,
@@ -176,6 +249,18 @@ def _job(resolution: Resolution) -> Tree:
             "rayClusterSpec": _cluster(resolution),
         },
     }
+
+
+def _scheduling_labels(resolution: Resolution) -> Tree:
+    gang, run = resolution.plan.gang, resolution.run
+    if gang is None:
+        return {}
+    labels: Tree = {GANG_LABEL: Why("true", "cluster:/scheduling/gang", "the operator makes a PodGroup of the Ray cluster")}
+    if gang.scheduler == "volcano" and gang.queue:
+        labels[QUEUE_LABEL] = Why(gang.queue, "run:/queue", "the Volcano queue")
+    if gang.scheduler == "volcano" and run.priority:
+        labels[PRIORITY_LABEL] = Why(run.priority, "run:/priority", "of the PodGroup that the operator makes")
+    return labels
 
 
 def _entrypoint(resolution: Resolution) -> Why:

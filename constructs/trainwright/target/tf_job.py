@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName, Refusal, Rendezvous, Role
-from trainwright.manifest import volumes
-from trainwright.manifest.pod import template_constants
-from trainwright.manifest.provenance import Owned, Tree
-from trainwright.manifest.scheduling import top_labels
+from trainwright.cluster import Cluster
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.provenance import Tree
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import Releases, Unshared
+from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template
 
-KIND = "TFJob"
-REPLICAS = "/spec/tfReplicaSpecs"
+if TYPE_CHECKING:
+    from trainwright.rules.context import Context
+
+KIND = GroupKind(kubeflow.GROUP, "TFJob")
+REPLICAS = kubeflow.ReplicaSpecs(
+    KIND,
+    "tfReplicaSpecs",
+    {
+        "Chief": "the first node: it writes what is written once",
+        "Worker": "the nodes; worker 0 is chief where no other is",
+    },
+)
 PORT = 2222
 """What TensorFlow's servers listen on by the operator's default."""
 
 
-class TFJob(Unshared):
+def several_pods(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator sets TF_CONFIG where there is more than one pod (tfjob_controller.go)."""
+    if resolution.needs.nodes == 1:
+        message = "one pod gets no TF_CONFIG: the strategy trains on this pod alone, and a program that reads the variable fails"
+        yield found("TW422", context.locate.run("/topology/nodes"), message, "raise nodes, or waive this where one pod is meant")
+
+
+class TFJob(BaseTarget):
     """Pods ``<name>-chief-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name.
 
     No Evaluator and no parameter server: the operator lists both in TF_CONFIG's cluster, and MultiWorkerMirroredStrategy waits
@@ -28,17 +47,15 @@ class TFJob(Unshared):
 
     name = "tf-job"
     title = "TFJob"
-    operator: OperatorName | None = "training-operator"
-    releases: Releases | None = kubeflow.RELEASES
-    kueue = "kubeflow.org/tfjob"
+    kind = KIND
+    operator: KnownOperator | None = kubeflow.TRAINING_OPERATOR
+    kueue: str | None = "kubeflow.org/tfjob"
     minimum_kubernetes = (1, 29)
-    templates: Mapping[str, tuple[str, str]] = {
-        "chief": (KIND, f"{REPLICAS}/Chief/template"),
-        "worker": (KIND, f"{REPLICAS}/Worker/template"),
-    }
-    mutable: Mapping[str, tuple[str, ...]] = {}
+    templates: Mapping[str, Template] = REPLICAS.templates
+    reserved_labels: tuple[str, ...] = kubeflow.RESERVED_LABELS
+    rules: tuple[Rule, ...] = (several_pods,)
 
-    def bind(self, needs: Needs) -> Binding | Refusal:
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.rendezvous is not Rendezvous.TF_CONFIG:
             reason = f"the operator sets TF_CONFIG and nothing else, which makes no rendezvous of kind {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
@@ -54,6 +71,7 @@ class TFJob(Unshared):
             port_name="tfjob-port",
             injects=_INJECTED if needs.nodes > 1 else {},
             counts_init_failures=kubeflow.COUNTS_INIT_FAILURES,
+            counts_new_pods=kubeflow.COUNTS_NEW_PODS,
             peer_list=("TF_CONFIG", f'"{{host}}.{{namespace}}.svc:{PORT}",'),
             gang=Gang.OPERATOR,
             guarantees=frozenset(Guarantee),
@@ -61,28 +79,30 @@ class TFJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*volumes.configuration(resolution), _job(resolution)]
+        return [_job(resolution)]
 
-    constants: Mapping[str, str] = {
-        **volumes.CONSTANTS,
-        **kubeflow.constants(KIND),
-        f"{KIND}/spec/successPolicy": "the run is done when the chief is, or worker 0 where there is no chief",
-        f"{KIND}{REPLICAS}": "the pods of the run",
-        f"{KIND}{REPLICAS}/Chief": "the first node: it writes what is written once",
-        f"{KIND}{REPLICAS}/Worker": "the nodes; worker 0 is chief where no other is",
-        **template_constants(f"{KIND}{REPLICAS}/Chief/template"),
-        **template_constants(f"{KIND}{REPLICAS}/Worker/template"),
-    }
-
-    owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": volumes.OWNED,
-        KIND: (
-            *kubeflow.owned(REPLICAS, "Chief|Worker"),
-            Owned(r"/spec/successPolicy", "when the run is done", "remove it: workers end after the chief"),
-            Owned(r"/spec/enableDynamicWorker", "the list of workers", "remove it: every worker must know all others"),
+    kinds: tuple[ObjectKind, ...] = (
+        kubeflow.training_kind(
+            REPLICAS,
+            reasons={"/spec/successPolicy": "the run is done when the chief is, or worker 0 where there is no chief"},
+            owned=(
+                Owned(r"/spec/successPolicy", "when the run is done", "remove it: workers end after the chief"),
+                Owned(r"/spec/enableDynamicWorker", "the list of workers", "remove it: every worker must know all others"),
+            ),
         ),
-    }
+    )
 
+    guide = """\
+- **Emits** a ConfigMap and a TFJob: workers, and a chief where the run asks for one. The operator gives each pod `TF_CONFIG`,
+  except where there is one pod only ([TW422](findings/TW422.md)).
+- **Needs** the Training Operator v1; the flag for gangs as for a [PyTorchJob](#pytorchjob).
+- **Failures.** As for a PyTorchJob. The run is done when the chief is, or worker 0. No supervisor hears of another: a pod
+  that fails comes back alone. SIGTERM in any pod saves in all of them, for the workers agree at every step.
+- **Special.** No evaluator and no parameter server: both would be in the list that every worker waits for.
+"""
+
+
+TARGET: Target = TFJob()
 
 _INJECTED = {"TF_CONFIG": "addresses of all tasks, and the pod's own place among them"}
 """Appended after the run's own, in container `tensorflow`, where there is more than one pod
@@ -90,14 +110,13 @@ _INJECTED = {"TF_CONFIG": "addresses of all tasks, and the pod's own place among
 
 
 def _job(resolution: Resolution) -> Tree:
-    plan = resolution.plan
     return {
         "apiVersion": "kubeflow.org/v1",
-        "kind": KIND,
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "kind": "TFJob",
+        "metadata": kubeflow.metadata(resolution),
         "spec": {
-            "runPolicy": kubeflow.run_policy(resolution),
+            "runPolicy": kubeflow.run_policy(resolution, kubeflow.backoff_limit(resolution)),
             "successPolicy": "",
-            "tfReplicaSpecs": kubeflow.replica_specs(resolution),
+            "tfReplicaSpecs": REPLICAS.lower(resolution, kubeflow.restart_policy),
         },
     }

@@ -4,36 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, OperatorName, Refusal, Rendezvous, Role
-from trainwright.manifest import volumes
-from trainwright.manifest.pod import template_constants
-from trainwright.manifest.provenance import Owned, Tree
-from trainwright.manifest.scheduling import top_labels
+from trainwright.cluster import Cluster
+from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
+from trainwright.manifest.kinds import GroupKind, ObjectKind
+from trainwright.manifest.provenance import Tree
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import Releases, Unshared
+from trainwright.target.base import BaseTarget, KnownOperator, Target, Template
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
-KIND = "XGBoostJob"
-REPLICAS = "/spec/xgbReplicaSpecs"
+KIND = GroupKind(kubeflow.GROUP, "XGBoostJob")
+REPLICAS = kubeflow.ReplicaSpecs(
+    KIND,
+    "xgbReplicaSpecs",
+    {
+        "Master": "the first node, where the tracker listens; the others find it by its name",
+        "Worker": "the other nodes",
+    },
+)
 
 
-class XGBoostJob(Unshared):
+class XGBoostJob(BaseTarget):
     """Pods ``<name>-master-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name."""
 
     name = "xgboost-job"
     title = "XGBoostJob"
-    operator: OperatorName | None = "training-operator"
-    releases: Releases | None = kubeflow.RELEASES
-    kueue = "kubeflow.org/xgboostjob"
+    kind = KIND
+    operator: KnownOperator | None = kubeflow.TRAINING_OPERATOR
+    kueue: str | None = "kubeflow.org/xgboostjob"
     minimum_kubernetes = (1, 29)
-    templates: Mapping[str, tuple[str, str]] = {
-        "master": (KIND, f"{REPLICAS}/Master/template"),
-        "worker": (KIND, f"{REPLICAS}/Worker/template"),
-    }
-    mutable: Mapping[str, tuple[str, ...]] = {}
+    templates: Mapping[str, Template] = REPLICAS.templates
+    reserved_labels: tuple[str, ...] = kubeflow.RESERVED_LABELS
 
-    def bind(self, needs: Needs) -> Binding | Refusal:
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.rendezvous is not Rendezvous.DMLC_TRACKER:
             reason = f"the operator numbers its pods for a tracker, which makes no rendezvous of kind {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
@@ -48,6 +51,7 @@ class XGBoostJob(Unshared):
             port_name="xgboostjob-port",
             injects={**_INJECTED, **(_INJECTED_WITH_WORKERS if several else {})},
             counts_init_failures=kubeflow.COUNTS_INIT_FAILURES,
+            counts_new_pods=kubeflow.COUNTS_NEW_PODS,
             peer_list=("WORKER_ADDRS", "{host},"),
             gang=Gang.OPERATOR,
             guarantees=frozenset(Guarantee),
@@ -55,20 +59,20 @@ class XGBoostJob(Unshared):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*volumes.configuration(resolution), _job(resolution)]
+        return [_job(resolution)]
 
-    constants: Mapping[str, str] = {
-        **volumes.CONSTANTS,
-        **kubeflow.constants(KIND),
-        f"{KIND}{REPLICAS}": "the pods of the run",
-        f"{KIND}{REPLICAS}/Master": "the first node, where the tracker listens; the others find it by its name",
-        f"{KIND}{REPLICAS}/Worker": "the other nodes",
-        **template_constants(f"{KIND}{REPLICAS}/Master/template"),
-        **template_constants(f"{KIND}{REPLICAS}/Worker/template"),
-    }
+    kinds: tuple[ObjectKind, ...] = (kubeflow.training_kind(REPLICAS, reasons={}, owned=()),)
 
-    owned: Mapping[str, tuple[Owned, ...]] = {"ConfigMap": volumes.OWNED, KIND: kubeflow.owned(REPLICAS, "Master|Worker")}
+    guide = """\
+- **Emits** a ConfigMap and an XGBoostJob: a master, where the tracker runs, and workers.
+- **Needs** the Training Operator v1; the flag for gangs as for a [PyTorchJob](#pytorchjob).
+- **Failures.** As for a PyTorchJob.
+- **Special.** The operator numbers the pods and starts no tracker; the supervisor of the first pod does. An opaque `command`
+  must do so itself ([TW421](findings/TW421.md)).
+"""
 
+
+TARGET: Target = XGBoostJob()
 
 _INJECTED = {
     "PYTHONUNBUFFERED": "1",
@@ -86,13 +90,12 @@ XGBoost's own DMLC_*: nothing here starts a tracker."""
 
 
 def _job(resolution: Resolution) -> Tree:
-    plan = resolution.plan
     return {
         "apiVersion": "kubeflow.org/v1",
-        "kind": KIND,
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "kind": "XGBoostJob",
+        "metadata": kubeflow.metadata(resolution),
         "spec": {
-            "runPolicy": kubeflow.run_policy(resolution),
-            "xgbReplicaSpecs": kubeflow.replica_specs(resolution),
+            "runPolicy": kubeflow.run_policy(resolution, kubeflow.backoff_limit(resolution)),
+            "xgbReplicaSpecs": REPLICAS.lower(resolution, kubeflow.restart_policy),
         },
     }

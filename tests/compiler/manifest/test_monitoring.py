@@ -21,8 +21,9 @@ from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
 
 from trainwright.cluster.addons import Monitoring
 from trainwright.compile import CompiledRun
+from trainwright.manifest.kinds import GroupKind, reasons_by_kind
 from trainwright.manifest.labels import object_labels
-from trainwright.manifest.monitoring import CONSTANTS, OWNED, monitoring_objects
+from trainwright.manifest.monitoring import KINDS, monitoring_objects
 from trainwright.manifest.monitoring.alerts import ALERTS
 from trainwright.manifest.monitoring.dashboard import PANELS
 from trainwright.manifest.monitoring.series import GPU_UTILIZATION, IDENTITY, SUPERVISED, UNKNOWN_TO_BOOSTING
@@ -348,14 +349,15 @@ def test_every_line_has_a_reason(work: Data) -> None:
     for tree in monitoring_objects(compiled(work, {"monitoring": EVERYTHING}).resolution):
         manifest, provenance = split(tree)
         for pointer in leaves(manifest):
-            path = f"{manifest['kind']}{pointer}"
-            constant = any(path == known or path.startswith(f"{known}/") for known in CONSTANTS)
-            assert constant or nearest(provenance, pointer)[1], path
+            known = reasons_by_kind(KINDS).get(GroupKind.of(manifest), {})
+            constant = any(pointer == place or pointer.startswith(f"{place}/") for place in known)
+            assert constant or nearest(provenance, pointer)[1], f"{manifest['kind']}{pointer}"
 
 
-def test_no_constant_is_one_of_another_kind() -> None:
-    """A table is merged with a target's, which has a ConfigMap of its own."""
-    assert {path.partition("/")[0] for path in CONSTANTS} == set(OWNED) == {"PodMonitor", "PrometheusRule"}
+def test_no_reason_is_one_of_another_kind() -> None:
+    """A run has a ConfigMap of its own, with other reasons."""
+    assert {kind.key.kind for kind in KINDS} == {"PodMonitor", "PrometheusRule"}
+    assert all(kind.owned for kind in KINDS)
 
 
 # --- the profile and the page ---------------------------------------------------------------------------------------------------

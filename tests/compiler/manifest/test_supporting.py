@@ -9,6 +9,7 @@ from tests.compiler.objects import the
 from trainwright.compile import CompiledRun
 from trainwright.manifest import supporting
 from trainwright.target import TARGETS
+from trainwright.target.base import Target
 
 FENCED: Data = {"network_policy": True}
 WATCHED: Data = {"monitoring": {"kind": "prometheus-operator", "namespace": "watching"}}
@@ -112,9 +113,6 @@ def test_what_is_around_a_run_can_be_patched_but_for_what_the_plan_owns(
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
-def test_a_targets_own_words_win_over_those_around_it(target: object) -> None:
-    assert supporting.constants({"NetworkPolicy": "mine"})["NetworkPolicy"] == "mine"
-    assert supporting.mutable({"NetworkPolicy": ("/spec/ingress",)})["NetworkPolicy"] == ("/spec/ingress",)
-    assert len(supporting.owned({"PodGroup": supporting.PARTS[0].owned["PodGroup"]}, "PodGroup")) == 2 * len(
-        supporting.PARTS[0].owned["PodGroup"]
-    )
+def test_a_target_makes_nothing_that_stands_beside_every_run(target: Target) -> None:
+    """So what is said of a kind is said once."""
+    assert not {kind.key for kind in target.kinds} & {kind.key for kind in supporting.KINDS}

@@ -25,7 +25,7 @@ ON: dict[str, tuple[str, Data]] = {
 
 def on(operator: str, version: str | None) -> tuple[Data, Data]:
     target, run = ON[operator]
-    beside = {name: {"version": "0.12"} for name in TARGETS[target].relies_on}
+    beside = {other.name: {"version": "0.12"} for other in TARGETS[target].depends_on}
     return {"target": target, **run}, {"operators": {operator: {"version": version}, **beside} if version else beside}
 
 
@@ -58,7 +58,7 @@ def test_an_operator_that_is_not_there(operator: str) -> None:
 @pytest.mark.parametrize(
     ("version", "code"), [(None, "TW313"), ("0.2.0", "TW314"), ("0.8", ""), ("0.13.1", ""), ("0.99.0", "TW315")]
 )
-def test_a_train_job_relies_on_another_operator(version: str | None, code: str) -> None:
+def test_a_train_job_depends_on_another_operator(version: str | None, code: str) -> None:
     """Trainer makes a JobSet of it, and no pod."""
     installed = {"trainer": {"version": "2.3"}, **({"jobset": {"version": version}} if version else {})}
     found = findings({"target": "train-job"}, {"operators": installed})

@@ -10,6 +10,7 @@ from ruamel.yaml import YAML
 from tests.compiler.taken import UPSTREAM, catalogue
 
 from trainwright.compile import CompiledRun
+from trainwright.manifest.kinds import GroupKind
 from trainwright.validate.check import object_problems
 from trainwright.validate.core_schemas import known_version
 
@@ -31,8 +32,7 @@ def problems_of(result: CompiledRun) -> list[str]:
 
 def top(result: CompiledRun) -> Tree:
     """The object that carries the run."""
-    kinds = {kind for kind, _ in result.target.templates.values()}
-    (manifest,) = (manifest for manifest in result.manifests if manifest["kind"] in kinds)
+    (manifest,) = (manifest for manifest in result.manifests if GroupKind.of(manifest) == result.target.kind)
     return manifest
 
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import Data, codes, command, compiled, findings, message, script
+from tests.compiler.example import EVERY_TARGET, Data, codes, command, compiled, findings, message, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import lines_without_answer
 from tests.compiler.target.lowered import container, needs_crds, problems_of, top, variables, yaml_of
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import MPI, Binding, EnvironmentChannel, Needs, Refusal, Rendezvous, RestartUnit, Success
-from trainwright.target import MPIJob
+from trainwright.target.mpi_job import MPIJob
 
 OPERATOR: Data = {"operators": {"mpi-operator": {"version": "0.8.2"}}}
 GANG: Data = {
@@ -57,13 +57,13 @@ def needs(mpi: MPI, nodes: int = 2) -> Needs:
 
 @pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind is not Rendezvous.MPI_HOSTFILE])
 def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
-    refusal = MPIJob().bind(replace(needs(MPI("openmpi")), rendezvous=rendezvous, mpi=None))
+    refusal = MPIJob().bind(replace(needs(MPI("openmpi")), rendezvous=rendezvous, mpi=None), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert rendezvous.value in refusal.reason
 
 
 def test_a_launcher_beside_the_nodes() -> None:
-    binding = MPIJob().bind(needs(MPI("openmpi"), nodes=3))
+    binding = MPIJob().bind(needs(MPI("openmpi"), nodes=3), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods, role.holds_ranks) for role in binding.roles] == [("launcher", 1, False), ("worker", 3, True)]
     assert binding.rank_zero_host == "{name}-worker-0.{name}"
@@ -73,7 +73,7 @@ def test_a_launcher_beside_the_nodes() -> None:
 
 
 def test_a_launcher_that_is_the_first_node() -> None:
-    binding = MPIJob().bind(needs(MPI("openmpi", launcher_holds_ranks=True), nodes=3))
+    binding = MPIJob().bind(needs(MPI("openmpi", launcher_holds_ranks=True), nodes=3), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods, role.holds_ranks) for role in binding.roles] == [("launcher", 1, True), ("worker", 2, True)]
     assert binding.rank_zero_host == "{name}-launcher.{name}"
@@ -81,7 +81,7 @@ def test_a_launcher_that_is_the_first_node() -> None:
 
 
 def test_alone_the_launcher_needs_no_worker() -> None:
-    binding = MPIJob().bind(needs(MPI("mpich", launcher_holds_ranks=True), nodes=1))
+    binding = MPIJob().bind(needs(MPI("mpich", launcher_holds_ranks=True), nodes=1), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [role.name for role in binding.roles] == ["launcher"]
     assert binding.generated_names == ("{name}-launcher",)
@@ -89,7 +89,7 @@ def test_alone_the_launcher_needs_no_worker() -> None:
 
 @pytest.mark.parametrize(("mpi", "prefix"), [("openmpi", "OMPI_MCA_"), ("intel", "I_MPI_"), ("mpich", "HYDRA_")])
 def test_each_mpi_is_told_in_its_own_variables(mpi: Any, prefix: str) -> None:
-    binding = MPIJob().bind(needs(MPI(mpi)))
+    binding = MPIJob().bind(needs(MPI(mpi)), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert {name for name in binding.injects if name.startswith(prefix)} == {
         name for name in binding.injects if not name.startswith(("K_MPI", "NVIDIA"))

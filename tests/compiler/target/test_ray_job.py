@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import codes, command, compiled, findings, message, script
+from tests.compiler.example import EVERY_TARGET, codes, command, compiled, findings, message, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import lines_without_answer, problems, the, variables, written
 from tests.compiler.taken import UPSTREAM
@@ -62,7 +62,7 @@ def job(run: Data | None = None, cluster: Data | None = None) -> Data:
 
 
 def test_it_binds_a_head_and_workers() -> None:
-    binding = RayJob().bind(NEEDS)
+    binding = RayJob().bind(NEEDS, EVERY_TARGET)
     assert isinstance(binding, Binding)
     head, worker = binding.roles
     assert (head.pods, head.holds_ranks, worker.pods, worker.holds_ranks) == (1, False, 4, True)
@@ -74,13 +74,13 @@ def test_it_binds_a_head_and_workers() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in Rendezvous if kind is not Rendezvous.RAY_HEAD])
 def test_it_refuses_every_other_rendezvous(kind: Rendezvous) -> None:
-    refusal = RayJob().bind(replace(NEEDS, rendezvous=kind))
+    refusal = RayJob().bind(replace(NEEDS, rendezvous=kind), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert kind.value in refusal.reason
 
 
 def test_it_refuses_a_size_that_changes() -> None:
-    refusal = RayJob().bind(replace(NEEDS, elastic=Elastic(1, 4)))
+    refusal = RayJob().bind(replace(NEEDS, elastic=Elastic(1, 4)), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert "autoscaler" in refusal.reason
 

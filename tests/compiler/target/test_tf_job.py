@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import Data, codes, command, compiled, message, script
+from tests.compiler.example import EVERY_TARGET, Data, codes, command, compiled, message, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import lines_without_answer
 from tests.compiler.target.lowered import container, needs_crds, problems_of, top, variables, yaml_of
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, RestartUnit, Success
-from trainwright.target import TFJob
+from trainwright.target.tf_job import TFJob
 
 OPERATOR: Data = {"operators": {"training-operator": {"version": "1.9.4"}}}
 GANG: Data = {
@@ -38,14 +38,14 @@ def run(data: Data, change: Data | None = None, cluster: Data = OPERATOR) -> Com
 
 
 def roles(needs: Needs) -> list[tuple[str, int]]:
-    binding = TFJob().bind(needs)
+    binding = TFJob().bind(needs, EVERY_TARGET)
     assert isinstance(binding, Binding)
     return [(role.name, role.pods) for role in binding.roles]
 
 
 @pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind is not Rendezvous.TF_CONFIG])
 def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
-    refusal = TFJob().bind(replace(NEEDS, rendezvous=rendezvous))
+    refusal = TFJob().bind(replace(NEEDS, rendezvous=rendezvous), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert rendezvous.value in refusal.reason
 
@@ -55,13 +55,13 @@ def test_the_first_node_is_worker_0_or_a_chief() -> None:
     assert roles(replace(NEEDS, chief=True)) == [("chief", 1), ("worker", 2)]
     assert roles(replace(NEEDS, chief=True, nodes=1)) == [("chief", 1)]
     for chief, host in ((False, "{name}-worker-0"), (True, "{name}-chief-0")):
-        binding = TFJob().bind(replace(NEEDS, chief=chief))
+        binding = TFJob().bind(replace(NEEDS, chief=chief), EVERY_TARGET)
         assert isinstance(binding, Binding)
         assert binding.rank_zero_host == host
 
 
 def test_tf_config_is_the_operators_where_it_writes_one() -> None:
-    several, alone = TFJob().bind(NEEDS), TFJob().bind(replace(NEEDS, nodes=1))
+    several, alone = TFJob().bind(NEEDS, EVERY_TARGET), TFJob().bind(replace(NEEDS, nodes=1), EVERY_TARGET)
     assert isinstance(several, Binding)
     assert isinstance(alone, Binding)
     assert (list(several.injects), list(alone.injects)) == (["TF_CONFIG"], [])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import CLUSTER, RUN, TODAY, codes, command, compiled, findings, message
+from tests.compiler.example import CLUSTER, EVERY_TARGET, RUN, TODAY, codes, command, compiled, findings, message
 from tests.compiler.findings.page import overlay, write_example
 from tests.compiler.objects import lines_without_answer, problems, the, variables, written
 from tests.compiler.taken import UPSTREAM
@@ -61,7 +61,7 @@ def patch_of(result: CompiledRun) -> Data:
 
 
 def test_it_binds_static_needs_as_the_operator_numbers_its_pods() -> None:
-    binding = TrainJob().bind(NEEDS)
+    binding = TrainJob().bind(NEEDS, EVERY_TARGET)
     assert isinstance(binding, Binding)
     (role,) = binding.roles
     assert (role.pods, role.container, role.host) == (4, "node", "{name}-node-0-{index}.{name}")
@@ -72,7 +72,7 @@ def test_it_binds_static_needs_as_the_operator_numbers_its_pods() -> None:
 
 
 def test_it_binds_a_tracker() -> None:
-    binding = TrainJob().bind(replace(NEEDS, rendezvous=Rendezvous.DMLC_TRACKER))
+    binding = TrainJob().bind(replace(NEEDS, rendezvous=Rendezvous.DMLC_TRACKER), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert {"DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER"} < binding.injects.keys()
     assert not any(name.startswith("PET_") for name in binding.injects)
@@ -88,7 +88,7 @@ def test_it_binds_a_tracker() -> None:
     ],
 )
 def test_it_refuses_what_it_cannot_carry(needs: Needs, words: str) -> None:
-    refusal = TrainJob().bind(needs)
+    refusal = TrainJob().bind(needs, EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert words in refusal.reason
     assert len(refusal.alternative) > 10

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.controllers import Pod, pods
-from tests.compiler.example import codes, command, compiled, findings, message, script
+from tests.compiler.example import EVERY_TARGET, codes, command, compiled, findings, message, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import lines_without_answer, problems, the, variables, written
 from tests.compiler.taken import UPSTREAM
@@ -56,7 +56,7 @@ RELEASED = {
 
 
 def test_it_binds_a_launcher_beside_the_nodes() -> None:
-    binding = TrainJob().bind(BY_MPI)
+    binding = TrainJob().bind(BY_MPI, EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods, role.holds_ranks) for role in binding.roles] == [("launcher", 1, False), ("node", 4, True)]
     assert {role.container for role in binding.roles} == {"node"}
@@ -68,7 +68,7 @@ def test_it_binds_a_launcher_beside_the_nodes() -> None:
 
 
 def test_it_binds_a_launcher_that_is_a_node() -> None:
-    binding = TrainJob().bind(replace(BY_MPI, mpi=MPI("openmpi", launcher_holds_ranks=True)))
+    binding = TrainJob().bind(replace(BY_MPI, mpi=MPI("openmpi", launcher_holds_ranks=True)), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods, role.holds_ranks) for role in binding.roles] == [("launcher", 1, True), ("node", 3, True)]
     assert binding.generated_names == ("{name}-launcher-0-0-abcde", "{name}-node-0-2-abcde")
@@ -76,7 +76,7 @@ def test_it_binds_a_launcher_that_is_a_node() -> None:
 
 def test_a_launcher_that_is_the_only_node_has_no_job_of_workers_beside_it() -> None:
     """The operator would make one worker at least (``max`` in mpi.go)."""
-    binding = TrainJob().bind(replace(BY_MPI, nodes=1, mpi=MPI("openmpi", launcher_holds_ranks=True)))
+    binding = TrainJob().bind(replace(BY_MPI, nodes=1, mpi=MPI("openmpi", launcher_holds_ranks=True)), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods, role.host) for role in binding.roles] == [("node", 1, "{name}-launcher-0-0.{name}")]
     result = train(ALONE)
@@ -95,7 +95,7 @@ def test_a_launcher_that_is_the_only_node_has_no_job_of_workers_beside_it() -> N
     ],
 )
 def test_it_refuses_what_it_cannot_carry(needs: Needs, words: str) -> None:
-    refusal = TrainJob().bind(needs)
+    refusal = TrainJob().bind(needs, EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert words in refusal.reason
 

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import Data, codes, command, compiled, message
+from tests.compiler.example import EVERY_TARGET, Data, codes, command, compiled, message
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import lines_without_answer
 from tests.compiler.target.lowered import container, needs_crds, problems_of, top, variables, yaml_of
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, RestartUnit, Success
-from trainwright.target import XGBoostJob
+from trainwright.manifest.kinds import GroupKind
+from trainwright.target.xgboost_job import XGBoostJob
 
 OPERATORS: Data = {"operators": {"training-operator": {"version": "1.9.4"}, "jobset": {"version": "0.12.0"}}}
 TOPOLOGY: Data = {"kind": "xgboost", "nodes": 3, "gpus_per_node": 0}
@@ -37,7 +38,7 @@ def run(data: Data, change: Data | None = None) -> CompiledRun:
 
 @pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind is not Rendezvous.DMLC_TRACKER])
 def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
-    refusal = XGBoostJob().bind(replace(NEEDS, rendezvous=rendezvous))
+    refusal = XGBoostJob().bind(replace(NEEDS, rendezvous=rendezvous), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert rendezvous.value in refusal.reason
 
@@ -46,7 +47,7 @@ def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
     ("nodes", "roles"), [(1, [("master", 1)]), (2, [("master", 1), ("worker", 1)]), (5, [("master", 1), ("worker", 4)])]
 )
 def test_the_first_node_is_the_master(nodes: int, roles: list[tuple[str, int]]) -> None:
-    binding = XGBoostJob().bind(replace(NEEDS, nodes=nodes))
+    binding = XGBoostJob().bind(replace(NEEDS, nodes=nodes), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods) for role in binding.roles] == roles
     assert (binding.rank_zero_host, binding.node_index_env) == ("{name}-master-0", "RANK")
@@ -102,7 +103,7 @@ def test_a_command_is_told_in_the_names_of_xgboost() -> None:
 def test_a_command_is_told_the_same_on_other_targets(target: str) -> None:
     result = run(OPAQUE, {"target": target})
     kind, pointer = result.target.templates["node"]
-    (manifest,) = (manifest for manifest in result.manifests if manifest["kind"] == kind)
+    (manifest,) = (manifest for manifest in result.manifests if GroupKind.of(manifest) == kind)
     template = manifest
     for key in pointer.split("/")[1:]:
         template = template[int(key) if isinstance(template, list) else key]

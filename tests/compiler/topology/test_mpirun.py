@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.compiler.example import EVERY_TARGET
 
 from trainwright.handshake import MPI, Binding, MPIName, Needs, Ports, Rendezvous, RestartUnit, Success
-from trainwright.target import MPIJob
+from trainwright.target.mpi_job import MPIJob
 from trainwright.topology.mpirun import launcher_command, launcher_variables
 
 PORTS = Ports(rendezvous=29500, control=29400, http=9400, ssh=2222)
@@ -27,7 +28,7 @@ def command(
     implementation: MPIName, forwarded: tuple[str, ...] = ("HOME", "HF_TOKEN"), interface: str | None = None
 ) -> list[str]:
     wanted = needs(implementation)
-    binding = MPIJob().bind(wanted)
+    binding = MPIJob().bind(wanted, EVERY_TARGET)
     assert isinstance(binding, Binding)
     return list(launcher_command(wanted, binding, ("python", "train.py"), forwarded, interface, PORTS))
 
@@ -89,7 +90,7 @@ open(os.path.join(os.environ["SAY"], os.environ["OMPI_COMM_WORLD_RANK"]), "w").w
 def test_open_mpi_starts_the_ranks_with_what_they_need(tmp_path: Path) -> None:
     """The whole command line in a real mpirun, whose ssh is a script that drops the environment as a login does."""
     wanted = needs("openmpi", processes=2)
-    binding = MPIJob().bind(wanted)
+    binding = MPIJob().bind(wanted, EVERY_TARGET)
     assert isinstance(binding, Binding)
     agent, hostfile, rank = tmp_path / "agent", tmp_path / "hostfile", tmp_path / "rank.py"
     agent.write_text(AGENT.format(log=tmp_path))

@@ -6,12 +6,10 @@ outside of the identity, from a resolution under any name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from trainwright.manifest.monitoring import objects as pod_monitor
-from trainwright.manifest.monitoring import objects as rules
+from trainwright.manifest.kinds import ObjectKind
+from trainwright.manifest.monitoring.objects import POD_MONITOR, PROMETHEUS_RULE, pod_monitor, prometheus_rule
 from trainwright.manifest.monitoring.series import serving_pods
-from trainwright.manifest.provenance import Owned, Tree
+from trainwright.manifest.provenance import Tree
 from trainwright.plan import Resolution
 
 
@@ -20,7 +18,7 @@ def monitoring_objects(resolution: Resolution) -> list[Tree]:
     monitoring = resolution.cluster.monitoring
     if monitoring is None or not serving_pods(resolution):
         return []
-    objects = [pod_monitor.pod_monitor(resolution, monitoring), rules.prometheus_rule(resolution, monitoring)]
+    objects = [pod_monitor(resolution, monitoring), prometheus_rule(resolution, monitoring)]
     if monitoring.dashboard:
         from trainwright.manifest.monitoring.dashboard import dashboard_map  # with all its panels, for few clusters
 
@@ -28,11 +26,7 @@ def monitoring_objects(resolution: Resolution) -> list[Tree]:
     return objects
 
 
-CONSTANTS: Mapping[str, str] = {**pod_monitor.POD_MONITOR_CONSTANTS, **rules.RULE_CONSTANTS}
-"""``Kind/path`` -> why the constants below it are as they are. The dashboard's lines all carry their own reason: targets have
-ConfigMaps too, with other ones."""
+KINDS: tuple[ObjectKind, ...] = (POD_MONITOR, PROMETHEUS_RULE)
+"""Not the dashboard's ConfigMap: its lines all carry their own reason, and the data of every ConfigMap is the plan's already."""
 
-OWNED: Mapping[str, tuple[Owned, ...]] = {"PodMonitor": pod_monitor.POD_MONITOR_OWNED, "PrometheusRule": rules.RULE_OWNED}
-"""Kind -> what no override may touch. Of a ConfigMap every target owns the data already."""
-
-__all__ = ["CONSTANTS", "OWNED", "monitoring_objects", "serving_pods"]
+__all__ = ["KINDS", "monitoring_objects", "serving_pods"]

@@ -7,10 +7,11 @@ from typing import Any
 
 from trainwright.cluster.addons import Monitoring
 from trainwright.findings.locate import escape
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.monitoring.alerts import ALERTS, Alert
 from trainwright.manifest.monitoring.series import IDENTITY_LABEL, POD_LABELS, RUN_LABEL, watched
-from trainwright.manifest.provenance import Owned, Why
+from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
 
 
@@ -55,19 +56,23 @@ def pod_monitor(resolution: Resolution, monitoring: Monitoring) -> dict[str, Any
     }
 
 
-POD_MONITOR_CONSTANTS = {
-    "PodMonitor": "tells Prometheus to scrape the run's pods",
-    "PodMonitor/metadata": "named like the run, without a hash: it may change in place, and outlives an identity",
-    "PodMonitor/metadata/labels": "labels of the run, and those that the Prometheus selects by",
-    "PodMonitor/spec/selector": "the pods themselves, by a label of ours: operators label their Services each in their own way",
-    "PodMonitor/spec/podTargetLabels": "every series says which run and which identity it is of",
-    "PodMonitor/spec/podMetricsEndpoints": "the supervisor's port; a pod without a port of this name is left out",
-}
-"""``Kind/path`` -> why the constants below it are as they are."""
-
-POD_MONITOR_OWNED = (
-    Owned(r"/spec/(selector|namespaceSelector|podTargetLabels|podMetricsEndpoints|jobLabel).*", "who is scraped, and how",
-          "change monitoring in the cluster profile"),
+POD_MONITOR = ObjectKind(
+    GroupKind("monitoring.coreos.com", "PodMonitor"),
+    reasons={
+        "": "tells Prometheus to scrape the run's pods",
+        "/metadata": "named like the run, without a hash: it may change in place, and outlives an identity",
+        "/metadata/labels": "labels of the run, and those that the Prometheus selects by",
+        "/spec/selector": "the pods themselves, by a label of ours: operators label their Services each in their own way",
+        "/spec/podTargetLabels": "every series says which run and which identity it is of",
+        "/spec/podMetricsEndpoints": "the supervisor's port; a pod without a port of this name is left out",
+    },
+    owned=(
+        Owned(
+            r"/spec/(selector|namespaceSelector|podTargetLabels|podMetricsEndpoints|jobLabel).*",
+            "who is scraped, and how",
+            "change monitoring in the cluster profile",
+        ),
+    ),
 )
 
 
@@ -122,21 +127,22 @@ def _runbook(monitoring: Monitoring, alert: Alert) -> dict[str, Any]:
     return {"runbook_url": Why(link, "cluster:/monitoring/runbooks", "where the page can be read")}
 
 
-_RULE = "PrometheusRule/spec/groups/0/rules"
+_SEVERITY = "nothing burns: training can resume; wake somebody by team, in Alertmanager's routes"
+_RULE = "/spec/groups/0/rules"
 
-RULE_CONSTANTS = {
-    "PrometheusRule": "alerts on the run, from the metrics that its own pods serve",
-    "PrometheusRule/metadata": "named like the run, without a hash: it may change in place, and outlives an identity",
-    "PrometheusRule/metadata/labels": "labels of the run, and those that the Prometheus selects by",
-    "PrometheusRule/spec/groups": "one group a run: its alerts are evaluated together",
-    _RULE: "only alerts that the run serves the metrics for",
-    **{f"{_RULE}/{index}/labels": "who the alert is about, and for whom" for index in range(len(ALERTS))},
-    **{f"{_RULE}/{index}/labels/severity": "nothing burns: training can resume; wake somebody by team, in Alertmanager's routes"
-       for index in range(len(ALERTS))},
-    **{f"{_RULE}/{index}/annotations": "what happened, what to do, and where there is more" for index in range(len(ALERTS))},
-}
-"""``Kind/path`` -> why the constants below it are as they are."""
-
-RULE_OWNED = (
-    Owned(r"/spec/groups.*", "the alerts, made from the run", "add a PrometheusRule of your own beside it"),
+PROMETHEUS_RULE = ObjectKind(
+    GroupKind("monitoring.coreos.com", "PrometheusRule"),
+    reasons={
+        "": "alerts on the run, from the metrics that its own pods serve",
+        "/metadata": "named like the run, without a hash: it may change in place, and outlives an identity",
+        "/metadata/labels": "labels of the run, and those that the Prometheus selects by",
+        "/spec/groups": "one group a run: its alerts are evaluated together",
+        _RULE: "only alerts that the run serves the metrics for",
+        **{f"{_RULE}/{index}/labels": "who the alert is about, and for whom" for index in range(len(ALERTS))},
+        **{f"{_RULE}/{index}/labels/severity": _SEVERITY for index in range(len(ALERTS))},
+        **{f"{_RULE}/{index}/annotations": "what happened, what to do, and where there is more" for index in range(len(ALERTS))},
+    },
+    owned=(
+        Owned(r"/spec/groups.*", "the alerts, made from the run", "add a PrometheusRule of your own beside it"),
+    ),
 )

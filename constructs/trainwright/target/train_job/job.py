@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 
-from trainwright.cluster.addons import release
+from trainwright.cluster import Cluster
 from trainwright.findings.locate import at
 from trainwright.handshake import (
     Binding,
@@ -13,28 +13,28 @@ from trainwright.handshake import (
     Gang,
     Guarantee,
     Needs,
-    OperatorName,
     Refusal,
     Rendezvous,
     Role,
     Success,
 )
 from trainwright.identity import PLACEHOLDER
-from trainwright.manifest import volumes
-from trainwright.manifest.pod import CONSTANTS, template_constants
-from trainwright.manifest.provenance import Owned, Settled, Tree, Why, move_items, put, transfer
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
+from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, transfer
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.plan.checkpoint import short_hash
-from trainwright.target.base import JOB_SET, Releases
-from trainwright.target.index import INJECTED
+from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Rule, Target, Template
+from trainwright.target.jobs import INJECTED, JOB_SET_OPERATOR
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, SSHD
-from trainwright.target.train_job import runtime as train_runtime
+from trainwright.target.train_job.releases import GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
 from trainwright.target.train_job.runtime import (
     LAUNCHER,
     NODE,
     POLICIES,
     RUNTIME,
+    TRAINING_RUNTIME,
     each_place,
     jobs_of,
     pod_at,
@@ -43,7 +43,7 @@ from trainwright.target.train_job.runtime import (
 )
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT, ROLE_ENV
 
-KIND = "TrainJob"
+KIND = GroupKind(GROUP, "TrainJob")
 
 
 def patches_at(place: int) -> str:
@@ -56,48 +56,31 @@ def overrides_at(place: int) -> str:
     return f"/spec/podTemplateOverrides/{place}"
 
 
-TRAINER = {"image": "image", "command": "command", "env": "env", "resources": "resourcesPerNode"}
+TRAINER_FIELDS = {"image": "image", "command": "command", "env": "env", "resources": "resourcesPerNode"}
 """Field of the container -> field of ``spec.trainer``; patches may not touch these (trainer #2770)."""
 
 OF_A_LAUNCHER = ("command", "env")
 """Those of them that a launcher is given. The operator has image and resources for the launcher alone too, not for the workers
 (trainer #4030, #2650): the runtime states them for both."""
 
-POD_FIELDS: Mapping[str, tuple[int, int]] = {
-    "/metadata/labels": (2, 1),
-    "/metadata/annotations": (2, 1),
-    "/spec/terminationGracePeriodSeconds": (2, 3),
-    "/spec/nodeSelector": (2, 1),
-    "/spec/affinity": (2, 1),
-    "/spec/tolerations": (2, 1),
-    "/spec/serviceAccountName": (2, 1),
-    "/spec/imagePullSecrets": (2, 1),
-    "/spec/containers/0/volumeMounts": (2, 1),
-    "/spec/volumes": (2, 1),
-}
-"""What a TrainJob patches of its pods, and since which release it may (PodSpecPatch in trainjob_types.go; the grace period by
-trainer #3324). Everything else is the runtime's: two runs that differ in nothing else share it."""
 
-
-RELEASES = Releases((2, 1), (2, 3))
-
-
-class TrainJob:
+class TrainJob(BaseTarget):
     """A JobSet ``<name>``, made from the runtime; pod ``<name>-node-0-<i>`` is reachable as ``<name>-node-0-<i>.<name>``."""
 
     name = "train-job"
     title = "TrainJob"
-    operator: OperatorName | None = "trainer"
-    releases: Releases | None = RELEASES
-    relies_on: Mapping[OperatorName, Releases] = {"jobset": JOB_SET}
-    kueue = "trainer.kubeflow.org/trainjob"
+    kind = KIND
+    operator: KnownOperator | None = TRAINER
+    depends_on: tuple[KnownOperator, ...] = (JOB_SET_OPERATOR,)
+    kueue: str | None = "trainer.kubeflow.org/trainjob"
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""
-    templates: Mapping[str, tuple[str, str]] = {NODE: (RUNTIME, pod_at(0)), LAUNCHER: (RUNTIME, pod_at(1))}
-    mutable: Mapping[str, tuple[str, ...]] = {}
-    shared_kind: str | None = RUNTIME
+    templates: Mapping[str, Template] = {NODE: (RUNTIME, pod_at(0)), LAUNCHER: (RUNTIME, pod_at(1))}
+    shared: GroupKind | None = RUNTIME
+    reserved_labels: tuple[str, ...] = ("trainer.kubeflow.org/", "jobset.sigs.k8s.io/")
+    rules: tuple[Rule, ...] = RULES
 
-    def bind(self, needs: Needs) -> Binding | Refusal:
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.elastic:
             reason = "the operator has no elastic runs yet: its JobSet has a fixed number of pods"
             return Refusal(reason, "remove topology.elastic")
@@ -113,49 +96,69 @@ class TrainJob:
         return _launched(needs) if needs.mpi else _indexed(needs)
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [*volumes.configuration(resolution), training_runtime(resolution), _train_job(resolution)]
+        return [training_runtime(resolution), _train_job(resolution)]
 
-    def settle(self, resolution: Resolution, objects: list[Settled]) -> list[Settled]:
+    def finish(self, resolution: Resolution, objects: list[Traced]) -> list[Traced]:
         """What is this run's own goes to the TrainJob; the runtime that is left is called after its content."""
-        settled = [(deepcopy(manifest), dict(answers)) for manifest, answers in objects]
-        runtime, job = (next(part for part in settled if part[0]["kind"] == kind) for kind in (RUNTIME, KIND))
+        finished = [(deepcopy(manifest), dict(answers)) for manifest, answers in objects]
+        runtime, job = (next(one for one in finished if GroupKind.of(one[0]) == kind) for kind in (RUNTIME, KIND))
         jobs = jobs_of(resolution)
         trains = f"{pod_at(len(jobs) - 1)}/spec/containers/0"
-        for field in TRAINER if resolution.needs.mpi is None else OF_A_LAUNCHER:
-            transfer(runtime, f"{trains}/{field}", job, f"/spec/trainer/{TRAINER[field]}")
+        for field in TRAINER_FIELDS if resolution.needs.mpi is None else OF_A_LAUNCHER:
+            transfer(runtime, f"{trains}/{field}", job, f"/spec/trainer/{TRAINER_FIELDS[field]}")
         for place in range(len(jobs)):
             _patch(resolution, runtime, job, place)
         _name(runtime, job)
-        return settled
+        return finished
 
-    constants: Mapping[str, str] = {
-        **volumes.CONSTANTS,
-        **train_runtime.CONSTANTS,
-        KIND: "the run itself",
-        f"{KIND}/metadata": "run name and identity hash: an edit that would change a pod is a new object",
-        f"{KIND}/metadata/labels": "labels of the run's objects; free to change",
-        f"{KIND}/spec/runtimeRef": "the runtime, in the foundation of the namespace",
-        f"{KIND}/spec/trainer": "without this part the operator would set no variables at all (trainer pkg/runtime/…/torch.go)",
-        f"{KIND}/spec/trainer/env": CONSTANTS["containers/0/env"],
-        f"{KIND}/spec/trainer/resourcesPerNode": CONSTANTS["containers/0/resources"],
-        f"{KIND}/spec/runtimePatches": "what only this run's pods have, on top of the runtime",
-        f"{KIND}/spec/runtimePatches/0/manager": "whose patch it is: queue controllers add their own beside it",
-        f"{KIND}/spec/podTemplateOverrides": "what only this run's pods have, on top of the runtime",
-        **each_place(lambda place: template_constants(f"{KIND}{patches_at(place)}")),
-        **each_place(lambda place: template_constants(f"{KIND}{overrides_at(place)}")),
-    }
-
-    owned: Mapping[str, tuple[Owned, ...]] = {
-        "ConfigMap": volumes.OWNED,
-        RUNTIME: train_runtime.OWNED,
-        KIND: (
-            Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
-            Owned(r"/spec/(runtimeRef.*|managedBy)", "the runtime of the run", "remove it: it follows from the run"),
-            Owned(r"/spec/trainer.*", "what the pods run", "change image, workload, env, resources or topology"),
-            Owned(r"/spec/(runtimePatches|podTemplateOverrides).*", "what only this run's pods have", "use overrides.pod"),
-            Owned(r"/spec/initializer.*", "the preparation of data", "remove it: it would wait for a gang that waits for it"),
+    kinds: tuple[ObjectKind, ...] = (
+        TRAINING_RUNTIME,
+        ObjectKind(
+            KIND,
+            reasons={
+                **RUN_OBJECT,
+                "/spec/runtimeRef": "the runtime, in the foundation of the namespace",
+                "/spec/trainer": "without this part the operator would set no variables at all (trainer pkg/runtime/…/torch.go)",
+                "/spec/trainer/env": TEMPLATE_REASONS["containers/0/env"],
+                "/spec/trainer/resourcesPerNode": TEMPLATE_REASONS["containers/0/resources"],
+                "/spec/runtimePatches": "what only this run's pods have, on top of the runtime",
+                "/spec/runtimePatches/0/manager": "whose patch it is: queue controllers add their own beside it",
+                "/spec/podTemplateOverrides": "what only this run's pods have, on top of the runtime",
+                **each_place(lambda place: template_reasons(patches_at(place))),
+                **each_place(lambda place: template_reasons(overrides_at(place))),
+            },
+            owned=(
+                Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
+                Owned(r"/spec/(runtimeRef.*|managedBy)", "the runtime of the run", "remove it: it follows from the run"),
+                Owned(r"/spec/trainer.*", "what the pods run", "change image, workload, env, resources or topology"),
+                Owned(r"/spec/(runtimePatches|podTemplateOverrides).*", "what only this run's pods have", "use overrides.pod"),
+                Owned(r"/spec/initializer.*", "the preparation of data", "remove it: it would wait for a gang that waits for it"),
+            ),
         ),
-    }
+    )
+
+    guide = """\
+- **Emits** a ConfigMap, a TrainJob, and in the [foundation](gitops.md) a TrainingRuntime. The operator makes a JobSet of the
+  two, with the names of a [JobSet](#jobset).
+- **Needs** Kubeflow Trainer v2 and JobSet.
+- **Failures.** As on a JobSet: the policy is in the runtime.
+- **Under mpirun** the runtime has a second Job, `launcher`, and its `node` runs sshd, with the image as for an
+  [MPIJob](#mpijob). The operator gives image and resources of a TrainJob to the launcher alone (kubeflow/trainer#4030), so
+  the runtime states them for both; the TrainJob has the launcher's command and variables. The launcher starts when all
+  workers are ready (`dependsOn`), and the run has ended when it has: with the code of the rank that failed first, by which
+  the policy goes. A gang counts the launcher, so it does not wait there ([TW423](findings/TW423.md)). Where it is a node too,
+  the host file lists it last, and a command of one's own has to wait until DNS knows it. Open MPI alone: the operator writes
+  no other host file (kubeflow/trainer#3712).
+- **Special.** The runtime holds what runs of one shape have in common, such as probes, ports, security and the failure
+  policy, and is called after its content: another shape is another runtime, so no edit changes one under a run, and runs that
+  agree share one. What is the run's own stays in the TrainJob: image, command, variables and resources under `trainer`, and
+  labels, node selection, volumes and mounts as patches, in the words of the operator's release. The runtime has to be there
+  first: the operator's webhook refuses a TrainJob without it. Port 29500 of rank 0 is fixed. `trainer` is never left out, for
+  without it no pod gets a variable.
+"""
+
+
+TARGET: Target = TrainJob()
 
 
 def _indexed(needs: Needs) -> Binding:
@@ -219,22 +222,16 @@ _INJECTED: Mapping[Rendezvous, Mapping[str, str]] = {
 """Variables of each policy; the operator's webhook refuses a TrainJob that sets them (pkg/runtime/framework/plugins)."""
 
 
-def trainer_release(resolution: Resolution) -> tuple[int, int]:
-    """Of the operator in the cluster; the newest known one where the profile names none, which is a finding of its own."""
-    installed = resolution.cluster.operators.get("trainer")
-    return RELEASES.last if installed is None else release(installed.version)
-
-
 def _train_job(resolution: Resolution) -> Tree:
     plan, needs = resolution.plan, resolution.needs
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": KIND,
+        "kind": "TrainJob",
         "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
         "spec": {
             "runtimeRef": {
                 "apiGroup": "trainer.kubeflow.org",
-                "kind": RUNTIME,
+                "kind": "TrainingRuntime",
                 "name": runtime_name(resolution),
             },
             "trainer": {
@@ -257,7 +254,7 @@ def _patches(resolution: Resolution) -> Tree:
     return {"runtimePatches": [{"manager": "trainwright.dev/compiler", "trainingRuntimeSpec": {"template": template}}]}
 
 
-def _patch(resolution: Resolution, runtime: Settled, job: Settled, place: int) -> None:
+def _patch(resolution: Resolution, runtime: Traced, job: Traced, place: int) -> None:
     """Move what is the run's own of the pods of one Job."""
     installed, pod = trainer_release(resolution), pod_at(place)
     there = overrides_at(place) if installed < (2, 2) else patches_at(place)
@@ -272,7 +269,7 @@ def _patch(resolution: Resolution, runtime: Settled, job: Settled, place: int) -
         del at(runtime[0], pod)["metadata"]
 
 
-def _mounts(runtime: Settled, pointer: str, job: Settled, containers: str) -> None:
+def _mounts(runtime: Traced, pointer: str, job: Traced, containers: str) -> None:
     """The first mount of each volume: a patch tells mounts apart by the volume's name, so a second one stays in the runtime."""
     names = [mount["name"] for mount in at(runtime[0], pointer)]
     first = {index for index, name in enumerate(names) if names.index(name) == index}
@@ -280,7 +277,7 @@ def _mounts(runtime: Settled, pointer: str, job: Settled, containers: str) -> No
     move_items(runtime, pointer, job, f"{containers}/0/volumeMounts", first)
 
 
-def _name(runtime: Settled, job: Settled) -> None:
+def _name(runtime: Traced, job: Traced) -> None:
     manifest = runtime[0]
     kind = manifest["metadata"]["name"].removesuffix(PLACEHOLDER)
     content = {**manifest, "metadata": {key: value for key, value in manifest["metadata"].items() if key != "name"}}

@@ -6,13 +6,22 @@ from collections.abc import Callable, Mapping
 
 from trainwright.handshake import Rendezvous, Role
 from trainwright.identity import PLACEHOLDER
-from trainwright.manifest.failure import failure_rules_below_set, set_rules
-from trainwright.manifest.pod import pod_template, template_constants
-from trainwright.manifest.provenance import Owned, Tree, Why
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.pod import pod_template, template_reasons
+from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
+from trainwright.target.jobs import (
+    BY_EXIT_CODE,
+    FIRST_FAILURE,
+    REPLACED,
+    failure_rules_below_job_set,
+    job_set_rules,
+    owned_below_job_set,
+)
 from trainwright.target.mpi import KEYS, WHY_KEYS
+from trainwright.target.train_job.releases import GROUP
 
-RUNTIME = "TrainingRuntime"
+RUNTIME = GroupKind(GROUP, "TrainingRuntime")
 NODE, LAUNCHER = "node", "launcher"
 """Replicated Jobs, by the names that the operator knows; the container that trains is ``node`` in both (pkg/constants)."""
 
@@ -22,9 +31,9 @@ POLICIES = {Rendezvous.STATIC: "torch", Rendezvous.DMLC_TRACKER: "xgboost", Rend
 JOBS = "/spec/template/spec/replicatedJobs"
 
 
-def each_place(constants: Callable[[int], Mapping[str, str]]) -> dict[str, str]:
+def each_place(reasons: Callable[[int], Mapping[str, str]]) -> dict[str, str]:
     """The same of each place where a replicated Job can stand: the nodes, and the launcher after them."""
-    return {**constants(0), **constants(1)}
+    return {**reasons(0), **reasons(1)}
 
 
 def pod_at(place: int) -> str:
@@ -45,10 +54,10 @@ def runtime_name(resolution: Resolution) -> str:
 
 
 def training_runtime(resolution: Resolution) -> Tree:
-    """With whole pods in it, until :meth:`TrainJob.settle` takes out what is the run's own."""
+    """With whole pods in it, until :meth:`TrainJob.finish` takes out what is the run's own."""
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
-        "kind": RUNTIME,
+        "kind": "TrainingRuntime",
         "metadata": {
             "name": runtime_name(resolution),
             "namespace": resolution.plan.namespace,
@@ -70,7 +79,7 @@ def training_runtime(resolution: Resolution) -> Tree:
                     "failurePolicy": {
                         "maxRestarts": Why(resolution.run.restarts, "run:/restarts", "restarts of all pods together"),
                         "restartStrategy": "Recreate",
-                        "rules": set_rules(resolution),
+                        "rules": job_set_rules(resolution),
                     },
                     "replicatedJobs": [_job(resolution, name, role) for name, role in jobs_of(resolution)],
                 },
@@ -128,7 +137,7 @@ def _job(resolution: Resolution, name: str, role: Role) -> Tree:
                 "completionMode": "Indexed",
                 "backoffLimit": 0,
                 "podReplacementPolicy": "Failed",
-                "podFailurePolicy": {"rules": failure_rules_below_set(resolution, role)},
+                "podFailurePolicy": {"rules": failure_rules_below_job_set(resolution, role)},
                 "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
             },
         },
@@ -143,60 +152,53 @@ def _after_workers(resolution: Resolution) -> Tree:
     return {"dependsOn": Why([{"name": NODE, "status": "Ready"}], "trainwright", reason)}
 
 
-def _job_constants(place: int) -> dict[str, str]:
-    job = f"{RUNTIME}{JOBS}/{place}/template"
+def _job_reasons(place: int) -> dict[str, str]:
+    job = f"{JOBS}/{place}/template"
     return {
         f"{job}/metadata": "by this label the operator knows the Job that trains",
         f"{job}/spec/completionMode": "each pod has a fixed index, by which it is named",
-        f"{job}/spec/backoffLimit": "the first failure that counts goes to the JobSet, which starts all pods again; "
-        "retries of one pod would come first and be of no use (kubernetes-sigs/jobset#825)",
-        f"{job}/spec/podReplacementPolicy": "a new pod starts when the old one has ended, never beside it",
-        f"{job}/spec/podFailurePolicy": "what to do with a failed pod, from the trainer's exit codes; the first match wins",
-        **template_constants(f"{RUNTIME}{pod_at(place)}"),
+        f"{job}/spec/backoffLimit": FIRST_FAILURE,
+        f"{job}/spec/podReplacementPolicy": REPLACED,
+        f"{job}/spec/podFailurePolicy": BY_EXIT_CODE,
+        **template_reasons(pod_at(place)),
     }
 
 
-CONSTANTS: Mapping[str, str] = {
-    RUNTIME: "what runs of one shape have in common; it must be there before they are, so it belongs to the foundation",
-    f"{RUNTIME}/metadata": "called after its content: another shape is another runtime, and nothing changes under a run",
-    f"{RUNTIME}/metadata/labels": "the same for every runtime",
-    f"{RUNTIME}/spec/mlPolicy": "what the operator tells the pods of each other",
-    f"{RUNTIME}/spec/mlPolicy/numNodes": "each run states its own number; of launchers there is one",
-    f"{RUNTIME}/spec/podGroupPolicy": "the operator makes the group of pods that start together",
-    f"{RUNTIME}/spec/podGroupPolicy/coscheduling": "seconds that a part of the pods may wait for the rest before they let go",
-    f"{RUNTIME}/spec/template/metadata": "read by the operator where it makes the PodGroup",
-    f"{RUNTIME}/spec/template/spec": "the JobSet of the run",
-    f"{RUNTIME}/spec/template/spec/network": "a headless Service named like the run: every pod has a DNS name, before it is "
-    "ready too; with a subdomain of its own the operator's address of rank 0 would be wrong",
-    f"{RUNTIME}/spec/template/spec/successPolicy": "the run is done when the Job that trains is",
-    f"{RUNTIME}/spec/template/spec/failurePolicy/restartStrategy": "all pods go, and all come back together: ranks cannot do "
-    "without each other",
-    f"{RUNTIME}/spec/template/spec/failurePolicy/rules": "an exit code that would come again ends the run at once",
-    f"{RUNTIME}{JOBS}": "one Job for all nodes, so that an index is a node, and one for the launcher where there is one",
-    **each_place(_job_constants),
-}
-
 _EACH = f"{JOBS}/[0-9]+"
-_SPEC = f"{_EACH}/template/spec"
 
-OWNED: tuple[Owned, ...] = (
-    Owned(r"/spec/(mlPolicy|podGroupPolicy).*", "how the ranks find each other and start", "change topology or gang"),
-    Owned(r"/spec/template/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes"),
-    Owned(
-        r"/spec/template/spec/ttlSecondsAfterFinished",
-        "the life of the run",
-        "remove it: the operator makes a deleted JobSet again, and trains again (trainer #3779)",
-    ),
-    Owned(r"/spec/template/spec/network.*", "the address of the ranks", "remove it: the operator knows rank 0 by it"),
-    Owned(r"/spec/template/spec/(success|failure|startup)Policy.*", "how the run ends and starts", "change restarts"),
-    Owned(r"/spec/template/spec/(coordinator|managedBy|volumeClaimPolicies).*", "how pods are found", "remove it"),
-    Owned(f"{_EACH}/(name|replicas|groupName|dependsOn.*|template/metadata/labels.*)", "the Jobs of the run", "remove it"),
-    Owned(f"{_SPEC}/(completions|parallelism|completionMode)", "the number of pods", "change topology.nodes"),
-    Owned(f"{_SPEC}/(backoffLimit\\w*|maxFailedIndexes)", "the retry budget", "change restarts"),
-    Owned(
-        f"{_SPEC}/(podFailurePolicy|podReplacementPolicy|successPolicy|suspend|ttlSecondsAfterFinished|selector|manualSelector|"
-        "managedBy).*",
-        "the failure rules, made from the trainer's exit codes, and the life of the Job",
-        "remove it: all ranks come back together, or none does",
+TRAINING_RUNTIME = ObjectKind(
+    RUNTIME,
+    reasons={
+        "": "what runs of one shape have in common; it must be there before they are, so it belongs to the foundation",
+        "/metadata": "called after its content: another shape is another runtime, and nothing changes under a run",
+        "/metadata/labels": "the same for every runtime",
+        "/spec/mlPolicy": "what the operator tells the pods of each other",
+        "/spec/mlPolicy/numNodes": "each run states its own number; of launchers there is one",
+        "/spec/podGroupPolicy": "the operator makes the group of pods that start together",
+        "/spec/podGroupPolicy/coscheduling": "seconds that a part of the pods may wait for the rest before they let go",
+        "/spec/template/metadata": "read by the operator where it makes the PodGroup",
+        "/spec/template/spec": "the JobSet of the run",
+        "/spec/template/spec/network": "a headless Service named like the run: every pod has a DNS name, before it is "
+        "ready too; with a subdomain of its own the operator's address of rank 0 would be wrong",
+        "/spec/template/spec/successPolicy": "the run is done when the Job that trains is",
+        "/spec/template/spec/failurePolicy/restartStrategy": "all pods go, and all come back together: ranks cannot do "
+        "without each other",
+        "/spec/template/spec/failurePolicy/rules": "an exit code that would come again ends the run at once",
+        JOBS: "one Job for all nodes, so that an index is a node, and one for the launcher where there is one",
+        **each_place(_job_reasons),
+    },
+    owned=(
+        Owned(r"/spec/(mlPolicy|podGroupPolicy).*", "how the ranks find each other and start", "change topology or gang"),
+        Owned(r"/spec/template/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes"),
+        Owned(
+            r"/spec/template/spec/ttlSecondsAfterFinished",
+            "the life of the run",
+            "remove it: the operator makes a deleted JobSet again, and trains again (trainer #3779)",
+        ),
+        Owned(r"/spec/template/spec/network.*", "the address of the ranks", "remove it: the operator knows rank 0 by it"),
+        Owned(r"/spec/template/spec/(success|failure|startup)Policy.*", "how the run ends and starts", "change restarts"),
+        Owned(r"/spec/template/spec/(coordinator|managedBy|volumeClaimPolicies).*", "how pods are found", "remove it"),
+        Owned(f"{_EACH}/(name|replicas|groupName|dependsOn.*|template/metadata/labels.*)", "the Jobs of the run", "remove it"),
+        *owned_below_job_set(f"{_EACH}/template/spec"),
     ),
 )

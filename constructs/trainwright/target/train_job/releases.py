@@ -1,28 +1,68 @@
-"""Rules on what a TrainJob can carry."""
+"""Releases of Kubeflow Trainer: what each can do, and what a TrainJob can carry therefore."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
+from trainwright.cluster.addons import release
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.handshake import Process, Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.context import Context
 from trainwright.run import CommandWorkload, ScriptWorkload
-from trainwright.target.train_job.job import trainer_release
+from trainwright.target.base import KnownOperator, Releases, Rule
+
+if TYPE_CHECKING:
+    from trainwright.rules.context import Context
+
+GROUP = "trainer.kubeflow.org"
+TRAINER = KnownOperator("trainer", Releases((2, 1), (2, 3)))
+
+POD_FIELDS: Mapping[str, tuple[int, int]] = {
+    "/metadata/labels": (2, 1),
+    "/metadata/annotations": (2, 1),
+    "/spec/terminationGracePeriodSeconds": (2, 3),
+    "/spec/nodeSelector": (2, 1),
+    "/spec/affinity": (2, 1),
+    "/spec/tolerations": (2, 1),
+    "/spec/serviceAccountName": (2, 1),
+    "/spec/imagePullSecrets": (2, 1),
+    "/spec/containers/0/volumeMounts": (2, 1),
+    "/spec/volumes": (2, 1),
+}
+"""What a TrainJob patches of its pods, and since which release it may (PodSpecPatch in trainjob_types.go; the grace period by
+trainer #3324). Everything else is the runtime's: two runs that differ in nothing else share it."""
+
+KUEUE_SINCE = (0, 17)
+ADMITTED_SINCE = (2, 2)
+"""From this Kueue on only Trainers from this release on are admitted (kubernetes-sigs/kueue#11931)."""
 
 LIMITED_SINCE = (2, 2)
 MOST_ITEMS, LONGEST_ARGUMENT, LONGEST_IMAGE = 128, 65_536, 500
 """Of ``spec.trainer``: arguments and variables, characters of an argument, and of the image (trainjob_types.go)."""
 
 
+def trainer_release(resolution: Resolution) -> tuple[int, int]:
+    """Of the operator in the cluster; the newest known one where the profile names none, which is a finding of its own."""
+    installed = resolution.cluster.operators.get(TRAINER.name)
+    return TRAINER.releases.last if installed is None else release(installed.version)
+
+
+def kueue_admits(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A newer Kueue reads what an older Trainer does not write."""
+    kueue, trainer = context.cluster.kueue, context.cluster.operators.get(TRAINER.name)
+    if context.run.queue is None or kueue is None or trainer is None:
+        return
+    if release(kueue.version) >= KUEUE_SINCE and release(trainer.version) < ADMITTED_SINCE:
+        message = f"Kueue {kueue.version} does not admit TrainJobs of Trainer {trainer.version}"
+        yield found("TW433", context.locate.cluster("/operators/trainer/version"), message, "upgrade Trainer to 2.2 or newer")
+
+
 def policy_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Policies came one after the other."""
-    if resolution.target.operator != "trainer" or resolution.needs.rendezvous is not Rendezvous.DMLC_TRACKER:
-        return
-    if trainer_release(resolution) < (2, 2):
-        version = context.cluster.operators["trainer"].version
+    if resolution.needs.rendezvous is Rendezvous.DMLC_TRACKER and trainer_release(resolution) < (2, 2):
+        version = context.cluster.operators[TRAINER.name].version
         message = f"Kubeflow Trainer {version} has no policy for XGBoost (2.2 has): nobody tells the pods of the tracker"
         where = context.locate.cluster("/operators/trainer/version")
         yield found("TW425", where, message, "upgrade Trainer, or write target: xgboost-job or indexed-job")
@@ -30,7 +70,7 @@ def policy_is_there(context: Context, resolution: Resolution) -> Iterator[Findin
 
 def fields_hold_the_run(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Lists and texts that the kind's own schema bounds; the API server would refuse the object."""
-    if resolution.target.operator != "trainer" or trainer_release(resolution) < LIMITED_SINCE:
+    if trainer_release(resolution) < LIMITED_SINCE:
         return
     run, locate = context.run, context.locate
     first = resolution.binding.roles[0]
@@ -60,4 +100,4 @@ def _command_fits(context: Context, process: Process) -> Iterator[Finding]:
             yield found("TW425", locate.run(f"/workload/command/{number}"), message, "put it into a file of the run (files)")
 
 
-PLAN = (policy_is_there, fields_hold_the_run)
+RULES: tuple[Rule, ...] = (kueue_admits, policy_is_there, fields_hold_the_run)

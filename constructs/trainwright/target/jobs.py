@@ -1,11 +1,46 @@
-"""What a Job does with a failed pod, from the trainer's table of exit codes."""
+"""What targets share whose pods are made by the Job controller: the index, and what becomes of a pod that fails."""
 
 from __future__ import annotations
 
-from trainwright.handshake import Role
+from trainwright.handshake import Rendezvous, Role
+from trainwright.manifest.kinds import Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
+from trainwright.target.base import KnownOperator, Releases
 from trainwright_trainer.contract import Disposition, codes_with
+
+JOB_SET_OPERATOR = KnownOperator("jobset", Releases((0, 8), (0, 13)))
+
+INDEX_VARIABLES = {Rendezvous.STATIC: "PET_NODE_RANK", Rendezvous.DMLC_TRACKER: "DMLC_TASK_ID"}
+"""What a program that our supervisor does not start reads its pod's index from; other rendezvous need more than an index."""
+
+INDEX_LABEL = "metadata.labels['batch.kubernetes.io/job-completion-index']"
+"""Set by the Job controller (feature PodIndexLabel, on by default since Kubernetes 1.28)."""
+
+INJECTED = {"JOB_COMPLETION_INDEX": "the pod's completion index, set by the Job controller"}
+
+NUMBERED = "each pod has a fixed index, which decides its ranks"
+REPLACED = "a new pod starts when the old one has ended, never beside it"
+FIRST_FAILURE = (
+    "the first failure that counts goes to the JobSet, which starts all pods again; retries of one pod would come first and be "
+    "of no use (kubernetes-sigs/jobset#825)"
+)
+BY_EXIT_CODE = "what to do with a failed pod, from the trainer's table of exit codes; the first match wins"
+"""Reasons for the constants of a Job."""
+
+
+def owned_below_job_set(job: str) -> tuple[Owned, ...]:
+    """What no override may touch of a Job below a JobSet. ``job`` is a pattern of the pointer of its spec."""
+    return (
+        Owned(f"{job}/(completions|parallelism|completionMode)", "the number of pods", "change topology.nodes"),
+        Owned(f"{job}/(backoffLimit\\w*|maxFailedIndexes)", "the retry budget", "change restarts"),
+        Owned(
+            f"{job}/(podFailurePolicy|podReplacementPolicy|successPolicy|suspend|ttlSecondsAfterFinished|selector|manualSelector|"
+            "managedBy).*",
+            "the failure rules, made from the trainer's exit codes, and the life of the Job",
+            "remove it: all ranks come back together, or none does",
+        ),
+    )
 
 
 def failure_rules(resolution: Resolution, role: Role) -> list[Tree | Why]:
@@ -25,7 +60,7 @@ def failure_rules(resolution: Resolution, role: Role) -> list[Tree | Why]:
     ]
 
 
-def failure_rules_below_set(resolution: Resolution, role: Role) -> list[Tree | Why]:
+def failure_rules_below_job_set(resolution: Resolution, role: Role) -> list[Tree | Why]:
     """The same for a Job of a JobSet. Without the supervisor an evicted pod would come back alone, to peers that wait for the one
     that is gone until NCCL's own time is over: so its Job fails, and the JobSet starts all pods again.
     """
@@ -34,7 +69,7 @@ def failure_rules_below_set(resolution: Resolution, role: Role) -> list[Tree | W
     return [_on_disruption("FailJob", "evicted, preempted or drained: nobody tells its peers, so all start again")]
 
 
-def set_rules(resolution: Resolution) -> list[Tree | Why]:
+def job_set_rules(resolution: Resolution) -> list[Tree | Why]:
     """What a JobSet does with a Job that failed by its policy; any other failure starts all Jobs again, and counts."""
     if all(process.supervised for process in resolution.processes.values()):
         return [{"name": "permanent", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}]

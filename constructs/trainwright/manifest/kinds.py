@@ -1,0 +1,75 @@
+"""Kinds of objects: what tells objects apart, and what is known of each kind that a run is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class GroupKind(NamedTuple):
+    """What the API server tells kinds apart by: ``Job`` alone is a kind of Kubernetes and one of Volcano."""
+
+    group: str
+    """Empty for Kubernetes' core group."""
+    kind: str
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> GroupKind:
+        """Of a manifest that states apiVersion and kind."""
+        return cls(str(manifest["apiVersion"]).rpartition("/")[0], str(manifest["kind"]))
+
+    def __str__(self) -> str:
+        """As kubectl takes it: ``Job.batch``."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+class ObjectKey(NamedTuple):
+    """What the API server tells objects apart by."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any]) -> ObjectKey:
+        """Of a manifest that states apiVersion, kind and metadata.name."""
+        metadata = manifest["metadata"]
+        return cls(*GroupKind.of(manifest), str(metadata.get("namespace", "")), str(metadata["name"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A part of an object that belongs to the plan, so that no override may touch it."""
+
+    pattern: str
+    """A regular expression for the whole pointer."""
+    what: str
+    fix: str
+    """The run's own field that says it better, or why there is none."""
+
+
+Reasons = Mapping[str, str]
+"""Pointer into an object -> why the constants below it are as they are; the nearest entry answers for a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectKind:
+    """A kind of object that the compiler writes."""
+
+    key: GroupKind
+    reasons: Reasons
+    """With an entry for the whole object, the empty pointer."""
+    owned: tuple[Owned, ...] = ()
+    """Beside metadata, and beside what every pod template owns."""
+    mutable: tuple[str, ...] = ()
+    """Pointers, beside labels and annotations, that may change in place and so stay out of a run's identity."""
+
+
+def reasons_by_kind(kinds: Iterable[ObjectKind]) -> dict[GroupKind, Reasons]:
+    """Of all these kinds; where one is there twice, the later reasons hold."""
+    merged: dict[GroupKind, Reasons] = {}
+    for kind in kinds:
+        merged[kind.key] = {**merged.get(kind.key, {}), **kind.reasons}
+    return merged
