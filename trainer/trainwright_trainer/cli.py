@@ -11,6 +11,6 @@ def main() -> None:
     """Entry point of the program."""
     if sys.argv[1:2] in (["supervise"], ["ray"], ["train"]):
         signals.hold()  # before the imports, which take a good part of a second; the supervisor lets them through
-    from trainwright_trainer.commands import app
+    from trainwright_trainer.commands.app import app
 
     app()

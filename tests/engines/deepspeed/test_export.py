@@ -12,7 +12,7 @@ from tests.trainer.training.conformance import assert_close, weights
 from tests.trainer.training.conftest import Ranks, Spec
 from transformers import LlamaForCausalLM
 
-from trainwright_trainer.commands.export import Request, export
+from trainwright_trainer.commands.export.run import Request, export
 
 WORK: dict[str, Any] = {
     "task": "causal-lm", "batch": {"micro": 4}, "duration": {"steps": 3}, "optimizer": {"kind": "sgd"},

@@ -9,7 +9,7 @@ import pytest
 from tests.trainer.commands.program import run, shown, write_run
 from typer.testing import CliRunner
 
-from trainwright_trainer.commands import app
+from trainwright_trainer.commands.app import app
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from tests.trainer.commands.program import shown
 from tests.trainer.contract.specifications import BOOSTING, C10D, ELASTIC_BATCH, SCRIPT, TRACKER, changed
 from typer.testing import CliRunner, Result
 
-from trainwright_trainer.commands import app
+from trainwright_trainer.commands.app import app
 
 TOKENS = {"source": "tokens", "path": "/none/tokens", "sequence_length": 64, "vocabulary": 256}
 DEEPSPEED = {

@@ -10,8 +10,9 @@ import pytest
 from tests.trainer.contract.specifications import changed
 from typer.testing import CliRunner, Result
 
-from trainwright_trainer.commands import app
-from trainwright_trainer.commands.verify_resume import Check, Proof, Request
+from trainwright_trainer.commands.app import app
+from trainwright_trainer.commands.verify_resume.comparison import Check, Proof
+from trainwright_trainer.commands.verify_resume.run import Request
 
 PROOF = Proof("run-1", "ddp", 12, 4, 2, 7, 4, 0, {2: (Check("samples", True, "same"),)})
 
@@ -49,7 +50,7 @@ def test_a_file_that_cannot_be_written_after_all_fails_and_the_report_is_there(
         file.mkdir()  # in the way since
         return PROOF
 
-    monkeypatch.setattr("trainwright_trainer.commands.verify_resume.verify_resume", prove)
+    monkeypatch.setattr("trainwright_trainer.commands.verify_resume.run.verify_resume", prove)
     result = call(tmp_path, "verify-resume", "--json", str(file))
     assert result.exit_code == 203, result.output
     assert result.stdout.splitlines()[-1] == "proven at 2 ranks"
@@ -60,7 +61,7 @@ def test_an_error_of_the_program_is_no_failed_proof(tmp_path: Path, monkeypatch:
     def prove(request: Request) -> Proof:
         raise KeyError("a step")
 
-    monkeypatch.setattr("trainwright_trainer.commands.verify_resume.verify_resume", prove)
+    monkeypatch.setattr("trainwright_trainer.commands.verify_resume.run.verify_resume", prove)
     result = call(tmp_path, "verify-resume")
     assert result.exit_code == 200, result.output
     assert "KeyError" in result.stderr

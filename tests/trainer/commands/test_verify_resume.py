@@ -13,7 +13,7 @@ from tests.trainer.commands.program import run, shown, write_run
 from typer.testing import CliRunner, Result
 
 from trainwright_trainer.checkpoint.record import encode_record
-from trainwright_trainer.commands import app
+from trainwright_trainer.commands.app import app
 from trainwright_trainer.commands.verify_resume import trial
 from trainwright_trainer.commands.verify_resume.trial import Killed, Leg, Trial, draw_moments
 from trainwright_trainer.contract import Training

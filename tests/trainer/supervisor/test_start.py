@@ -31,7 +31,7 @@ def run_trainer(*arguments: str, **environment: str) -> subprocess.CompletedProc
 
 
 def test_no_torch_is_loaded() -> None:
-    code = "import sys, trainwright_trainer.commands; print(sorted({name.partition('.')[0] for name in sys.modules}))"
+    code = "import sys, trainwright_trainer.commands.app; print(sorted({name.partition('.')[0] for name in sys.modules}))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "transformers", "numpy"} & set(json.loads(found.stdout.replace("'", '"')))
 

@@ -13,7 +13,7 @@ from tests.trainer.training.conftest import Spec
 from tests.trainer.training.test_phases import Start, start  # noqa: F401  a fixture
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
-from trainwright_trainer.commands.export import Request, export
+from trainwright_trainer.commands.export.run import Request, export
 from trainwright_trainer.contract import ExitCode
 
 pytestmark = pytest.mark.slow

@@ -12,8 +12,8 @@ from PIL import Image
 from tests.trainer.data.tokenizer_files import LIBRARY, TEXTS, byte_level
 from tests.trainer.training.conftest import Ranks, Spec
 
-from trainwright_trainer.commands.tokenize import Request, tokenize
-from trainwright_trainer.commands.tokenize import Source as TextSource
+from trainwright_trainer.commands.tokenize.documents import Source as TextSource
+from trainwright_trainer.commands.tokenize.run import Request, tokenize
 
 pytestmark = pytest.mark.slow
 

@@ -9,17 +9,14 @@ from typing import Annotated
 
 import typer
 
-from trainwright_trainer.commands.app import Processes, Specification, app, refusals
 from trainwright_trainer.commands.local import local_run, own_port, with_directory
+from trainwright_trainer.commands.options import ProcessesOption, SpecOption, given_specification, refusals
 from trainwright_trainer.rank.ending import leave
-from trainwright_trainer.rank.specification import specification_path
-from trainwright_trainer.supervisor import read_specification
 from trainwright_trainer.supervisor import supervise as run_supervisor
 
 
-@app.command()
 def supervise(
-    spec: Specification = None,
+    spec: SpecOption = None,
     program: Annotated[
         list[str] | None,
         typer.Argument(show_default=False, help="After `--`: what a pod under mpirun starts, such as `mpirun …` or `sshd …`."),
@@ -33,8 +30,7 @@ def supervise(
     leave(run_supervisor(os.environ, spec, program or ()))
 
 
-@app.command()
-def ray(spec: Specification = None) -> None:
+def ray(spec: SpecOption = None) -> None:
     """Run the driver of a run on a Ray cluster: Ray Train places the ranks, and this supervises them all until the run ends.
 
     The entrypoint of a RayJob; elsewhere RAY_ADDRESS names the cluster's head. Exit codes, SIGTERM and termination message are
@@ -43,10 +39,9 @@ def ray(spec: Specification = None) -> None:
     leave(run_supervisor(os.environ, spec))
 
 
-@app.command()
 def train(
-    spec: Specification = None,
-    processes: Processes = None,
+    spec: SpecOption = None,
+    processes: ProcessesOption = None,
     directory: Annotated[
         str | None,
         typer.Option(
@@ -61,7 +56,7 @@ def train(
     log are those of `supervise`; 10 also for a run that one pod cannot play.
     """
     with refusals(), tempfile.TemporaryDirectory(prefix="trainwright-train-", ignore_cleanup_errors=True) as folder:
-        given = read_specification(spec or specification_path(os.environ))
+        given = given_specification(spec)
         wanted = given.spec if directory is None else with_directory(given.spec, _place(directory))
         with own_port(wanted.http_port) as port:
             run = local_run(wanted, given.path, Path(folder), processes, port)

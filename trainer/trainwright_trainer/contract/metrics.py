@@ -1,4 +1,4 @@
-"""Metrics that every pod serves at ``/metrics``, and the sinks they go to: one table for code, alerts and dashboards."""
+"""Metrics: the one table of those that every pod serves at ``/metrics``, and the sinks that a run's metrics also go to."""
 
 
 from collections.abc import Iterable

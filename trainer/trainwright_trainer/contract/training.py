@@ -1,4 +1,4 @@
-"""The work of ``kind: trainer``: task, data, model, optimizer, schedule, batch, precision, checkpoints, and what fits."""
+"""The work of ``kind: trainer``: task, data, model, optimizer, schedule, batch and checkpoints, and what fits together."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

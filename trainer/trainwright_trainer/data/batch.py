@@ -6,10 +6,13 @@ Pure, so that every rank and every attempt comes to the same plan by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import Batch
-from trainwright_trainer.data.order import Samples
+
+if TYPE_CHECKING:  # numpy is not for a supervisor, which refits a run that it plays
+    from trainwright_trainer.data.order import Samples
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from trainwright_trainer.commands.export import TRAINED, Trained
+from trainwright_trainer.checkpoint.record import TRAINED, Trained
 from trainwright_trainer.contract.failures import DataError, InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Training

@@ -17,8 +17,10 @@ from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, tensor_file
-from trainwright_trainer.commands import app
-from trainwright_trainer.commands.export import TRAINED, Request, Trained, export, run
+from trainwright_trainer.checkpoint.record import TRAINED, Trained
+from trainwright_trainer.commands.app import app
+from trainwright_trainer.commands.export import run
+from trainwright_trainer.commands.export.run import Request, export
 from trainwright_trainer.contract import ExitCode, RunSpec
 from trainwright_trainer.contract.failures import InvalidRunError, NoCheckpointError
 from trainwright_trainer.contract.layout import SPEC_ENV

@@ -12,7 +12,8 @@ import transformers
 from tests.engines.tensorflow.keras_weights import LOGITS, MODELS, SHAPES, images_of, of_keras
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, array_file
-from trainwright_trainer.commands.export import TRAINED, Request, Trained, export
+from trainwright_trainer.checkpoint.record import TRAINED, Trained
+from trainwright_trainer.commands.export.run import Request, export
 from trainwright_trainer.contract.failures import InvalidRunError
 
 

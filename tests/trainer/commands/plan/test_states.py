@@ -10,7 +10,7 @@ import pytest
 from tests.compiler.compiling import compile_data
 from tests.compiler.test_memory import CLUSTER, STATES, finetune, part_of
 
-from trainwright_trainer.commands.plan import plan
+from trainwright_trainer.commands.plan.plan import plan
 from trainwright_trainer.contract import Training
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_FILE
 from trainwright_trainer.supervisor import read_specification

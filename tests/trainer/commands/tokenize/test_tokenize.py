@@ -17,7 +17,7 @@ from tests.trainer.data.tokenizer_files import END, LIBRARY, TEXTS, byte_level
 from tokenizers import Tokenizer
 from typer.testing import CliRunner
 
-from trainwright_trainer.commands import app
+from trainwright_trainer.commands.app import app
 from trainwright_trainer.commands.tokenize import documents
 from trainwright_trainer.commands.tokenize.documents import Piece, Source
 from trainwright_trainer.contract.data import TokenFiles
@@ -25,7 +25,7 @@ from trainwright_trainer.data import token_files
 from trainwright_trainer.data.order import Samples
 from trainwright_trainer.data.token_files import TokenRecord
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "data-sources.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "data-sources.md"
 
 
 @pytest.fixture(scope="module")

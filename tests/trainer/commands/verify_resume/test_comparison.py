@@ -13,9 +13,10 @@ from tests.trainer.contract.specifications import RESNET, changed
 from torch import Tensor
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord
-from trainwright_trainer.commands.verify_resume import Check, Proof, document, report
 from trainwright_trainer.commands.verify_resume.comparison import (
     WEIGHTS,
+    Check,
+    Proof,
     compare_bits,
     compare_commit,
     compare_losses,
@@ -23,6 +24,7 @@ from trainwright_trainer.commands.verify_resume.comparison import (
     compare_weights,
     parameter_names,
 )
+from trainwright_trainer.commands.verify_resume.report import document, report
 from trainwright_trainer.commands.verify_resume.trial import Leg, Seen, draw_moments
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.engine.whole_state import MODEL_FILE

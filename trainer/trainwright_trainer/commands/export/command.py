@@ -1,4 +1,4 @@
-"""The command that reads checkpoints."""
+"""``trainwright-trainer export``."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from trainwright_trainer.commands.app import USUAL_PLACE, app, refusals
+from trainwright_trainer.commands.options import USUAL_PLACE, refusals
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.rank.specification import specification_path
 
 
-@app.command()
 def export(
     checkpoints: Annotated[
         str, typer.Argument(show_default=False, help="The run's checkpoint directory, or its address on an object store.")
@@ -35,8 +34,7 @@ def export(
     model, or something is at OUTPUT; 13 no checkpoint verifies; 203 a volume failed or is full.
     """
     with refusals():
-        from trainwright_trainer.commands.export import Request
-        from trainwright_trainer.commands.export import export as run_export
+        from trainwright_trainer.commands.export import run
 
-        done = run_export(Request(checkpoints, output, spec or specification_path(os.environ), step))
+        done = run.export(run.Request(checkpoints, output, spec or specification_path(os.environ), step))
     typer.echo(f"ok: {output}: {done.architecture} of step {done.step}, {done.size:,} bytes in {done.files} files of safetensors")

@@ -1,4 +1,4 @@
-"""The command that writes text as tokens."""
+"""``trainwright-trainer tokenize``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright_trainer.commands.app import app, refusals
+from trainwright_trainer.commands.options import refusals
 
 
 class Width(Enum):
@@ -18,7 +18,6 @@ class Width(Enum):
     UINT32 = "uint32"
 
 
-@app.command()
 def tokenize(
     inputs: Annotated[
         list[Path],
@@ -48,10 +47,10 @@ def tokenize(
     10 it cannot be done as asked, 12 an input is missing or is no text, 203 a volume failed or is full.
     """
     with refusals():
-        from trainwright_trainer.commands.tokenize import Request, Source
-        from trainwright_trainer.commands.tokenize import tokenize as run_tokenizing
+        from trainwright_trainer.commands.tokenize import run
+        from trainwright_trainer.commands.tokenize.documents import Source
 
-        request = Request(Source(inputs, column, split), output, tokenizer, end_of_text, None if dtype is None else dtype.value)
-        record = run_tokenizing(request)
+        source = Source(inputs, column, split)
+        record = run.tokenize(run.Request(source, output, tokenizer, end_of_text, None if dtype is None else dtype.value))
     size = f"{record.tokens:,} tokens of {record.documents:,} documents"
     typer.echo(f"ok: {output}: {size}, {record.dtype}, vocabulary {record.vocabulary:,}")
