@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from trainwright.model import Model, quantity_field
 from trainwright.units import Duration
 from trainwright_trainer.contract.spec import Preflight as Checks
-from trainwright_trainer.contract.spec import Share
+from trainwright_trainer.contract.spec import ShareOfMedian
 from trainwright_trainer.contract.spec import Watchdog as Limits
 
 _LIMITS = Limits.model_construct()
@@ -46,7 +46,7 @@ class Preflight(Model):
     """A check that would begin later is left out."""
     min_tflops: Figure | None = None
     """Slowest matrix product (bf16, on CPUs fp32), in 10^12 operations per second; wrong numbers always fail."""
-    min_share_of_median: Share | None = None
+    min_share_of_median: ShareOfMedian | None = None
     """Slowest rank's matrix product over the median of all ranks; by default 0.8 on GPUs, 0 compares nothing."""
     min_memory_gigabytes_per_second: Figure | None = None
     """Slowest copy in a device's memory, in 10^9 bytes per second, read and written."""

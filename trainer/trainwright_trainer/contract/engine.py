@@ -23,9 +23,6 @@ ENGINE_RENDEZVOUS: dict[Engine, tuple[RendezvousKind, ...]] = {
 }
 """Engine -> how its ranks may find each other."""
 
-_KERAS_ARCHITECTURES = ("resnet", "vit")
-
-
 class DeepSpeed(Contract):
     """Settings of engine ``deepspeed``."""
 
@@ -40,22 +37,6 @@ class FSDP2(Contract):
     """Free gathered weights after the forward pass and gather them again for the backward pass; false keeps them till then."""
     offload_weights: bool = False
     """Keep the shards of weights, gradients and optimizer state in the host's memory (``CPUOffloadPolicy``)."""
-
-
-def engine_disagreements(
-    engine: Engine, model: Model, deepspeed: DeepSpeed | None, fsdp2: FSDP2 | None
-) -> list[str]:
-    """What an engine lacks or cannot read, in sentences that name the key to change."""
-    problems = []
-    if engine == "deepspeed" and deepspeed is None:
-        problems.append("engine deepspeed needs deepspeed.config")
-    if engine != "deepspeed" and deepspeed is not None:
-        problems.append(f"engine {engine} does not read deepspeed; remove it, or use engine deepspeed")
-    if engine != "fsdp2" and fsdp2 is not None:
-        problems.append(f"engine {engine} does not read fsdp2; remove it, or use engine fsdp2")
-    if engine == "tensorflow" and model.architecture not in _KERAS_ARCHITECTURES:
-        problems.append(f"engine tensorflow cannot build architecture {model.architecture}; use resnet or vit, or a torch engine")
-    return problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +88,7 @@ _SETTINGS: dict[str, _Asked] = {
     "checkpoints.save background": lambda work: getattr(getattr(work, "checkpoints", None), "save", None) == "background",
 }
 """Setting that not every engine reads, or one value of it -> whether a ``Training``, or the compiler's workload, asks for it."""
+SETTINGS = tuple(_SETTINGS)
 _BLOCKS = "remove it: a save blocks training here"
 _UNREAD: dict[Engine, dict[str, str]] = {
     "ddp": {},
@@ -142,4 +124,20 @@ def reads(engine: Engine, setting: str) -> bool:
     return _UNREAD[engine].keys().isdisjoint({setting, setting.partition(" ")[0]})
 
 
-SETTINGS = tuple(_SETTINGS)
+_KERAS_ARCHITECTURES = ("resnet", "vit")
+
+
+def engine_disagreements(
+    engine: Engine, model: Model, deepspeed: DeepSpeed | None, fsdp2: FSDP2 | None
+) -> list[str]:
+    """What an engine lacks or cannot read, in sentences that name the key to change."""
+    problems = []
+    if engine == "deepspeed" and deepspeed is None:
+        problems.append("engine deepspeed needs deepspeed.config")
+    if engine != "deepspeed" and deepspeed is not None:
+        problems.append(f"engine {engine} does not read deepspeed; remove it, or use engine deepspeed")
+    if engine != "fsdp2" and fsdp2 is not None:
+        problems.append(f"engine {engine} does not read fsdp2; remove it, or use engine fsdp2")
+    if engine == "tensorflow" and model.architecture not in _KERAS_ARCHITECTURES:
+        problems.append(f"engine tensorflow cannot build architecture {model.architecture}; use resnet or vit, or a torch engine")
+    return problems

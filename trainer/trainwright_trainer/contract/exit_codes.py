@@ -5,7 +5,6 @@ retryable ones in 200-249. That is legal for a Job's ``podFailurePolicy``, for K
 permanent, 128-255 retried) and clear of 1, 2, 126-128 and 128+signal.
 """
 
-
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Literal
@@ -26,6 +25,8 @@ class Disposition(Enum):
 
 
 class ExitCode(IntEnum):
+    """What a pod ends with; :data:`EXIT_CODES` says what each means."""
+
     DONE = 0
     INVALID_SPEC = 10
     TOPOLOGY_MISMATCH = 11
@@ -47,6 +48,8 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExitCodeEntry:
+    """One row of the table."""
+
     code: ExitCode
     reason: str
     """CamelCase word for the termination message."""
@@ -146,4 +149,5 @@ class TerminationMessage(Contract):
 
 
 def reason_of(code: ExitCode) -> str:
+    """The CamelCase word of a code."""
     return EXIT_CODES[code].reason

@@ -1,7 +1,5 @@
 """Fixed names and numbers that the compiler renders and the trainer expects."""
 
-from __future__ import annotations
-
 SPEC_ENV = "TRAINWRIGHT_SPEC"
 """Environment variable with the path of the run specification."""
 SPEC_DIRECTORY = "/etc/trainwright"
@@ -35,6 +33,8 @@ RANK_ENVIRONMENT = (
 )
 """What the supervisor sets for each rank, as torchrun would."""
 
-
 EXIT_MARGIN_SECONDS = 5.0
-"""Kept for ending: the supervisor's own 3 seconds, and a rank's to get out."""
+"""The end of a grace period, which no save may take: the supervisor's own 3 seconds, and a rank's to get out.
+
+It is in the trainer's own budget for a save, and in what an alert compares a measured save with.
+"""

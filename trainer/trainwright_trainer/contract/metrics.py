@@ -1,6 +1,5 @@
 """Metrics: the one table of those that every pod serves at ``/metrics``, and the sinks that a run's metrics also go to."""
 
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -74,7 +73,7 @@ METRICS = _table(
 )
 
 
-Name = Annotated[str, Field(min_length=1, max_length=128)]
+WandBName = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class TensorBoard(Contract):
@@ -89,9 +88,9 @@ class WandB(Contract):
 
     to: Literal["wandb"] = "wandb"
     """Weights & Biases."""
-    project: Name
+    project: WandBName
     """Where the run is filed there."""
-    entity: Name | None = None
+    entity: WandBName | None = None
     """Team or person that owns the project; default: that of the key."""
     mode: Literal["online", "offline"] = "online"
     """``offline`` writes to ``wandb`` beside the checkpoints, for ``wandb sync``."""

@@ -16,60 +16,6 @@ from trainwright_trainer.contract.rendezvous import (
 )
 from trainwright_trainer.contract.training import Training
 
-
-class Watchdog(Contract):
-    """Limits in seconds. Whoever exceeds one is taken to hang, and the run ends with HANG after a dump of all stacks."""
-
-    starting_seconds: Seconds = 1800
-    """Imports, the process group, the data and the model."""
-    restoring_seconds: Seconds = 3600
-    """A terabyte at 300 MB/s."""
-    warming_up_seconds: Seconds = 1800
-    """The first batch, compilation included."""
-    training_seconds: Seconds = 240
-    """A step of training or a batch of evaluation, at least; below the 300 s after which a collective gives up by itself."""
-    slowdown: Annotated[float, Field(gt=1, le=1e6, allow_inf_nan=False)] = 10
-    """Where this many times the median of the latest steps is more than ``training_seconds``, it holds instead."""
-    saving_seconds: Seconds = 1200
-    """A save, at least; ``slowdown`` times ``lifecycle.save_seconds`` holds where that is more."""
-
-
-MIN_SHARE_ON_GPUS = 0.8
-"""GPUs of one model differ by a few percent. CPUs have no such default, since pods share machines there."""
-
-Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
-
-
-class Preflight(Contract):
-    """Checks of device, network and volume at the start of each attempt. A node that fails one ends with NODE_UNHEALTHY.
-
-    Wrong numbers always fail, and so does a GPU whose driver says that it is broken; a slow node fails where there is a
-    threshold for it.
-    """
-
-    when: Literal["on-gpus", "always", "never"] = "on-gpus"
-    budget_seconds: Seconds = 60
-    """A check that would begin later is left out."""
-    min_tflops: Positive | None = None
-    """Of a bf16 matrix product (fp32 on CPUs), in 10^12 floating point operations per second."""
-    min_share_of_median: Share | None = None
-    """Of a rank's matrix product, over the median of all ranks. Default: 0.8 on GPUs, nothing on CPUs. 0 compares nothing."""
-    min_memory_gigabytes_per_second: Positive | None = None
-    """Read and written by a copy in the device's memory, in 10^9 bytes per second."""
-    min_bus_gigabytes_per_second: Positive | None = None
-    """Bus bandwidth of an all-reduce over all ranks, as nccl-tests counts it, in 10^9 bytes per second."""
-    max_storage_seconds: Seconds | None = None
-    """To write a file to the checkpoint volume durably, rename it, and read it back."""
-    max_clock_skew_seconds: Seconds | None = None
-    """Between a node's clock and rank 0's, beyond what the network makes uncertain."""
-
-    def least_share_of_median(self, device: str) -> float:
-        """What a rank on this kind of device, ``cuda`` or ``cpu``, must reach; 0 where nothing is compared."""
-        if self.min_share_of_median is not None:
-            return self.min_share_of_median
-        return MIN_SHARE_ON_GPUS if device == "cuda" else 0.0
-
-
 API_VERSION: Final = "trainer.trainwright.dev/v1"
 
 
@@ -135,6 +81,59 @@ class World(Contract):
         if not isinstance(where, StaticRendezvous | TrackerRendezvous) or control_port is None or index is None:
             raise TypeError(f"rendezvous {where.kind} has no node 0 that is known beforehand")
         return Meeting(where.host, where.port, control_port, index)
+
+
+class Watchdog(Contract):
+    """Limits in seconds. Whoever exceeds one is taken to hang, and the run ends with HANG after a dump of all stacks."""
+
+    starting_seconds: Seconds = 1800
+    """Imports, the process group, the data and the model."""
+    restoring_seconds: Seconds = 3600
+    """A terabyte at 300 MB/s."""
+    warming_up_seconds: Seconds = 1800
+    """The first batch, compilation included."""
+    training_seconds: Seconds = 240
+    """A step of training or a batch of evaluation, at least; below the 300 s after which a collective gives up by itself."""
+    slowdown: Annotated[float, Field(gt=1, le=1e6, allow_inf_nan=False)] = 10
+    """Where this many times the median of the latest steps is more than ``training_seconds``, it holds instead."""
+    saving_seconds: Seconds = 1200
+    """A save, at least; ``slowdown`` times ``lifecycle.save_seconds`` holds where that is more."""
+
+
+MIN_SHARE_ON_GPUS = 0.8
+"""GPUs of one model differ by a few percent. CPUs have no such default, since pods share machines there."""
+
+ShareOfMedian = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+
+
+class Preflight(Contract):
+    """Checks of device, network and volume at the start of each attempt. A node that fails one ends with NODE_UNHEALTHY.
+
+    Wrong numbers always fail, and so does a GPU whose driver says that it is broken; a slow node fails where there is a
+    threshold for it.
+    """
+
+    when: Literal["on-gpus", "always", "never"] = "on-gpus"
+    budget_seconds: Seconds = 60
+    """A check that would begin later is left out."""
+    min_tflops: Positive | None = None
+    """Of a bf16 matrix product (fp32 on CPUs), in 10^12 floating point operations per second."""
+    min_share_of_median: ShareOfMedian | None = None
+    """Of a rank's matrix product, over the median of all ranks. Default: 0.8 on GPUs, nothing on CPUs. 0 compares nothing."""
+    min_memory_gigabytes_per_second: Positive | None = None
+    """Read and written by a copy in the device's memory, in 10^9 bytes per second."""
+    min_bus_gigabytes_per_second: Positive | None = None
+    """Bus bandwidth of an all-reduce over all ranks, as nccl-tests counts it, in 10^9 bytes per second."""
+    max_storage_seconds: Seconds | None = None
+    """To write a file to the checkpoint volume durably, rename it, and read it back."""
+    max_clock_skew_seconds: Seconds | None = None
+    """Between a node's clock and rank 0's, beyond what the network makes uncertain."""
+
+    def least_share_of_median(self, device: str) -> float:
+        """What a rank on this kind of device, ``cuda`` or ``cpu``, must reach; 0 where nothing is compared."""
+        if self.min_share_of_median is not None:
+            return self.min_share_of_median
+        return MIN_SHARE_ON_GPUS if device == "cuda" else 0.0
 
 
 class Lifecycle(Contract):
