@@ -16,6 +16,10 @@ from trainwright_trainer.contract.failures import DataError
 
 _VOLUME_FAILED = frozenset({errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNRESET, errno.EHOSTDOWN})
 """What network and FUSE mounts say when their server is away: the same read may succeed on another node, or later."""
+SAMPLED_STRETCHES, SAMPLED_BYTES, EDGE_BYTES = 256, 64 * 1024, 4 * 1024
+"""What a fingerprint reads: see :meth:`Stream.sample`."""
+
+Bytes = npt.NDArray[np.uint8]
 
 
 @contextmanager
@@ -34,11 +38,6 @@ def reading(path: Path) -> Iterator[None]:
         if error.errno in _VOLUME_FAILED:
             raise StorageError("read", where, reason, "look at the events of the claim and the log of the storage") from error
         raise DataError(f"{where} cannot be read: {reason}") from error
-
-
-Bytes = npt.NDArray[np.uint8]
-
-SAMPLED_STRETCHES, SAMPLED_BYTES, EDGE_BYTES = 256, 64 * 1024, 4 * 1024
 
 
 class Stream:

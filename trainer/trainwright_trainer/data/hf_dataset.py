@@ -23,36 +23,6 @@ MARKERS = ("dataset_dict.json", "state.json")
 """Files that tell a saved ``DatasetDict`` and a saved ``Dataset``."""
 
 
-def open_saved(path: Path, splits: Sequence[str]) -> dict[str, datasets.Dataset]:
-    """The named splits of a saved ``DatasetDict``.
-
-    ``load_from_disk`` maps Arrow files and runs no code of the data set's. It gives no streaming data sets, whose place cannot
-    be found again at another world size.
-
-    Raises:
-        DataError: There is nothing, or something else.
-        StorageError: The volume failed.
-    """
-    with reading(path):
-        path.stat()
-        if not any((path / marker).exists() for marker in MARKERS):
-            raise DataError(f"{path} holds no data set that `save_to_disk` of a DatasetDict wrote")
-    import datasets
-
-    datasets.disable_progress_bars()
-    try:
-        with reading(path):
-            found = datasets.load_from_disk(str(path))
-    except (ValueError, KeyError, TypeError) as error:  # broken JSON or Arrow: pyarrow's errors are ValueErrors
-        raise DataError(f"{path} cannot be read as a data set: {error}") from error
-    if not isinstance(found, datasets.DatasetDict):
-        raise DataError(f"{path} is one split; save a DatasetDict with {' and '.join(splits)}")
-    missing = [name for name in splits if name not in found]
-    if missing:
-        raise DataError(f"{path} has no split {missing[0]}; it has {', '.join(found)}")
-    return {name: found[name] for name in splits}
-
-
 class Rows:
     """Columns of one split, ``(n, max_length)`` unless said otherwise.
 
@@ -146,3 +116,33 @@ def _next_tokens(inputs: Array, attention_mask: Array) -> Array:
     targets = np.full(inputs.shape, IGNORED, dtype=np.int64)
     targets[:, :-1] = np.where(attention_mask[:, 1:] == 1, inputs[:, 1:], IGNORED)
     return targets
+
+
+def open_saved(path: Path, splits: Sequence[str]) -> dict[str, datasets.Dataset]:
+    """The named splits of a saved ``DatasetDict``.
+
+    ``load_from_disk`` maps Arrow files and runs no code of the data set's. It gives no streaming data sets, whose place cannot
+    be found again at another world size.
+
+    Raises:
+        DataError: There is nothing, or something else.
+        StorageError: The volume failed.
+    """
+    with reading(path):
+        path.stat()
+        if not any((path / marker).exists() for marker in MARKERS):
+            raise DataError(f"{path} holds no data set that `save_to_disk` of a DatasetDict wrote")
+    import datasets
+
+    datasets.disable_progress_bars()
+    try:
+        with reading(path):
+            found = datasets.load_from_disk(str(path))
+    except (ValueError, KeyError, TypeError) as error:  # broken JSON or Arrow: pyarrow's errors are ValueErrors
+        raise DataError(f"{path} cannot be read as a data set: {error}") from error
+    if not isinstance(found, datasets.DatasetDict):
+        raise DataError(f"{path} is one split; save a DatasetDict with {' and '.join(splits)}")
+    missing = [name for name in splits if name not in found]
+    if missing:
+        raise DataError(f"{path} has no split {missing[0]}; it has {', '.join(found)}")
+    return {name: found[name] for name in splits}

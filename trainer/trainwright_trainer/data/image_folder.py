@@ -30,6 +30,17 @@ _MODES = {1: "L", 3: "RGB"}
 # Means and deviations of ImageNet's colours, of 0 to 1, as torchvision's models state them. Grey is scaled to -1 to 1, as digits.
 _NORMAL = {1: ((0.5,), (0.5,)), 3: ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
 
+AREA = (0.08, 1.0)
+"""Share of the image that a training crop covers."""
+RATIO = (3 / 4, 4 / 3)
+"""Width by height of a training crop."""
+EVALUATION_SHARE = 224 / 256
+"""Of the shorter side: ImageNet's custom of resizing it to 256 pixels and cutting out 224."""
+
+_TRIES = 10
+NUMBERS = 2 * _TRIES + 3
+"""Random numbers that one training sample takes."""
+
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -151,18 +162,6 @@ def _images(folder: Path) -> list[tuple[str, int]]:
 def _plain(error: BaseException) -> str:
     """Pillow's message; for bytes that are no image at all it names a buffer of ours, which helps nobody."""
     return "its format is unknown" if isinstance(error, UnidentifiedImageError) else str(error)
-
-
-AREA = (0.08, 1.0)
-"""Share of the image that a training crop covers."""
-RATIO = (3 / 4, 4 / 3)
-"""Width by height of a training crop."""
-EVALUATION_SHARE = 224 / 256
-"""Of the shorter side: ImageNet's custom of resizing it to 256 pixels and cutting out 224."""
-
-_TRIES = 10
-NUMBERS = 2 * _TRIES + 3
-"""Random numbers that one training sample takes."""
 
 
 class Box(NamedTuple):

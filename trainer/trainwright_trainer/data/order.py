@@ -15,9 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 SampleIds = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]
+Uniforms = npt.NDArray[np.float64]
 
 TABLE_SAMPLES = 2**22
 """Up to so many the order of an epoch is a table, of 32 MiB in each rank; beyond, each place is computed."""
+_ROUNDS = 8
+"""Of the Feistel network that computes it."""
+# splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014; constants by Stafford ("Mix13").
+_STRIDE, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 PADDING = -1
 """Sample id that stands for no sample: it fills up the last evaluation batch."""
@@ -29,7 +35,7 @@ class Samples:
 
     ids: SampleIds
     """Shape ``(n,)``: numbers in the split, or ``PADDING``."""
-    positions: SampleIds
+    positions: Positions
     """Shape ``(n,)``: places in the stream. A sample's randomness follows from its place alone: the same at any world size."""
 
     def __len__(self) -> int:
@@ -116,12 +122,7 @@ def _table(size: int, key: str) -> SampleIds:
     return permutation
 
 
-_ROUNDS = 8
-
-Numbers = npt.NDArray[np.int64]
-
-
-def permuted(places: Numbers, size: int, key: str) -> Numbers:
+def permuted(places: Positions, size: int, key: str) -> SampleIds:
     """What stands at these places of a permutation of ``range(size)`` that ``key`` names, shape ``(n,)``.
 
     A Feistel network over the next power of four permutes more numbers than are wanted; one that comes out too large goes
@@ -148,13 +149,6 @@ def _shuffled(numbers: npt.NDArray[np.uint64], half: np.uint64, keys: list[np.ui
     for key in keys:
         left, right = right, left ^ (mix(right + key) & mask)
     return left << half | right
-
-
-Uniforms = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.int64]
-
-# splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014; constants by Stafford ("Mix13").
-_STRIDE, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def uniforms(seed: int, purpose: str, positions: Positions, count: int) -> Uniforms:

@@ -16,85 +16,9 @@ from trainwright_trainer.data.dataset import Array, Dataset
 from trainwright_trainer.data.files import Stream, reading
 from trainwright_trainer.data.order import SampleIds, Samples
 
-
-class TokenRecord(BaseModel):
-    """What ``trainwright-trainer tokenize`` knows of the file that it wrote."""
-
-    model_config = ConfigDict(frozen=True)
-
-    format: Literal["trainwright tokens v1"] = "trainwright tokens v1"
-    dtype: Literal["uint16", "uint32"]
-    """Width of one token id, little-endian."""
-    tokens: int = Field(ge=1)
-    """In the file, ends of documents included."""
-    documents: int = Field(ge=1)
-    vocabulary: int = Field(ge=1)
-    """Tokens of the tokenizer; every id is below it."""
-    tokenizer: str = Field(min_length=1)
-    """``bytes``, or the digest of the ``tokenizer.json``."""
-    end_of_text: int = Field(ge=0)
-    """Token after each document."""
-
-
-def record_path(tokens: Path) -> Path:
-    """``text.bin`` has its record in ``text.bin.json``."""
-    return tokens.with_name(f"{tokens.name}.json")
-
-
-def read_record(tokens: Path) -> TokenRecord | None:
-    """The record of a file of tokens; None where another program wrote the file.
-
-    Raises:
-        DataError: There is something else in its place.
-    """
-    path = record_path(tokens)
-    if not path.exists():
-        return None
-    with reading(path):
-        text = path.read_bytes()
-    try:
-        return TokenRecord.model_validate_json(text)
-    except ValidationError as error:
-        where = ".".join(str(key) for key in error.errors()[0]["loc"]) or "the file"
-        raise DataError(
-            f"{path} does not say how {tokens.name} was tokenized ({where}: {error.errors()[0]['msg']}); "
-            "write both again with `trainwright-trainer tokenize`, or remove it"
-        ) from None
-
-
+SUFFIX = ".bin"
 STRETCHES = 64
 """The text is cut into so many equal stretches, and the end of each is held out: every part of it is evaluated on."""
-
-
-class Portion:
-    """One split of a numbered whole: from the split's ids to numbers in the whole."""
-
-    def __init__(self, starts: SampleIds, numbers: SampleIds, size: int) -> None:
-        self._starts, self._shifts, self._size = starts, numbers - starts, size
-
-    def __len__(self) -> int:
-        return self._size
-
-    def numbers(self, ids: SampleIds) -> SampleIds:
-        """Numbers in the whole, shape ``(n,)``. Ids are at least 0 and below the length."""
-        return ids + self._shifts[np.searchsorted(self._starts, ids, side="right") - 1]
-
-
-def divide(size: int, share: float) -> tuple[Portion, Portion]:
-    """Cut ``size`` samples into those for training and ``round(size * share)`` held-out ones; either may be empty."""
-    held_out = round(size * share)
-    train = size - held_out
-    # Fewer stretches than samples on either side, so that none is empty and the starts ascend.
-    stretches = max(1, min(STRETCHES, held_out, train))
-    cuts = np.arange(stretches + 1, dtype=np.int64)
-    train_starts, held_out_starts = cuts * train // stretches, cuts * held_out // stretches
-    return (
-        Portion(train_starts[:-1], train_starts[:-1] + held_out_starts[:-1], train),
-        Portion(held_out_starts[:-1], held_out_starts[:-1] + train_starts[1:], held_out),
-    )
-
-
-SUFFIX = ".bin"
 
 
 class Sequences:
@@ -211,3 +135,76 @@ def _count(data: TokenFiles, stream: Stream) -> int:
     if data.samples is not None and data.samples != count:
         raise DataError(f"{data.path} has {count:,} sequences of {data.sequence_length}, and data.samples is {data.samples:,}")
     return count
+
+
+class Portion:
+    """One split of a numbered whole: from the split's ids to numbers in the whole."""
+
+    def __init__(self, starts: SampleIds, numbers: SampleIds, size: int) -> None:
+        self._starts, self._shifts, self._size = starts, numbers - starts, size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def numbers(self, ids: SampleIds) -> SampleIds:
+        """Numbers in the whole, shape ``(n,)``. Ids are at least 0 and below the length."""
+        return ids + self._shifts[np.searchsorted(self._starts, ids, side="right") - 1]
+
+
+def divide(size: int, share: float) -> tuple[Portion, Portion]:
+    """Cut ``size`` samples into those for training and ``round(size * share)`` held-out ones; either may be empty."""
+    held_out = round(size * share)
+    train = size - held_out
+    # Fewer stretches than samples on either side, so that none is empty and the starts ascend.
+    stretches = max(1, min(STRETCHES, held_out, train))
+    cuts = np.arange(stretches + 1, dtype=np.int64)
+    train_starts, held_out_starts = cuts * train // stretches, cuts * held_out // stretches
+    return (
+        Portion(train_starts[:-1], train_starts[:-1] + held_out_starts[:-1], train),
+        Portion(held_out_starts[:-1], held_out_starts[:-1] + train_starts[1:], held_out),
+    )
+
+
+class TokenRecord(BaseModel):
+    """What ``trainwright-trainer tokenize`` knows of the file that it wrote."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Literal["trainwright tokens v1"] = "trainwright tokens v1"
+    dtype: Literal["uint16", "uint32"]
+    """Width of one token id, little-endian."""
+    tokens: int = Field(ge=1)
+    """In the file, ends of documents included."""
+    documents: int = Field(ge=1)
+    vocabulary: int = Field(ge=1)
+    """Tokens of the tokenizer; every id is below it."""
+    tokenizer: str = Field(min_length=1)
+    """``bytes``, or the digest of the ``tokenizer.json``."""
+    end_of_text: int = Field(ge=0)
+    """Token after each document."""
+
+
+def record_path(tokens: Path) -> Path:
+    """``text.bin`` has its record in ``text.bin.json``."""
+    return tokens.with_name(f"{tokens.name}.json")
+
+
+def read_record(tokens: Path) -> TokenRecord | None:
+    """The record of a file of tokens; None where another program wrote the file.
+
+    Raises:
+        DataError: There is something else in its place.
+    """
+    path = record_path(tokens)
+    if not path.exists():
+        return None
+    with reading(path):
+        text = path.read_bytes()
+    try:
+        return TokenRecord.model_validate_json(text)
+    except ValidationError as error:
+        where = ".".join(str(key) for key in error.errors()[0]["loc"]) or "the file"
+        raise DataError(
+            f"{path} does not say how {tokens.name} was tokenized ({where}: {error.errors()[0]['msg']}); "
+            "write both again with `trainwright-trainer tokenize`, or remove it"
+        ) from None

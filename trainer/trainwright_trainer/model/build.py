@@ -50,7 +50,7 @@ _NOT_ARCHITECTURE = frozenset({
 def build_model(model: Model, task: Task, data: Data) -> nn.Module:
     """A freshly initialised module in fp32, from torch's current random state.
 
-    A causal language model also answers with the sums that its task asks for (:func:`token_sums.answer_with_sums`).
+    A causal language model also answers with the sums that its task asks for (:func:`answer_with_sums`).
 
     Raises:
         InvalidRunError: The configuration is not one that ``transformers`` can build, or does not fit the data.

@@ -10,11 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainwright_trainer.data.dataset import IGNORED as IGNORED
-from trainwright_trainer.data.dataset import Array, Split
+from trainwright_trainer.data.dataset import IGNORED, Array, Split
 from trainwright_trainer.data.order import Samples
 
 Batch = Mapping[str, Tensor]
+
+_ENCODER_ARGUMENTS = {"attention_mask": "attention_mask", "token_types": "token_type_ids"}
+"""Column of the data -> argument of an encoder, under the name that ``transformers`` gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,13 @@ def sums(logits: Tensor, labels: Tensor) -> Measurement:
     return Measurement(loss, (logits.argmax(dim=-1) == labels).sum())
 
 
-_ARGUMENTS = {"attention_mask": "attention_mask", "token_types": "token_type_ids"}
-
-
 def encoder_inputs(columns: Mapping[str, Array], tokens: Array) -> dict[str, Tensor]:
-    """``input_ids`` from ``tokens`` ``(n, length)``, and of the data's other columns those that a model takes. All int64."""
-    others = {argument: columns[name] for name, argument in _ARGUMENTS.items() if name in columns}
+    """``input_ids`` from ``tokens`` ``(n, length)``, and those of the other columns that an encoder of text takes, all int64."""
+    others = {argument: columns[name] for name, argument in _ENCODER_ARGUMENTS.items() if name in columns}
     return {name: torch.from_numpy(column.astype(np.int64)) for name, column in {"input_ids": tokens, **others}.items()}
+
+
+def encoder_logits(model: nn.Module, batch: Batch) -> Tensor:
+    """What an encoder of text answers to all of a batch but its labels."""
+    logits: Tensor = model(**{name: tensor for name, tensor in batch.items() if name != "labels"}).logits
+    return logits

@@ -20,11 +20,21 @@ from trainwright_trainer.data.dataset import IGNORED, Split
 from trainwright_trainer.data.order import PADDING, Samples
 from trainwright_trainer.task.base import Batch, Measurement, sums
 
+CHUNK_BYTES = 256 * 2**20
+"""Logits in fp32 that are held at once. A micro batch with fewer has them all at once, which is a little faster."""
+PLAIN_HEADS = frozenset({
+    "GemmaForCausalLM", "GPT2LMHeadModel", "GPTNeoXForCausalLM", "LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM",
+    "Olmo2ForCausalLM", "OlmoForCausalLM", "Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM",
+    "SmolLM3ForCausalLM", "Starcoder2ForCausalLM",
+})
+"""Models whose logits are a linear layer on the last hidden states, and nothing else. Others scale them, or bend them with a
+tanh: they compute all logits at once."""
+
 
 class CausalLanguageModel:
     """Columns ``inputs`` and ``targets`` ``(n, sequence_length)``; an item is a token to predict.
 
-    The model answers with sums: see :func:`token_sums.answer_with_sums`.
+    The model answers with sums: see :func:`answer_with_sums`.
 
     Args:
         items_each: Tokens to predict in every sample; None where short samples are filled up.
@@ -45,17 +55,6 @@ class CausalLanguageModel:
     def measure(self, model: nn.Module, batch: Batch) -> Measurement:
         # The targets are shifted already, so the model's own `labels` argument, which would shift them again, is not used.
         return Measurement(*model(input_ids=batch["inputs"], targets=batch["labels"]))
-
-
-CHUNK_BYTES = 256 * 2**20
-"""Logits in fp32 that are held at once. A micro batch with fewer has them all at once, which is a little faster."""
-PLAIN_HEADS = frozenset({
-    "GemmaForCausalLM", "GPT2LMHeadModel", "GPTNeoXForCausalLM", "LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM",
-    "Olmo2ForCausalLM", "OlmoForCausalLM", "Phi3ForCausalLM", "Qwen2ForCausalLM", "Qwen2MoeForCausalLM", "Qwen3ForCausalLM",
-    "SmolLM3ForCausalLM", "Starcoder2ForCausalLM",
-})
-"""Models whose logits are a linear layer on the last hidden states, and nothing else. Others scale them, or bend them with a
-tanh: they compute all logits at once."""
 
 
 def answer_with_sums(module: nn.Module) -> None:

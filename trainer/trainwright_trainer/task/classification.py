@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+from collections.abc import Mapping
 
-from trainwright_trainer.data.dataset import IGNORED, Split
+import torch
+from torch import Tensor, nn
+
+from trainwright_trainer.data.dataset import IGNORED, Array, Split
 from trainwright_trainer.data.order import PADDING, Samples
-from trainwright_trainer.task.base import Batch, Measurement, encoder_inputs, sums
+from trainwright_trainer.task.base import Batch, Measurement, encoder_inputs, encoder_logits, sums
 
 
 class ImageClassification:
@@ -17,8 +19,7 @@ class ImageClassification:
 
     def collate(self, split: Split, samples: Samples) -> Batch:
         columns = split.read(samples)
-        labels = torch.from_numpy(columns["labels"]).masked_fill(torch.from_numpy(samples.ids == PADDING), IGNORED)
-        return {"images": torch.from_numpy(columns["images"]), "labels": labels}
+        return {"images": torch.from_numpy(columns["images"]), "labels": _labels(columns, samples)}
 
     def items(self, batch: Batch) -> int:
         return int((batch["labels"] != IGNORED).sum())
@@ -37,12 +38,15 @@ class TextClassification:
 
     def collate(self, split: Split, samples: Samples) -> Batch:
         columns = split.read(samples)
-        labels = torch.from_numpy(columns["labels"]).masked_fill(torch.from_numpy(samples.ids == PADDING), IGNORED)
-        return {**encoder_inputs(columns, columns["inputs"]), "labels": labels}
+        return {**encoder_inputs(columns, columns["inputs"]), "labels": _labels(columns, samples)}
 
     def items(self, batch: Batch) -> int:
         return int((batch["labels"] != IGNORED).sum())
 
     def measure(self, model: nn.Module, batch: Batch) -> Measurement:
-        logits = model(**{name: tensor for name, tensor in batch.items() if name != "labels"}).logits
-        return sums(logits, batch["labels"])
+        return sums(encoder_logits(model, batch), batch["labels"])
+
+
+def _labels(columns: Mapping[str, Array], samples: Samples) -> Tensor:
+    """One each; ``IGNORED`` where there is no sample."""
+    return torch.from_numpy(columns["labels"]).masked_fill(torch.from_numpy(samples.ids == PADDING), IGNORED)

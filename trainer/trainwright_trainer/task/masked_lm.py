@@ -11,12 +11,14 @@ from torch import nn
 
 from trainwright_trainer.data.dataset import IGNORED, Array, Split
 from trainwright_trainer.data.order import PADDING, Samples, uniforms
-from trainwright_trainer.task.base import Batch, Measurement, encoder_inputs, sums
+from trainwright_trainer.task.base import Batch, Measurement, encoder_inputs, encoder_logits, sums
 
 CHOSEN = 0.15
 """Share of the tokens to predict (Devlin et al. 2019, arXiv:1810.04805, section 3.1)."""
 MASKED, REPLACED = 0.8, 0.1
 """Of those: shown as the mask, and shown as any token. The rest are shown as they are."""
+
+Flags = npt.NDArray[np.bool_]
 
 
 class MaskedLanguageModel:
@@ -51,11 +53,7 @@ class MaskedLanguageModel:
         return int((batch["labels"] != IGNORED).sum())
 
     def measure(self, model: nn.Module, batch: Batch) -> Measurement:
-        logits = model(**{name: tensor for name, tensor in batch.items() if name != "labels"}).logits
-        return sums(logits.flatten(0, 1), batch["labels"].flatten())
-
-
-Flags = npt.NDArray[np.bool_]
+        return sums(encoder_logits(model, batch).flatten(0, 1), batch["labels"].flatten())
 
 
 def _maskable(columns: Mapping[str, Array], samples: Samples) -> Flags:
