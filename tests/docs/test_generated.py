@@ -22,6 +22,7 @@ from trainwright.report.tables import (
     refusal_list,
     scaling_table,
     scheduler_table,
+    target_sections,
 )
 from trainwright.run import Run
 from trainwright.target import TARGETS
@@ -37,6 +38,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "scaling": scaling_table,
     "engines": engine_table,
     "conformance": conformance_table,
+    "targets": lambda: target_sections(ALL),
     "gangs": lambda: gang_table(TOPOLOGIES, ALL, EVERY_TARGET),
 }
 COLUMNS = {  # of the table of bindings in docs/architecture.md

@@ -121,6 +121,11 @@ SHORT = {
 """Guarantees in the words of a narrow table."""
 
 
+def target_sections(targets: Sequence[Target]) -> str:
+    """What each target says of itself, under a heading of its own."""
+    return "\n".join(f"## {target.title}\n\n{target.guide}" for target in targets)
+
+
 def matrix_table(topologies: Mapping[str, Topology], targets: Sequence[Target], cluster: Cluster) -> str:
     """A Markdown table: a row for each topology, a column for each target, the guarantees or a dash in each cell."""
     head = ["topology", *(target.title for target in targets)]

@@ -121,16 +121,16 @@ class IndexedJob(BaseTarget):
     )
 
     guide = """\
-A plain Job of Kubernetes, with an index for each node. Needs no operator.
+This is a plain Kubernetes Job, with an index for each node. It needs no operator.
 
-- **Emits** a ConfigMap, a headless Service and a Job. Pod i is `<name>-<i>.<name>`, before it is ready too.
+- **Emits** a ConfigMap, a headless Service and a Job. Pod i has the name `<name>-<i>.<name>`, even before it is ready.
 - **Needs** Kubernetes 1.33, where `backoffLimitPerIndex` is stable. With a limit for the whole Job, one incident on N pods
   counts as N failures, and the delay before the next attempt doubles with each.
-- **Failures.** `podFailurePolicy` from the exit codes: a permanent code ends the Job with pod, code and rule in its status;
-  evicted pods, lost peers and preemptions are ignored; anything else counts against `restarts` of its index. Pods of one
-  incident end within seconds of each other, and come back together.
-- **Special.** An index that has completed never comes back. A pod whose teardown fails after the last commit finds the run
-  complete, and ends with 0 before it waits for anyone.
+- **Failures.** `podFailurePolicy` follows from the exit codes: a permanent code ends the Job with pod, code and rule in its
+  status; evicted pods, lost peers and preemptions are ignored; anything else counts against `restarts` of its index. Pods of
+  one incident end within seconds of each other, and come back together.
+- **Special.** A completed index never comes back. A pod that fails in its teardown after the last commit finds the run
+  complete, and ends with 0 without waiting for peers.
 """
 
 

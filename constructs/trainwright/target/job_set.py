@@ -102,16 +102,16 @@ class JobSet(BaseTarget):
     )
 
     guide = """\
-- **Emits** a ConfigMap and a JobSet of one Job. Its controller makes the Job `<name>-node-0` and the Service `<name>`; pod i
-  is `<name>-node-0-<i>.<name>`.
+- **Emits** a ConfigMap and a JobSet of one Job. Its controller creates the Job `<name>-node-0` and the Service `<name>`; pod
+  i is `<name>-node-0-<i>.<name>`.
 - **Needs** JobSet with its webhooks.
-- **Failures.** The same policy on the Job, whose own `backoffLimit` is 0: its retries would come first, and bring one pod
-  back without the others. The first failure that counts starts the whole set again, `restarts` times. A permanent code ends
-  it (rule `FailJobSet`). Under an opaque `command` nobody tells the peers of an evicted pod that it is gone, and they would
-  wait for it until NCCL's own time is over. So its eviction fails the Job, and the set starts again at no cost (rule
-  `RestartJobSetAndIgnoreMaxRestarts`).
-- **Special.** That all pods start again together is the controller's doing. On the other targets each pod has to notice that
-  a peer is lost, which is the supervisor's.
+- **Failures.** The Job has the same policy, but its own `backoffLimit` is 0: otherwise its retries would come first, and
+  bring back one pod without the others. The first failure that counts restarts the whole set, up to `restarts` times. A
+  permanent code ends it (rule `FailJobSet`). Under an opaque `command`, nobody tells the peers of an evicted pod that it is
+  gone, and they would wait for it until NCCL's own timeout. So an eviction fails the Job, and the set restarts without
+  counting it (rule `RestartJobSetAndIgnoreMaxRestarts`).
+- **Special.** The controller restarts all pods together. On the other targets each pod must notice that a peer is lost; the
+  supervisor does this.
 """
 
 

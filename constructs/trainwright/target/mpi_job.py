@@ -100,19 +100,20 @@ class MPIJob(BaseTarget):
 
     guide = """\
 - **Emits** a ConfigMap and an MPIJob (`kubeflow.org/v2beta1`): workers that run sshd, and a launcher that runs mpirun. The
-  operator makes the keys, the host file and the Service.
-- **Needs** the MPI Operator 0.5 or newer; for gangs its flag `--gang-scheduling`. The Training Operator has an MPIJob of an
-  older version under the same name of a CRD: run it without that kind (`--enable-scheme` lists the ones it serves).
+  operator creates the keys, the host file and the Service.
+- **Needs** the MPI Operator 0.5 or newer, and for gangs its flag `--gang-scheduling`. The Training Operator has an MPIJob of
+  an older version in a CRD of the same name: run that operator without this kind (`--enable-scheme` lists the ones it
+  serves).
 - **The image** needs sshd, a user 1000 with the home `/home/mpiuser`, and there the `.sshd_config` of the operator's base
   images. Nothing runs as root.
-- **Failures.** The run ends as mpirun ends: any failure starts a new launcher, `restarts` times, a permanent code too, for
-  the operator's Job has no failure policy. A worker whose container ends is started again in its place. One that the kubelet
-  evicts stays failed, for the operator makes no failed worker anew, and each new launcher waits for it in vain (205) until
-  somebody deletes the pod. Ranks are tied to the launcher's supervisor: SIGTERM in any pod has all of them save before mpirun
-  ends them.
+- **Failures.** The run ends as mpirun ends: any failure starts a new launcher, up to `restarts` times, even a permanent code,
+  because the operator's Job has no failure policy. A worker whose container ends is restarted in place. If the kubelet evicts
+  a worker, it stays failed, because the operator does not recreate failed workers. Each new launcher then waits for it in
+  vain (205) until somebody deletes the pod. Ranks are tied to the launcher's supervisor: SIGTERM in any pod makes all of them
+  save before mpirun ends them.
 - **Special.** Without a gang the launcher waits for its workers (`WaitForWorkersReady`). With a gang it is one of the pods
-  that start together and cannot wait: ssh tries ten times, and a launcher that fails is started anew
-  ([TW423](findings/TW423.md)). Workers do not end by themselves, so `cleanPodPolicy` takes them down.
+  that start together and cannot wait: ssh tries ten times, and a launcher that fails is recreated
+  ([TW423](findings/TW423.md)). Workers do not end by themselves, so `cleanPodPolicy` removes them.
 """
 
 

@@ -98,22 +98,20 @@ class PyTorchJob(BaseTarget):
     )
 
     guide = """\
-- **Emits** a ConfigMap and a PyTorchJob: a master and workers, or workers alone where it is [elastic](topologies.md#elastic).
-  Each pod is behind a Service of its own name, `<name>-master-0`, `<name>-worker-<i>`.
-- **Needs** the Training Operator v1. For gangs it needs the flag `--gang-scheduler-name`. The operator adds an init container
-  to each worker that looks up the master's name; its image (`--pytorch-init-container-image`) must be within reach of the
-  nodes.
-- **Failures.** `restartPolicy: ExitCode`: codes up to 127 end the run, those from 128 on make the pod anew, which is where
-  our table draws its line too. A code that the table ignores is tried again like any other. The operator holds `restarts`
-  against container restarts, and a pod that is made anew has none; what ends a run that does not get on is the trainer's
-  ledger (code 16). An opaque `command` has `OnFailure`: its containers start again in place. The operator adds up their
-  restarts in all running pods, those of init containers too, and ends the run when the sum reaches `backoffLimit`. One
-  failure can restart every pod, so the limit is `restarts` x pods + 1; with `restarts: 0` it is 0, and the first one ends the
-  run.
-- **Special.** The operator appends its variables after the run's own, so it would win over `MASTER_ADDR`, `RANK` or `PET_*`
-  without a word: setting them is an error ([TW403](findings/TW403.md)). `nprocPerNode` is always a number; with `auto` the
-  world size counts pods. An elastic run has no master: the operator would count it beside the workers, and it would join a
-  rendezvous that is full. A lost node is noticed in about 8 s, where torch's own settings take 45 s.
+- **Emits** a ConfigMap and a PyTorchJob: a master and workers, or only workers if it is [elastic](topologies.md#elastic).
+  Each pod has a Service of its own name, `<name>-master-0`, `<name>-worker-<i>`.
+- **Needs** the Training Operator v1, and for gangs its flag `--gang-scheduler-name`. The operator adds an init container to
+  each worker that looks up the master's name; the nodes must be able to pull its image (`--pytorch-init-container-image`).
+- **Failures.** `restartPolicy: ExitCode`: codes up to 127 end the run, and those from 128 on recreate the pod; our table
+  draws the line at the same place. A code that the table ignores is retried like any other. The operator compares `restarts`
+  with container restarts, and a recreated pod has none; so a run that makes no progress is ended by the trainer's ledger
+  (code 16). An opaque `command` has `OnFailure`: its containers restart in place. The operator adds up the restarts of all
+  running pods, including init containers, and ends the run when the sum reaches `backoffLimit`. One failure can restart every
+  pod, so the limit is `restarts` x pods + 1; with `restarts: 0` it is 0, and the first restart ends the run.
+- **Special.** The operator appends its variables after the run's own, so it would silently override `MASTER_ADDR`, `RANK` or
+  `PET_*`: setting them is an error ([TW403](findings/TW403.md)). `nprocPerNode` is always a number; with `auto` the world
+  size counts pods. An elastic run has no master: the operator would count it in addition to the workers, and it would join a
+  rendezvous that is full. A lost node is noticed in about 8 s; with torch's own settings it takes 45 s.
 """
 
 

@@ -185,18 +185,18 @@ class RayJob(BaseTarget):
     )
 
     guide = """\
-- **Emits** a RayJob, with a Ray cluster that lives as long as the run: a head that holds no ranks, and workers. Where our
-  trainer is the work, a ConfigMap too.
-- **Needs** KubeRay 1.3 or newer; for gangs its flag `--batch-scheduler`. `rayVersion` comes from the image's tag or from
+- **Emits** a RayJob, with a Ray cluster that lives as long as the run: a head that holds no ranks, and workers. If the
+  workload is our trainer, it also emits a ConfigMap.
+- **Needs** KubeRay 1.3 or newer, and for gangs its flag `--batch-scheduler`. `rayVersion` comes from the image's tag or from
   `topology.version` ([TW426](findings/TW426.md)).
-- **Failures.** A driver that fails is tried again on a new cluster, `restarts` times, whatever its code: the operator reads
-  none. A pod that is evicted saves nothing, for its process 1 is Ray's and tells nobody; what was committed last is what
-  remains. SIGTERM to the driver of our trainer saves all ranks at one step, within the 3 seconds that `ray job stop` leaves
-  it, or what `RAY_JOB_STOP_WAIT_TIME_S` says on the head. The operator asks for such a stop when the RayJob is deleted, and
-  takes the cluster down without waiting for it.
-- **Special.** The entrypoint is read by a shell: it is quoted, and what no quoting can carry is an error
-  ([TW424](findings/TW424.md)). The name of the run has 47 characters at most, the hash among them. The number of workers is
-  fixed, and the cluster goes with the run; otherwise it would keep its GPUs.
+- **Failures.** A driver that fails is retried on a new cluster, up to `restarts` times, whatever its code: the operator reads
+  none. An evicted pod saves nothing, because its process 1 is Ray's and tells nobody; the last commit remains. SIGTERM to the
+  driver of our trainer saves all ranks at one step, within the 3 seconds that `ray job stop` allows, or the time that
+  `RAY_JOB_STOP_WAIT_TIME_S` sets on the head. The operator asks for such a stop when the RayJob is deleted, and removes the
+  cluster without waiting for it.
+- **Special.** A shell reads the entrypoint, so it is quoted; what cannot be quoted is an error ([TW424](findings/TW424.md)).
+  The name of the run has at most 47 characters, including the hash. The number of workers is fixed, and the cluster is
+  removed with the run; otherwise it would keep its GPUs.
 """
 
 

@@ -93,12 +93,13 @@ class TFJob(BaseTarget):
     )
 
     guide = """\
-- **Emits** a ConfigMap and a TFJob: workers, and a chief where the run asks for one. The operator gives each pod `TF_CONFIG`,
-  except where there is one pod only ([TW422](findings/TW422.md)).
-- **Needs** the Training Operator v1; the flag for gangs as for a [PyTorchJob](#pytorchjob).
-- **Failures.** As for a PyTorchJob. The run is done when the chief is, or worker 0. No supervisor hears of another: a pod
-  that fails comes back alone. SIGTERM in any pod saves in all of them, for the workers agree at every step.
-- **Special.** No evaluator and no parameter server: both would be in the list that every worker waits for.
+- **Emits** a ConfigMap and a TFJob: workers, and a chief if the run asks for one. The operator gives each pod `TF_CONFIG`,
+  unless there is only one pod ([TW422](findings/TW422.md)).
+- **Needs** the Training Operator v1, and for gangs its flag, as for a [PyTorchJob](#pytorchjob).
+- **Failures.** As for a PyTorchJob. The run is done when the chief, or else worker 0, is done. The supervisors are not
+  connected: a pod that fails comes back alone. SIGTERM in any pod saves in all of them, because the workers agree at every
+  step.
+- **Special.** No evaluator and no parameter server: both would be in the list, and every worker would wait for them.
 """
 
 
