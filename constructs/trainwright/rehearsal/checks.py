@@ -6,9 +6,9 @@ import errno
 import socket
 from collections.abc import Iterator
 
-from trainwright.rehearsal.dns import Names, Unresolvable
+from trainwright.rehearsal.dns import ClusterDns, Unresolvable
 from trainwright.rehearsal.environment import Environment, command_line, container_environment, find_program, search_path
-from trainwright.rehearsal.kinds import Container, Job, PortReference, Probe
+from trainwright.rehearsal.kinds import Container, Job
 from trainwright.rehearsal.objects import Objects, Problem, Specification
 from trainwright.rehearsal.pod import Pod, create_pod, pod_address
 from trainwright.rehearsal.setting import Options
@@ -18,54 +18,60 @@ from trainwright_trainer.contract.layout import SPEC_ENV
 HOST_ENDINGS = ("ADDR", "ADDRESS", "HOST", "ENDPOINT")
 """Ends of variables whose whole value is a host, with or without a port."""
 MOST_PODS = 200
+MASTER_PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
+"""Variables from which torch and torchrun take the port of the rendezvous."""
+RENDEZVOUS = "rendezvous"
+"""Name of the container port where the ranks meet."""
 
 
 def check_job(job: Job) -> Iterator[Problem]:
     """Kinds of Jobs that cannot be played, or that would start nothing."""
     where, spec = f"Job {job.name}", job.spec
     if spec.completion_mode != "Indexed":
-        yield Problem(where, f"completionMode is {spec.completion_mode}", "a rehearsal plays completionMode: Indexed")
+        yield Problem(where, f"completionMode is {spec.completion_mode}", "a rehearsal plays only completionMode: Indexed")
     if not job.completions:
-        yield Problem(where, f"completions is {spec.completions}", "write how many pods there are")
+        stated = "not set" if spec.completions is None else spec.completions
+        yield Problem(where, f"completions is {stated}", "write the number of pods")
     if spec.suspend:
         yield Problem(where, "it is suspended, so no pod would start", "remove suspend")
     if job.pod.restart_policy != "Never":
-        yield Problem(where, f"restartPolicy is {job.pod.restart_policy}", "a rehearsal plays restartPolicy: Never")
+        yield Problem(where, f"restartPolicy is {job.pod.restart_policy}", "a rehearsal plays only restartPolicy: Never")
     if spec.success_policy is not None:
-        yield Problem(where, "it has a successPolicy", "a rehearsal plays Jobs that end when every index has; remove it")
+        yield Problem(where, "it has a successPolicy", "remove it: a rehearsal plays Jobs until every index has ended")
     if job.pod.host_network:
         yield Problem(where, "hostNetwork: true would give every pod the machine's own address", "remove hostNetwork")
     for container in job.pod.init_containers:
         if container.restart_policy == "Always":
-            yield Problem(f"{where}, container {container.name}", "it is a sidecar", "a rehearsal plays none: remove it")
+            yield Problem(f"{where}, container {container.name}", "it is a sidecar", "remove it: a rehearsal plays no sidecars")
 
 
 def check_size(job: Job) -> Iterator[Problem]:
     """Whether one machine can play so many pods."""
     if job.completions > MOST_PODS:
-        yield Problem(f"Job {job.name}", f"completions is {job.completions}", f"choose at most {MOST_PODS} pods for a rehearsal")
+        fix = f"rehearse at most {MOST_PODS} pods: --nodes {MOST_PODS}"
+        yield Problem(f"Job {job.name}", f"completions is {job.completions}", fix)
 
 
 def check_objects(objects: Objects, specification: Specification | None, options: Options) -> Iterator[Problem]:
     """Missing objects and keys, names that do not resolve, ports that differ, commands that are not here."""
     job = objects.job
     pod = create_pod(job, 0, pod_address(options.first_address, 0))
-    names = Names(objects, options.first_address)
+    dns = ClusterDns(objects, options.first_address)
     yield from check_volumes(job.pod, pod, objects.config_maps, f"Job {job.name}")
-    for container in (*job.pod.init_containers, *job.pod.containers):
+    for container in job.pod.all_containers:
         where = f"Job {job.name}, container {container.name}"
         environment = container_environment(container, pod, objects.config_maps, options.environment, where)
         yield from environment.problems
         yield from _check_command(container, environment, options, where)
-        yield from _check_names(container, environment, names, where)
+        yield from _check_names(container, environment, dns, where)
         yield from _check_mounted_file(objects, container, environment, pod, where)
     for config_map in objects.config_maps.values():
         for key, text in config_map.data.items():
             if specification is None or (config_map.metadata.name, key) != (specification.config_map, specification.key):
-                for wrong in _once(names.unresolvable(text)):
+                for wrong in dict.fromkeys(dns.unresolvable(text)):
                     yield _unresolvable(f"ConfigMap {config_map.metadata.name}, {key}", wrong)
     if specification is not None:
-        yield from _check_world(job, specification, names)
+        yield from _check_world(job, specification, dns)
     yield from check_ports(objects, specification)
 
 
@@ -80,16 +86,16 @@ def _check_command(container: Container, environment: Environment, options: Opti
                       "install it into this Python's environment, or correct the command")
 
 
-def _check_names(container: Container, environment: Environment, names: Names, where: str) -> Iterator[Problem]:
-    texts = {f"{where}, env {name}": value for name, value in environment.values.items()}
-    texts[f"{where}, command"] = "\n".join(command_line(container, environment.values))
-    for place, text in texts.items():
-        for wrong in _once(names.unresolvable(text)):
-            yield _unresolvable(place, wrong)
+def _check_names(container: Container, environment: Environment, dns: ClusterDns, where: str) -> Iterator[Problem]:
+    texts = {f"env {name}": value for name, value in environment.values.items()}
+    texts["command"] = "\n".join(command_line(container, environment.values))
+    for field, text in texts.items():
+        for wrong in dict.fromkeys(dns.unresolvable(text)):
+            yield _unresolvable(f"{where}, {field}", wrong)
     for name, value in environment.values.items():
         host = value.partition(":")[0]
-        found = names.resolve(host)
-        if name.endswith(HOST_ENDINGS) and names.is_bare_host_name(host) and isinstance(found, Unresolvable):
+        found = dns.resolve(host)
+        if name.endswith(HOST_ENDINGS) and dns.is_bare_host_name(host) and isinstance(found, Unresolvable):
             yield _unresolvable(f"{where}, env {name}", found)
 
 
@@ -100,7 +106,7 @@ def _check_mounted_file(
     path = environment.values.get(SPEC_ENV)
     if path is None:
         return
-    volumes = {volume.name: volume for volume in objects.job.pod.volumes}
+    volumes = objects.job.pod.volumes_by_name
     for mount in container.volume_mounts:
         volume = volumes.get(mount.name)
         inside = path.removeprefix(f"{mount.mount_path.rstrip('/')}/")
@@ -108,58 +114,31 @@ def _check_mounted_file(
             continue
         files, problems = rendered_files(volume, pod, objects.config_maps, where)
         if not problems and inside not in files:
-            yield Problem(f"{where}, env {SPEC_ENV}", f"{path} will not be there: ConfigMap {volume.config_map.name}, mounted at "
+            yield Problem(f"{where}, env {SPEC_ENV}", f"{path} would be missing: ConfigMap {volume.config_map.name}, mounted at "
                           f"{mount.mount_path}, has no key {inside}", f"its keys are {', '.join(files) or 'none'}")
         return
-    yield Problem(f"{where}, env {SPEC_ENV}", f"no ConfigMap is mounted above {path}", "mount the run's ConfigMap")
+    yield Problem(f"{where}, env {SPEC_ENV}", f"no ConfigMap is mounted in a folder above {path}", "mount the run's ConfigMap")
 
 
-def _check_world(job: Job, specification: Specification, names: Names) -> Iterator[Problem]:
+def _check_world(job: Job, specification: Specification, dns: ClusterDns) -> Iterator[Problem]:
     world = specification.spec.world
     if world.nodes != job.completions:
-        message = f"completions is {job.completions}, and world.nodes in {specification.place} is {world.nodes}"
+        message = f"completions is {job.completions}, and world.nodes in {specification.where} is {world.nodes}"
         yield Problem(f"Job {job.name}", message, "make the two equal")
     if job.spec.parallelism < world.nodes:
         yield Problem(f"Job {job.name}", f"parallelism is {job.spec.parallelism}, and {world.nodes} pods wait for each other",
                       f"write parallelism: {world.nodes}")
     host = specification.meeting.host
-    found = names.resolve(host)
+    found = dns.resolve(host)
     if isinstance(found, Unresolvable):
-        yield _unresolvable(f"{specification.place}, world.rendezvous.host", found)
-    elif found != names.address(0):
-        yield Problem(f"{specification.place}, world.rendezvous.host", f"{host} is not pod 0, where rank 0 listens",
-                      f"name pod 0 of Job {job.name}")
-
-
-def _once(found: Iterator[Unresolvable]) -> Iterator[Unresolvable]:
-    yield from dict.fromkeys(found)
+        yield _unresolvable(f"{specification.where}, world.rendezvous.host", found)
+    elif found != dns.address(0):
+        yield Problem(f"{specification.where}, world.rendezvous.host", f"{host} is not pod 0, where rank 0 listens",
+                      f"write the name of pod 0 of Job {job.name}")
 
 
 def _unresolvable(where: str, found: Unresolvable) -> Problem:
     return Problem(where, f"{found.name} would not resolve: {found.reason}", found.fix)
-
-
-MASTER_PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
-"""Variables from which torch and torchrun take the port of the rendezvous."""
-RENDEZVOUS = "rendezvous"
-
-
-def port_number(container: Container, port: PortReference) -> int | None:
-    """Number of a port; None for a name that the container does not have."""
-    if isinstance(port, int):
-        return port
-    return next((one.container_port for one in container.ports if one.name == port), None)
-
-
-def probes_of(container: Container) -> Iterator[tuple[str, Probe]]:
-    """Field name and probe, in the order in which the kubelet heeds them."""
-    for field, probe in (
-        ("startupProbe", container.startup_probe),
-        ("readinessProbe", container.readiness_probe),
-        ("livenessProbe", container.liveness_probe),
-    ):
-        if probe is not None:
-            yield field, probe
 
 
 def check_ports(objects: Objects, specification: Specification | None) -> Iterator[Problem]:
@@ -172,29 +151,29 @@ def check_ports(objects: Objects, specification: Specification | None) -> Iterat
     for service in objects.services.values():
         for port in service.spec.ports:
             target = port.target_port
-            if isinstance(target, str) and all(port_number(container, target) is None for container in job.pod.containers):
+            if isinstance(target, str) and all(container.port_number(target) is None for container in job.pod.containers):
                 yield Problem(f"Service {service.metadata.name}, port {port.name or port.port}",
-                              f"targetPort {target} is the name of no container port", _known_ports(job.pod.containers[0]))
+                              f"targetPort {target} names no container port", _known_ports(job.pod.containers[0]))
     if specification is not None:
         trains = job.pod.main
         yield from _check_specification(trains, specification, f"Job {job.name}, container {trains.name}")
 
 
 def _check_probes(container: Container, specification: Specification | None, where: str) -> Iterator[Problem]:
-    for field, probe in probes_of(container):
+    for field, probe in container.probes:
         target = probe.http_get or probe.tcp_socket
         if target is None:
             continue
-        number = port_number(container, target.port)
+        number = container.port_number(target.port)
         if number is None:
             yield Problem(f"{where}, {field}", f"couldn't find port: {target.port}", _known_ports(container))
         elif isinstance(target.port, int) and specification and probe.http_get and number != specification.spec.http_port:
-            yield Problem(f"{where}, {field}", f"it asks port {number}, and http_port in {specification.place} is "
-                          f"{specification.spec.http_port}: nothing will answer", "make the two equal")
+            yield Problem(f"{where}, {field}", f"it probes port {number}, and http_port in {specification.where} is "
+                          f"{specification.spec.http_port}: nothing would answer", "make the two equal")
 
 
 def _check_master_port(container: Container, where: str) -> Iterator[Problem]:
-    declared = port_number(container, RENDEZVOUS)
+    declared = container.port_number(RENDEZVOUS)
     for variable in container.env:
         if variable.name in MASTER_PORTS and variable.value.isdecimal() and declared not in (None, int(variable.value)):
             message = f"it is {variable.value}, and container port {RENDEZVOUS} is {declared}"
@@ -210,13 +189,13 @@ def _check_specification(container: Container, specification: Specification, whe
     }
     declared = {port.container_port for port in container.ports}
     for name, (number, key) in wanted.items():
-        found = port_number(container, name)
+        found = container.port_number(name)
         if found is not None and found != number:
-            yield Problem(f"{where}, port {name}", f"containerPort is {found}, and {key} in {specification.place} is {number}",
+            yield Problem(f"{where}, port {name}", f"containerPort is {found}, and {key} in {specification.where} is {number}",
                           "make the two equal")
         elif found is None and number not in declared:
-            message = f"{key} in {specification.place} is {number}, and the container declares no such port"
-            yield Problem(f"{where}, ports", message, f"add a container port {name}: {number}")
+            message = f"{key} in {specification.where} is {number}, and the container declares no such port"
+            yield Problem(f"{where}, ports", message, f"add containerPort {number} with the name {name}")
 
 
 def check_addresses(objects: Objects, first_address: str) -> Iterator[Problem]:
@@ -237,13 +216,13 @@ def _try_to_bind(address: str, port: int) -> tuple[str, str] | None:
             attempt.bind((address, port))
         except OSError as error:
             if error.errno == errno.EADDRNOTAVAIL:
-                return "it is no address of this machine", f"on macOS give it one: sudo ifconfig lo0 alias {address}"
+                return "this machine does not have that address", f"on macOS, add it: sudo ifconfig lo0 alias {address}"
             if error.errno == errno.EADDRINUSE:
-                return f"port {port} is in use", "end the process that listens there; it may be another rehearsal"
+                return f"port {port} is in use", "stop the process that listens there; it may be another rehearsal"
             return f"port {port} cannot be used: {error.strerror}", "free the address"
     return None
 
 
 def _known_ports(container: Container) -> str:
     names = ", ".join(f"{port.name or 'unnamed'} {port.container_port}" for port in container.ports)
-    return f"container {container.name} has {names or 'no ports'}"
+    return f"container {container.name} has {f'the ports {names}' if names else 'no ports'}"

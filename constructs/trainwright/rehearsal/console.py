@@ -19,6 +19,15 @@ from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome
 from trainwright.rehearsal.setting import Options
 from trainwright_trainer.contract import ExitCode
 
+PLAIN_SECONDS = 2.0
+"""Between two lines of progress where there is no terminal to draw on."""
+LONGEST_MESSAGE = 200
+"""Characters of a termination message that are shown."""
+FAILURE_LINES = 15
+"""Lines that are shown of the log of the pod that failed first."""
+MILESTONES = frozenset({"run_started", "restored", "checkpoint_committed", "evaluated", "stopped"})
+"""Events of rank 0 that are shown as lines of their own."""
+
 
 def rehearse_file(
     path: Path,
@@ -52,26 +61,18 @@ def rehearse_file(
     try:
         outcome = rehearse(read_manifests(path), workspace, options, observer)
     except UsageError as error:
-        console.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        _print_plain(console, str(error))
         return USAGE_CODE
     except CannotWorkError as error:
         print_problems(console, error)
         return CANNOT_WORK_CODE
     except OSError as error:
-        console.print(f"cannot go on: {error}", markup=False, highlight=False, soft_wrap=True)
+        _print_plain(console, f"the rehearsal cannot continue: {error}")
         return CANNOT_WORK_CODE
     finally:
         observer.close()
     print_outcome(console, outcome, workspace.absolute())
     return outcome.exit_code
-
-
-PLAIN_SECONDS = 2.0
-"""Between two lines of progress where there is no terminal to draw on."""
-LONGEST_MESSAGE = 200
-FAILURE_LINES = 15
-"""Of the log of the pod that failed first."""
-MILESTONES = frozenset({"run_started", "restored", "checkpoint_committed", "evaluated", "stopped"})
 
 
 class ConsoleObserver(Observer):
@@ -90,14 +91,14 @@ class ConsoleObserver(Observer):
         job = opening.setting.objects.job
         pods = f"{job.completions} pods" if job.completions > 1 else "1 pod"
         self._say(f"[bold]{escape(job.name)}[/] in {escape(job.namespace)}: {pods} on this machine")
-        self._say("\n[bold]Overrides[/]: where this differs from the cluster")
-        width = max(len(override.subject) for override in opening.overrides)
-        for override in opening.overrides:
-            self._say(f"  [dim]{escape(override.subject):<{width}}[/]  {escape(override.text)}")
+        self._say("\n[bold]Differences from the cluster[/]")
+        width = max(len(difference.subject) for difference in opening.differences)
+        for difference in opening.differences:
+            self._say(f"  [dim]{escape(difference.subject):<{width}}[/]  {escape(difference.text)}")
         self._say("")
         if opening.was_complete:
             self._say(f"This run is complete in {escape(str(opening.setting.workspace.root))}: its pods will end at once. "
-                      "Train anew with --fresh.")
+                      "Use --fresh to train again.")
 
     def pod_started(self, pod: Pod) -> None:
         self._say(f"pod {pod.name} runs at {pod.address}")
@@ -113,7 +114,7 @@ class ConsoleObserver(Observer):
     def log_event(self, pod: Pod, container: str, event: Event) -> None:
         if event.name == "pod_ended":
             return  # its termination message says the same
-        if event.loud:
+        if event.is_warning:
             self._say(f"[yellow]{escape(f'[{pod.index}]')} {escape(event.text)}[/]")
         elif pod.index == 0 and event.name == "step":
             self._progress()
@@ -137,7 +138,7 @@ class ConsoleObserver(Observer):
             self._say(f"[yellow]index {end.index} has failed for good[/]")
 
     def stopping(self, reason: str) -> None:
-        self._say(f"{escape(reason)}: pods are told to end")
+        self._say(f"{escape(reason)}: all pods are told to end")
 
     def close(self) -> None:
         """Stop drawing."""
@@ -166,7 +167,8 @@ class ConsoleObserver(Observer):
         log = self._training
         match event.name:
             case "run_started":
-                self._say(f"training from step {log.step}: {log.world_size} ranks, {log.global_batch} samples a step")
+                ranks = "1 rank" if log.world_size == 1 else f"{log.world_size} ranks"
+                self._say(f"training from step {log.step}: {ranks}, {log.global_batch} samples a step")
             case "restored":
                 self._say(f"resumed from step {log.restored_step}: {escape(log.checkpoint or '')}")
             case "checkpoint_committed":
@@ -210,7 +212,7 @@ def describe_end(end: PodEnd) -> str:
 
 
 def print_outcome(console: Console, outcome: Outcome, workspace: Path) -> None:
-    """The last words: what came of it, and where it lies."""
+    """Print what came of it, and where its logs and checkpoints are."""
     style = {"Complete": "green", "Failed": "red", "Stopped": "yellow"}[outcome.status]
     log = outcome.training
     rows: list[tuple[str, str]] = []
@@ -232,15 +234,15 @@ def print_outcome(console: Console, outcome: Outcome, workspace: Path) -> None:
     if outcome.status == "Stopped":
         step = outcome.committed_step
         console.print("No step is known to be committed." if step is None else
-                      f"Step {step} is committed: rehearse again and it goes on from there.", highlight=False)
+                      f"Step {step} is committed: rehearse again to resume from it.", highlight=False)
     elif any(message.code == ExitCode.NO_PROGRESS for message in outcome.termination_messages):
         console.print("Attempts of earlier rehearsals count too: --fresh forgets them.", highlight=False)
     elif outcome.was_complete:
-        console.print("The run was complete before: rehearse with --fresh to train anew.", highlight=False)
+        console.print("The run was complete before: rehearse with --fresh to train again.", highlight=False)
 
 
 def _print_first_failure(console: Console, outcome: Outcome, workspace: Path) -> None:
-    """The end of the log of the pod that failed first; of pod 0 it was on the screen already."""
+    """The end of the log of the pod that failed first; that of pod 0 was printed as it came."""
     first = next((end for end in outcome.pods if not end.succeeded), None)
     failed = first.failed_container if first else None
     if first is None or failed is None or first.index == 0:
@@ -248,13 +250,17 @@ def _print_first_failure(console: Console, outcome: Outcome, workspace: Path) ->
     log = workspace / "pods" / first.pod / f"{failed.name}.log"
     with suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-FAILURE_LINES:]
-        console.print(f"\nThe last lines of {log}, which failed first:", markup=False, highlight=False, soft_wrap=True)
+        _print_plain(console, f"\nContainer {failed.name} of pod {first.pod} failed first. The end of {log}:")
         for line in lines:
-            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+            _print_plain(console, f"  {line}")
+
+
+def _print_plain(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def print_problems(console: Console, error: CannotWorkError) -> None:
-    """Every reason, each with what to do."""
+    """Print every reason, each with what to do."""
     console.print("[bold red]These manifests cannot work:[/]", highlight=False)
     for problem in error.problems:
         console.print(f"  {escape(problem.where)}: {escape(problem.message)}", highlight=False, soft_wrap=True)

@@ -15,7 +15,7 @@ from trainwright.rehearsal.environment import command_line, container_environmen
 from trainwright.rehearsal.kinds import Container
 from trainwright.rehearsal.objects import CannotWorkError, Problem
 from trainwright.rehearsal.pod import ContainerEnd, Pod
-from trainwright.rehearsal.setting import Setting, store_folders
+from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.volumes import PathRewriter, Rewrite, mounted_folders, rendered_files, write_files
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 
@@ -25,6 +25,19 @@ INTERFACE_VARIABLES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 """Variables that name a network interface of the cluster's machines."""
 FROM_CALLER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH")
 """What this machine's Python may need to start at all."""
+
+INIT = Path(__file__).with_name("container_init.py")
+MESSAGE_BYTES = 4096
+"""Most of a termination message that the kubelet keeps."""
+OUTPUT_SECONDS = 2.0
+"""How long output may stay open after the end; the descendants that could hold it are killed."""
+
+LONGEST_LINE = 1 << 20
+"""A longer line is handed on in pieces."""
+TAIL_LINES = 80
+TAIL_BYTES = 2048
+"""What the kubelet takes of a log as termination message (FallbackToLogsOnError)."""
+_CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +63,15 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
     found = container_environment(container, pod, config_maps, options.environment, f"pod {pod.name}, container {container.name}")
     if found.problems:
         raise CannotWorkError(found.problems)
-    folders = mounted_folders(setting.spec, container, found.values, setting.workspace.volumes(pod.name))
+    folders = mounted_folders(setting.pod_spec, container, found.values, setting.workspace.volumes(pod.name))
     termination = _termination_file(home, container)
     temporary = folders.get(TEMPORARY, home / "tmp")
     temporary.mkdir(parents=True, exist_ok=True)
-    own = {TEMPORARY: temporary, container.termination_message_path: termination, **store_folders(setting)}
+    own = {TEMPORARY: temporary, container.termination_message_path: termination, **setting.store_folders}
     paths = PathRewriter({**own, **folders, **options.mounts})
 
     def local(text: str) -> str:
-        return paths(setting.names.rewrite(text))
+        return paths(setting.dns.rewrite(text))
 
     _write_mounted_files(container, pod, setting, local)
     values = {name: value if name in found.from_caller else local(value) for name, value in found.values.items()}
@@ -84,7 +97,7 @@ def _termination_file(home: Path, container: Container) -> Path:
 
 def _write_mounted_files(container: Container, pod: Pod, setting: Setting, local: Rewrite) -> None:
     folders = setting.workspace.volumes(pod.name)
-    volumes = {volume.name: volume for volume in setting.spec.volumes}
+    volumes = setting.pod_spec.volumes_by_name
     for name in dict.fromkeys(mount.name for mount in container.volume_mounts):
         files, _ = rendered_files(volumes[name], pod, setting.objects.config_maps, pod.name)
         write_files(folders.files(container.name, name), {path: local(text) for path, text in files.items()})
@@ -117,18 +130,14 @@ def _directory(container: Container, local: Rewrite) -> Path:
 def _program(word: str, environment: Mapping[str, str], pod: Pod, container: Container) -> str:
     program = find_program(word, environment["PATH"])
     if program is None:
-        raise CannotWorkError([Problem(f"pod {pod.name}, container {container.name}",
-                                  f'failed to start: exec: "{word}": executable file not found in $PATH', "correct the command")])
+        message = f'failed to start: exec: "{word}": executable file not found in $PATH'
+        raise CannotWorkError([Problem(f"pod {pod.name}, container {container.name}", message, "correct the command")])
     return program
 
 
-INIT = Path(__file__).with_name("container_init.py")
-MESSAGE_BYTES = 4096
-OUTPUT_SECONDS = 2.0
-"""How long output may stay open after the end; the descendants that could hold it are killed."""
-
-
 class ContainerRun:
+    """Starts a container's process, follows its output, and ends it."""
+
     def __init__(self, container: Container, process: LocalProcess, on_line: Callable[[str], None]) -> None:
         self.container, self.local = container, process
         self._pump = LogPump(process.log, on_line)
@@ -175,14 +184,14 @@ class ContainerRun:
         return ContainerEnd(self.container.name, code, self._message(code))
 
     def terminate(self, grace_seconds: float) -> None:
-        """SIGTERM now, SIGKILL after the grace period. A second call changes nothing."""
+        """Send SIGTERM now, and SIGKILL after the grace period. A second call changes nothing."""
         if self._kill is None and self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGTERM)
             self._kill = asyncio.create_task(self._kill_after(grace_seconds))
 
     def kill(self) -> None:
-        """SIGKILL to everything in the container."""
+        """Send SIGKILL to everything in the container."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -197,15 +206,9 @@ class ContainerRun:
         return text
 
 
-_CHUNK_BYTES = 1 << 16
-LONGEST_LINE = 1 << 20
-"""What is longer is handed on in pieces."""
-TAIL_LINES = 80
-TAIL_BYTES = 2048
-"""What the kubelet takes of a log as termination message (FallbackToLogsOnError)."""
-
-
 class LogPump:
+    """Writes every byte of a container's output into its log file, and hands on every line."""
+
     def __init__(self, path: Path, on_line: Callable[[str], None]) -> None:
         self._path, self._on_line = path, on_line
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
@@ -217,7 +220,7 @@ class LogPump:
         return text.decode(errors="ignore")
 
     async def run(self, stream: asyncio.StreamReader) -> None:
-        """Until the output closes."""
+        """Copy until the output closes."""
         pending = b""
         with self._path.open("ab", buffering=0) as log:
             while chunk := await stream.read(_CHUNK_BYTES):

@@ -39,8 +39,8 @@ class StopRequests:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """How the Job went."""
+class JobResult:
+    """How a Job ended, or why it was stopped."""
 
     end: JobEnd | None
     """None where it was stopped before."""
@@ -68,8 +68,8 @@ class JobController:
         self._runs: dict[int, PodRun] = {}
         self._ends: list[PodEnd] = []
 
-    async def run(self) -> Run:
-        """Until the Job is over, or until it is told to stop. No process is left in any case."""
+    async def run(self) -> JobResult:
+        """Run the pods until the Job is over, or until it is told to stop. No process is left in any case."""
         deadline = self._job.spec.active_deadline_seconds
         loop = asyncio.get_running_loop()
         over_at = None if deadline is None else loop.time() + deadline
@@ -85,7 +85,7 @@ class JobController:
                     return await self._stopped(self._stops.first.result())
                 for task in [task for task in self._tasks if task in done]:
                     if end := self._take(task):
-                        return await self._fail(end) if end.type == "Failed" else Run(end, tuple(self._ends))
+                        return await self._fail(end) if end.type == "Failed" else JobResult(end, tuple(self._ends))
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -117,14 +117,14 @@ class JobController:
             self._start(index, self._replace_seconds)
         return decision if isinstance(decision, JobEnd) else None
 
-    async def _fail(self, end: JobEnd) -> Run:
+    async def _fail(self, end: JobEnd) -> JobResult:
         """The controller deletes the pods that still run; their ends decide nothing any more."""
         if self._runs:
             self._observer.stopping(f"the Job has failed ({end.reason})")
         await self._end_all()
-        return Run(end, tuple(self._ends))
+        return JobResult(end, tuple(self._ends))
 
-    async def _stopped(self, request: StopRequest) -> Run:
+    async def _stopped(self, request: StopRequest) -> JobResult:
         """Pods that end with success while they are told to stop still count: the Job may just be complete."""
         self._observer.stopping(request.message)
         end = None
@@ -135,7 +135,7 @@ class JobController:
                 if isinstance(decision, IndexDone | JobEnd):
                     self._observer.decided(pod_end, decision, 0.0)
         complete = end is not None and end.type == "Complete"
-        return Run(end if complete else None, tuple(self._ends), request)
+        return JobResult(end if complete else None, tuple(self._ends), request)
 
     async def _end_all(self) -> list[PodEnd]:
         """Pods that run get SIGTERM and their grace period; those that wait for their start never come."""

@@ -15,19 +15,20 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
-from trainwright.rehearsal.checks import probes_of
 from trainwright.rehearsal.container import INTERFACE_VARIABLES, LOOPBACK_INTERFACE
 from trainwright.rehearsal.environment import command_line, container_environment, find_program, search_path
 from trainwright.rehearsal.kinds import ConfigMap, Container, Job
 from trainwright.rehearsal.objects import Objects, Specification, find_specification
-from trainwright.rehearsal.setting import Options, Setting, store_folders
+from trainwright.rehearsal.setting import Options, Setting
 from trainwright.rehearsal.volumes import SHARED_MEMORY
 from trainwright_trainer.contract import Script, Training
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 
 
 @dataclass(frozen=True, slots=True)
-class Override:
+class Difference:
+    """One way in which this rehearsal is not what the cluster would do."""
+
     subject: str
     """One or two words: ``addresses``, ``image``."""
     text: str
@@ -36,32 +37,36 @@ class Override:
         return f"{self.subject}: {self.text}"
 
 
-def without_strangers(objects: Objects, options: Options) -> tuple[Objects, tuple[Override, ...]]:
-    """The objects without them: what they do for a run cannot be rehearsed, and the run itself can."""
+def leave_out_containers(objects: Objects, options: Options) -> tuple[Objects, tuple[Difference, ...]]:
+    """The objects without the containers that cannot be played, and that the run can do without.
+
+    These are containers beside the one that trains whose program is only in their image, such as a log collector, and the one
+    that waits for data to be fetched.
+    """
     objects, unfetched = _without_waiting(objects)
     pod = objects.job.pod
-    strangers = [container for container in pod.containers if container is not pod.main and not _is_here(container, options)]
-    if not strangers:
+    absent = [container for container in pod.containers if container is not pod.main and not _is_here(container, options)]
+    if not absent:
         return objects, unfetched
-    kept = [container for container in pod.containers if container not in strangers]
-    return _with(objects, containers=kept), (*unfetched, *(
-        Override("left out", f"container {container.name}: its program is in image {container.image.partition('@')[0]} only")
-        for container in strangers
+    kept = [container for container in pod.containers if container not in absent]
+    return _with_containers(objects, containers=kept), (*unfetched, *(
+        Difference("left out", f"container {container.name}: its program is only in image {container.image.partition('@')[0]}")
+        for container in absent
     ))
 
 
-def _without_waiting(objects: Objects) -> tuple[Objects, tuple[Override, ...]]:
-    """A rehearsal fetches no data, so nothing may wait for it: what lies in the folder of the claim is what the run reads."""
+def _without_waiting(objects: Objects) -> tuple[Objects, tuple[Difference, ...]]:
+    """A rehearsal fetches no data, so no pod may wait for it: the run reads what lies in the folder of the claim."""
     containers = objects.job.pod.init_containers
     kept = [container for container in containers if container.name != AWAIT_CONTAINER]
     if len(kept) == len(containers):
         return objects, ()
-    text = "is not fetched here, and nothing waits for it: give a folder for the path, --mount PATH=FOLDER"
-    return _with(objects, init_containers=kept), (Override("data", text),)
+    text = "is not fetched here, and no pod waits for it: name a folder for the path with --mount PATH=FOLDER"
+    return _with_containers(objects, init_containers=kept), (Difference("data", text),)
 
 
-def _with(objects: Objects, **changes: Sequence[Container]) -> Objects:
-    """The objects with another pod."""
+def _with_containers(objects: Objects, **changes: Sequence[Container]) -> Objects:
+    """The objects with other containers in the pod template."""
     job = objects.job
     template = job.spec.template.model_copy(update={"spec": job.pod.model_copy(update=changes)})
     return replace(objects, job=job.model_copy(update={"spec": job.spec.model_copy(update={"template": template})}))
@@ -89,9 +94,11 @@ Tree = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
+    """What is played, and how it differs from what was asked."""
+
     objects: Objects
     specification: Specification | None
-    overrides: tuple[Override, ...]
+    differences: tuple[Difference, ...]
 
 
 def scale_down(objects: Objects, options: Options) -> Scaled:
@@ -99,12 +106,12 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
     before = find_specification(objects.config_maps)
     on_gpus = before is not None and before.spec.world.device == "cuda"
     pods = min(objects.job.completions, options.nodes or (GPU_RUN_NODES if on_gpus else objects.job.completions))
-    overrides = []
+    differences = []
     if pods < objects.job.completions:
-        overrides.append(Override("pods", f"{pods} instead of {objects.job.completions} (completions and parallelism)"))
+        differences.append(Difference("pods", f"{pods} instead of {objects.job.completions} (completions and parallelism)"))
     objects = replace(objects, job=_with_pods(objects.job, pods))
     if before is None:
-        return Scaled(objects, None, tuple(overrides))
+        return Scaled(objects, None, tuple(differences))
     document = _document(before)
     if before.spec.world.nodes > pods:
         document["world"]["nodes"] = pods
@@ -114,9 +121,9 @@ def scale_down(objects: Objects, options: Options) -> Scaled:
             _shrink_training(document["work"])
     _keep_here(document)
     if changes := list(_changes(_document(before), document)):
-        overrides.append(Override(before.key, ", ".join(changes)))
+        differences.append(Difference(before.key, ", ".join(changes)))
         objects = replace(objects, config_maps=_with_document(objects.config_maps, before, document))
-    return Scaled(objects, find_specification(objects.config_maps) or before, tuple(overrides))
+    return Scaled(objects, find_specification(objects.config_maps) or before, tuple(differences))
 
 
 def _document(specification: Specification) -> Tree:
@@ -201,86 +208,77 @@ def _shown(value: Any) -> str:
     return "unset" if value is None else json.dumps(value)
 
 
-def statements(setting: Setting) -> Iterator[Override]:
-    """Overrides that follow from the manifests and this machine; those of scaling down come from :mod:`scale`."""
-    objects, options, spec = setting.objects, setting.options, setting.spec
-    last = setting.names.address(objects.job.completions - 1)
-    images = ", ".join(dict.fromkeys(container.image.partition("@")[0] for container in spec.containers))
+def local_differences(setting: Setting) -> Iterator[Difference]:
+    """What follows from the manifests and from this machine, whatever the run's size."""
+    objects, dns = setting.objects, setting.dns
+    addresses = dns.address(0) + (f" to {dns.address(objects.job.completions - 1)}" if objects.job.completions > 1 else "")
+    images = ", ".join(dict.fromkeys(container.image.partition("@")[0] for container in setting.pod_spec.containers))
     python, trainer = sys.version.split()[0], version("trainwright-trainer")
-    yield Override("image", f"{images} -> this machine: Python {python}, trainer {trainer}")
-    yield Override("pods", "local processes that share one machine; resources, security context, node selection are not enforced")
-    yield Override("addresses", f"{setting.names.address(0)}" + (f" to {last}" if objects.job.completions > 1 else "") +
-                   ", one for each pod, in place of the Service's names; a port on all addresses is taken for every pod")
+    yield Difference("image", f"{images} -> this machine: Python {python}, trainer {trainer}")
+    yield Difference("pods", "local processes that share one machine; "
+                     "resources, security context and node selection are not enforced")
+    yield Difference("addresses", f"{addresses}, one for each pod, in place of the Service's names; "
+                     "a pod that listens on all addresses takes the port from every pod")
     yield from _variables(setting)
     yield from _paths(setting)
     yield from _only_in_the_image(setting)
-    yield Override("Job controller", f"replaces a failed pod after {options.replace_seconds:g} s instead of 10 s, 20 s, ...")
-    yield Override("signals", "a program is not process 1 here: without a handler SIGTERM ends it, where a container ignores it")
-    if any(probe.grpc for container in spec.containers for _, probe in probes_of(container)):
-        yield Override("probes", "gRPC probes are not polled")
+    delay = f"{setting.options.replace_seconds:g} s"
+    yield Difference("Job controller", f"replaces a failed pod after {delay} instead of 10 s, 20 s, ...")
+    yield Difference("signals", "a program is not process 1 here: "
+                     "SIGTERM ends one that has no handler, and in a container it would not")
+    if any(probe.grpc for container in setting.pod_spec.containers for _, probe in container.probes):
+        yield Difference("probes", "gRPC probes are not polled")
     for left_out in objects.left_out:
-        yield Override("left out", left_out)
+        yield Difference("left out", left_out)
 
 
-def _variables(setting: Setting) -> Iterator[Override]:
+def _variables(setting: Setting) -> Iterator[Difference]:
     pod = setting.create_pod(0)
-    for container in (*setting.spec.init_containers, *setting.spec.containers):
+    for container in setting.pod_spec.all_containers:
         found = container_environment(container, pod, setting.objects.config_maps, setting.options.environment, container.name)
         interfaces = [name for name in INTERFACE_VARIABLES if found.values.get(name, LOOPBACK_INTERFACE) != LOOPBACK_INTERFACE]
         added = [name for name in (INTERFACE_VARIABLES[0], TERMINATION_PATH_ENV) if name not in found.values]
-        yield Override("environment", f"{', '.join(dict.fromkeys([*interfaces, *added, 'PATH']))} as this machine needs them")
+        replaced = ", ".join(dict.fromkeys([*interfaces, *added, "PATH"]))
+        yield Difference("environment", f"{replaced}: set to what this machine needs")
         for name in found.from_caller:
-            yield Override("secrets", f"{name} is your own environment's value")
+            yield Difference("secrets", f"{name} has the value of your own environment")
         for name, missing in found.unexpanded.items():
             references = ", ".join(f"$({one})" for one in missing)
-            yield Override("note", f"env {name} keeps {references} as it stands: nothing of that name is defined before it, "
-                           "here and in a cluster alike")
+            yield Difference("note", f"env {name} keeps {references} as text: no variable of that name is defined before it; "
+                             "a cluster does the same")
 
 
-def _paths(setting: Setting) -> Iterator[Override]:
-    volumes = {volume.name: volume for volume in setting.spec.volumes}
+def _paths(setting: Setting) -> Iterator[Difference]:
     claims: dict[str, list[str]] = {}
     read_only: dict[str, bool] = {}
-    for container in (*setting.spec.init_containers, *setting.spec.containers):
-        for mount in container.volume_mounts:
-            claim = volumes[mount.name].persistent_volume_claim
-            if claim is not None and mount.mount_path not in setting.options.mounts:
+    for container in setting.pod_spec.all_containers:
+        for mount, claim in setting.pod_spec.mounted_claims(container):
+            if mount.mount_path not in setting.options.mounts:
                 claims.setdefault(claim.claim_name, []).append(mount.mount_path)
                 read_only[claim.claim_name] = read_only.get(claim.claim_name, True) and (mount.read_only or claim.read_only)
     for name, paths in claims.items():
         folder = setting.workspace.claims / name
         empty = " (empty: put the data there)" if read_only[name] and not (folder.is_dir() and any(folder.iterdir())) else ""
         guarded = "; read-only is not enforced" if read_only[name] else ""
-        yield Override("claim " + name, f"{', '.join(dict.fromkeys(paths))} -> {folder}{empty}{guarded}")
-    for address, folder in store_folders(setting).items():
-        yield Override("object store", f"{address} -> {folder}: the real one is neither read nor written")
+        yield Difference("claim " + name, f"{', '.join(dict.fromkeys(paths))} -> {folder}{empty}{guarded}")
+    for address, folder in setting.store_folders.items():
+        yield Difference("object store", f"{address} -> {folder}: the real one is neither read nor written")
     for path, local in setting.options.mounts.items():
-        yield Override("folder", f"{path} -> {local}, as you asked")
-    yield Override("paths", f"other mounts and /tmp -> {setting.workspace.pods}/<pod>; {SHARED_MEMORY} is this machine's; "
-                   "paths are rewritten in command, environment and mounted files")
+        yield Difference("folder", f"{path} -> {local}, as you asked")
+    yield Difference("paths", f"other mounts and /tmp -> {setting.workspace.pods}/<pod>; {SHARED_MEMORY} is this machine's; "
+                     "paths are rewritten in command, environment and mounted files")
 
 
-def _only_in_the_image(setting: Setting) -> Iterator[Override]:
+def _only_in_the_image(setting: Setting) -> Iterator[Difference]:
     """Files that a command names, and that neither a mount nor this machine has: the image must hold them."""
     pod, work = setting.create_pod(0), setting.specification.spec.work if setting.specification else None
     config_maps, caller = setting.objects.config_maps, setting.options.environment
-    for container in setting.spec.containers:
+    for container in setting.pod_spec.containers:
         values = container_environment(container, pod, config_maps, caller, container.name).values
         mounted = [mount.mount_path for mount in container.volume_mounts] + list(setting.options.mounts)
         words = (*command_line(container, values), *(work.command if isinstance(work, Script) else ()))
         for word in dict.fromkeys(words):
             path = PurePosixPath(word)
             if path.is_absolute() and not any(path.is_relative_to(mount) for mount in mounted) and not Path(word).exists():
-                yield Override("note", f"{word} is not on this machine; if the image holds it, give a folder that stands for "
-                               f"{path.parent}: --mount {path.parent}=FOLDER")
-
-
-def writable_claims(setting: Setting) -> list[str]:
-    """Claims that some mount may write to."""
-    spec = setting.spec
-    claims = {volume.name: volume.persistent_volume_claim for volume in spec.volumes if volume.persistent_volume_claim}
-    return list(dict.fromkeys(
-        claims[mount.name].claim_name
-        for container in (*spec.init_containers, *spec.containers) for mount in container.volume_mounts
-        if mount.name in claims and not mount.read_only and not claims[mount.name].read_only
-    ))
+                yield Difference("note", f"{word} is not on this machine; if the image holds it, name a folder that stands for "
+                                 f"{path.parent}: --mount {path.parent}=FOLDER")

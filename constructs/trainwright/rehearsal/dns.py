@@ -1,4 +1,4 @@
-"""Names that resolve in the cluster, and why others would not.
+"""The cluster's DNS: names of pods that resolve, and why others would not.
 
 A headless Service gives ``<host name>.<service>`` a record for each pod whose host name and subdomain are set, which its selector
 matches, and which is ready or published before it is (Kubernetes documentation, "DNS for Services and Pods").
@@ -29,8 +29,8 @@ class Unresolvable:
     fix: str
 
 
-class Names:
-    """The cluster's DNS for the pods of one Job."""
+class ClusterDns:
+    """The cluster's DNS, as the pods of one Job see it."""
 
     def __init__(self, objects: Objects, first_address: str) -> None:
         self._objects, self._first = objects, first_address
@@ -63,12 +63,12 @@ class Names:
         """Address of a pod by a name as its peers write it, with or without namespace and domain."""
         host, *rest = name.split(".")
         if not rest:
-            return Unresolvable(name, "a pod's bare host name resolves in that pod only", f"write {name}.<service>")
+            return Unresolvable(name, "a pod's bare host name resolves only in that pod", f"write {name}.<service>")
         service, *domain = rest
         job = self._objects.job
         full = [job.namespace, "svc", *CLUSTER_DOMAIN.split(".")]
         if domain != full[: len(domain)]:
-            return Unresolvable(name, f"it ends in .{'.'.join(domain)}, and the Service's own ending is .{'.'.join(full)}",
+            return Unresolvable(name, f"it ends in .{'.'.join(domain)}, and names of the Service end in .{'.'.join(full)}",
                                 f"write {host}.{service}")
         if reason := self._why_no_records(service):
             return Unresolvable(name, *reason)
@@ -76,10 +76,10 @@ class Names:
         if host == index or not index.isdecimal() or str(int(index)) != index or int(index) >= job.completions:
             last = pod_host_name(job, job.completions - 1)
             return Unresolvable(name, f"no pod has the host name {host}: they are {pod_host_name(job, 0)} to {last}",
-                                "name one of those")
+                                "write one of those")
         if mismatch := self._mismatch(self._objects.services[service], int(index)):
             return Unresolvable(name, f"the selector of Service {service} does not match the pod: {mismatch}",
-                                "make the selector match the pods' labels")
+                                "make the selector match the labels of the pods")
         return self.address(int(index))
 
     def address(self, index: int) -> str:
@@ -94,18 +94,19 @@ class Names:
         service = self._objects.services.get(name)
         job = self._objects.job
         if service is None:
-            namespace = self._objects.elsewhere.get(("Service", name))
+            namespace = self._objects.services_elsewhere.get(name)
             others = ", ".join(self._objects.services) or "none"
-            why = f"which is in namespace {namespace}" if namespace else f"which is not there (beside the Job: {others})"
+            why = f"which is in namespace {namespace}" if namespace else f"which is missing (Services beside the Job: {others})"
             return f"it needs Service {name}, {why}", f"add a headless Service {name} in namespace {job.namespace}"
         if service.spec.cluster_ip != "None":
-            return f"Service {name} is not headless, so it has one address and none for each pod", "write clusterIP: None"
+            return f"Service {name} is not headless, so it has one address, and the pods have no names", "write clusterIP: None"
         if job.pod.subdomain != name:
             subdomain = f"subdomain is {job.pod.subdomain}" if job.pod.subdomain else "subdomain is not set"
-            return f"the pods' {subdomain}, so Service {name} gives them no records", f"write subdomain: {name} in the template"
+            why = f"the pods' {subdomain}, so Service {name} gives them no DNS records"
+            return why, f"write subdomain: {name} in the template"
         waits = any(container.readiness_probe for container in job.pod.containers)
         if waits and not service.spec.publish_not_ready_addresses:
-            return (f"Service {name} does not publish pods before they are ready, and ranks must find each other before",
+            return (f"Service {name} does not publish pods before they are ready, and ranks must find each other earlier",
                     "write publishNotReadyAddresses: true")
         return None
 
@@ -123,4 +124,3 @@ class Names:
 
 def _is_file_name(name: str) -> bool:
     return name.rpartition(".")[2] in _FILE_ENDINGS
-

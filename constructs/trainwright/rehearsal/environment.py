@@ -19,6 +19,7 @@ from trainwright.rehearsal.objects import Problem
 from trainwright.rehearsal.pod import INDEX_KEY, Pod
 
 COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -27,16 +28,16 @@ class Environment:
 
     values: dict[str, str] = field(default_factory=dict)
     from_caller: list[str] = field(default_factory=list)
-    """Variables whose Secret is not here, and that the caller's environment stands in for."""
+    """Variables of a Secret that is not here; their values are those of the caller's environment."""
     unexpanded: dict[str, list[str]] = field(default_factory=dict)
-    """Variable -> references in it that stay as they are, because nothing of that name stands before it."""
+    """Variable -> references in it that stay as they are, because no variable of that name comes before it."""
     problems: list[Problem] = field(default_factory=list)
 
 
 def container_environment(
     container: Container, pod: Pod, config_maps: Mapping[str, ConfigMap], caller: Mapping[str, str], where: str
 ) -> Environment:
-    """Resolve ``envFrom`` and ``env``. Problems are collected, so that all of them can be told at once."""
+    """Resolve ``envFrom`` and ``env``. Problems are collected, so that all of them can be reported at once."""
     environment = Environment()
     _take_whole_sources(environment, container, config_maps, where)
     for variable in container.env:
@@ -75,7 +76,7 @@ def _value(
     if source.field_ref is not None:
         found = pod.field(source.field_ref.field_path)
         if found is None:
-            environment.problems.append(Problem(where, f"fieldPath {source.field_ref.field_path} is not one of the downward API",
+            environment.problems.append(Problem(where, f"the downward API has no fieldPath {source.field_ref.field_path}",
                                                 "use a field such as metadata.name or status.podIP"))
         return found
     if source.config_map_key_ref is not None:
@@ -109,24 +110,24 @@ def _from_caller(
     if not reference.optional:
         environment.problems.append(Problem(
             where, f"it comes from key {reference.key} of Secret {reference.name}, which is in the cluster and not here",
-            f"export {name} before the rehearsal; any value will do that the program accepts",
+            f"export {name} before the rehearsal; any value that the program accepts will do",
         ))
     return None
 
 
 def _no_config_map(where: str, name: str) -> Problem:
-    return Problem(where, f'configmap "{name}" not found', "put the ConfigMap beside the Job, under the name that is referred to")
+    return Problem(where, f'configmap "{name}" not found', "add a ConfigMap of that name beside the Job")
 
 
 def _keys(config_map: ConfigMap) -> str:
-    return f"it has {', '.join(config_map.data) or 'no keys'}"
-
-
-_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))", re.DOTALL)
+    return f"its keys are {', '.join(config_map.data)}" if config_map.data else "it has no keys"
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """Replace each ``$(NAME)`` that has a value; one that has none stays as it is, and ``$$`` becomes ``$``."""
+    """Replace each ``$(NAME)`` that has a value; one that has none stays as it is, and ``$$`` becomes ``$``.
+
+    As in Kubernetes' third_party/forked/golang/expansion.
+    """
 
     def replace(match: re.Match[str]) -> str:
         name = match[1]

@@ -1,7 +1,7 @@
-"""Status of an Indexed Job: what a failed pod means for it, which indexes are done, and when it is over. No time and no processes
-here.
+"""Status of an Indexed Job: what a failed pod means for it, which indexes are done, and when it is over.
 
-After kubernetes pkg/controller/job/job_controller.go, indexed_job_utils.go and pod_failure_policy.go.
+There is no time and there are no processes here. After kubernetes pkg/controller/job: job_controller.go, indexed_job_utils.go and
+pod_failure_policy.go.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Fields that a rehearsal does not look at are passed over; fields that it reads a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -141,6 +141,23 @@ class Container(Kind):
     restart_policy: str | None = None
     """``Always`` makes an init container a sidecar."""
 
+    @property
+    def probes(self) -> Iterator[tuple[str, Probe]]:
+        """Field name and probe, in the order in which the kubelet heeds them."""
+        for field, probe in (
+            ("startupProbe", self.startup_probe),
+            ("readinessProbe", self.readiness_probe),
+            ("livenessProbe", self.liveness_probe),
+        ):
+            if probe is not None:
+                yield field, probe
+
+    def port_number(self, port: PortReference) -> int | None:
+        """Number of a port; None for a name that the container does not have."""
+        if isinstance(port, int):
+            return port
+        return next((one.container_port for one in self.ports if one.name == port), None)
+
 
 class KeyToPath(Kind):
     key: str
@@ -205,6 +222,23 @@ class PodSpec(Kind):
     service_account_name: str = "default"
     termination_grace_period_seconds: Number = 30
     host_network: bool = False
+
+    @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """Init containers first, in the order in which the kubelet starts them."""
+        return (*self.init_containers, *self.containers)
+
+    @property
+    def volumes_by_name(self) -> dict[str, Volume]:
+        return {volume.name: volume for volume in self.volumes}
+
+    def mounted_claims(self, container: Container) -> Iterator[tuple[VolumeMount, ClaimVolume]]:
+        """The container's mounts of claims, each with its claim."""
+        volumes = self.volumes_by_name
+        for mount in container.volume_mounts:
+            volume = volumes.get(mount.name)
+            if volume is not None and volume.persistent_volume_claim is not None:
+                yield mount, volume.persistent_volume_claim
 
     @property
     def main(self) -> Container:

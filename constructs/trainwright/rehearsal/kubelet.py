@@ -21,14 +21,21 @@ from trainwright.rehearsal.setting import Setting
 
 OnLine = Callable[[Pod, str, str], None]
 NeverReady = Callable[[Pod, str], None]
+PortNumbers = Mapping[str, int]
+"""Container ports by name."""
+
+FIRST_PERIOD_SECONDS = 0.5
+"""Until a probe passes for the first time it is polled this often, so that a rehearsal does not wait for a period to pass."""
+_PROC = Path("/proc")
+_LISTEN = "0A"
 
 
 class PodRun:
-    """Init containers in order, then all containers at once; the pod ends when they all have.
+    """Runs the init containers in order, then all containers at once; the pod ends when they all have.
 
     Args:
-        on_line: Gets each line of output, with the container's name.
-        never_ready: Told once if a readiness or startup probe has not passed within the rehearsal's bound.
+        on_line: Called with each line of output and the container's name.
+        never_ready: Called once if a readiness or startup probe has not passed within the rehearsal's bound.
     """
 
     def __init__(self, pod: Pod, setting: Setting, observer: Observer, on_line: OnLine, never_ready: NeverReady) -> None:
@@ -39,7 +46,7 @@ class PodRun:
         self._terminating = False
 
     async def run(self) -> PodEnd:
-        """Until no process of the pod is left. Whatever ends this call ends them too."""
+        """Run until no process of the pod is left. Whatever ends this call ends them too."""
         try:
             ends = await self._init_containers()
             if all(end.exit_code == 0 for end in ends) and not self._terminating:
@@ -55,17 +62,17 @@ class PodRun:
         """Tell every container to end: SIGTERM, and SIGKILL after the pod's grace period."""
         self._terminating = True
         for container in self._running:
-            container.terminate(self._setting.spec.termination_grace_period_seconds)
+            container.terminate(self._setting.pod_spec.termination_grace_period_seconds)
 
     def kill(self) -> None:
-        """SIGKILL to everything at once."""
+        """Send SIGKILL to every container at once."""
         self._terminating = True
         for container in self._running:
             container.kill()
 
     async def _init_containers(self) -> list[ContainerEnd]:
         ends: list[ContainerEnd] = []
-        for container in self._setting.spec.init_containers:
+        for container in self._setting.pod_spec.init_containers:
             [run] = await self._start([container])
             ends.append(await run.wait())
             if ends[-1].exit_code or self._terminating:
@@ -73,7 +80,7 @@ class PodRun:
         return ends
 
     async def _containers(self) -> list[ContainerEnd]:
-        runs = await self._start(self._setting.spec.containers)
+        runs = await self._start(self._setting.pod_spec.containers)
         self._observer.pod_started(self.pod)
         self._note_ready(None)
         return list(await asyncio.gather(*map(self._follow, runs)))
@@ -95,7 +102,7 @@ class PodRun:
             on_ready=lambda: self._note_ready(run.container.name),
             on_event=lambda text: self._observer.pod_event(self.pod, text),
             on_never_ready=lambda text: self._never_ready(self.pod, text),
-            on_dead=lambda: run.terminate(self._setting.spec.termination_grace_period_seconds),
+            on_dead=lambda: run.terminate(self._setting.pod_spec.termination_grace_period_seconds),
             ready_seconds=self._setting.options.ready_seconds,
         )
         probes = asyncio.create_task(prober.run())
@@ -106,7 +113,7 @@ class PodRun:
 
     def _note_ready(self, container: str | None) -> None:
         """A container without a readiness probe is ready as soon as it runs."""
-        wanted = {one.name for one in self._setting.spec.containers if one.readiness_probe is not None}
+        wanted = {one.name for one in self._setting.pod_spec.containers if one.readiness_probe is not None}
         was_ready = container is not None and wanted <= self._ready
         self._ready |= {container} if container else set()
         if wanted <= self._ready and not was_ready:
@@ -116,17 +123,13 @@ class PodRun:
         return lambda line: self._on_line(self.pod, container.name, line)
 
 
-FIRST_PERIOD_SECONDS = 0.5
-"""Until a probe passes for the first time it is polled this often, so that a rehearsal does not wait for a period to pass."""
-
-
 class Prober:
-    """Startup first, then readiness and liveness side by side.
+    """Polls a container's probes while it runs: startup first, then readiness and liveness side by side.
 
     Args:
         on_ready: Called when readiness passes for the first time.
-        on_event: Told what the kubelet would make an event of.
-        on_never_ready: Told once why readiness or startup has not passed within ``ready_seconds``.
+        on_event: Called with what the kubelet would make an event of.
+        on_never_ready: Called once with the reason why readiness or startup has not passed within ``ready_seconds``.
         on_dead: Called when liveness has failed too often: the kubelet kills the container.
     """
 
@@ -140,7 +143,7 @@ class Prober:
         self._ports = {port.name: port.container_port for port in run.container.ports if port.name}
 
     async def run(self) -> None:
-        """Until it is cancelled, which is when the container ends."""
+        """Poll until this is cancelled, which is when the container ends."""
         container = self._run.container
         if container.startup_probe is not None:
             await self._first_pass("Startup", container.startup_probe)
@@ -168,11 +171,12 @@ class Prober:
             await asyncio.sleep(probe.period_seconds)
             reason = await self._attempt(probe)
             failures = failures + 1 if reason else 0
-        self._on_event(f"Liveness probe failed {failures} times: {reason}; container {self._run.container.name} will be killed")
+        times = "once" if failures == 1 else f"{failures} times"
+        self._on_event(f"Liveness probe failed {times}: {reason}; container {self._run.container.name} will be killed")
         self._on_dead()
 
     async def _first_pass(self, name: str, probe: Probe) -> None:
-        """Poll until it passes. After ``ready_seconds`` say why it does not, and poll on."""
+        """Poll until the probe passes. After ``ready_seconds`` say why it does not, and go on polling."""
         deadline = time.monotonic() + self._ready_seconds + probe.initial_delay_seconds
         await asyncio.sleep(probe.initial_delay_seconds)
         told = False
@@ -184,7 +188,7 @@ class Prober:
             await asyncio.sleep(min(probe.period_seconds, FIRST_PERIOD_SECONDS))
 
     async def _attempt(self, probe: Probe) -> str | None:
-        return await attempt(probe, self._pod.address, self._ports, self._run.local)
+        return await _poll(probe, self._pod.address, self._ports, self._run.local)
 
     def _with_listeners(self, reason: str) -> str:
         if "refused" not in reason:
@@ -193,12 +197,8 @@ class Prober:
         return f"{reason}: nothing listens there" + (f"; the container listens on {', '.join(found)}" if found else "")
 
 
-PortNumbers = Mapping[str, int]
-"""Container ports by name."""
-
-
-async def attempt(probe: Probe, address: str, ports: PortNumbers, local: LocalProcess) -> str | None:
-    """Poll once. None for a pass, else why not, in the kubelet's words."""
+async def _poll(probe: Probe, address: str, ports: PortNumbers, local: LocalProcess) -> str | None:
+    """Poll once, on the pod's address. None for a pass, else why not, in the kubelet's words."""
     timeout = probe.timeout_seconds
     try:
         if probe.http_get is not None:
@@ -270,12 +270,8 @@ def _words(error: BaseException) -> str:
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
 
 
-_PROC = Path("/proc")
-_LISTEN = "0A"
-
-
 def listening_addresses(root: int) -> list[str]:
-    """``address:port`` of every TCP socket that ``root`` or a descendant of it listens on, sorted."""
+    """``address:port`` of each TCP socket that ``root`` or a descendant listens on, sorted; none where there is no /proc."""
     inodes = {inode for pid in _tree(root) for inode in _socket_inodes(pid)}
     found = set()
     for table in ("tcp", "tcp6"):

@@ -16,6 +16,12 @@ from trainwright.rehearsal.kinds import ConfigMap, Job, Kind, Service
 from trainwright_trainer.contract import API_VERSION, RunSpec
 from trainwright_trainer.contract.spec import Meeting
 
+K = TypeVar("K", bound=Kind)
+IGNORED_KINDS = frozenset({"Namespace", "PersistentVolumeClaim"})
+"""Objects that may be beside a Job and mean nothing on one machine."""
+CARRIERS = ("JobSet", "PyTorchJob", "TrainJob", "MPIJob", "TFJob", "XGBoostJob", "RayJob")
+"""Kinds that carry a run through an operator, which a rehearsal does not play."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -42,27 +48,22 @@ class UsageError(Exception):
     """The request itself is wrong: a file that is not there, a folder that is not ours, a rehearsal that already runs."""
 
 
-K = TypeVar("K", bound=Kind)
-IGNORED_KINDS = frozenset({"Namespace", "PersistentVolumeClaim"})
-"""Objects that may stand beside a Job and mean nothing on one machine."""
-
-
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """What is rehearsed."""
+    """One Job, and what its pods see of the other objects."""
 
     job: Job
     config_maps: Mapping[str, ConfigMap]
     """By name, of the Job's namespace."""
     services: Mapping[str, Service]
-    elsewhere: Mapping[tuple[str, str], str]
-    """Kind and name -> namespace, of ConfigMaps and Services that the pods do not see because it is not theirs."""
+    services_elsewhere: Mapping[str, str]
+    """Name -> namespace, of Services that give these pods no names because they are in another namespace."""
     left_out: tuple[str, ...]
     """``Kind name`` of objects that a rehearsal does not play."""
 
 
 def read_manifests(path: Path) -> list[dict[str, Any]]:
-    """Every document of a YAML file. Raises :class:`UsageError` where the file is no YAML of Kubernetes objects."""
+    """Every document of a YAML file. Raises :class:`UsageError` where it does not hold Kubernetes objects as YAML."""
     try:
         documents = list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
     except OSError as error:
@@ -71,7 +72,7 @@ def read_manifests(path: Path) -> list[dict[str, Any]]:
         raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     manifests = [document for document in documents if document is not None]
     if not all(isinstance(manifest, dict) for manifest in manifests):
-        raise UsageError(f"{path} holds something else than Kubernetes objects")
+        raise UsageError(f"{path} holds something other than Kubernetes objects")
     return manifests
 
 
@@ -86,14 +87,12 @@ def find_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     job = _read(Job, jobs[0])
     config_maps = [_read(ConfigMap, manifest) for manifest in by_kind.pop("ConfigMap", [])]
     services = [_read(Service, manifest) for manifest in by_kind.pop("Service", [])]
-    near: list[ConfigMap | Service] = [*config_maps, *services]
     return Objects(
         job=job,
         config_maps={one.metadata.name: one for one in config_maps if one.metadata.namespace == job.namespace},
         services={one.metadata.name: one for one in services if one.metadata.namespace == job.namespace},
-        elsewhere={
-            (type(one).__name__, one.metadata.name): one.metadata.namespace
-            for one in near if one.metadata.namespace != job.namespace
+        services_elsewhere={
+            one.metadata.name: one.metadata.namespace for one in services if one.metadata.namespace != job.namespace
         },
         left_out=tuple(
             f"{kind} {(manifest.get('metadata') or {}).get('name')}"
@@ -102,17 +101,12 @@ def find_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     )
 
 
-CARRIERS = ("JobSet", "PyTorchJob", "TrainJob", "MPIJob", "TFJob", "XGBoostJob", "RayJob")
-"""Kinds that carry a run through an operator, which a rehearsal does not play."""
-
-
 def _not_one_job(jobs: int, others: Mapping[str, object]) -> Problem:
     carrier = next((kind for kind in CARRIERS if kind in others), None)
     if carrier and not jobs:
-        fix = "rehearse the same run as a Job: write target: indexed-job into a copy of its file, where the topology allows it"
-        return Problem("manifests", f"a {carrier} carries the run, and only Jobs are played so far", fix)
-    found = "no Job" if not jobs else f"{jobs} Jobs"
-    return Problem("manifests", f"there is {found} in them", "rehearse the file of one run")
+        fix = "rehearse the same run as a Job: where the topology allows it, write target: indexed-job into a copy of its file"
+        return Problem("manifests", f"a {carrier} carries the run, and a rehearsal plays only Jobs so far", fix)
+    return Problem("manifests", f"they hold {jobs or 'no'} Job{'' if jobs == 0 else 's'}", "rehearse the file of one run")
 
 
 def _read(kind: type[K], manifest: Mapping[str, Any]) -> K:
@@ -122,7 +116,7 @@ def _read(kind: type[K], manifest: Mapping[str, Any]) -> K:
     except ValidationError as error:
         where = f"{kind.__name__} {name or 'without a name'}"
         raise CannotWorkError([
-            Problem(where, f"{'.'.join(map(str, detail['loc']))}: {_lower(detail['msg'])}", "write what the API expects there")
+            Problem(where, f"{'.'.join(map(str, detail['loc']))}: {_lower(detail['msg'])}", "write the type that the API expects")
             for detail in error.errors(include_url=False)[:10]
         ]) from None
 
@@ -133,6 +127,8 @@ def _lower(message: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Specification:
+    """A run's specification, as the trainer reads it, and where it stands."""
+
     config_map: str
     key: str
     spec: RunSpec
@@ -143,7 +139,7 @@ class Specification:
         return self.spec.world.meeting
 
     @property
-    def place(self) -> str:
+    def where(self) -> str:
         return f"ConfigMap {self.config_map}, {self.key}"
 
 

@@ -6,12 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.rehearsal.differences import Override
+from trainwright.rehearsal.differences import Difference
 from trainwright.rehearsal.job_status import Decision
 from trainwright.rehearsal.pod import Pod, PodEnd
 from trainwright.rehearsal.setting import Setting
 
-LOUD = ("warning", "error", "critical")
+WARNING_LEVELS = ("warning", "error", "critical")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Event:
     fields: dict[str, Any]
 
     @property
-    def loud(self) -> bool:
-        return self.level in LOUD
+    def is_warning(self) -> bool:
+        return self.level in WARNING_LEVELS
 
     def number(self, key: str) -> float | None:
         value = self.fields.get(key)
@@ -32,7 +32,7 @@ class Event:
 
     @property
     def text(self) -> str:
-        """For a person: the event and what it says."""
+        """The event and its fields, for a person to read."""
         hidden = ("ts", "level", "event", "run", "identity", "attempt", "node", "rank")
         facts = [f"{key} {value}" for key, value in self.fields.items() if key not in hidden and value not in (None, "")]
         return ", ".join([self.name.replace("_", " "), *facts])
@@ -53,7 +53,7 @@ def parse_event(line: str) -> Event | None:
 
 @dataclass(slots=True)
 class TrainingLog:
-    """Where the training is, as far as it has said so."""
+    """How far the training is, by the log of rank 0."""
 
     step: int | None = None
     samples: float | None = None
@@ -68,11 +68,12 @@ class TrainingLog:
     restored_step: int | None = None
     committed_step: int | None = None
     checkpoint: str | None = None
-    """Where the newest committed checkpoint lies on this machine."""
+    """Folder on this machine of the newest committed checkpoint."""
     first_step: int | None = None
-    """At which the first loss was seen."""
+    """The step of the first loss."""
 
     def take(self, event: Event) -> None:
+        """Note what an event says."""
         match event.name:
             case "run_started":
                 self._read(event, "step", "global_batch", "world_size")
@@ -110,7 +111,7 @@ class Opening:
     """What is known before the first pod."""
 
     setting: Setting
-    overrides: tuple[Override, ...]
+    differences: tuple[Difference, ...]
     was_complete: bool
     """The workspace holds a finished run of this identity: the pods will have nothing to do."""
     training: TrainingLog
@@ -118,7 +119,7 @@ class Opening:
 
 
 class Observer:
-    """Does nothing; whoever wants to know overrides."""
+    """Is told what happens, and does nothing with it: a subclass overrides what it wants to know."""
 
     def opened(self, opening: Opening) -> None:
         """All checks have passed."""
@@ -133,7 +134,7 @@ class Observer:
         """What ``kubectl describe pod`` would show as an event: a failed probe, a container that is killed."""
 
     def log_line(self, pod: Pod, container: str, line: str) -> None:
-        """A line of a container's output that is no event, without its end."""
+        """A line of a container's output that is not an event, without its line ending."""
 
     def log_event(self, pod: Pod, container: str, event: Event) -> None:
         """A JSON line of the trainer's log."""

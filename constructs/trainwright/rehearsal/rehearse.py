@@ -16,14 +16,14 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from trainwright.rehearsal.checks import check_addresses, check_job, check_objects, check_size
-from trainwright.rehearsal.controller import JobController, Run, StopRequest, StopRequests
-from trainwright.rehearsal.differences import Override, Scaled, scale_down, statements, without_strangers, writable_claims
-from trainwright.rehearsal.dns import Names
+from trainwright.rehearsal.controller import JobController, JobResult, StopRequest, StopRequests
+from trainwright.rehearsal.differences import Difference, Scaled, leave_out_containers, local_differences, scale_down
+from trainwright.rehearsal.dns import ClusterDns
 from trainwright.rehearsal.kubelet import PodRun
 from trainwright.rehearsal.objects import CannotWorkError, find_objects, find_specification
 from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
 from trainwright.rehearsal.pod import ContainerEnd, Pod, PodEnd
-from trainwright.rehearsal.setting import Options, Setting, Workspace, store_folders
+from trainwright.rehearsal.setting import Options, Setting, Workspace
 from trainwright.rehearsal.volumes import PathRewriter, claim_folders
 from trainwright_trainer.contract import TerminationMessage
 from trainwright_trainer.contract.layout import COMPLETE_MARKER
@@ -37,6 +37,8 @@ COMPLETE_CODE, FAILED_CODE, USAGE_CODE, CANNOT_WORK_CODE, STOPPED_CODE = 0, 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
+    """What came of a rehearsal."""
+
     status: Status
     reason: str
     """As in the Job's condition: ``CompletionsReached``, ``PodFailurePolicy``, ..."""
@@ -45,9 +47,14 @@ class Outcome:
     """In the order in which they ended."""
     training: TrainingLog
     seconds: float
-    overrides: tuple[Override, ...]
+    differences: tuple[Difference, ...]
     was_complete: bool = False
     """The workspace held a finished run of this identity, so the pods had nothing to do."""
+
+    @classmethod
+    def of(cls, result: JobResult, training: TrainingLog, seconds: float, opening: Opening) -> Outcome:
+        status, reason, message = _status(result)
+        return cls(status, reason, message, result.pods, training, seconds, opening.differences, opening.was_complete)
 
     @property
     def exit_code(self) -> int:
@@ -55,10 +62,9 @@ class Outcome:
 
     @property
     def committed_step(self) -> int | None:
-        """The newest step that is safe, as the pods' last words or rank 0's log have it."""
-        said = [message.committed_step for message in self.termination_messages if message.committed_step is not None]
-        logged = [] if self.training.committed_step is None else [self.training.committed_step]
-        return max(said + logged, default=None)
+        """The newest step with a committed checkpoint, by the pods' termination messages and rank 0's log."""
+        stated = [*(message.committed_step for message in self.termination_messages), self.training.committed_step]
+        return max((step for step in stated if step is not None), default=None)
 
     @property
     def termination_messages(self) -> list[TerminationMessage]:
@@ -68,21 +74,18 @@ class Outcome:
 
 
 def termination_message(container: ContainerEnd) -> TerminationMessage | None:
+    """The message of a container that follows the trainer's contract; None for any other text."""
     try:
         return TerminationMessage.model_validate_json(container.message)
     except ValidationError:
         return None
 
 
-def outcome_of(run: Run, training: TrainingLog, seconds: float, overrides: tuple[Override, ...], was_complete: bool) -> Outcome:
-    status, reason, message = _status(run)
-    return Outcome(status, reason, message, run.pods, training, seconds, overrides, was_complete)
-
-
-def _status(run: Run) -> tuple[Status, str, str]:
-    if run.end is not None:
-        return ("Complete" if run.end.type == "Complete" else "Failed"), run.end.reason, run.end.message
-    stopped = run.stopped or StopRequest("Unknown", "the rehearsal ended before the Job did")
+def _status(result: JobResult) -> tuple[Status, str, str]:
+    """Status, reason and message."""
+    if result.end is not None:
+        return ("Complete" if result.end.type == "Complete" else "Failed"), result.end.reason, result.end.message
+    stopped = result.stopped or StopRequest("Unknown", "the rehearsal ended before the Job did")
     return ("Stopped" if stopped.reason == SIGNAL else "Failed"), stopped.reason, stopped.message
 
 
@@ -99,23 +102,21 @@ def rehearse(
     """
     observer = observer or Observer()
     scaled = _checked(manifests, options)
-    place = Workspace(workspace)
-    with place.opened():
-        setting = Setting(scaled.objects, scaled.specification, options, place, Names(scaled.objects, options.first_address))
+    dns, training = ClusterDns(scaled.objects, options.first_address), TrainingLog()
+    setting = Setting(scaled.objects, scaled.specification, options, Workspace(workspace), dns)
+    with setting.workspace.opened():
         if options.fresh:
-            place.empty(writable_claims(setting))
-        overrides = (*scaled.overrides, *statements(setting))
-        was_complete = _is_complete(setting)
-        training = TrainingLog()
-        observer.opened(Opening(setting, overrides, was_complete, training))
+            setting.workspace.empty(setting.writable_claims)
+        opening = Opening(setting, (*scaled.differences, *local_differences(setting)), _is_complete(setting), training)
+        observer.opened(opening)
         started = time.monotonic()
-        run = asyncio.run(_play(setting, observer, training))
-        return outcome_of(run, training, time.monotonic() - started, overrides, was_complete)
+        result = asyncio.run(_play(setting, observer, training))
+        return Outcome.of(result, training, time.monotonic() - started, opening)
 
 
 def _checked(manifests: Sequence[Mapping[str, Any]], options: Options) -> Scaled:
-    """The manifests as they stand are checked, not what is left of them after scaling down."""
-    objects, left_out = without_strangers(find_objects(manifests), options)
+    """Check the manifests before they are scaled down, so that what is checked is what the cluster gets."""
+    objects, left_out = leave_out_containers(find_objects(manifests), options)
     if problems := list(check_job(objects.job)):
         raise CannotWorkError(problems)
     if problems := list(check_objects(objects, find_specification(objects.config_maps), options)):
@@ -123,7 +124,7 @@ def _checked(manifests: Sequence[Mapping[str, Any]], options: Options) -> Scaled
     scaled = scale_down(objects, options)
     if problems := list(check_size(scaled.objects.job)) or list(check_addresses(scaled.objects, options.first_address)):
         raise CannotWorkError(problems)
-    return replace(scaled, overrides=(*scaled.overrides, *left_out))
+    return replace(scaled, differences=(*scaled.differences, *left_out))
 
 
 def _is_complete(setting: Setting) -> bool:
@@ -132,15 +133,15 @@ def _is_complete(setting: Setting) -> bool:
     state = specification.spec.state_directory if specification else None
     if specification is None or state is None:
         return False
-    claims = claim_folders(setting.spec, setting.spec.main, setting.workspace.claims)
-    folder = PathRewriter({**claims, **store_folders(setting)})(state)
+    claims = claim_folders(setting.pod_spec, setting.pod_spec.main, setting.workspace.claims)
+    folder = PathRewriter({**claims, **setting.store_folders})(state)
     with suppress(OSError, ValueError, AttributeError):
         marker = json.loads((Path(folder) / COMPLETE_MARKER).read_text(encoding="utf-8"))
         return bool(marker.get("identity") == specification.spec.identity)
     return False
 
 
-async def _play(setting: Setting, observer: Observer, training: TrainingLog) -> Run:
+async def _play(setting: Setting, observer: Observer, training: TrainingLog) -> JobResult:
     stops = StopRequests()
 
     def on_line(pod: Pod, container: str, line: str) -> None:
@@ -186,7 +187,7 @@ def _time_limit(stops: StopRequests, seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    request = StopRequest("Timeout", f"the rehearsal was not over after {seconds:g} s")
+    request = StopRequest("Timeout", f"the rehearsal did not end within {seconds:g} s")
     timer = asyncio.get_running_loop().call_later(seconds, stops.add, request)
     try:
         yield

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.rehearsal.dns import Names
+from trainwright.rehearsal.dns import ClusterDns
 from trainwright.rehearsal.kinds import PodSpec
 from trainwright.rehearsal.objects import Objects, Specification, UsageError
 from trainwright.rehearsal.pod import Pod, create_pod
@@ -20,6 +20,8 @@ from trainwright_trainer.contract.layout import CHECKPOINT_ENV
 
 @dataclass(frozen=True, slots=True)
 class Options:
+    """What a caller may choose about a rehearsal."""
+
     fresh: bool = False
     """Empty the volumes that the pods write to first."""
     nodes: int | None = None
@@ -39,11 +41,13 @@ class Options:
 
 
 MARKER = ".trainwright-rehearsal"
-"""Says that the folder is ours, so that emptying it takes nothing else along."""
+"""Shows that the folder belongs to a rehearsal, so that nothing else is ever removed."""
+
+_STORE_SCHEME = "s3://"
 
 
 class Workspace:
-    """``claims/<claim>`` and ``stores/<bucket>`` stay between rehearsals; ``pods/<pod>`` is of the last rehearsal."""
+    """A folder for a rehearsal: ``claims/<claim>`` and ``stores/<bucket>`` stay, ``pods/<pod>`` is of the last rehearsal."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -99,32 +103,36 @@ def _lock(descriptor: int, root: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise UsageError(f"another rehearsal uses {root}: wait for its end, or choose another workspace") from None
+        raise UsageError(f"another rehearsal uses {root}: wait until it ends, or choose another workspace") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
+    """All that a pod of this rehearsal needs besides its own index."""
+
     objects: Objects
     specification: Specification | None
     options: Options
     workspace: Workspace
-    names: Names
+    dns: ClusterDns
 
     @property
-    def spec(self) -> PodSpec:
+    def pod_spec(self) -> PodSpec:
         return self.objects.job.pod
 
+    @property
+    def store_folders(self) -> dict[str, Path]:
+        """Address of the bucket that checkpoints go to -> the folder that stands for it; nothing is made."""
+        directories = [self.specification.spec.state_directory or ""] if self.specification else []
+        directories += [variable.value for variable in self.pod_spec.main.env if variable.name == CHECKPOINT_ENV]
+        buckets = [each.removeprefix(_STORE_SCHEME).partition("/")[0] for each in directories if each.startswith(_STORE_SCHEME)]
+        return {f"{_STORE_SCHEME}{bucket}": self.workspace.stores / bucket for bucket in buckets}
+
+    @property
+    def writable_claims(self) -> list[str]:
+        """Claims that some mount may write to."""
+        mounted = (pair for container in self.pod_spec.all_containers for pair in self.pod_spec.mounted_claims(container))
+        return list(dict.fromkeys(claim.claim_name for mount, claim in mounted if not mount.read_only and not claim.read_only))
+
     def create_pod(self, index: int) -> Pod:
-        return create_pod(self.objects.job, index, self.names.address(index))
-
-
-_SCHEME = "s3://"
-
-
-def store_folders(setting: Setting) -> dict[str, Path]:
-    """Address of the bucket that checkpoints go to -> folder of the workspace; nothing is made."""
-    specification = setting.specification
-    directories = [specification.spec.state_directory or ""] if specification else []
-    directories += [variable.value for variable in setting.spec.main.env if variable.name == CHECKPOINT_ENV]
-    buckets = [each.removeprefix(_SCHEME).partition("/")[0] for each in directories if each.startswith(_SCHEME)]
-    return {f"{_SCHEME}{bucket}": setting.workspace.stores / bucket for bucket in buckets}
+        return create_pod(self.objects.job, index, self.dns.address(index))

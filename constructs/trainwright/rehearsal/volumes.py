@@ -17,6 +17,10 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - path inside the container
 
 Files = dict[str, str]
 """Path inside a volume -> text."""
+Rewrite = Callable[[str], str]
+
+_BEFORE = r"(?:(?<![\w./\-~+@%])|(?<=file://))"
+_AFTER = r"(?![\w.\-~+@%])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +45,17 @@ class VolumeFolders:
 
 def check_volumes(spec: PodSpec, pod: Pod, config_maps: Mapping[str, ConfigMap], where: str) -> Iterator[Problem]:
     """What would keep the kubelet from starting the pod: missing ConfigMaps and keys, mounts of volumes that are not there."""
-    volumes = {volume.name: volume for volume in spec.volumes}
+    volumes = spec.volumes_by_name
     for volume in spec.volumes:
         yield from rendered_files(volume, pod, config_maps, where)[1]
         if not _is_known(volume):
             yield Problem(f"{where}, volume {volume.name}", f"a rehearsal does not provide volumes of kind {volume.other_source}",
                           "use a ConfigMap, a claim or an emptyDir")
-    for container in (*spec.init_containers, *spec.containers):
+    for container in spec.all_containers:
         for mount in container.volume_mounts:
             if mount.name not in volumes:
                 place = f"{where}, container {container.name}, mount {mount.mount_path}"
-                yield Problem(place, f"there is no volume {mount.name}", f"the pod has {', '.join(volumes) or 'none'}")
+                yield Problem(place, f"the pod has no volume {mount.name}", f"its volumes are {', '.join(volumes) or 'none'}")
 
 
 def rendered_files(volume: Volume, pod: Pod, config_maps: Mapping[str, ConfigMap], where: str) -> tuple[Files, list[Problem]]:
@@ -69,7 +73,7 @@ def rendered_files(volume: Volume, pod: Pod, config_maps: Mapping[str, ConfigMap
             _add_fields(files, projection.downward_api, pod)
         else:
             kind = "secret" if projection.secret is not None else "serviceAccountToken"
-            problems.append(Problem(place, f"a rehearsal has no {kind} to project", "leave it out, or mark it optional"))
+            problems.append(Problem(place, f"a rehearsal has no {kind} to project", "leave it out"))
     return files, problems
 
 
@@ -86,7 +90,7 @@ def _add_config_map(
         if not source.optional:
             problems.append(Problem(
                 where, f'MountVolume.SetUp failed: configmap "{source.name}" not found',
-                f"put it beside the Job; there is {', '.join(config_maps) or 'no ConfigMap'}",
+                f"add it beside the Job, which has {', '.join(config_maps) or 'no ConfigMap'}",
             ))
         return
     if source.items is None:
@@ -98,7 +102,7 @@ def _add_config_map(
         elif not source.optional:
             problems.append(Problem(
                 where, f"MountVolume.SetUp failed: configmap references non-existent config key: {item.key}",
-                f"ConfigMap {source.name} has {', '.join(config_map.data) or 'no keys'}",
+                f"the keys of ConfigMap {source.name} are {', '.join(config_map.data) or 'none'}",
             ))
 
 
@@ -111,7 +115,7 @@ def mounted_folders(
     spec: PodSpec, container: Container, values: Mapping[str, str], folders: VolumeFolders
 ) -> dict[str, Path]:
     """Mount path -> path on this machine. Folders of claims and scratch are made; files are written by :func:`write_files`."""
-    volumes = {volume.name: volume for volume in spec.volumes}
+    volumes = spec.volumes_by_name
     mounted = {}
     for mount in container.volume_mounts:
         path = _clean(mount.mount_path)
@@ -122,10 +126,8 @@ def mounted_folders(
 
 def claim_folders(spec: PodSpec, container: Container, claims: Path) -> dict[str, Path]:
     """Mount path -> folder, of the claims alone; nothing is made."""
-    by_volume = {volume.name: volume.persistent_volume_claim for volume in spec.volumes}
     return {
-        _clean(mount.mount_path): claims / claim.claim_name / mount.sub_path
-        for mount in container.volume_mounts if (claim := by_volume.get(mount.name)) is not None
+        _clean(mount.mount_path): claims / claim.claim_name / mount.sub_path for mount, claim in spec.mounted_claims(container)
     }
 
 
@@ -154,14 +156,12 @@ def _clean(path: str) -> str:
     return str(PurePosixPath(path))
 
 
-Rewrite = Callable[[str], str]
-
-_BEFORE = r"(?:(?<![\w./\-~+@%])|(?<=file://))"
-_AFTER = r"(?![\w.\-~+@%])"
-
-
 class PathRewriter:
-    """Replaces mount paths where they stand as whole path tokens: ``/data`` in ``--from=/data/x``, not in ``/mnt/data``."""
+    """Replaces mount paths in text, where they are whole path tokens: ``/data`` in ``--from=/data/x``, not in ``/mnt/data``.
+
+    Local processes see this machine's files, so what a container would find through a mount is replaced in its command,
+    arguments, environment and mounted files.
+    """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._folders = {path: str(folder) for path, folder in folders.items()}

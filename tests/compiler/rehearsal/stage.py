@@ -151,6 +151,6 @@ def play(found: list[Manifest], workspace: Path, **changes: Any) -> tuple[Outcom
     return rehearse(found, workspace, options(**changes), recorder), recorder
 
 
-def overridden(recorder: Recorder) -> Iterator[str]:
+def stated(recorder: Recorder) -> Iterator[str]:
     for opening in recorder.openings:
-        yield from map(str, opening.overrides)
+        yield from map(str, opening.differences)

@@ -96,8 +96,9 @@ def test_a_secret_needs_a_stated_value() -> None:
         (service(selector={}), "it has no selector"),
         (service(clusterIP="10.0.0.1"), "is not headless"),
         (service(publishNotReadyAddresses=False), "does not publish pods before they are ready"),
-        (lambda found: found.remove(of_kind(found, "Service")), "which is not there"),
-        (lambda found: of_kind(found, "Service")["metadata"].update(name="other"), "which is not there (beside the Job: other)"),
+        (lambda found: found.remove(of_kind(found, "Service")), "which is missing"),
+        (lambda found: of_kind(found, "Service")["metadata"].update(name="other"),
+         "which is missing (Services beside the Job: other)"),
         (lambda found: pod_spec(found).update(subdomain="other"), "the pods' subdomain is other"),
         (lambda found: pod_spec(found).pop("subdomain"), "the pods' subdomain is not set"),
         (run_json(lambda document: document["world"]["rendezvous"].update(host="nobody.example.com")), "would not resolve"),
@@ -119,8 +120,8 @@ def test_a_rendezvous_that_would_not_resolve(edit: Edit, reason: str) -> None:
         (run_json(lambda document: document["world"].update(control_port=29401)),
          "containerPort is 29400, and world.control_port in ConfigMap"),
         (probe_port("readinessProbe", "web"), "readinessProbe: couldn't find port: web"),
-        (probe_port("livenessProbe", 9401), "livenessProbe: it asks port 9401"),
-        (service(ports=[{"name": "web", "port": 80, "targetPort": "web"}]), "targetPort web is the name of no container port"),
+        (probe_port("livenessProbe", 9401), "livenessProbe: it probes port 9401"),
+        (service(ports=[{"name": "web", "port": 80, "targetPort": "web"}]), "targetPort web names no container port"),
     ],
 )
 def test_a_wrong_port_is_told_with_both_numbers(edit: Edit, reason: str) -> None:
@@ -152,7 +153,7 @@ def test_torchrun_s_address_is_resolved_too() -> None:
         address["value"] = address["value"].partition(".")[0]
 
     [problem] = broken(without_service, COMMAND)
-    assert "a pod's bare host name resolves in that pod only" in problem
+    assert "a pod's bare host name resolves only in that pod" in problem
 
 
 @pytest.mark.parametrize(
@@ -164,8 +165,9 @@ def test_torchrun_s_address_is_resolved_too() -> None:
         (lambda found: pod_spec(found)["volumes"][2]["configMap"].update(items=[{"key": "spec.json", "path": "run.json"}]),
          "configmap references non-existent config key: spec.json"),
         (lambda found: of_kind(found, "ConfigMap").update(data={"other.json": "{}"}), "has no key run.json"),
-        (lambda found: pod_spec(found)["volumes"].pop(2), "there is no volume spec"),
-        (lambda found: env(found, "TRAINWRIGHT_SPEC").update(value="/elsewhere/run.json"), "no ConfigMap is mounted above"),
+        (lambda found: pod_spec(found)["volumes"].pop(2), "the pod has no volume spec"),
+        (lambda found: env(found, "TRAINWRIGHT_SPEC").update(value="/elsewhere/run.json"),
+         "no ConfigMap is mounted in a folder above"),
         (lambda found: pod_spec(found)["volumes"].append({"name": "disk", "hostPath": {"path": "/"}}),
          "volumes of kind hostPath"),
     ],
@@ -185,7 +187,7 @@ def test_files_that_would_not_be_there(edit: Edit, reason: str) -> None:
         (lambda found: of_kind(found, "Job")["spec"].update(parallelism=1), "2 pods wait for each other"),
         (lambda found: of_kind(found, "Job")["spec"].update(suspend=True), "it is suspended"),
         (lambda found: of_kind(found, "Job")["spec"].update(completionMode="NonIndexed"), "completionMode is NonIndexed"),
-        (lambda found: of_kind(found, "Job")["spec"].pop("completions"), "completions is None"),
+        (lambda found: of_kind(found, "Job")["spec"].pop("completions"), "completions is not set"),
         (lambda found: of_kind(found, "Job")["spec"].update(successPolicy={"rules": []}), "it has a successPolicy"),
         (lambda found: pod_spec(found).update(restartPolicy="OnFailure"), "restartPolicy is OnFailure"),
         (lambda found: pod_spec(found).update(hostNetwork=True), "hostNetwork"),
@@ -200,8 +202,8 @@ def test_a_job_that_cannot_be_played(edit: Edit, reason: str) -> None:
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (lambda found: found.remove(of_kind(found, "Job")), "there is no Job in them"),
-        (lambda found: found.append(of_kind(found, "Job")), "there is 2 Jobs in them"),
+        (lambda found: found.remove(of_kind(found, "Job")), "they hold no Job"),
+        (lambda found: found.append(of_kind(found, "Job")), "they hold 2 Jobs"),
         (lambda found: of_kind(found, "Job")["spec"].pop("template"), "spec.template: field required"),
         (lambda found: pod_spec(found).update(containers=[]), "spec.template.spec.containers"),
         (lambda found: port(found, "http").update(containerPort="9400"), "containerPort"),

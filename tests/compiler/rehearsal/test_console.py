@@ -44,9 +44,9 @@ def test_a_rehearsal_that_completes(tmp_path: Path) -> None:
     assert code == 0
     for part in (
         f"{JOB} in training: 1 pod on this machine",
-        "Overrides: where this differs from the cluster",
+        "Differences from the cluster",
         f"/data -> {tmp_path}/w/claims/data",
-        "training from step 0: 1 ranks, 64 samples a step",
+        "training from step 0: 1 rank, 64 samples a step",
         "step 1 of 10  loss 2.300  100 samples/s",
         "[0] slow disk, path",
         "step 5 is committed",
@@ -72,7 +72,7 @@ def test_a_rehearsal_that_fails_shows_why(tmp_path: Path) -> None:
     code, text = run(found, tmp_path)
     assert code == 1
     assert "Failed: MaxFailedIndexesExceeded" in text
-    assert "which failed first:\n  the reason" in text
+    assert "main.log:\n  the reason" in text
 
 
 def test_manifests_that_cannot_work(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_manifests_that_cannot_work(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("a: [", "is not YAML"), ("- 1\n", "something else than Kubernetes objects"), ("text", "something else than Kubernetes")],
+    [("a: [", "is not YAML"), ("- 1\n", "something other than Kubernetes objects"), ("text", "something other than Kubernetes")],
 )
 def test_a_file_that_holds_no_manifests(tmp_path: Path, text: str, reason: str) -> None:
     code, printed = run(text, tmp_path)
@@ -104,7 +104,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_an_empty_file_has_no_job(tmp_path: Path) -> None:
     code, printed = run("", tmp_path)
     assert code == 3
-    assert "there is no Job in them" in printed
+    assert "they hold no Job" in printed
 
 
 def test_a_file_that_only_the_image_holds_is_told(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_file_that_only_the_image_holds_is_told(tmp_path: Path) -> None:
     of_kind(found, "Job")["spec"]["backoffLimitPerIndex"] = 0
     code, printed = run(found, tmp_path)
     assert code == 1
-    assert "give a folder that stands for /app: --mount /app=FOLDER" in printed
+    assert "name a folder that stands for /app: --mount /app=FOLDER" in printed
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "train.py").write_text("print('trained')")
     code, printed = run(found, tmp_path, mounts={"/app": tmp_path / "app"})

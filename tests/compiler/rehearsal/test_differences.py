@@ -21,8 +21,8 @@ from tests.compiler.rehearsal.stage import (
     manifests,
     of_kind,
     options,
-    overridden,
     play,
+    stated,
 )
 
 from trainwright.rehearsal.differences import Scaled, scale_down
@@ -50,7 +50,7 @@ def gpu_run(**work: Any) -> list[Manifest]:
 
 def test_a_run_on_cpus_stays_as_it_is() -> None:
     found = scaled(from_dist(DIGITS))
-    assert not found.overrides
+    assert not found.differences
     assert found.objects == as_objects(from_dist(DIGITS))
 
 
@@ -61,7 +61,7 @@ def test_a_run_on_gpus_loses_its_size() -> None:
     assert (found.objects.job.completions, found.objects.job.spec.parallelism) == (2, 2)
     assert isinstance(spec.work, Training)
     assert (spec.work.duration.steps, spec.work.model.parameters or 0) < (21, 10_000_000)
-    text = " ".join(map(str, found.overrides))
+    text = " ".join(map(str, found.differences))
     assert "2 instead of 4" in text
     assert 'world.device "cuda" -> "cpu"' in text
     assert "work.model.num_hidden_layers 22 -> 2" in text
@@ -79,7 +79,7 @@ def test_nothing_is_sent_to_a_service_and_no_node_is_measured() -> None:
     assert isinstance(spec.work, Training)
     assert [getattr(sink, "mode", None) for sink in spec.work.metrics or ()] == [None, "offline"]
     assert spec.lifecycle.preflight == Preflight(when="always")
-    text = " ".join(map(str, result.overrides))
+    text = " ".join(map(str, result.differences))
     assert "lifecycle.preflight.min_tflops 400.0 -> unset" in text
     assert '"offline"' in text
 
@@ -166,5 +166,5 @@ def test_nothing_waits_and_a_folder_stands_for_the_data(tmp_path: Path) -> None:
     outcome, recorder = play(waiting_run(), tmp_path / "w", mounts={"/data/digits": tmp_path / "mine"})
     assert outcome.status == "Complete"
     assert recorder.said(0) == ["my own digits"]
-    said = "data: is not fetched here, and nothing waits for it: give a folder for the path, --mount PATH=FOLDER"
-    assert said in list(overridden(recorder))
+    said = "data: is not fetched here, and no pod waits for it: name a folder for the path with --mount PATH=FOLDER"
+    assert said in list(stated(recorder))

@@ -1,4 +1,4 @@
-"""Names resolve as a headless Service makes them, and the others are told with the reason."""
+"""ClusterDns resolve as a headless Service makes them, and the others are told with the reason."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable
 import pytest
 from tests.compiler.rehearsal.stage import JOB, Manifest, as_objects, container_of, manifests, of_kind
 
-from trainwright.rehearsal.dns import Names, Unresolvable
+from trainwright.rehearsal.dns import ClusterDns, Unresolvable
 
 PROBE = {"httpGet": {"port": "http"}}
 
 
-def names(edit: Callable[[list[Manifest]], object] = lambda found: None) -> Names:
+def names(edit: Callable[[list[Manifest]], object] = lambda found: None) -> ClusterDns:
     found = manifests("", pods=3)
     edit(found)
-    return Names(as_objects(found), "127.0.0.2")
+    return ClusterDns(as_objects(found), "127.0.0.2")
 
 
-def with_selector(selector: dict[str, str]) -> Names:
+def with_selector(selector: dict[str, str]) -> ClusterDns:
     return names(lambda found: of_kind(found, "Service")["spec"].update(selector=selector))
 
 
@@ -61,7 +61,7 @@ def test_an_index_that_no_pod_has() -> None:
 
 
 def test_a_service_that_is_not_there() -> None:
-    assert f"which is not there (beside the Job: {JOB})" in reason(names().resolve(f"{JOB}-0.other"))
+    assert f"which is missing (Services beside the Job: {JOB})" in reason(names().resolve(f"{JOB}-0.other"))
 
 
 def test_a_service_in_another_namespace() -> None:
@@ -70,7 +70,7 @@ def test_a_service_in_another_namespace() -> None:
 
 
 def test_a_name_in_another_namespace() -> None:
-    assert "the Service's own ending is .training.svc.cluster.local" in reason(names().resolve(f"{JOB}-0.{JOB}.other"))
+    assert "names of the Service end in .training.svc.cluster.local" in reason(names().resolve(f"{JOB}-0.{JOB}.other"))
 
 
 def test_a_selector_with_another_value() -> None:
@@ -89,7 +89,7 @@ def test_a_selector_for_one_index() -> None:
 
 
 def test_another_subdomain_and_none() -> None:
-    def with_subdomain(subdomain: str) -> Names:
+    def with_subdomain(subdomain: str) -> ClusterDns:
         return names(lambda found: of_kind(found, "Job")["spec"]["template"]["spec"].update(subdomain=subdomain))
 
     assert "subdomain is other" in reason(with_subdomain("other").resolve(f"{JOB}-0.{JOB}"))
@@ -114,4 +114,4 @@ def test_pods_that_are_hidden_until_they_are_ready() -> None:
 
 
 def test_a_bare_host_name() -> None:
-    assert "in that pod only" in reason(names().resolve(f"{JOB}-0"))
+    assert "only in that pod" in reason(names().resolve(f"{JOB}-0"))

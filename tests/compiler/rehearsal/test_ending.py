@@ -167,7 +167,7 @@ def test_liveness_that_fails_ends_the_container(tmp_path: Path, probe: dict[str,
     of_kind(found, "Job")["spec"]["backoffLimitPerIndex"] = 0
     outcome, recorder = play(found, tmp_path / "w")
     assert outcome.pods[0].containers[0].exit_code == 128 + signal.SIGTERM
-    assert "Liveness probe failed 1 times" in recorder.events[0]
+    assert "Liveness probe failed once" in recorder.events[0]
 
 
 def test_a_startup_probe_holds_the_others_back(tmp_path: Path) -> None:

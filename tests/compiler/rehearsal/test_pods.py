@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.rehearsal.stage import JOB, PORT, Recorder, container_of, manifests, of_kind, overridden, play
+from tests.compiler.rehearsal.stage import JOB, PORT, Recorder, container_of, manifests, of_kind, play, stated
 
 from trainwright.rehearsal import UsageError
 
@@ -138,7 +138,7 @@ print(place, sorted(path.name for path in place.iterdir()))
     for fresh, left in ((False, ["step-1"]), (True, [])):
         _, recorder = play(found, tmp_path / "w", fresh=fresh)
         assert recorder.said(0) == [f"{folder} {left}"]
-        assert any(text.startswith("object store") and "s3://example.bucket" in text for text in overridden(recorder))
+        assert any(text.startswith("object store") and "s3://example.bucket" in text for text in stated(recorder))
 
 
 def test_a_folder_of_the_caller_s_stands_for_a_path(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_folder_of_the_caller_s_stands_for_a_path(tmp_path: Path) -> None:
     (tmp_path / "set" / "x.csv").touch()
     _, recorder = play(manifests("import os; print(os.listdir('/data'))"), tmp_path / "w", mounts={"/data": tmp_path / "set"})
     assert recorder.said(0) == ["['x.csv']"]
-    assert f"folder: /data -> {tmp_path}/set, as you asked" in list(overridden(recorder))
+    assert f"folder: /data -> {tmp_path}/set, as you asked" in list(stated(recorder))
 
 
 def test_sub_paths_items_and_the_downward_api(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_secret_s_value_is_the_caller_s_and_is_not_rewritten(tmp_path: Path) -
     container_of(found)["env"].append(secret)
     _, recorder = play(found, tmp_path / "w", environment={"TOKEN": "/data/x", "PATH": "/usr/bin:/bin"})
     assert recorder.said(0) == ["/data/x"]
-    assert "secrets: TOKEN is your own environment's value" in list(overridden(recorder))
+    assert "secrets: TOKEN has the value of your own environment" in list(stated(recorder))
 
 
 def test_more_indexes_than_may_run_at_once(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_container_whose_program_is_in_its_image_only_is_left_out(tmp_path: Pa
     of_kind(found, "Job")["spec"]["template"]["spec"]["containers"].append(logs)
     outcome, recorder = play(found, tmp_path / "w")
     assert outcome.status == "Complete"
-    assert "left out: container logs: its program is in image registry.example.com/logs:1 only" in list(overridden(recorder))
+    assert "left out: container logs: its program is only in image registry.example.com/logs:1" in list(stated(recorder))
 
 
 def test_a_second_container_runs_beside_the_first(tmp_path: Path) -> None:

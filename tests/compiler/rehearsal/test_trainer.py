@@ -27,7 +27,7 @@ REHEARSE = """
 import sys
 from pathlib import Path
 from rich.console import Console
-from trainwright.rehearsal import Options, console, objects, outcome, rehearse
+from trainwright.rehearsal import Options, console, objects, rehearse
 observer = console.ConsoleObserver(Console(width=200))
 options = Options(first_address=sys.argv[3])
 result = rehearse(objects.read_manifests(Path(sys.argv[1])), Path(sys.argv[2]), options, observer)
@@ -124,7 +124,7 @@ def test_a_pod_that_is_killed_then_a_signal_and_on_from_the_committed_step(tmp_p
     assert "index 0 gets a new pod in 2 s (not counted, Ignore rule at index 2)" in first.text
     committed = int(first.text.rpartition("Step ")[2].split()[0])
     assert committed >= 200
-    assert f"Step {committed} is committed: rehearse again and it goes on from there." in first.text
+    assert f"Step {committed} is committed: rehearse again to resume from it." in first.text
     with Rehearsal(file, tmp_path / "w", tmp_path / "second.log") as second:
         assert second.finish() == 0
     assert f"training from step {committed}:" in second.text
