@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
-from trainwright.reading.shape import closest
 from trainwright.validate.crd import Schema
-from trainwright.validate.problem import Problem
+from trainwright.validate.problem import Problem, unknown_field
 
 TYPE_META = frozenset(("apiVersion", "kind", "metadata"))
 """Fields of every object: checked apart from the schema."""
@@ -49,19 +48,11 @@ def unknown_fields(value: Any, schema: Schema | None, pointer: str = "", root: b
             if knows(schema, key):
                 yield from unknown_fields(item, field_schema(schema, key), below, root=False)
             elif not preserving:
-                yield _unknown(key, schema, value, below)
+                yield unknown_field(pointer, key, [name for name in (schema or {}).get("properties", {}) if name not in value])
     elif isinstance(value, list) and not (preserving and not (schema or {}).get("items")):
         items = (schema or {}).get("items")
         for index, item in enumerate(value):
             yield from unknown_fields(item, items, f"{pointer}/{index}", root=False)
-
-
-def _unknown(key: str, schema: Schema | None, siblings: Mapping[str, Any], pointer: str) -> Problem:
-    known = [name for name in (schema or {}).get("properties", {}) if name not in siblings]
-    near = closest(key, known)
-    owner = pointer.rpartition("/")[0] or "the object"
-    fix = f"did you mean `{near}`?" if near else "remove it; known fields: " + (", ".join(known[:12]) or "none")
-    return Problem("TW703", pointer, f"{owner} has no field `{key[:60]}`", fix)
 
 
 def admitted(value: Any, schema: Schema | None, root: bool = True) -> Any:

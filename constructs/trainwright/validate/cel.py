@@ -19,8 +19,12 @@ from typing import Any
 
 from trainwright.validate.formats import FORMATS
 
-NOT_HERE = "not known here:"
+NOT_SUPPORTED = "not supported here:"
 """In the message of a function that the API server has, for an argument that ours cannot treat as it does."""
+
+_TEXT = re.compile(r"""(r?"(?:\\.|[^"\\])*"|r?'(?:\\.|[^'\\])*')""")
+_UNLIKE_RE2 = re.compile(r"\\[zZAQEpPC]|\[\[:|\(\?(?![:P])|[*+?}]\+")
+"""What Python's ``re`` reads differently from RE2, or not at all."""
 
 
 class CannotEvaluateError(Exception):
@@ -52,7 +56,7 @@ class Program:
             raise CannotEvaluateError(str(error)) from error
         if result.type() == cel.Type.ERROR:
             reason = str(result.value())
-            if "No matching overloads" in reason or NOT_HERE in reason:
+            if "No matching overloads" in reason or NOT_SUPPORTED in reason:
                 # the API server's checker would have refused the rule with its CRD, so the difference is ours
                 raise CannotEvaluateError(reason)
             raise BreaksError(reason.partition(": ")[2] or reason)
@@ -81,13 +85,13 @@ def matcher(pattern: str) -> Callable[[str], bool]:
     ``\\d`` and ``\\w`` every script's digits and letters, and ``(?i)`` within a pattern is an error. In RE2 lookaheads are one.
 
     Raises:
-        CannotEvaluateError: it is no RE2 pattern.
+        CannotEvaluateError: it is not an RE2 pattern.
     """
     from cel_expr_python import cel
 
     program = Program(_matching().compile("text.matches(pattern)"))
     if program.expression.eval(data={"text": "", "pattern": pattern}).type() == cel.Type.ERROR:
-        raise CannotEvaluateError(f"{pattern} is no RE2 pattern")
+        raise CannotEvaluateError(f"{pattern} is not an RE2 pattern")
     return lambda text: bool(program({"text": text, "pattern": pattern}))
 
 
@@ -110,9 +114,6 @@ def _environment() -> Any:
     return cel.NewEnv(variables={"self": cel.Type.DYN}, extensions=extensions)
 
 
-_TEXT = re.compile(r"""(r?"(?:\\.|[^"\\])*"|r?'(?:\\.|[^'\\])*')""")
-
-
 def without_texts(rule: str) -> str:
     """A rule with its string literals emptied, so that identifiers can be looked for."""
     return _TEXT.sub("''", rule)
@@ -122,10 +123,6 @@ def replace_identifier(rule: str, name: str, value: str) -> str:
     """A rule with an identifier replaced everywhere but inside string literals."""
     parts = _TEXT.split(rule)
     return "".join(part if index % 2 else re.sub(rf"(?<![.\w]){name}\b", value, part) for index, part in enumerate(parts))
-
-
-_UNLIKE_RE2 = re.compile(r"\\[zZAQEpPC]|\[\[:|\(\?(?![:P])|[*+?}]\+")
-"""What Python's ``re`` reads otherwise than RE2, or not at all."""
 
 
 def functions() -> list[Any]:
@@ -181,5 +178,5 @@ def _find_all(text: str, pattern: str, most: int = -1) -> list[str]:
 def _compiled(text: str, pattern: str) -> re.Pattern[str]:
     """The pattern for Python's ``re``, where both read it alike; an error, and so a report, where they do not."""
     if _UNLIKE_RE2.search(pattern) or ("$" in pattern and "\n" in text):
-        raise ValueError(f"{NOT_HERE} how to search for {pattern} as RE2 does")
+        raise ValueError(f"{NOT_SUPPORTED} a search for {pattern} as RE2 does it")
     return re.compile(pattern, re.ASCII)

@@ -7,10 +7,9 @@ from functools import cache
 from typing import Any
 
 from trainwright.findings.locate import escape
-from trainwright.reading.shape import closest, literal
 from trainwright.validate.core_schemas import definitions, schema_of
 from trainwright.validate.fits import fits
-from trainwright.validate.problem import Problem
+from trainwright.validate.problem import TYPE_WORDS, Problem, shown, unknown_choice, unknown_field, written
 
 CORE_GROUPS = frozenset(
     (
@@ -48,14 +47,16 @@ CORE_GROUPS = frozenset(
 """The groups of Kubernetes itself. ``snapshot.storage.k8s.io`` and everything under ``x-k8s.io`` come from CRDs."""
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-_WORDS = {
-    "object": "a mapping",
-    "array": "a list",
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
+
+_REASONS = {
+    "pattern": "does not match the pattern",
+    "minimum": "is too small",
+    "maximum": "is too large",
+    "minLength": "is too short",
+    "maxLength": "is too long",
+    "minItems": "has too few items",
 }
+"""Keyword of a schema -> what is wrong with a value that breaks it."""
 
 
 def is_core(api_version: str) -> bool:
@@ -105,36 +106,24 @@ def _problems(validator: Any, value: object) -> Iterator[Problem]:
 
 
 def _said(error: Any, pointer: str) -> Iterator[Problem]:
-    shown, schema, value = pointer or "the object", error.schema, error.instance
+    """The problems of one error of jsonschema, in the words of every other check."""
+    schema, value = error.schema, error.instance
     if error.validator == "additionalProperties" and isinstance(value, Mapping):
-        known = list(schema.get("properties", {}))
-        for key in (key for key in value if key not in known):
-            near = closest(key, [name for name in known if name not in value])
-            fix = f"did you mean `{near}`?" if near else "remove it; known fields: " + (", ".join(known[:12]) or "none")
-            yield Problem("TW703", f"{pointer}/{escape(str(key))}", f"{shown} has no field `{str(key)[:60]}`", fix)
+        known = schema.get("properties", {})
+        unset = [name for name in known if name not in value]
+        yield from (unknown_field(pointer, str(key), unset) for key in value if key not in known)
     elif error.validator == "required":
         missing = next((name for name in error.validator_value if repr(name) in error.message), "")
-        yield Problem("TW704", f"{pointer}/{escape(missing)}", f"{shown} has no `{missing}`", f"add `{missing}:`")
+        yield Problem("TW704", f"{pointer}/{escape(missing)}", f"{shown(pointer)} has no `{missing}`", f"add `{missing}:`")
     elif error.validator in ("type", "oneOf"):
-        wanted = (
-            " or ".join(dict.fromkeys(_WORDS.get(name, name) for name in _types(schema) if name != "null")) or "another value"
-        )
-        yield Problem("TW705", pointer, f"{shown} must be {wanted}, not {_written(value)}", f"write {wanted}")
+        words = dict.fromkeys(TYPE_WORDS.get(name, name) for name in _types(schema) if name != "null")
+        wanted = " or ".join(words) or "another value"
+        yield Problem("TW705", pointer, f"{shown(pointer)} must be {wanted}, not {written(value)}", f"write {wanted}")
     elif error.validator == "enum":
-        known = [str(item) for item in error.validator_value if item is not None]
-        near = closest(value, known) if isinstance(value, str) else None
-        fix = f"did you mean {near}? Allowed: {', '.join(known)}" if near else f"write one of {', '.join(known)}"
-        yield Problem("TW705", pointer, f"{shown} cannot be {_written(value)}", fix)
+        yield unknown_choice(pointer, value, [str(item) for item in error.validator_value if item is not None])
     else:
-        words = {
-            "pattern": "has another form",
-            "minimum": "is too small",
-            "maximum": "is too large",
-            "minLength": "is empty",
-            "maxLength": "is too long",
-            "minItems": "has too few items",
-        }
-        message = f"{shown} is {_written(value)}: it {words.get(error.validator, 'is not allowed')} ({error.validator_value})"
+        reason = _REASONS.get(error.validator, "is not allowed")
+        message = f"{shown(pointer)} is {written(value)}: it {reason} ({error.validator_value})"
         yield Problem("TW705", pointer, message[:240], "write a value that the API allows")
 
 
@@ -143,10 +132,3 @@ def _types(schema: Mapping[str, Any]) -> Iterator[str]:
     yield from [types] if isinstance(types, str) else types
     for part in schema.get("oneOf", ()):
         yield from _types(part)
-
-
-def _written(value: object) -> str:
-    if isinstance(value, Mapping | list):
-        return "a mapping" if isinstance(value, Mapping) else "a list"
-    text = f'"{value}"' if isinstance(value, str) else literal(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"

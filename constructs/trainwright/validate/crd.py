@@ -24,12 +24,12 @@ _SHAPES: dict[str, tuple[type, str]] = {
     "type": (str, "text"),
     "format": (str, "text"),
     "pattern": (str, "text"),
-    "properties": (dict, "mapping"),
-    **dict.fromkeys(("required", "enum", "allOf", "anyOf", "oneOf", "x-kubernetes-list-map-keys"), (list, "list")),
-    "x-kubernetes-validations": (list, "list"),
-    **dict.fromkeys(("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"), (int, "number")),
+    "properties": (dict, "a mapping"),
+    **dict.fromkeys(("required", "enum", "allOf", "anyOf", "oneOf", "x-kubernetes-list-map-keys"), (list, "a list")),
+    "x-kubernetes-validations": (list, "a list"),
+    **dict.fromkeys(("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"), (int, "a number")),
 }
-"""Keyword -> its type."""
+"""Keyword -> its type, and the word for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def load_catalogue(folder: Path, groups: Collection[str] | None = None) -> Catal
             known = crds.setdefault((item.group, item.kind), item)
             if known is not item and known.versions != item.versions:
                 message = f"{item.kind} of {item.group} is defined here and in {known.file}, in different ways"
-                findings.append(_unusable(path, message, "keep the one that the cluster has"))
+                findings.append(_unusable(path, message, "keep the definition that the cluster has"))
     return Catalogue(crds, tuple(findings))
 
 
@@ -83,7 +83,7 @@ def _read(path: Path, groups: Collection[str] | None) -> Iterator[Crd | Finding]
             return
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        yield _unusable(path, f"it cannot be read: {error}", "check that it is a text file that you may read")
+        yield _unusable(path, f"it cannot be read: {error}", "check that it is a text file and that you may read it")
         return
     if "CustomResourceDefinition" not in text or (groups is not None and not any(group in text for group in groups)):
         return
@@ -106,7 +106,7 @@ def _items(document: Any) -> list[Any]:
 def _crd(path: Path, document: Mapping[str, Any]) -> Crd | Finding:
     if document.get("apiVersion") != "apiextensions.k8s.io/v1":
         shown = document.get("apiVersion")
-        return _unusable(path, f"a CustomResourceDefinition of {shown} cannot be used", "take one of apiextensions.k8s.io/v1")
+        return _unusable(path, f"a CustomResourceDefinition of {shown} cannot be used", "use one of apiextensions.k8s.io/v1")
     try:
         spec = document["spec"]
         versions = {entry["name"]: _version(entry) for entry in spec["versions"]}
@@ -130,20 +130,20 @@ def _check(schema: Any) -> None:
     """
     for key, (kind, word) in _SHAPES.items():
         if not isinstance(schema.get(key, kind()), kind):
-            raise TypeError(f"{key} is no {word}")
+            raise TypeError(f"{key} is not {word}")
     for below in schema.get("properties", {}).values():
         _check(below)
     for key in ("items", "not", "additionalProperties"):
         if isinstance(schema.get(key), Mapping):
             _check(schema[key])
         elif schema.get(key) is not None and not (key == "additionalProperties" and isinstance(schema[key], bool)):
-            raise TypeError(f"{key} is no schema")
+            raise TypeError(f"{key} is not a schema")
     for key in ("allOf", "anyOf", "oneOf"):
         for below in schema.get(key, ()):
             _check(below)
     for rule in schema.get("x-kubernetes-validations", ()):
         if not isinstance(rule["rule"], str):
-            raise TypeError("a rule is no text")
+            raise TypeError("a rule is not text")
 
 
 def _unusable(path: Path, message: str, fix: str) -> Finding:

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainwright.findings.locate import at
-
-
-class Objection(NamedTuple):
-    """One thing that an operator refuses."""
-
-    pointer: str
-    message: str
-    fix: str
 
 
 def mapping(owner: object, pointer: str) -> Mapping[str, Any]:

@@ -24,6 +24,14 @@ _MARKER = re.compile(r"^(?:---|\.\.\.)(?=\s|\Z)", re.MULTILINE)
 """No scalar can have such a line (yaml.org/spec/1.2.2, rule c-forbidden), so documents can be told apart without parsing."""
 _NOTHING = re.compile(r"(?:[ \t]*(?:#.*)?(?:\r?\n|\Z)|%.*(?:\r?\n|\Z))*")
 
+_YAML_1_1_WORDS = {
+    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
+    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF"), False),
+}
+_GO_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))")
+_GO_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_SUSPECT = re.compile(rf"(?<![\w\"'.])(?:{'|'.join(_YAML_1_1_WORDS)}|[-+]?0[0-9a-zA-Z_]\w*|[-+]?[0-9][\w.+-]*_[\w.+-]*)(?![\w\"'.])")
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -97,15 +105,6 @@ def _objects(document: Document) -> Iterator[Manifest | Finding]:
             )
 
 
-_WORDS = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "on", "On", "ON"), True),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "off", "Off", "OFF"), False),
-}
-_GO_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))")
-_GO_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_SUSPECT = re.compile(rf"(?<![\w\"'.])(?:{'|'.join(_WORDS)}|[-+]?0[0-9a-zA-Z_]\w*|[-+]?[0-9][\w.+-]*_[\w.+-]*)(?![\w\"'.])")
-
-
 def ambiguous_scalars(text: str, file: str) -> Iterator[Finding]:
     """A finding for each such scalar of a YAML text that can be parsed."""
     if not _SUSPECT.search(text):
@@ -113,7 +112,7 @@ def ambiguous_scalars(text: str, file: str) -> Iterator[Finding]:
     from ruamel.yaml import YAML
 
     for event in YAML(typ="safe", pure=True).parse(text):
-        if type(event).__name__ != "ScalarEvent" or event.style or event.tag or not differs(event.value):
+        if type(event).__name__ != "ScalarEvent" or event.style or event.tag or not is_ambiguous(event.value):
             continue
         where = Where(file, event.start_mark.line + 1, event.start_mark.column + 1)
         meaning = literal(read_by_kubectl(event.value))
@@ -121,7 +120,7 @@ def ambiguous_scalars(text: str, file: str) -> Iterator[Finding]:
         yield found("TW712", where, f"kubectl and Argo CD read {event.value} as {meaning}", fix)
 
 
-def differs(scalar: str) -> bool:
+def is_ambiguous(scalar: str) -> bool:
     """Whether kubectl makes another value of a plain scalar than YAML 1.2."""
     try:
         ours = read_scalar(scalar)
@@ -133,8 +132,8 @@ def differs(scalar: str) -> bool:
 
 def read_by_kubectl(scalar: str) -> Scalar:
     """The value of a plain scalar that is no null, as goyaml.v2 resolves it. A date stays text."""
-    if scalar in _WORDS:
-        return _WORDS[scalar]
+    if scalar in _YAML_1_1_WORDS:
+        return _YAML_1_1_WORDS[scalar]
     if not scalar or scalar[0] not in "+-0123456789":
         return read_scalar(scalar)
     plain = scalar.replace("_", "")

@@ -22,48 +22,45 @@ _DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1123_LABEL = re.compile(_LABEL)
 _DNS_1123_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_DNS_FORM = "lower case letters, digits and dashes, with a letter or digit first and last"
+_DNS_FORM = "must consist of lowercase letters, digits and dashes, and start and end with a letter or digit"
 
 
 def not_a_label(name: str) -> str:
-    """Why a name is no DNS label (RFC 1123), or nothing."""
+    """Why a name is not a DNS label (RFC 1123); empty where it is one."""
     if len(name) > LONGEST_LABEL:
-        return f"has {len(name)} characters, and {LONGEST_LABEL} are allowed"
-    return "" if _DNS_1123_LABEL.fullmatch(name) else f"must be {_DNS_FORM}"
+        return f"has {len(name)} characters, and at most {LONGEST_LABEL} are allowed"
+    return "" if _DNS_1123_LABEL.fullmatch(name) else _DNS_FORM
 
 
 def not_a_service_label(name: str) -> str:
-    """Why a name is no DNS label that starts with a letter (RFC 1035), or nothing."""
+    """Why a name is not a DNS label that starts with a letter (RFC 1035); empty where it is one."""
     if len(name) > LONGEST_LABEL:
-        return f"has {len(name)} characters, and {LONGEST_LABEL} are allowed"
-    form = "lower case letters, digits and dashes, with a letter first and a letter or digit last"
-    return "" if _DNS_1035_LABEL.fullmatch(name) else f"must be {form}"
+        return f"has {len(name)} characters, and at most {LONGEST_LABEL} are allowed"
+    form = "must consist of lowercase letters, digits and dashes, start with a letter and end with a letter or digit"
+    return "" if _DNS_1035_LABEL.fullmatch(name) else form
 
 
 def not_a_subdomain(name: str) -> str:
-    """Why a name is no DNS subdomain (RFC 1123), or nothing."""
+    """Why a name is not a DNS subdomain (RFC 1123); empty where it is one."""
     if len(name) > LONGEST_SUBDOMAIN:
-        return f"has {len(name)} characters, and {LONGEST_SUBDOMAIN} are allowed"
-    return "" if _DNS_1123_SUBDOMAIN.fullmatch(name) else f"must be {_DNS_FORM}, in parts between dots"
+        return f"has {len(name)} characters, and at most {LONGEST_SUBDOMAIN} are allowed"
+    return "" if _DNS_1123_SUBDOMAIN.fullmatch(name) else f"{_DNS_FORM}, in each part between dots"
 
 
 def not_qualified(key: str) -> str:
-    """Why a text is no key of a label or annotation, or nothing."""
+    """Why a text cannot be the key of a label or annotation; empty where it can."""
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or not_a_subdomain(prefix)):
-        return "has a prefix that is no DNS name"
+        return "has a prefix that is not a DNS name"
     if len(name) > LONGEST_LABEL:
-        return f"has {len(name)} characters after the prefix, and {LONGEST_LABEL} are allowed"
-    return (
-        ""
-        if _QUALIFIED.fullmatch(name)
-        else "must be letters, digits, dashes, dots and underscores, with a letter or digit first and last"
-    )
+        return f"has {len(name)} characters after the prefix, and at most {LONGEST_LABEL} are allowed"
+    form = "must consist of letters, digits, dashes, dots and underscores, and start and end with a letter or digit"
+    return "" if _QUALIFIED.fullmatch(name) else form
 
 
 def not_a_label_value(value: str) -> str:
-    """Why a text cannot be a label's value, or nothing."""
-    return not_qualified(value) if value and "/" not in value else "must not have a slash" if value else ""
+    """Why a text cannot be a label's value; empty where it can."""
+    return "must not contain a slash" if "/" in value else not_qualified(value) if value else ""
 
 
 def label_problems(labels: object, pointer: str) -> Iterator[Problem]:
@@ -89,14 +86,14 @@ def annotation_problems(annotations: object, pointer: str) -> Iterator[Problem]:
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items() if isinstance(value, str))
     if size > MOST_ANNOTATIONS:
         fix = "keep large texts in a ConfigMap"
-        yield Problem("TW705", pointer, f"the annotations hold {size:,} bytes, and {MOST_ANNOTATIONS:,} are allowed", fix)
+        yield Problem("TW705", pointer, f"the annotations hold {size:,} bytes, and at most {MOST_ANNOTATIONS:,} are allowed", fix)
 
 
 _NAME_RULES: Mapping[tuple[str, str], Callable[[str], str]] = {
     ("", "Namespace"): not_a_label,
     ("", "Service"): not_a_service_label,
     **{
-        ("rbac.authorization.k8s.io", kind): lambda name: "cannot be a part of a path" if re.search(r"[/%]|^\.\.?$", name) else ""
+        ("rbac.authorization.k8s.io", kind): lambda name: "cannot be part of a path" if re.search(r"[/%]|^\.\.?$", name) else ""
         for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
     },
 }
@@ -108,19 +105,17 @@ def identity_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     for key in ("apiVersion", "kind"):
         value = manifest.get(key)
         if not isinstance(value, str) or not value:
-            yield Problem("TW709", f"/{key}", f"the object has no `{key}`", f"add `{key}:`; every object of Kubernetes has one")
+            yield Problem("TW709", f"/{key}", f"the object has no `{key}`", f"add `{key}:`; every Kubernetes object has one")
     api_version = manifest.get("apiVersion")
     if isinstance(api_version, str) and api_version and not re.fullmatch(r"([-a-z0-9.]+/)?[a-z0-9]+", api_version):
-        yield Problem(
-            "TW709", "/apiVersion", f"`{api_version[:60]}` is no API version", "write `v1`, or `group/version` such as `batch/v1`"
-        )
+        fix = "write `v1`, or `group/version` such as `batch/v1`"
+        yield Problem("TW709", "/apiVersion", f"`{api_version[:60]}` is not an API version", fix)
     metadata = manifest.get("metadata")
     name = metadata.get("name") if isinstance(metadata, Mapping) else None
     if not isinstance(name, str) or not name:
-        generated = (
-            " (`generateName` cannot be applied twice to the same object)" if at(manifest, "/metadata/generateName") else ""
-        )
-        yield Problem("TW709", "/metadata/name", f"the object has no name{generated}", "add `metadata: {name: …}`")
+        generated = at(manifest, "/metadata/generateName")
+        why = " (`generateName` cannot be applied twice to the same object)" if generated else ""
+        yield Problem("TW709", "/metadata/name", f"the object has no name{why}", "add `metadata: {name: …}`")
 
 
 def metadata_problems(manifest: Mapping[str, Any], namespaced: bool | None = None) -> Iterator[Problem]:

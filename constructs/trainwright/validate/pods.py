@@ -1,4 +1,4 @@
-"""Kubernetes' own kinds: what their schema cannot say, since two values decide it (pkg/apis/core/validation)."""
+"""Pods and other kinds of Kubernetes itself: what no schema can say, since two values decide it (pkg/apis/core/validation)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from trainwright.findings.locate import at, escape
 from trainwright.validate.fields import items, mapping, text
 from trainwright.validate.formats import amount
 from trainwright.validate.metadata import annotation_problems, label_problems
-from trainwright.validate.problem import Problem
-from trainwright.validate.structure import duplicate
+from trainwright.validate.problem import Problem, duplicate
 
 TEMPLATES: Mapping[tuple[str, str], str] = {
     ("", "Pod"): "",
@@ -41,11 +40,11 @@ def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
         yield from _service(manifest)
     if kind == ("", "PersistentVolumeClaim") and at(manifest, "/spec/resources/requests/storage") is None:
         place = "/spec/resources/requests/storage"
-        yield Problem("TW704", place, "the claim asks for no storage", "add `resources: {requests: {storage: 10Gi}}`")
+        yield Problem("TW704", place, "the claim requests no storage", "add `resources: {requests: {storage: 10Gi}}`")
 
 
 def template_problems(template: Any) -> Iterator[Problem]:
-    """Problems of a pod or pod template: duplicate names, mounts of nothing, limits below requests, labels."""
+    """Problems of a pod or pod template: duplicate names, mounts without a volume, limits below requests, labels."""
     yield from label_problems(at(template, "/metadata/labels"), "/metadata/labels")
     yield from annotation_problems(at(template, "/metadata/annotations"), "/metadata/annotations")
     for field in ("containers", "initContainers", "volumes"):
@@ -60,8 +59,8 @@ def template_problems(template: Any) -> Iterator[Problem]:
         for index, container in items(template, f"/spec/{field}"):
             yield from _container(template, f"/spec/{field}/{index}")
             if field == "initContainers" and text(container, "/name") in names:
-                message = f"an init container has the name {text(container, '/name')}, and so has a container"
-                yield Problem("TW706", f"/spec/{field}/{index}/name", message, "give it another name")
+                message = f"an init container and a container are both named {text(container, '/name')}"
+                yield Problem("TW706", f"/spec/{field}/{index}/name", message, "rename one of the two")
 
 
 def _container(template: Any, place: str) -> Iterator[Problem]:
@@ -109,7 +108,8 @@ def _selected(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     for key, value in mapping(manifest, "/spec/selector/matchLabels").items():
         if labels.get(key) != value:
             pointer = f"/spec/selector/matchLabels/{escape(key)}"
-            yield Problem("TW705", pointer, f"the pods have no label {key}: {value}, which the selector asks for", "add it")
+            message = f"the pods have no label {key}: {value}, which the selector asks for"
+            yield Problem("TW705", pointer, message, "add it to the template")
 
 
 def _service(manifest: Mapping[str, Any]) -> Iterator[Problem]:
@@ -122,7 +122,7 @@ def _service(manifest: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _unique(owner: Any, place: str, field: str) -> Iterator[Problem]:
-    """Items that share a text. Variables of a container may: the last one wins."""
+    """Items that have the same text in a field. Only a container's variables may, where the last one wins."""
     first: dict[str, int] = {}
     for index, item in items(owner, place):
         value = text(item, f"/{field}")

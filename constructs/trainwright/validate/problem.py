@@ -1,8 +1,23 @@
-"""What is wrong with one value of an object."""
+"""What is wrong with one value of an object, and the words that every check has for it."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from trainwright.findings.locate import escape
+from trainwright.reading.shape import closest, literal
+
+TYPE_WORDS = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+}
+"""Type in a schema -> what a person writes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +33,52 @@ class Problem:
     def below(self, pointer: str) -> Problem:
         """The same problem, seen from an object that holds this one at ``pointer``."""
         return replace(self, pointer=f"{pointer}{self.pointer}")
+
+
+class Objection(NamedTuple):
+    """One thing that an operator refuses: a problem that needs no code."""
+
+    pointer: str
+    message: str
+    fix: str
+
+
+def unknown_field(pointer: str, key: str, known: Collection[str]) -> Problem:
+    """The problem of a field that the object at ``pointer`` does not have.
+
+    Args:
+        known: fields that it has and that are not set, so that one of them may be meant.
+    """
+    near = closest(key, list(known))
+    fix = f"did you mean `{near}`?" if near else f"remove it; other fields are: {', '.join(list(known)[:12]) or 'none'}"
+    return Problem("TW703", f"{pointer}/{escape(key)}", f"{shown(pointer)} has no field `{key[:60]}`", fix)
+
+
+def unknown_choice(pointer: str, value: object, allowed: Collection[str]) -> Problem:
+    """The problem of a value that is none of the allowed ones."""
+    near = closest(value, list(allowed)) if isinstance(value, str) else None
+    choices = ", ".join(allowed)
+    fix = f"did you mean {near}? Allowed: {choices}" if near else f"write one of {choices}"
+    return Problem("TW705", pointer, f"{shown(pointer)} cannot be {written(value)}", fix)
+
+
+def duplicate(pointer: str, index: int, earlier: int, key: Any) -> Problem:
+    """The problem of an item that a list already holds."""
+    same = ", ".join(f"{name} {value}" for name, value in key.items()) if isinstance(key, Mapping) else str(key)
+    message = f"{pointer}/{index} has the same {same or 'empty key'} as {pointer}/{earlier}"
+    return Problem("TW706", f"{pointer}/{index}", message[:240], "change one of the two, or remove it")
+
+
+def shown(pointer: str) -> str:
+    """A pointer as messages name it."""
+    return pointer or "the object"
+
+
+def written(value: object) -> str:
+    """A value as messages show it, in at most 60 characters."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    text = f'"{value}"' if isinstance(value, str) else literal(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"

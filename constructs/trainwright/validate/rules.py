@@ -18,7 +18,7 @@ from trainwright.validate.cel import (
     without_texts,
 )
 from trainwright.validate.crd import Schema
-from trainwright.validate.problem import Problem
+from trainwright.validate.problem import Problem, shown
 
 RESERVED = re.compile(
     r"true|false|null|in|as|break|const|continue|else|for|function|if|import|let|loop|package|namespace|return|var|void|while"
@@ -76,22 +76,21 @@ def _evaluate(rule: Mapping[str, Any], value: Any, schema: Schema, pointer: str)
     if text is None:
         return
     place = f"{pointer}{_field_path(rule)}"
-    said = str(rule.get("message") or "").strip() or f"rule {text}"
+    broken = f"{shown(pointer)} breaks a rule of its CRD: {str(rule.get('message') or '').strip() or f'rule {text}'}"
+    fix = f"write values for which this holds: {text}"
     try:
         if name := _time_read_by(text, schema):
-            raise CannotEvaluateError(f"it reads {name}, a time")
+            raise CannotEvaluateError(f"it reads the time {name}")
         holds = compile_rule(text)({"self": to_cel(value, schema)})
     except BreaksError as error:
-        yield Problem(
-            "TW707", place, f"{pointer or 'the object'} breaks a rule of its CRD: {said} ({error})", f"make it hold: {text}"
-        )
+        yield Problem("TW707", place, f"{broken} ({error})", fix)
         return
     except CannotEvaluateError as error:
-        fix = "check by hand that it holds; a server-side dry run (`kubectl apply --dry-run=server`) evaluates it"
-        yield Problem("TW708", place, f"not evaluated: {text} ({str(error)[:160]})", fix)
+        by_hand = "check by hand that it holds; a server-side dry run (`kubectl apply --dry-run=server`) evaluates it"
+        yield Problem("TW708", place, f"the rule was not evaluated: {text} ({str(error)[:160]})", by_hand)
         return
     if holds is not True:
-        yield Problem("TW707", place, f"{pointer or 'the object'} breaks a rule of its CRD: {said}", f"make it hold: {text}")
+        yield Problem("TW707", place, broken, fix)
 
 
 def _field_path(rule: Mapping[str, Any]) -> str:

@@ -7,30 +7,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
-from trainwright.reading.shape import closest, literal
+from trainwright.reading.shape import literal
 from trainwright.validate.admission import field_schema
 from trainwright.validate.cel import CannotEvaluateError, matcher
 from trainwright.validate.crd import Schema
 from trainwright.validate.formats import FORMATS, INTEGERS, UNCHECKED, normal
-from trainwright.validate.problem import Problem
-
-_WORDS = {
-    "object": "a mapping",
-    "array": "a list",
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-}
+from trainwright.validate.problem import TYPE_WORDS, Problem, duplicate, shown, unknown_choice, written
 
 
 def structure_problems(value: Any, schema: Schema, pointer: str = "") -> Iterator[Problem]:
-    """Everything in a value that its schema does not allow; unknown fields are not looked for here."""
+    """Everything in a value that its schema does not allow, but for unknown fields and for items that a list holds twice."""
     if value is None and schema.get("nullable"):
         yield from _enum(value, schema, pointer)
         return
     if wrong := _wrong_type(value, schema):
-        yield Problem("TW705", pointer, f"{_shown(pointer)} must be {wrong}, not {_written(value)}", _type_fix(value, wrong))
+        yield Problem("TW705", pointer, f"{shown(pointer)} must be {wrong}, not {written(value)}", _type_fix(value, wrong))
         return
     if value is None:
         return
@@ -52,7 +43,7 @@ def _wrong_type(value: Any, schema: Schema) -> str:
     wanted = both or ([schema["type"]] if schema.get("type") else [])
     if not wanted or any(_is(value, name) for name in wanted):
         return ""
-    return " or ".join(_WORDS.get(name, str(name)) for name in wanted)
+    return " or ".join(TYPE_WORDS.get(name, str(name)) for name in wanted)
 
 
 def _is(value: Any, name: str) -> bool:
@@ -87,19 +78,17 @@ def _enum(value: Any, schema: Schema, pointer: str) -> Iterator[Problem]:
     allowed = schema.get("enum")
     if allowed is None or any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in allowed):
         return
-    known = [literal(item) if item != "" else '""' for item in allowed]
-    near = closest(value, known) if isinstance(value, str) else None
-    fix = f"did you mean {near}? Allowed: {', '.join(known)}" if near else f"write one of {', '.join(known)}"
-    yield Problem("TW705", pointer, f"{_shown(pointer)} cannot be {_written(value)}", fix)
+    yield unknown_choice(pointer, value, [literal(item) if item != "" else '""' for item in allowed])
 
 
 def _text(value: str, schema: Schema, pointer: str) -> Iterator[Problem]:
-    length, shown = len(value), _shown(pointer)
+    length, place = len(value), shown(pointer)
     if length > (most := schema.get("maxLength", length)):
-        yield Problem("TW705", pointer, f"{shown} has {length} characters, and {most} are allowed", "write a shorter text")
+        message = f"{place} has {length} characters, and at most {most} are allowed"
+        yield Problem("TW705", pointer, message, "write a shorter text")
     if length < (least := schema.get("minLength", 0)):
         size = "is empty" if not value else f"has {length} characters"
-        yield Problem("TW705", pointer, f"{shown} {size}, and at least {least} are needed", "write a longer text")
+        yield Problem("TW705", pointer, f"{place} {size}, and at least {least} are needed", "write a longer text")
     if pattern := schema.get("pattern"):
         yield from _pattern(value, pattern, pointer)
     if name := schema.get("format"):
@@ -110,33 +99,37 @@ def _pattern(value: str, pattern: str, pointer: str) -> Iterator[Problem]:
     try:
         if not matcher(pattern)(value):
             fix = f"write a value that matches {pattern}"
-            yield Problem("TW705", pointer, f"{_shown(pointer)} cannot be {_written(value)}: it has another form", fix)
+            yield Problem("TW705", pointer, f"{shown(pointer)} cannot be {written(value)}: it does not match the pattern", fix)
     except CannotEvaluateError as error:
         yield Problem(
-            "TW708", pointer, f"the pattern of {_shown(pointer)} was not checked: {error}", "report it to the CRD's project"
+            "TW708", pointer, f"the pattern of {shown(pointer)} was not checked: {error}", "report it to the CRD's project"
         )
 
 
 def _format(value: str, name: str, pointer: str) -> Iterator[Problem]:
     if normal(name) in UNCHECKED:
-        message = f"{_shown(pointer)} was not checked: format {name} is not known here"
+        message = f"{shown(pointer)} was not checked: format {name} is not known here"
         yield Problem("TW708", pointer, message, "check the value by hand")
     check = FORMATS.get(normal(name))  # formats that the API server does not know it ignores
     if check is not None and not check(value):
-        yield Problem("TW705", pointer, f"{_shown(pointer)} must be a {name}, not {_written(value)}", f"write a {name}")
+        message = f"{shown(pointer)} must have the format {name}, and {written(value)} does not have it"
+        yield Problem("TW705", pointer, message, f"write a value of the format {name}")
 
 
 def _number(value: float, schema: Schema, pointer: str) -> Iterator[Problem]:
-    shown = _shown(pointer)
     low, high = INTEGERS.get(str(schema.get("format")), (None, None)) if schema.get("type") == "integer" else (None, None)
     least, most = schema.get("minimum", low), schema.get("maximum", high)
-    if least is not None and (value < least or (value == least and schema.get("exclusiveMinimum") is True)):
-        yield Problem("TW705", pointer, f"{shown} is {value}, and {least} is the least", f"write {least} or more")
-    if most is not None and (value > most or (value == most and schema.get("exclusiveMaximum") is True)):
-        yield Problem("TW705", pointer, f"{shown} is {value}, and {most} is the most", f"write {most} or less")
+    above, below = schema.get("exclusiveMinimum") is True, schema.get("exclusiveMaximum") is True
+    if least is not None and (value < least or (value == least and above)):
+        bound = f"above {least}" if above else f"at least {least}"
+        yield Problem("TW705", pointer, f"{shown(pointer)} is {value}, and must be {bound}", f"write a number {bound}")
+    if most is not None and (value > most or (value == most and below)):
+        bound = f"below {most}" if below else f"at most {most}"
+        yield Problem("TW705", pointer, f"{shown(pointer)} is {value}, and must be {bound}", f"write a number {bound}")
     step = schema.get("multipleOf")
     if step and not float(value / step).is_integer():
-        yield Problem("TW705", pointer, f"{shown} is {value}, no multiple of {step}", f"write a multiple of {step}")
+        message = f"{shown(pointer)} is {value}, which is not a multiple of {step}"
+        yield Problem("TW705", pointer, message, f"write a multiple of {step}")
 
 
 def _list(value: list[Any], schema: Schema, pointer: str) -> Iterator[Problem]:
@@ -150,7 +143,7 @@ def _mapping(value: Mapping[str, Any], schema: Schema, pointer: str) -> Iterator
     yield from _size(len(value), schema, "Properties", "keys", pointer)
     for key in schema.get("required", ()):
         if key not in value:
-            yield Problem("TW704", f"{pointer}/{escape(key)}", f"{_shown(pointer)} has no `{key}`", f"add `{key}:`")
+            yield Problem("TW704", f"{pointer}/{escape(key)}", f"{shown(pointer)} has no `{key}`", f"add `{key}:`")
     properties, extra = schema.get("properties", {}), schema.get("additionalProperties")
     for key, item in value.items():
         below = properties.get(key, extra)
@@ -161,43 +154,31 @@ def _mapping(value: Mapping[str, Any], schema: Schema, pointer: str) -> Iterator
 def _size(size: int, schema: Schema, suffix: str, unit: str, pointer: str) -> Iterator[Problem]:
     most, least = schema.get(f"max{suffix}"), schema.get(f"min{suffix}")
     if most is not None and size > most:
-        yield Problem("TW705", pointer, f"{_shown(pointer)} has {size} {unit}, and {most} are allowed", f"write at most {most}")
+        message = f"{shown(pointer)} has {size} {unit}, and at most {most} are allowed"
+        yield Problem("TW705", pointer, message, f"write at most {most}")
     if least is not None and size < least:
-        yield Problem("TW705", pointer, f"{_shown(pointer)} has {size} {unit}, and {least} are needed", f"write at least {least}")
+        message = f"{shown(pointer)} has {size} {unit}, and at least {least} are needed"
+        yield Problem("TW705", pointer, message, f"write at least {least}")
 
 
 def _combined(value: Any, schema: Schema, pointer: str) -> Iterator[Problem]:
     """allOf, anyOf, oneOf and not: they only restrict further, and hold no fields of their own."""
-    for part in schema.get("allOf", ()):
-        yield from structure_problems(value, part, pointer)
-    for word, count in (("anyOf", "none"), ("oneOf", "not exactly one")):
-        parts = schema.get(word)
-        fitting = sum(_fits(value, part, pointer) for part in parts) if parts else 1
-        if not fitting or (word == "oneOf" and fitting != 1):
-            needs = [f"`{', '.join(part['required'])}`" for part in parts or () if part.get("required")]
+    for form in schema.get("allOf", ()):
+        yield from structure_problems(value, form, pointer)
+    for keyword, count in (("anyOf", "at least one"), ("oneOf", "exactly one")):
+        forms = schema.get(keyword) or ()
+        fitting = sum(_fits(value, form, pointer) for form in forms)
+        if forms and (not fitting or (keyword == "oneOf" and fitting != 1)):
+            needs = [f"`{', '.join(form['required'])}`" for form in forms if form.get("required")]
             fix = f"write {' or '.join(needs)}" if needs else "write a value of one of its forms"
-            yield Problem(
-                "TW705", pointer, f"{_shown(pointer)} fits {count} of the {len(parts or ())} forms that it can have", fix
-            )
+            message = f"{shown(pointer)} fits {fitting or 'none'} of its {len(forms)} forms, and must fit {count}"
+            yield Problem("TW705", pointer, message, fix)
     if "not" in schema and _fits(value, schema["not"], pointer):
-        yield Problem("TW705", pointer, f"{_shown(pointer)} is what its schema rules out", "write something else, or remove it")
+        yield Problem("TW705", pointer, f"{shown(pointer)} is what its schema rules out", "write something else, or remove it")
 
 
 def _fits(value: Any, schema: Schema, pointer: str) -> bool:
     return not any(problem.code != "TW708" for problem in structure_problems(value, schema, pointer))
-
-
-def _shown(pointer: str) -> str:
-    return pointer or "the object"
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    text = f'"{value}"' if isinstance(value, str) else literal(value)
-    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
 def list_problems(value: Any, schema: Schema | None, pointer: str = "") -> Iterator[Problem]:
@@ -208,12 +189,12 @@ def list_problems(value: Any, schema: Schema | None, pointer: str = "") -> Itera
             if below is not None:
                 yield from list_problems(item, below, f"{pointer}/{escape(key)}")
     elif isinstance(value, list) and schema is not None:
-        yield from _twice(value, schema, pointer)
+        yield from _duplicates(value, schema, pointer)
         for index, item in enumerate(value):
             yield from list_problems(item, schema.get("items"), f"{pointer}/{index}")
 
 
-def _twice(items: list[Any], schema: Schema, pointer: str) -> Iterator[Problem]:
+def _duplicates(items: list[Any], schema: Schema, pointer: str) -> Iterator[Problem]:
     kind, names = schema.get("x-kubernetes-list-type"), tuple(schema.get("x-kubernetes-list-map-keys", ()))
     if kind not in ("map", "set"):
         return
@@ -225,10 +206,3 @@ def _twice(items: list[Any], schema: Schema, pointer: str) -> Iterator[Problem]:
         earlier = first.setdefault(json.dumps(key, sort_keys=True), index)
         if earlier != index:
             yield duplicate(pointer, index, earlier, key)
-
-
-def duplicate(pointer: str, index: int, earlier: int, key: Any) -> Problem:
-    """The problem of an item that a list already holds."""
-    shown = ", ".join(f"{name} {value}" for name, value in key.items()) if isinstance(key, Mapping) else str(key)
-    message = f"{pointer}/{index} has the same {shown or 'empty key'} as {pointer}/{earlier}"
-    return Problem("TW706", f"{pointer}/{index}", message[:240], "give it another one, or remove one of the two")

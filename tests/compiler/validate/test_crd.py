@@ -65,12 +65,12 @@ def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:
         *(
             (json.dumps(widgets(versions=[{"name": "v1", "served": True, "schema": {"openAPIV3Schema": schema}}])), message)
             for schema, message in (
-                ({"properties": []}, "properties is no mapping"),
-                ({"properties": {"a": {"required": "b"}}}, "required is no list"),
-                ({"items": [{}]}, "items is no schema"),
-                ({"allOf": [{"maxLength": "3"}]}, "maxLength is no number"),
+                ({"properties": []}, "properties is not a mapping"),
+                ({"properties": {"a": {"required": "b"}}}, "required is not a list"),
+                ({"items": [{}]}, "items is not a schema"),
+                ({"allOf": [{"maxLength": "3"}]}, "maxLength is not a number"),
                 ({"x-kubernetes-validations": [{"message": "x"}]}, "is not complete"),
-                ({"additionalProperties": {"type": 5}}, "type is no text"),
+                ({"additionalProperties": {"type": 5}}, "type is not text"),
             )
         ),
     ],

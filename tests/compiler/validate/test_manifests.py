@@ -12,9 +12,9 @@ from trainwright.reading.shape import literal
 from trainwright.validate.manifests import (
     Manifest,
     ambiguous_scalars,
-    differs,
     documents_in,
     files_below,
+    is_ambiguous,
     read_by_kubectl,
     read_manifests,
 )
@@ -108,7 +108,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     ],
 )  # fmt: skip
 def test_scalars_that_kubectl_reads_otherwise(scalar: str, meaning: str | None) -> None:
-    assert (literal(read_by_kubectl(scalar)) if differs(scalar) else None) == meaning
+    assert (literal(read_by_kubectl(scalar)) if is_ambiguous(scalar) else None) == meaning
     findings = list(ambiguous_scalars(f"a:\n  - {scalar}\n", "x.yaml"))
     assert [(finding.code, finding.where.line, finding.where.column) for finding in findings] == (
         [("TW712", 2, 5)] if meaning else []
@@ -119,7 +119,7 @@ def test_scalars_that_kubectl_reads_otherwise(scalar: str, meaning: str | None) 
 def test_no_such_scalar_is_overlooked(scalar: str) -> None:
     """The quick look at the text finds whatever the slow one would."""
     assume(scalar != "-")  # a list item, not a scalar
-    assert bool(list(ambiguous_scalars(f"[{scalar}]", "x.yaml"))) == differs(scalar)
+    assert bool(list(ambiguous_scalars(f"[{scalar}]", "x.yaml"))) == is_ambiguous(scalar)
 
 
 @pytest.mark.parametrize("text", ['a: "yes"', "a: 'on'", "a: |\n  yes\n", "a: yes it is", "a: x.on", "# no"])

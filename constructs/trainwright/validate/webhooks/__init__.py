@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trainwright.validate.fields import Objection
+from trainwright.validate.problem import Objection
 from trainwright.validate.webhooks import jobset, kubeflow, mpi, ray, trainer, volcano
 
 Check = Callable[[Mapping[str, Any]], Iterator[Objection]]

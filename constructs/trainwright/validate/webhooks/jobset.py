@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import at
-from trainwright.validate.fields import Objection, items, mapping, number, text, texts
+from trainwright.validate.fields import items, mapping, number, text, texts
 from trainwright.validate.metadata import LONGEST_LABEL, not_a_service_label, not_qualified
+from trainwright.validate.problem import Objection
 
 JOBS = "/spec/replicatedJobs"
 REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")
@@ -23,15 +24,11 @@ _RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 def job_set(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     subdomain, manager = text(manifest, "/spec/network/subdomain"), at(manifest, "/spec/managedBy")
     if subdomain and (reason := not_a_service_label(subdomain)):
-        yield Objection(
-            "/spec/network/subdomain", f"the subdomain {subdomain} names a Service, and {reason}", "choose another one"
-        )
-    if manager is not None and (
-        not isinstance(manager, str) or "/" not in manager or not_qualified(manager) or len(manager) > 63
-    ):
-        yield Objection(
-            "/spec/managedBy", f"{manager} is no manager", "write a domain and a path, such as kueue.x-k8s.io/multikueue"
-        )
+        message = f"the subdomain {subdomain} is the name of a Service, which {reason}"
+        yield Objection("/spec/network/subdomain", message, "choose another one")
+    if manager is not None and not _is_manager(manager):
+        fix = "write a domain and a path, such as kueue.x-k8s.io/multikueue"
+        yield Objection("/spec/managedBy", f"{manager} is not the name of a manager", fix)
     seen: set[str] = set()
     for index, job in items(manifest, JOBS):
         yield from _names(text(manifest, "/metadata/name"), job, f"{JOBS}/{index}")
@@ -41,6 +38,10 @@ def job_set(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     yield from _targets(manifest, "/spec/successPolicy", known)
     yield from _failure_policy(manifest, known)
     yield from _coordinator(manifest)
+
+
+def _is_manager(value: object) -> bool:
+    return isinstance(value, str) and "/" in value and not not_qualified(value) and len(value) <= LONGEST_LABEL
 
 
 def _names(name: str, job: Mapping[str, Any], place: str) -> Iterator[Objection]:
@@ -58,9 +59,8 @@ def _names(name: str, job: Mapping[str, Any], place: str) -> Iterator[Objection]
     if completions and text(job, "/template/spec/completionMode", "Indexed") == "Indexed":
         pod = f"{longest}-{completions - 1}-abcde"
         if reason := not_a_service_label(pod):
-            yield Objection(
-                f"{place}/name", f"the operator derives pod names such as {pod}, which {reason}", "choose shorter names"
-            )
+            message = f"the operator derives pod names such as {pod}, which {reason}"
+            yield Objection(f"{place}/name", message, "choose shorter names")
 
 
 def _after(job: Mapping[str, Any], index: int, seen: set[str]) -> Iterator[Objection]:
@@ -71,7 +71,7 @@ def _after(job: Mapping[str, Any], index: int, seen: set[str]) -> Iterator[Objec
             yield Objection(place, "the first replicated job cannot depend on another", "move it below the one it waits for")
             return
         if name not in seen:
-            message = f"{text(job, '/name')} depends on {name}, which does not stand before it"
+            message = f"{text(job, '/name')} depends on {name}, which does not come before it"
             yield Objection(f"{place}/{number_of}/name", message, f"name one of: {', '.join(sorted(seen))}")
 
 
@@ -89,7 +89,7 @@ def _failure_policy(manifest: Mapping[str, Any], known: list[str]) -> Iterator[O
     for index, rule in rules:
         name = text(rule, "/name", f"failurePolicyRule{index}")
         if not _RULE_NAME.fullmatch(name) or len(name) > 128:
-            message = f"the rule name {name[:60]} must be letters, digits and _,: with a letter first"
+            message = f"the rule name {name[:60]} must consist of letters, digits and _,: and start with a letter"
             yield Objection(f"{place}/{index}/name", message, "choose another name")
         elif names[name] > 1:
             yield Objection(f"{place}/{index}/name", f"{names[name]} rules have the name {name}", "give each its own")
@@ -112,9 +112,8 @@ def _coordinator(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     if not 0 <= number(manifest, f"{place}/jobIndex", 0) < number(job, "/replicas", 1):
         yield Objection(f"{place}/jobIndex", f"{wanted} has no Job of that index", "write an index below its replicas")
     if text(job, "/template/spec/completionMode", "Indexed") != "Indexed":
-        yield Objection(
-            f"{place}/replicatedJob", f"the Jobs of {wanted} are not Indexed", "write `completionMode: Indexed` there"
-        )
+        fix = "write `completionMode: Indexed` there"
+        yield Objection(f"{place}/replicatedJob", f"the Jobs of {wanted} are not Indexed", fix)
     elif not 0 <= number(manifest, f"{place}/podIndex", 0) < number(job, "/template/spec/completions", 0):
         yield Objection(f"{place}/podIndex", f"{wanted} has no pod of that index", "write an index below its completions")
     yield from _coordinator_label(manifest, wanted)

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import at
-from trainwright.validate.fields import Objection, items, mapping, text, whole
+from trainwright.validate.fields import items, mapping, number, text, whole
 from trainwright.validate.metadata import not_a_service_label
+from trainwright.validate.problem import Objection
 
 MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 
@@ -19,20 +20,16 @@ MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 def pytorch_job(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     specs = "/spec/pytorchReplicaSpecs"
     yield from _common(manifest, specs, "pytorch")
-    for role in mapping(manifest, specs):
-        if role not in ("Master", "Worker"):
-            yield Objection(f"{specs}/{role}", f"a PyTorchJob has no role {role}", "write Master or Worker")
-        elif role == "Master" and whole(manifest, f"{specs}/Master/replicas") != 1:
-            yield Objection(f"{specs}/Master/replicas", "Master must have `replicas: 1`, written out", "add `replicas: 1`")
-        elif role == "Worker" and (whole(manifest, f"{specs}/Worker/replicas", 1) or 0) < 1:
-            yield Objection(f"{specs}/Worker/replicas", "Worker needs at least 1 replica", "write 1 or more, or remove Worker")
+    yield from _master_and_workers(manifest, specs, "a PyTorchJob")
+    if "Worker" in mapping(manifest, specs) and number(manifest, f"{specs}/Worker/replicas", 1) < 1:
+        yield Objection(f"{specs}/Worker/replicas", "Worker needs at least 1 replica", "write 1 or more, or remove Worker")
     elastic = at(manifest, "/spec/elasticPolicy")
     if elastic is None:
         return
     if "Worker" not in mapping(manifest, specs):
         yield Objection(f"{specs}/Worker", "an elasticPolicy needs Worker replicas", "add Worker, or remove elasticPolicy")
     if at(manifest, "/spec/elasticPolicy/nProcPerNode") is not None and at(manifest, "/spec/nprocPerNode") is not None:
-        message = "processes per node are written twice, here and in spec.nprocPerNode"
+        message = "processes per node are set twice, here and in spec.nprocPerNode"
         yield Objection("/spec/elasticPolicy/nProcPerNode", message, "keep spec.nprocPerNode: this one is deprecated")
 
 
@@ -46,13 +43,17 @@ def tf_job(manifest: Mapping[str, Any]) -> Iterator[Objection]:
 def xgboost_job(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     specs = "/spec/xgbReplicaSpecs"
     yield from _common(manifest, specs, "xgboost")
-    for role in mapping(manifest, specs):
-        if role not in ("Master", "Worker"):
-            yield Objection(f"{specs}/{role}", f"an XGBoostJob has no role {role}", "write Master or Worker")
+    yield from _master_and_workers(manifest, specs, "an XGBoostJob")
     if "Master" not in mapping(manifest, specs):
         yield Objection(f"{specs}/Master", "an XGBoostJob needs a Master", "add Master with `replicas: 1`")
-    elif whole(manifest, f"{specs}/Master/replicas") != 1:
-        yield Objection(f"{specs}/Master/replicas", "Master must have `replicas: 1`, written out", "add `replicas: 1`")
+
+
+def _master_and_workers(manifest: Mapping[str, Any], specs: str, kind: str) -> Iterator[Objection]:
+    for role in mapping(manifest, specs):
+        if role not in ("Master", "Worker"):
+            yield Objection(f"{specs}/{role}", f"{kind} has no role {role}", "write Master or Worker")
+        elif role == "Master" and whole(manifest, f"{specs}/Master/replicas") != 1:
+            yield Objection(f"{specs}/Master/replicas", "Master must state `replicas: 1`", "add `replicas: 1`")
 
 
 def _common(manifest: Mapping[str, Any], specs: str, container: str) -> Iterator[Objection]:
@@ -63,7 +64,8 @@ def _common(manifest: Mapping[str, Any], specs: str, container: str) -> Iterator
         yield Objection(specs, f"a {kind} needs replicas", "add a role with a pod template")
     manager = at(manifest, "/spec/runPolicy/managedBy")
     if manager is not None and manager not in MANAGERS:
-        yield Objection("/spec/runPolicy/managedBy", f"nothing manages {kind}s as {manager}", f"write {' or '.join(MANAGERS)}")
+        message = f"no controller manages {kind}s as {manager}"
+        yield Objection("/spec/runPolicy/managedBy", message, f"write {' or '.join(MANAGERS)}")
     for role in mapping(manifest, specs):
         yield from _containers(manifest, f"{specs}/{role}/template/spec/containers", kind, container)
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import at
-from trainwright.validate.fields import Objection, items, mapping, number, text, whole
+from trainwright.validate.fields import items, mapping, number, text, whole
 from trainwright.validate.metadata import not_a_service_label
+from trainwright.validate.problem import Objection
 
 SPECS = "/spec/mpiReplicaSpecs"
 MANAGERS = ("kubeflow.org/mpi-operator", "kueue.x-k8s.io/multikueue")
@@ -50,7 +51,7 @@ def _roles(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     if "Launcher" not in roles:
         yield Objection(f"{SPECS}/Launcher", "an MPIJob needs a Launcher", "add Launcher with a pod template that runs mpirun")
     elif number(manifest, f"{SPECS}/Launcher/replicas", 1) != 1:
-        yield Objection(f"{SPECS}/Launcher/replicas", "there is one Launcher", "write 1")
+        yield Objection(f"{SPECS}/Launcher/replicas", "an MPIJob has one Launcher", "write 1")
     if "Worker" in roles and number(manifest, f"{SPECS}/Worker/replicas", 0) < 1:
         message = "Worker needs at least 1 replica, and the default is 0"
         yield Objection(f"{SPECS}/Worker/replicas", message, "write the number of workers")

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import at
-from trainwright.validate.fields import Objection, items, mapping, number, text, whole
+from trainwright.validate.fields import items, mapping, number, text
 from trainwright.validate.metadata import label_problems, not_a_service_label
+from trainwright.validate.problem import Objection
 
 LONGEST_CLUSTER, LONGEST_JOB = 53, 47
 PARAMETERS = ("num-cpus", "num-gpus", "memory", "resources")
@@ -38,9 +39,8 @@ def ray_cluster(manifest: Mapping[str, Any]) -> Iterator[Objection]:
 def _name(manifest: Mapping[str, Any], kind: str, longest: int) -> Iterator[Objection]:
     name = text(manifest, "/metadata/name")
     if len(name) > longest:
-        yield Objection(
-            "/metadata/name", f"the name of a {kind} has at most {longest} characters, and {name} has {len(name)}", "shorten it"
-        )
+        message = f"the name of a {kind} has at most {longest} characters, and {name} has {len(name)}"
+        yield Objection("/metadata/name", message, "shorten it")
     elif reason := not_a_service_label(name):
         yield Objection("/metadata/name", f"the name {name} of a {kind} {reason}", "choose another name")
 
@@ -48,21 +48,21 @@ def _name(manifest: Mapping[str, Any], kind: str, longest: int) -> Iterator[Obje
 def _ending(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     ends = at(manifest, "/spec/shutdownAfterJobFinishes") is True
     if at(manifest, "/spec/suspend") is True and not ends:
-        yield Objection(
-            "/spec/suspend", "only a RayJob that shuts its cluster down can be suspended", "add `shutdownAfterJobFinishes: true`"
-        )
+        message = "only a RayJob that shuts its cluster down can be suspended"
+        yield Objection("/spec/suspend", message, "add `shutdownAfterJobFinishes: true`")
     ttl = number(manifest, "/spec/ttlSecondsAfterFinished", 0)
     if ttl < 0 or (ttl > 0 and not ends):
         message = "a negative time" if ttl < 0 else "a time after which nothing is deleted"
         fix = "write 0 or more" if ttl < 0 else "add `shutdownAfterJobFinishes: true`"
         yield Objection("/spec/ttlSecondsAfterFinished", f"ttlSecondsAfterFinished is {message}", fix)
     if mapping(manifest, "/spec/deletionStrategy").get("deletionRules") and ends:
-        message = "deletionRules and shutdownAfterJobFinishes both say when the cluster goes"
+        message = "deletionRules and shutdownAfterJobFinishes both say when the cluster is deleted"
         yield Objection("/spec/deletionStrategy/deletionRules", message, "keep one of the two")
-    if (whole(manifest, "/spec/activeDeadlineSeconds") or 1) <= 0 or whole(manifest, "/spec/activeDeadlineSeconds") == 0:
-        yield Objection("/spec/activeDeadlineSeconds", "a deadline of no time", "write a number above 0, or remove it")
+    if number(manifest, "/spec/activeDeadlineSeconds", 1) <= 0:
+        fix = "write a number above 0, or remove it"
+        yield Objection("/spec/activeDeadlineSeconds", "activeDeadlineSeconds must be above 0", fix)
     if number(manifest, "/spec/backoffLimit", 0) < 0:
-        yield Objection("/spec/backoffLimit", "a negative number of retries", "write 0 or more")
+        yield Objection("/spec/backoffLimit", "backoffLimit cannot be negative", "write 0 or more")
 
 
 def _submission(manifest: Mapping[str, Any], selected: bool) -> Iterator[Objection]:
@@ -72,7 +72,7 @@ def _submission(manifest: Mapping[str, Any], selected: bool) -> Iterator[Objecti
         yield Objection("/spec/suspend", "a RayJob on a selected cluster cannot be suspended", "remove it")
     if retries > 0 and (mode == "InteractiveMode" or selected):
         where = "InteractiveMode" if mode == "InteractiveMode" else "a selected cluster"
-        yield Objection("/spec/backoffLimit", f"a RayJob with {where} cannot be tried again", "remove backoffLimit")
+        yield Objection("/spec/backoffLimit", f"a RayJob with {where} cannot be retried", "remove backoffLimit")
     if mode != "SidecarMode":
         return
     for field in ("submitterPodTemplate", "submitterConfig", "clusterSelector"):
@@ -93,16 +93,15 @@ def _cluster(manifest: Mapping[str, Any], spec: str) -> Iterator[Objection]:
         yield from _group(manifest, place, f"worker group {name}")
         yield from _size(group, place, name)
         if name in names:
-            yield Objection(f"{place}/groupName", f"two worker groups are called {name}", "choose another name")
+            yield Objection(f"{place}/groupName", f"two worker groups are named {name}", "choose another name")
         names.add(name)
         if scaled and group.get("suspend") is True:
             yield Objection(f"{place}/suspend", f"worker group {name} cannot be suspended and scaled", "remove one of the two")
     for index, variable in items(manifest, f"{head}/template/spec/containers/0/env"):
         if text(variable, "/name") == "RAY_enable_autoscaler_v2" and text(variable, "/value") in ("1", "true") and not scaled:
             pointer = f"{head}/template/spec/containers/0/env/{index}"
-            yield Objection(
-                pointer, "the autoscaler is turned on here and off in the spec", "write `enableInTreeAutoscaling: true`"
-            )
+            message = "the autoscaler is turned on here and off in the spec"
+            yield Objection(pointer, message, "write `enableInTreeAutoscaling: true`")
     yield from _storage(manifest, spec)
 
 
@@ -114,22 +113,20 @@ def _group(manifest: Mapping[str, Any], place: str, shown: str) -> Iterator[Obje
     if stated and mapping(manifest, f"{place}/resources"):
         yield Objection(f"{place}/rayStartParams/{stated[0]}", f"{shown} states its resources twice", "keep `resources`")
     if "labels" in parameters:
-        yield Objection(f"{place}/rayStartParams/labels", "labels are no start parameter any more", "write them into `labels`")
+        yield Objection(f"{place}/rayStartParams/labels", "labels are not a start parameter any more", "write them into `labels`")
     for problem in label_problems(mapping(manifest, f"{place}/labels"), f"{place}/labels"):
         yield Objection(problem.pointer, problem.message, problem.fix)
 
 
 def _size(group: Mapping[str, Any], place: str, name: str) -> Iterator[Objection]:
     least, most = number(group, "/minReplicas", 0), number(group, "/maxReplicas", 2**31 - 1)
+    replicas = number(group, "/replicas", least)
     if least > most:
-        yield Objection(
-            f"{place}/minReplicas", f"worker group {name} has a minimum of {least} and a maximum of {most}", "swap them"
-        )
-    elif not least <= number(group, "/replicas", least) <= most:
-        replicas = number(group, "/replicas", least)
-        yield Objection(
-            f"{place}/replicas", f"worker group {name} has {replicas} replicas, outside of {least} to {most}", "widen the range"
-        )
+        message = f"worker group {name} has a minimum of {least} and a maximum of {most}"
+        yield Objection(f"{place}/minReplicas", message, "swap them")
+    elif not least <= replicas <= most:
+        message = f"worker group {name} has {replicas} replicas, outside the range of {least} to {most}"
+        yield Objection(f"{place}/replicas", message, "widen the range")
 
 
 def _storage(manifest: Mapping[str, Any], spec: str) -> Iterator[Objection]:
@@ -140,12 +137,11 @@ def _storage(manifest: Mapping[str, Any], spec: str) -> Iterator[Objection]:
         pointer = "/metadata/annotations/ray.io~1ft-enabled"
         yield Objection(pointer, "fault tolerance is configured twice", "keep gcsFaultToleranceOptions")
     if options and text(manifest, f"{head}/rayStartParams/redis-password"):
-        yield Objection(
-            f"{head}/rayStartParams/redis-password", "the password of Redis is written twice", "keep gcsFaultToleranceOptions"
-        )
+        pointer = f"{head}/rayStartParams/redis-password"
+        yield Objection(pointer, "the password of Redis is set twice", "keep gcsFaultToleranceOptions")
     for index, variable in items(manifest, f"{head}/template/spec/containers/0/env"):
         name = text(variable, "/name")
         twice = bool(options) and name in ("REDIS_PASSWORD", "RAY_REDIS_ADDRESS")
         if twice or (name == "RAY_REDIS_ADDRESS" and enabled.lower() != "true") or name == "REDIS_USERNAME":
             pointer = f"{head}/template/spec/containers/0/env/{index}"
-            yield Objection(pointer, f"{name} is configured elsewhere", "use gcsFaultToleranceOptions alone")
+            yield Objection(pointer, f"{name} does not belong here", "use gcsFaultToleranceOptions alone")

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.validate.fields import Objection, items, mapping, number, text
+from trainwright.validate.fields import items, mapping, number, text
 from trainwright.validate.metadata import not_a_service_label
+from trainwright.validate.problem import Objection
 
 RESERVED = frozenset(
     (
@@ -42,9 +43,8 @@ def train_job(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     nodes = number(manifest, "/spec/trainer/numNodes", 1)
     longest = f"{name}-node-0-{max(nodes - 1, 0)}-abcde"
     if reason := not_a_service_label(longest):
-        yield Objection(
-            "/metadata/name", f"the operator derives pod names such as {longest}, which {reason}", "choose a shorter name"
-        )
+        message = f"the operator derives pod names such as {longest}, which {reason}"
+        yield Objection("/metadata/name", message, "choose a shorter name")
     for index, variable in items(manifest, "/spec/trainer/env"):
         if text(variable, "/name") in RESERVED:
             pointer = f"/spec/trainer/env/{index}/name"
@@ -61,10 +61,11 @@ def training_runtime(manifest: Mapping[str, Any]) -> Iterator[Objection]:
         yield from _ancestor(job, f"{jobs}/{index}")
     policies = [name for name in POLICIES if name in mapping(manifest, "/spec/mlPolicy")]
     if len(policies) > 1:
-        yield Objection(f"/spec/mlPolicy/{policies[1]}", f"a runtime has one of {', '.join(POLICIES)}", f"keep {policies[0]}")
+        message = f"a runtime has only one of {', '.join(POLICIES)}"
+        yield Objection(f"/spec/mlPolicy/{policies[1]}", message, f"keep {policies[0]}")
     gangs = [name for name in ("coscheduling", "volcano") if name in mapping(manifest, "/spec/podGroupPolicy")]
     if len(gangs) > 1:
-        yield Objection("/spec/podGroupPolicy/volcano", "a runtime has one gang scheduler", "keep coscheduling or volcano")
+        yield Objection("/spec/podGroupPolicy/volcano", "a runtime has only one gang scheduler", "keep coscheduling or volcano")
 
 
 def _ancestor(job: Mapping[str, Any], place: str) -> Iterator[Objection]:
@@ -72,7 +73,8 @@ def _ancestor(job: Mapping[str, Any], place: str) -> Iterator[Objection]:
     if wanted is None:
         return
     if number(job, "/replicas", 1) != 1:
-        yield Objection(f"{place}/replicas", f"replicated job {text(job, '/name')} runs once", "write 1, or remove `replicas`")
+        message = f"replicated job {text(job, '/name')} must have one replica"
+        yield Objection(f"{place}/replicas", message, "write 1, or remove `replicas`")
     pod = "/template/spec/template/spec/containers"
     if not any(text(container, "/name") == wanted for _, container in items(job, pod)):
         message = f"no container of {text(job, '/name')} is named {wanted}, the one that the operator looks for"

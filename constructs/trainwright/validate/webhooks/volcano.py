@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainwright.validate.fields import Objection, items, mapping, number, text, texts, whole
+from trainwright.validate.fields import items, mapping, number, text, texts, whole
 from trainwright.validate.metadata import not_a_label
 from trainwright.validate.pods import template_problems
+from trainwright.validate.problem import Objection
 
 TASKS = "/spec/tasks"
 PLUGINS = ("env", "svc", "ssh", "tensorflow", "mpi", "pytorch", "ray", "hcclrank")
@@ -19,7 +20,7 @@ PLUGINS = ("env", "svc", "ssh", "tensorflow", "mpi", "pytorch", "ray", "hcclrank
 def volcano_job(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     tasks = list(items(manifest, TASKS))
     if not tasks:
-        yield Objection(TASKS, "a Job of Volcano needs a task", "add one with a pod template")
+        yield Objection(TASKS, "a Volcano Job needs a task", "add one with a pod template")
     for field in ("minAvailable", "maxRetry", "ttlSecondsAfterFinished"):
         if number(manifest, f"/spec/{field}", 0) < 0:
             yield Objection(f"/spec/{field}", f"{field} cannot be negative", "write 0 or more")
@@ -29,7 +30,7 @@ def volcano_job(manifest: Mapping[str, Any]) -> Iterator[Objection]:
         yield Objection("/spec/minAvailable", message, f"write at most {pods}")
     for plugin in mapping(manifest, "/spec/plugins"):
         if plugin not in PLUGINS:
-            yield Objection(f"/spec/plugins/{plugin}", f"there is no plugin {plugin}", f"write one of {', '.join(PLUGINS)}")
+            yield Objection(f"/spec/plugins/{plugin}", f"Volcano has no plugin {plugin}", f"write one of {', '.join(PLUGINS)}")
     yield from _tasks(text(manifest, "/metadata/name"), tasks)
     yield from _order(tasks)
 
@@ -42,13 +43,13 @@ def _tasks(name: str, tasks: list[tuple[int, Mapping[str, Any]]]) -> Iterator[Ob
         if reason := not_a_label(shown):
             yield Objection(f"{place}/name", f"the task name {shown} {reason}", "choose another name")
         if shown in seen:
-            yield Objection(f"{place}/name", f"two tasks are called {shown}", "choose another name")
+            yield Objection(f"{place}/name", f"two tasks are named {shown}", "choose another name")
         seen.add(shown)
         if replicas < 0:
             yield Objection(f"{place}/replicas", f"task {shown} has {replicas} pods", "write 0 or more")
         if not 0 <= number(task, "/minAvailable", 0) <= replicas:
-            message = f"minAvailable of task {shown} lies outside of its {replicas} pods"
-            yield Objection(f"{place}/minAvailable", message, f"write at most {replicas}")
+            message = f"minAvailable of task {shown} is not between 0 and its {replicas} pods"
+            yield Objection(f"{place}/minAvailable", message, f"write 0 to {replicas}")
         longest = f"{name}-{shown}-{max(replicas - 1, 0)}"
         if reason := not_a_label(longest):
             yield Objection(f"{place}/name", f"Volcano derives the pod name {longest}, which {reason}", "choose shorter names")
@@ -64,7 +65,7 @@ def _order(tasks: list[tuple[int, Mapping[str, Any]]]) -> Iterator[Objection]:
             if name not in waits:
                 yield Objection(f"{TASKS}/{index}/dependsOn/name", f"there is no task {name}", f"name one of: {', '.join(waits)}")
         if _leads_to(waits, text(task, "/name"), text(task, "/name"), set()):
-            yield Objection(f"{TASKS}/{index}/dependsOn", f"task {text(task, '/name')} waits for itself", "break the circle")
+            yield Objection(f"{TASKS}/{index}/dependsOn", f"task {text(task, '/name')} waits for itself", "break the cycle")
 
 
 def _leads_to(waits: Mapping[str, list[str]], start: str, goal: str, seen: set[str]) -> bool:
