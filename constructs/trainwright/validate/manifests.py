@@ -30,7 +30,10 @@ _YAML_1_1_WORDS = {
 }
 _GO_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))")
 _GO_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_SUSPECT = re.compile(rf"(?<![\w\"'.])(?:{'|'.join(_YAML_1_1_WORDS)}|[-+]?0[0-9a-zA-Z_]\w*|[-+]?[0-9][\w.+-]*_[\w.+-]*)(?![\w\"'.])")
+_SUSPECT = re.compile(
+    rf"(?<![\w\"'.])(?:{'|'.join(_YAML_1_1_WORDS)}|[-+]?0[0-9a-zA-Z_]\w*|[-+]?[0-9][\w.+-]*_[\w.+-]*)(?![\w\"'.])"
+)
+"""Text without a match has no such scalar; one that has may have none either."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from trainwright.rehearsal import Observer, Opening, Options, Outcome, rehearse
 from trainwright.rehearsal.job_status import Decision
-from trainwright.rehearsal.objects import Objects, find_objects, read_manifests
 from trainwright.rehearsal.observer import Event
 from trainwright.rehearsal.pod import Pod, PodEnd
 
@@ -91,12 +90,12 @@ def container_of(objects: list[Manifest]) -> Manifest:
     return container
 
 
-def from_dist(path: Path) -> list[Manifest]:
-    return copy.deepcopy(read_manifests(path))
-
-
-def as_objects(found: list[Manifest]) -> Objects:
-    return find_objects(found)
+def edit_specification(objects: list[Manifest], edit: Callable[[Any], object]) -> None:
+    """Change the run's specification where the ConfigMap has it."""
+    data = of_kind(objects, "ConfigMap")["data"]
+    document = json.loads(data["run.json"])
+    edit(document)
+    data["run.json"] = json.dumps(document)
 
 
 @dataclass

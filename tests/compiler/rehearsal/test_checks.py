@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ import pytest
 from tests.compiler.rehearsal.stage import (
     COMMAND,
     DIGITS,
+    PORT,
     SCRIPT,
     Manifest,
     container_of,
-    from_dist,
+    edit_specification,
+    first_address,
     manifests,
     of_kind,
     options,
@@ -23,7 +25,7 @@ from tests.compiler.rehearsal.stage import (
 
 from trainwright.rehearsal import CannotWorkError, Problem
 from trainwright.rehearsal.checks import check_job, check_objects
-from trainwright.rehearsal.objects import find_objects, find_specification
+from trainwright.rehearsal.objects import find_objects, find_specification, read_manifests
 
 Edit = Callable[[list[Manifest]], object]
 
@@ -35,19 +37,13 @@ def problems(found: list[Manifest], **changes: Any) -> list[Problem]:
 
 
 def broken(edit: Edit, path: Path = DIGITS) -> list[str]:
-    found = from_dist(path)
+    found = read_manifests(path)
     edit(found)
     return [str(problem) for problem in problems(found)]
 
 
 def run_json(edit: Callable[[Any], object]) -> Edit:
-    def apply(found: list[Manifest]) -> None:
-        data = of_kind(found, "ConfigMap")["data"]
-        document = json.loads(data["run.json"])
-        edit(document)
-        data["run.json"] = json.dumps(document)
-
-    return apply
+    return lambda found: edit_specification(found, edit)
 
 
 def service(**spec: Any) -> Edit:
@@ -80,13 +76,13 @@ def port(found: list[Manifest], name: str) -> Any:
 
 @pytest.mark.parametrize("path", [DIGITS, COMMAND], ids=lambda path: path.name)
 def test_what_we_emit_has_no_problem(path: Path) -> None:
-    assert not problems(from_dist(path))
+    assert not problems(read_manifests(path))
 
 
 def test_a_secret_needs_a_stated_value() -> None:
-    [problem] = problems(from_dist(SCRIPT), environment={"PATH": "/usr/bin"})
+    [problem] = problems(read_manifests(SCRIPT), environment={"PATH": "/usr/bin"})
     assert problem.where.endswith("env WANDB_API_KEY")
-    assert not problems(from_dist(SCRIPT), environment={"WANDB_API_KEY": "x"})
+    assert not problems(read_manifests(SCRIPT), environment={"WANDB_API_KEY": "x"})
 
 
 @pytest.mark.parametrize(
@@ -212,7 +208,7 @@ def test_a_job_that_cannot_be_played(edit: Edit, reason: str) -> None:
     ],
 )
 def test_manifests_of_another_shape(edit: Edit, reason: str) -> None:
-    found = from_dist(DIGITS)
+    found = read_manifests(DIGITS)
     edit(found)
     with pytest.raises(CannotWorkError) as refused:
         find_objects(found)
@@ -224,10 +220,6 @@ def test_an_invalid_specification_is_left_to_the_supervisor() -> None:
 
 
 def test_an_address_in_use_is_told(tmp_path: Path) -> None:
-    import socket
-
-    from tests.compiler.rehearsal.stage import PORT, first_address
-
     address = first_address()
     with socket.create_server((address, PORT)), pytest.raises(CannotWorkError) as refused:
         play(manifests("", pods=1), tmp_path / "w", first_address=address)

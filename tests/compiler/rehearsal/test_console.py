@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 from ruamel.yaml import YAML
-from tests.compiler.rehearsal.stage import DIGITS, JOB, Manifest, container_of, from_dist, manifests, of_kind
+from tests.compiler.rehearsal.stage import DIGITS, JOB, Manifest, container_of, manifests, of_kind
 
 from trainwright.rehearsal import rehearse_file
+from trainwright.rehearsal.objects import read_manifests
 
 LOG = """
 import json
@@ -76,7 +77,7 @@ def test_a_rehearsal_that_fails_shows_why(tmp_path: Path) -> None:
 
 
 def test_manifests_that_cannot_work(tmp_path: Path) -> None:
-    found = from_dist(DIGITS)
+    found = read_manifests(DIGITS)
     of_kind(found, "Service")["spec"]["selector"] = {"app": "other"}
     container_of(found)["ports"][2]["containerPort"] = 9401
     code, text = run(found, tmp_path)

@@ -16,8 +16,7 @@ from tests.compiler.rehearsal.stage import (
     LLAMA,
     SCRIPT,
     Manifest,
-    as_objects,
-    from_dist,
+    edit_specification,
     manifests,
     of_kind,
     options,
@@ -26,12 +25,13 @@ from tests.compiler.rehearsal.stage import (
 )
 
 from trainwright.rehearsal.differences import Scaled, scale_down
+from trainwright.rehearsal.objects import find_objects, read_manifests
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.spec import Preflight
 
 
 def scaled(found: list[Manifest], **changes: Any) -> Scaled:
-    return scale_down(as_objects(found), options(**changes))
+    return scale_down(find_objects(found), options(**changes))
 
 
 def spec_of(result: Scaled) -> RunSpec:
@@ -40,22 +40,19 @@ def spec_of(result: Scaled) -> RunSpec:
 
 
 def gpu_run(**work: Any) -> list[Manifest]:
-    found = from_dist(LLAMA)
-    data = of_kind(found, "ConfigMap")["data"]
-    document = json.loads(data["run.json"])
-    document["work"].update(work)
-    data["run.json"] = json.dumps(document)
+    found = read_manifests(LLAMA)
+    edit_specification(found, lambda document: document["work"].update(work))
     return found
 
 
 def test_a_run_on_cpus_stays_as_it_is() -> None:
-    found = scaled(from_dist(DIGITS))
+    found = scaled(read_manifests(DIGITS))
     assert not found.differences
-    assert found.objects == as_objects(from_dist(DIGITS))
+    assert found.objects == find_objects(read_manifests(DIGITS))
 
 
 def test_a_run_on_gpus_loses_its_size() -> None:
-    found = scaled(from_dist(LLAMA))
+    found = scaled(read_manifests(LLAMA))
     spec = spec_of(found)
     assert (spec.world.nodes, spec.world.processes_per_node, spec.world.device) == (2, 1, "cpu")
     assert (found.objects.job.completions, found.objects.job.spec.parallelism) == (2, 2)
@@ -69,11 +66,9 @@ def test_a_run_on_gpus_loses_its_size() -> None:
 
 def test_nothing_is_sent_to_a_service_and_no_node_is_measured() -> None:
     found = gpu_run(metrics=[{"to": "tensorboard"}, {"to": "wandb", "project": "nlp"}])
-    data = of_kind(found, "ConfigMap")["data"]
-    document = json.loads(data["run.json"])
     thresholds = {"min_tflops": 400, "max_storage_seconds": 20, "max_clock_skew_seconds": 1}
-    document["lifecycle"]["preflight"] = {"when": "always", **thresholds}
-    data["run.json"] = json.dumps(document)
+    preflight = {"when": "always", **thresholds}
+    edit_specification(found, lambda document: document["lifecycle"].update(preflight=preflight))
     result = scaled(found)
     spec = spec_of(result)
     assert isinstance(spec.work, Training)
@@ -85,24 +80,25 @@ def test_nothing_is_sent_to_a_service_and_no_node_is_measured() -> None:
 
 
 def test_a_script_on_gpus_keeps_its_command() -> None:
-    before, after = json.loads(of_kind(from_dist(SCRIPT), "ConfigMap")["data"]["run.json"]), spec_of(scaled(from_dist(SCRIPT)))
+    found = read_manifests(SCRIPT)
+    before, after = json.loads(of_kind(found, "ConfigMap")["data"]["run.json"]), spec_of(scaled(found))
     assert after.work.model_dump(mode="json", exclude_none=True) == before["work"]
     assert (after.world.device, after.world.processes_per_node) == ("cpu", 1)
 
 
 def test_an_opaque_command_runs_as_it_is() -> None:
-    assert scaled(from_dist(COMMAND)).objects == as_objects(from_dist(COMMAND))
+    assert scaled(read_manifests(COMMAND)).objects == find_objects(read_manifests(COMMAND))
 
 
 @pytest.mark.parametrize("path", [DIGITS, LLAMA], ids=lambda path: path.name)
 def test_fewer_pods_where_asked(path: Path) -> None:
-    found = scaled(from_dist(path), nodes=1)
+    found = scaled(read_manifests(path), nodes=1)
     assert found.objects.job.completions == found.objects.job.spec.parallelism == spec_of(found).world.nodes == 1
 
 
 def test_two_runs_that_differ_in_size_only_look_alike_when_scaled() -> None:
     larger = gpu_run(batch={"micro": 64, "accumulation": 16})
-    assert spec_of(scaled(larger)).work == spec_of(scaled(from_dist(LLAMA))).work
+    assert spec_of(scaled(larger)).work == spec_of(scaled(read_manifests(LLAMA))).work
 
 
 @given(

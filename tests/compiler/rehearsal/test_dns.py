@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.compiler.rehearsal.stage import JOB, Manifest, as_objects, container_of, manifests, of_kind
+from tests.compiler.rehearsal.stage import JOB, Manifest, container_of, manifests, of_kind
 
 from trainwright.rehearsal.dns import ClusterDns, Unresolvable
+from trainwright.rehearsal.objects import find_objects
 
 PROBE = {"httpGet": {"port": "http"}}
 
@@ -15,7 +16,7 @@ PROBE = {"httpGet": {"port": "http"}}
 def names(edit: Callable[[list[Manifest]], object] = lambda found: None) -> ClusterDns:
     found = manifests("", pods=3)
     edit(found)
-    return ClusterDns(as_objects(found), "127.0.0.2")
+    return ClusterDns(find_objects(found), "127.0.0.2")
 
 
 def with_selector(selector: dict[str, str]) -> ClusterDns:

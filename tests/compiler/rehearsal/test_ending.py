@@ -17,6 +17,7 @@ import pytest
 from tests.compiler.rehearsal.stage import JOB, PORT, Manifest, manifests, of_kind, options, play
 from tests.processes import is_running
 
+from trainwright.rehearsal import UsageError
 from trainwright.rehearsal.container import INIT
 from trainwright.rehearsal.container_init import KILLED
 from trainwright.rehearsal.job_status import IndexDone, Replace
@@ -246,8 +247,6 @@ def test_exit_codes_are_the_ones_that_a_container_runtime_reports(code: str, exp
 
 
 def test_one_workspace_serves_one_rehearsal_at_a_time(tmp_path: Path) -> None:
-    from trainwright.rehearsal import UsageError
-
     with rehearsing(manifests(LINGER.format(code=0)), tmp_path / "w"), pytest.raises(UsageError, match="another rehearsal uses"):
         play(manifests(""), tmp_path / "w")
 

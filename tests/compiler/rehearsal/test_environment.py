@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.compiler.rehearsal.stage import JOB, as_objects, container_of, manifests
+from tests.compiler.rehearsal.stage import JOB, container_of, manifests
 
 from trainwright.rehearsal.environment import Environment, container_environment, expand, unresolved
+from trainwright.rehearsal.objects import find_objects
 from trainwright.rehearsal.pod import INDEX_KEY, create_pod
 
 CALLER = {"TOKEN": "from-the-caller"}
@@ -18,7 +19,7 @@ CALLER = {"TOKEN": "from-the-caller"}
 def resolve(env: list[dict[str, Any]], index: int = 1, **container: Any) -> Environment:
     found = manifests("", pods=3)
     container_of(found).update(env=env, **container)
-    objects = as_objects(found)
+    objects = find_objects(found)
     pod = create_pod(objects.job, index, "127.0.0.3")
     return container_environment(objects.job.pod.containers[0], pod, objects.config_maps, CALLER, "container main")
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.compiler.rehearsal.stage import as_objects, manifests, of_kind
+from tests.compiler.rehearsal.stage import manifests, of_kind
 
 from trainwright.rehearsal.job_status import IndexDone, IndexFailed, JobEnd, JobStatus, Replace, match
 from trainwright.rehearsal.kinds import FailurePolicy, Job
+from trainwright.rehearsal.objects import find_objects
 from trainwright.rehearsal.pod import ContainerEnd, PodEnd
 
 CODES = [0, 1, 10, 42, 137, 202]
@@ -25,7 +26,7 @@ def job(pods: int = 2, **spec: Any) -> Job:
     own.update(spec)
     for name in [name for name, value in own.items() if value is None]:
         del own[name]
-    return as_objects(found).job
+    return find_objects(found).job
 
 
 def ended(index: int, code: int, **more: Any) -> PodEnd:

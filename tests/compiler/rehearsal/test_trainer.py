@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.compiler.rehearsal.stage import DIGITS, LLAMA, first_address, from_dist, play
+from tests.compiler.rehearsal.stage import DIGITS, LLAMA, first_address, play
 
 from trainwright.rehearsal import rehearse_file
+from trainwright.rehearsal.objects import read_manifests
 from trainwright_trainer.commands.local import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
@@ -90,7 +91,7 @@ def pod_processes(workspace: Path, index: int) -> list[int]:
 def test_it_trains_and_a_second_rehearsal_has_nothing_to_do(tmp_path: Path) -> None:
     file = on_ports_of_its_own(DIGITS, tmp_path)
     console = Console(file=io.StringIO(), width=200)
-    outcome, recorder = play(from_dist(file), tmp_path / "w", timeout_seconds=PATIENCE_SECONDS)
+    outcome, recorder = play(read_manifests(file), tmp_path / "w", timeout_seconds=PATIENCE_SECONDS)
     assert (outcome.status, outcome.exit_code) == ("Complete", 0)
     training = outcome.training
     assert training.accuracy is not None
@@ -132,14 +133,14 @@ def test_a_pod_that_is_killed_then_a_signal_and_on_from_the_committed_step(tmp_p
 
 
 def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
-    outcome, _ = play(from_dist(on_ports_of_its_own(LLAMA, tmp_path)), tmp_path / "w", timeout_seconds=300.0)
+    outcome, _ = play(read_manifests(on_ports_of_its_own(LLAMA, tmp_path)), tmp_path / "w", timeout_seconds=300.0)
     assert outcome.status == "Complete"
     assert outcome.training.step == 20
     assert outcome.committed_step == 20
 
 
 def test_an_invalid_specification_fails_the_job_with_its_code(tmp_path: Path) -> None:
-    manifests = from_dist(on_ports_of_its_own(DIGITS, tmp_path))
+    manifests = read_manifests(on_ports_of_its_own(DIGITS, tmp_path))
     manifests[0]["data"]["run.json"] = manifests[0]["data"]["run.json"].replace('"seed"', '"sead"')
     outcome, _ = play(manifests, tmp_path / "w")
     assert (outcome.status, outcome.reason) == ("Failed", "PodFailurePolicy")
