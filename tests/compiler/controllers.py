@@ -64,9 +64,13 @@ def pods(manifests: Sequence[Data], flags: Mapping[str, str | None] = MappingPro
     return [
         _grouped(pod, manifest, flags)
         for manifest in manifests
-        if manifest["kind"] in _READERS
-        for pod in _READERS[manifest["kind"]](manifest, manifests)
+        if (reader := READERS.get(_group_kind(manifest)))
+        for pod in reader(manifest, manifests)
     ]
+
+
+def _group_kind(manifest: Data) -> tuple[str, str]:
+    return manifest["apiVersion"].rpartition("/")[0], manifest["kind"]
 
 
 def _grouped(pod: Pod, manifest: Data, flags: Mapping[str, str | None]) -> Pod:
@@ -76,18 +80,18 @@ def _grouped(pod: Pod, manifest: Data, flags: Mapping[str, str | None]) -> Pod:
     - MPIJob: pkg/controller/podgroup.go; a scheduler in the template is overwritten
     - RayJob: ray-operator/controllers/ray/batchscheduler; the group of coscheduling only where a label asks for it
     """
-    kind, name = manifest["kind"], manifest["metadata"]["name"]
-    operator = {"MPIJob": "mpi-operator", "RayJob": "kuberay"}.get(kind, "training-operator")
-    flag = flags.get(operator) if kind in ("MPIJob", "RayJob", "PyTorchJob", "TFJob", "XGBoostJob") else None
+    operator, name = _FLAGGED.get(_group_kind(manifest)), manifest["metadata"]["name"]
+    flag = flags.get(operator) if operator else None
     if not flag:
         return pod
-    scheduler = {"scheduler-plugins": "scheduler-plugins-scheduler"}.get(flag, flag) if kind == "RayJob" else flag
+    of_ray = operator == "kuberay"
+    scheduler = {"scheduler-plugins": "scheduler-plugins-scheduler"}.get(flag, flag) if of_ray else flag
     if operator == "training-operator":
         scheduler = pod.spec.get("schedulerName", scheduler)
     labels, annotations = dict(pod.labels), dict(pod.annotations)
     if flag == "volcano":
-        annotations["scheduling.k8s.io/group-name"] = f"ray-{name}-pg" if kind == "RayJob" else name
-    elif kind != "RayJob" or "ray.io/gang-scheduling-enabled" in manifest["metadata"]["labels"]:
+        annotations["scheduling.k8s.io/group-name"] = f"ray-{name}-pg" if of_ray else name
+    elif not of_ray or "ray.io/gang-scheduling-enabled" in manifest["metadata"]["labels"]:
         labels["scheduling.x-k8s.io/pod-group"] = name
     return replace(pod, spec={**pod.spec, "schedulerName": scheduler}, labels=labels, annotations=annotations)
 
@@ -305,7 +309,23 @@ def _ray_job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
             )
 
 
-_READERS: Mapping[str, Callable[[Data, Sequence[Data]], Iterator[Pod]]] = {
-    "Job": _job, "JobSet": _job_set, "PyTorchJob": _pytorch_job, "TrainJob": _train_job, "MPIJob": _mpi_job, "TFJob": _tf_job,
-    "XGBoostJob": _xgboost_job, "RayJob": _ray_job,
-}  # fmt: skip
+READERS: Mapping[tuple[str, str], Callable[[Data, Sequence[Data]], Iterator[Pod]]] = {
+    ("batch", "Job"): _job,
+    ("jobset.x-k8s.io", "JobSet"): _job_set,
+    ("kubeflow.org", "PyTorchJob"): _pytorch_job,
+    ("trainer.kubeflow.org", "TrainJob"): _train_job,
+    ("kubeflow.org", "MPIJob"): _mpi_job,
+    ("kubeflow.org", "TFJob"): _tf_job,
+    ("kubeflow.org", "XGBoostJob"): _xgboost_job,
+    ("ray.io", "RayJob"): _ray_job,
+}
+"""API group and kind -> its pods."""
+
+_FLAGGED = {
+    ("kubeflow.org", "PyTorchJob"): "training-operator",
+    ("kubeflow.org", "TFJob"): "training-operator",
+    ("kubeflow.org", "XGBoostJob"): "training-operator",
+    ("kubeflow.org", "MPIJob"): "mpi-operator",
+    ("ray.io", "RayJob"): "kuberay",
+}
+"""Kinds whose operator has a flag for gangs."""

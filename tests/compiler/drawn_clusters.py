@@ -6,19 +6,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 from tests.compiler.drawn_words import REGISTRY, label_maps, labels
+from tests.compiler.targets import OPERATORS, Operator
 
 Data = dict[str, Any]
 
 GPU_MODELS = ("H100", "A100", "L4")
 NAMES = {"volcano": "volcano", "coscheduling": "scheduler-plugins-scheduler"}
 """Gang scheduler -> its default name in pods."""
-RELEASES = {
-    "jobset": ("0.8", "0.10.1", "0.13.0"),
-    "training-operator": ("1.7.0", "1.9.4"),
-    "trainer": ("2.1.0", "2.2.1", "2.3.0"),
-    "mpi-operator": ("0.5.0", "0.8.0"),
-    "kuberay": ("1.3.0", "1.7.0"),
-}
 
 
 @st.composite
@@ -74,15 +68,15 @@ def _namespaces(draw: st.DrawFn, queued: bool) -> Data:
     return {"claims": claims, "managed": draw(st.booleans()), "pod_security": "privileged", "queues": queues}
 
 
-def _sends_there(operator: str, scheduling: Data) -> bool:
-    """Whether an operator with its flag sends pods to a scheduler of that name: KubeRay, and all for Volcano, fix it."""
-    fixed = operator == "kuberay" or (scheduling.get("gang") == "volcano" and operator not in ("jobset", "trainer"))
+def _sends_there(operator: Operator, scheduling: Data) -> bool:
+    """Whether an operator with its flag sends pods to a scheduler of that name: some fix it, and all do for Volcano."""
+    fixed = operator.has_gang_flag and (scheduling.get("gang") == "volcano" or not operator.flag_names_scheduler)
     return "scheduler_name" not in scheduling or not fixed
 
 
-def _flag(operator: str, scheduling: Data) -> str:
+def _flag(operator: Operator, scheduling: Data) -> str:
     """The value of an operator's flag for its pods to go to the scheduler in groups, and without one."""
-    if operator == "kuberay" and scheduling["gang"] == "coscheduling":
+    if not operator.flag_names_scheduler and scheduling["gang"] == "coscheduling":
         return "scheduler-plugins"
     return str(scheduling.get("scheduler_name", NAMES[scheduling["gang"]]))
 
@@ -100,14 +94,14 @@ def _scheduling(draw: st.DrawFn) -> Data:
 @st.composite
 def _operators(draw: st.DrawFn, scheduling: Data, kueue: str | None) -> Data:
     operators: Data = {}
-    for name, releases in RELEASES.items():
-        if not draw(st.integers(0, 5)) or not _sends_there(name, scheduling):
+    for name, operator in OPERATORS.items():
+        if not draw(st.integers(0, 5)) or not _sends_there(operator, scheduling):
             continue
-        # from 0.17 on Kueue admits no TrainJob of an older Trainer
-        known = releases[1:] if name == "trainer" and kueue else releases
+        refused = operator.not_with_kueue if kueue else None
+        known = [release for release in operator.known if refused is None or not release.startswith(refused)]
         operators[name] = {"version": draw(st.sampled_from(known))}
-        if scheduling and name not in ("jobset", "trainer"):
-            operators[name]["gang_scheduler"] = _flag(name, scheduling)
+        if scheduling and operator.has_gang_flag:
+            operators[name]["gang_scheduler"] = _flag(operator, scheduling)
         if draw(st.booleans()):
             operators[name]["restricted_containers"] = draw(st.booleans())
     return operators

@@ -10,23 +10,16 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.compiler.drawn_topologies import Shape, shapes
 from tests.compiler.drawn_words import DIGEST, REGISTRY, label_maps, labels, texts
+from tests.compiler.targets import CASES
 
 Data = dict[str, Any]
-
-CONTAINERS = {"indexed-job": "trainer", "job-set": "trainer", "pytorch-job": "pytorch", "train-job": "node", "mpi-job": "mpi",
-              "tf-job": "tensorflow", "xgboost-job": "xgboost", "ray-job": "ray-worker"}  # fmt: skip
-KINDS = {"indexed-job": "Job", "job-set": "JobSet", "pytorch-job": "PyTorchJob", "train-job": "TrainJob", "mpi-job": "MPIJob",
-         "tf-job": "TFJob", "xgboost-job": "XGBoostJob", "ray-job": "RayJob"}  # fmt: skip
 
 
 def role_of(shape: Shape) -> str:
     """A role that the run has for certain."""
-    first = {"mpi-job": "launcher", "ray-job": "worker", "xgboost-job": "master", "pytorch-job": "master", "tf-job": "worker"}
-    if shape.name == "elastic":
-        return "worker"
-    if shape.target == "tf-job" and shape.topology["chief"]:
+    if shape.topology.get("chief"):
         return "chief"
-    return first.get(shape.target, "node")
+    return "worker" if shape.name == "elastic" else next(iter(CASES[shape.target].roles))
 
 
 @st.composite
@@ -166,16 +159,16 @@ def _mounts(draw: st.DrawFn, namespace: Data) -> Data:
 
 
 def _overrides(shape: Shape) -> st.SearchStrategy[Data]:
-    role, target, kind = role_of(shape), shape.target, KINDS[shape.target]
-    container = "ray-head" if role == "head" else CONTAINERS[target]
+    role, case = role_of(shape), CASES[shape.target]
+    container, (_, kind) = case.roles[role], case.kind
     patches: list[Data] = [
         {"pod": {role: {"runtimeClassName": "nvidia"}}},
         {"pod": {role: {"containers": [{"name": container, "env": [{"name": "EXTRA", "value": "1"}]}]}}},
         {"pod": {role: {"tolerations": [{"key": "example.com/extra", "operator": "Exists"}]}}},
-        {"objects": [{"target": target, "kind": kind, "patch": {"metadata": {"annotations": {"example.com/owner": "me"}}}}]},
+        {"objects": [{"target": case.name, "kind": kind, "patch": {"metadata": {"annotations": {"example.com/owner": "me"}}}}]},
     ]
-    if target == "indexed-job":
-        patches.append({"objects": [{"target": target, "kind": "Job", "patch": {"spec": {"activeDeadlineSeconds": 86400}}}]})
+    if case.kind == ("batch", "Job"):
+        patches.append({"objects": [{"target": case.name, "kind": "Job", "patch": {"spec": {"activeDeadlineSeconds": 86400}}}]})
     return st.sampled_from(patches)
 
 
@@ -191,7 +184,7 @@ def _environments() -> st.SearchStrategy[Data]:
     )
 
 
-def _around(shape: Shape, cluster: Data, namespace: Data) -> st.SearchStrategy[Data]:
+def _placed(shape: Shape, cluster: Data, namespace: Data) -> st.SearchStrategy[Data]:
     """Where the pods are, how they start and what network they use."""
     optional: dict[Any, st.SearchStrategy[Any]] = {"gang": st.booleans(), "priority": labels(63)}
     if cluster["topology"]:
@@ -203,15 +196,15 @@ def _around(shape: Shape, cluster: Data, namespace: Data) -> st.SearchStrategy[D
         optional["queue"] = st.sampled_from(sorted(namespace["queues"]))
     elif cluster.get("scheduling", {}).get("gang") == "volcano":
         optional["queue"] = labels(63)
-    if shape.target not in ("train-job", "ray-job"):
+    if CASES[shape.target].host_network:
         optional["host_network"] = st.booleans()
     drawn = st.fixed_dictionaries({}, optional=optional)
     return drawn if "kueue" in cluster else drawn.map(_without_idle_queue)
 
 
-def _without_idle_queue(around: Data) -> Data:
+def _without_idle_queue(fields: Data) -> Data:
     """A queue of Volcano is read from the group of the pods: without a group nothing reads it."""
-    return {key: value for key, value in around.items() if key != "queue" or around.get("gang", True)}
+    return {key: value for key, value in fields.items() if key != "queue" or fields.get("gang", True)}
 
 
 _FILES = st.dictionaries(
@@ -284,5 +277,5 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
             "learning_rate": draw(_rates()),
         }
     run["mounts"] = draw(_mounts(namespace))
-    run |= draw(_around(shape, cluster, namespace))
+    run |= draw(_placed(shape, cluster, namespace))
     return run | draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))

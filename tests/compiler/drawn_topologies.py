@@ -6,28 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
+from tests.compiler.targets import CASES
 
 Data = dict[str, Any]
 
-OPERATORS = {
-    "indexed-job": None, "job-set": "jobset", "pytorch-job": "training-operator", "train-job": "trainer",
-    "mpi-job": "mpi-operator", "tf-job": "training-operator", "xgboost-job": "training-operator", "ray-job": "kuberay",
-}  # fmt: skip
-NUMBERED = ("indexed-job", "job-set", "pytorch-job", "train-job")
-"""Targets whose pods have a number of their own."""
-CARRIES: dict[str, tuple[str, ...]] = {
-    "ddp": NUMBERED,
-    "zero1": NUMBERED,
-    "zero2": NUMBERED,
-    "zero3": NUMBERED,
-    "elastic": ("pytorch-job",),
-    "mpi": ("mpi-job", "train-job"),
-    "horovod": ("mpi-job", "train-job"),
-    "multi-worker-mirrored": ("tf-job",),
-    "xgboost": ("indexed-job", "job-set", "train-job", "xgboost-job"),
-    "ray": ("ray-job",),
-}
-"""Shape of a topology -> targets that carry it."""
+SHAPES = tuple(dict.fromkeys(shape for case in CASES.values() for shape in case.shapes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,26 +24,19 @@ class Shape:
     @property
     def longest_name(self) -> int:
         """Characters that the run's name may have: names that operators derive from it stay below 64, or 48 for a RayJob."""
-        hashed, nodes = len("-12345678"), self.topology["nodes"]
+        hashed, nodes, case = len("-12345678"), self.topology["nodes"], CASES[self.target]
         pod = "-launcher-0-0-abcde" if self.name in ("mpi", "horovod") else f"-node-0-{nodes - 1}-abcde"
-        derived = {"job-set": pod, "train-job": pod}.get(self.target, "")
-        return min(40, (47 if self.target == "ray-job" else 63) - hashed - len(derived))
+        return min(40, case.longest_name - hashed - (len(pod) if case.job_per_role else 0))
 
 
 def _targets(shape: str, cluster: Data) -> list[str]:
-    operators = cluster["operators"]
-    known = [target for target in CARRIES[shape] if OPERATORS[target] is None or OPERATORS[target] in operators]
-    if "jobset" not in operators:
-        known = [target for target in known if target != "train-job"]  # Trainer leaves the pods to it
-    if shape == "xgboost" and operators.get("trainer", {}).get("version", "").startswith("2.1"):
-        return [target for target in known if target != "train-job"]  # its policy for XGBoost came with 2.2
-    return known
+    return [name for name, case in CASES.items() if case.carries(shape, cluster)]
 
 
 @st.composite
 def shapes(draw: st.DrawFn, cluster: Data) -> Shape:
     """Any topology that the cluster's operators can carry."""
-    name = draw(st.sampled_from([shape for shape in CARRIES if _targets(shape, cluster)]))
+    name = draw(st.sampled_from([shape for shape in SHAPES if _targets(shape, cluster)]))
     largest = max((pool["gpu"]["per_node"] for pool in cluster["node_pools"].values() if "gpu" in pool), default=0)
     gpus = draw(st.integers(0, min(largest, 1) if name == "xgboost" else largest))
     nodes, target = draw(st.integers(1, 5)), draw(st.sampled_from(_targets(name, cluster)))
@@ -72,7 +48,7 @@ def shapes(draw: st.DrawFn, cluster: Data) -> Shape:
         topology |= draw(st.sampled_from(({}, {"kind": "zero3", "engine": "fsdp2"})))
         topology["elastic"] = {"min_nodes": low, "max_nodes": high, "batch": draw(st.sampled_from(("keep", "move")))}
     if name in ("mpi", "horovod"):
-        topology["mpi"] = draw(st.sampled_from(("openmpi", "intel", "mpich") if target == "mpi-job" else ("openmpi",)))
+        topology["mpi"] = draw(st.sampled_from(CASES[target].mpi))
     if name == "horovod":
         topology["launcher_is_node"] = draw(st.booleans())
     if name == "multi-worker-mirrored":

@@ -1,24 +1,42 @@
-"""Questions that every target's objects must answer, however they look."""
+"""A run's objects, as tests ask about them: which there are, what the API server says of them, how a reviewer reads them."""
 
 from __future__ import annotations
 
+import copy
 import io
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
+import pytest
 from ruamel.yaml import YAML
-from tests.compiler.example import CLUSTER
-from tests.compiler.taken import UPSTREAM, catalogue
+from tests.compiler.targets import CASES
 
 from trainwright.compile import CompiledRun
 from trainwright.explain import Explainer
 from trainwright.findings.locate import Locator
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.project import Output
-from trainwright.validate import Problem, object_problems
+from trainwright.validate import Catalogue, load_catalogue, object_problems
+from trainwright.validate.core import is_core
 from trainwright.validate.core_schemas import known_version
 
 Data = dict[str, Any]
+
+UPSTREAM = os.environ.get("TRAINWRIGHT_CRDS")
+"""A folder with the operators' CRDs; unset, custom kinds are checked by the operators' rules alone."""
+
+EARLIER = frozenset({"/spec/podTemplateOverrides"})
+"""Fields of releases before the one whose CRDs are pinned: Trainer 2.1 has this one, 2.2 and later have runtimePatches."""
+
+needs_crds = pytest.mark.skipif(not UPSTREAM, reason="TRAINWRIGHT_CRDS names no folder of CRDs; `make crds` fetches them")
+
+
+# Which objects and parts of them there are.
+
 
 def the(result: CompiledRun, kind: str) -> Data:
     """The one object of a kind."""
@@ -26,21 +44,87 @@ def the(result: CompiledRun, kind: str) -> Data:
     return manifest
 
 
-def problems(manifest: Data, kubernetes: str = CLUSTER["kubernetes"]) -> list[Problem]:
-    """What the API server, at a cluster's version, or a webhook of the operator has against an object."""
-    assert UPSTREAM, "guarded by the callers"
-    found, _ = object_problems(manifest, catalogue(), known_version(kubernetes))
-    return found
+def top(result: CompiledRun) -> Data:
+    """The object that carries the run."""
+    (manifest,) = [manifest for manifest in result.manifests if _group_kind(manifest) == CASES[result.target.name].kind]
+    return manifest
 
 
-def written(result: CompiledRun, *kinds: str) -> str:
-    """The objects as YAML, keys in their order; of some kinds only where those are named."""
+def _group_kind(manifest: Data) -> tuple[str, str]:
+    return manifest["apiVersion"].rpartition("/")[0], manifest["kind"]
+
+
+def container(result: CompiledRun, replicas: str, role: str) -> Data:
+    """The main container of a role of an operator that lists its roles under ``spec``."""
+    main: Data = top(result)["spec"][replicas][role]["template"]["spec"]["containers"][0]
+    return main
+
+
+def environment(main: Data) -> dict[str, Any]:
+    """Of a container: name -> value, or what stands for it; each name once."""
+    names = [entry["name"] for entry in main["env"]]
+    assert len(names) == len(set(names))
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in main["env"]}
+
+
+def variables(node: Any) -> Iterator[str]:
+    """Names of all environment variables below a node."""
+    if isinstance(node, dict):
+        if isinstance(node.get("env"), list):
+            yield from (entry["name"] for entry in node["env"])
+        for value in node.values():
+            yield from variables(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from variables(item)
+
+
+# What the API server and the operators' webhooks say of them.
+
+
+@cache
+def catalogue() -> Catalogue:
+    return load_catalogue(Path(UPSTREAM)) if UPSTREAM else Catalogue()
+
+
+def problems(manifests: Sequence[Data], kubernetes: str) -> list[str]:
+    """What they have against objects; a kind without a schema is one problem more, where there are schemas of custom kinds."""
+    said = []
+    for manifest in manifests:
+        found, known = object_problems(manifest, catalogue(), known_version(kubernetes))
+        said += [f"{manifest['kind']}{problem.pointer}: {problem.message}" for problem in found if problem.pointer not in EARLIER]
+        said += [] if known or UPSTREAM is None else [f"{manifest['kind']}: no schema"]
+    return said
+
+
+def problems_of(result: CompiledRun) -> list[str]:
+    """Of all objects of a run, at the version of its cluster."""
+    return problems(result.manifests, result.cluster.kubernetes)
+
+
+def assert_accepted(manifest: Data, kubernetes: str) -> None:
+    """An object has no problem, by a validator that is not ours too."""
+    if is_core(manifest["apiVersion"]):
+        assert kubernetes_validate.validate(copy.deepcopy(manifest), kubernetes, strict=True) is not None
+    assert problems([manifest], kubernetes) == []
+
+
+# How a reviewer reads them.
+
+
+def written(manifests: Sequence[Data]) -> str:
+    """Objects as YAML, keys in their order."""
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # the field has no type of its own
     stream = io.StringIO()
-    yaml.dump_all([dict(manifest) for manifest in result.manifests if not kinds or manifest["kind"] in kinds], stream)
+    yaml.dump_all([dict(manifest) for manifest in manifests], stream)
     return stream.getvalue()
+
+
+def yaml_of(result: CompiledRun) -> str:
+    """The object that carries the run, without the hash, which moves with all that the run brings."""
+    return written([top(result)]).replace(result.plan.name, "run").replace(result.identity, "hash")
 
 
 def lines_without_answer(result: CompiledRun) -> list[str]:
@@ -54,19 +138,7 @@ def lines_without_answer(result: CompiledRun) -> list[str]:
         payloads=payload_provenance(result.resolution),
         locator=Locator(),
     )
-    text = written(result)
+    text = written(result.manifests)
     answers = list(Explainer(text, "example.k8s.yaml", output).all())
     assert len(answers) == len(text.splitlines()) > 60
     return [answer.pointer for answer in answers if answer.reason == "part of the object"]
-
-
-def variables(node: Any) -> Iterator[str]:
-    """Names of all environment variables below a node."""
-    if isinstance(node, dict):
-        if isinstance(node.get("env"), list):
-            yield from (entry["name"] for entry in node["env"])
-        for value in node.values():
-            yield from variables(value)
-    elif isinstance(node, list):
-        for item in node:
-            yield from variables(item)

@@ -10,7 +10,8 @@ from typing import get_args
 import pytest
 from tests.compiler.compiling import TODAY
 from tests.compiler.fleets import FLEET, IDENTITIES, fleet, identities
-from tests.compiler.taken import assert_taken
+from tests.compiler.objects import assert_accepted
+from tests.compiler.scenarios.committed import project
 
 from trainwright.cluster import Cluster
 from trainwright.findings import Severity
@@ -56,7 +57,8 @@ def test_the_fleet_compiles() -> None:
 
 def test_every_target_and_every_topology_is_in_the_fleet() -> None:
     runs = [built.compiled for built in fleet().runs.values()]
-    assert {compiled.target.name for compiled in runs} == TARGETS.keys()
+    locked = {built.compiled.target.name for built in project().runs.values()}  # by charts/trainwright.lock
+    assert {compiled.target.name for compiled in runs} | locked == TARGETS.keys()
     kinds = {kind for topology in TOPOLOGIES for kind in get_args(topology.model_fields["kind"].annotation)}
     assert {compiled.run.topology.kind for compiled in runs} == kinds
     assert {compiled.run.workload.kind for compiled in runs} == {"trainer", "boosting", "script", "command"}
@@ -88,7 +90,7 @@ def test_no_lineage_moves() -> None:
 def test_what_the_fleet_compiles_to_is_valid(name: str) -> None:
     built = fleet().runs[name]
     for manifest in built.output.manifests:
-        assert_taken(manifest, built.cluster.cluster.kubernetes)
+        assert_accepted(manifest, built.cluster.cluster.kubernetes)
 
 
 def test_foundations_are_valid() -> None:
@@ -98,7 +100,7 @@ def test_foundations_are_valid() -> None:
     assert kinds == {"Namespace", "PersistentVolumeClaim", "LocalQueue", "TrainingRuntime", "Job"}
     for built in fleet().foundations.values():
         for manifest in built.output.manifests:
-            assert_taken(manifest, built.cluster.cluster.kubernetes)
+            assert_accepted(manifest, built.cluster.cluster.kubernetes)
 
 
 def summary(build: Build) -> dict[str, object]:

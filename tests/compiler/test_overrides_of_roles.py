@@ -5,74 +5,49 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.compiler.example import Data, codes, command, compiled, findings
+from tests.compiler.example import Data, codes, compiled, findings
+from tests.compiler.targets import CASES, on, profile_for
 
-CLUSTER: Data = {
-    "operators": {
-        "jobset": {"version": "0.12"}, "trainer": {"version": "2.3"}, "training-operator": {"version": "1.9"},
-        "mpi-operator": {"version": "0.8"}, "kuberay": {"version": "1.7"},
-    },
-    "namespaces": {"training": {"pod_security": "privileged"}},
-}  # fmt: skip
-NEWEST: Data = {"trainer_version": "0.2.0"}
 TENSORFLOW: Data = {"kind": "multi-worker-mirrored", "nodes": 3, "gpus_per_node": 8}
-BOOSTING: Data = {
-    **dict.fromkeys(("batch", "learning_rate")),
-    "workload": {
-        "kind": "boosting", "booster": {"objective": "binary:logistic"}, "rounds": 10,
-        "data": {"source": "table", "format": "csv", "path": "/checkpoints/table", "label": "y"},
-    },
-}  # fmt: skip
-RUNS: dict[str, tuple[str, Data]] = {
-    "indexed-job": ("trainer", {}),
-    "job-set": ("trainer", {}),
-    "pytorch-job": ("pytorch", {}),
-    "train-job": ("node", {}),
-    "mpi-job": ("mpi", NEWEST | {"topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}}),
-    "tf-job": ("tensorflow", NEWEST | {"topology": TENSORFLOW | {"chief": True}}),
-    "xgboost-job": ("xgboost", NEWEST | BOOSTING | {"topology": {"kind": "xgboost", "nodes": 2, "gpus_per_node": 0}}),
-    "ray-job": ("ray-worker", {
-        "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8, "version": "2.52.0"}, **command("python", "train.py"),
-    }),
-}  # fmt: skip
 ELASTIC: Data = {"elastic": {"min_nodes": 2, "max_nodes": 4}}
 
 
-def on(target: str, **fields: Any) -> Data:
-    return {"target": target, **RUNS[target][1], **fields}
-
-
 def roles(target: str) -> list[str]:
-    return [role.name for role in compiled(on(target), CLUSTER).resolution.binding.roles]
+    return [role.name for role in compiled(on(target), profile_for(target)).resolution.binding.roles]
 
 
 def pod(target: str, role: str, **fields: Any) -> list[str]:
-    return codes(on(target, overrides={"pod": {role: fields}}), CLUSTER)
+    return codes(on(target, overrides={"pod": {role: fields}}), profile_for(target))
 
 
 def container(target: str, role: str) -> str:
-    return "ray-head" if role == "head" else RUNS[target][0]
+    return CASES[target].roles[role]
 
 
-EACH = pytest.mark.parametrize(("target", "role"), [(target, role) for target in RUNS for role in roles(target)])
+EACH = pytest.mark.parametrize(("target", "role"), [(target, role) for target in CASES for role in roles(target)])
+
+
+@pytest.mark.parametrize("target", CASES)
+def test_roles_are_those_of_the_table(target: str) -> None:
+    assert set(roles(target)) == CASES[target].roles.keys()
 
 
 @EACH
 def test_harmless_fields_of_every_role_are_free(target: str, role: str) -> None:
-    before = set(codes(on(target), CLUSTER))
+    before = set(codes(on(target), profile_for(target)))
     assert set(pod(target, role, runtimeClassName="nvidia")) == before
     env = [{"name": "EXTRA", "value": "1"}]
     assert set(pod(target, role, containers=[{"name": container(target, role), "env": env}])) == before
-    named = compiled(on(target), CLUSTER).plan.name
-    assert compiled(on(target, overrides={"pod": {role: {"runtimeClassName": "nvidia"}}}), CLUSTER).plan.name != named
+    named = compiled(on(target), profile_for(target)).plan.name
+    assert compiled(on(target, overrides={"pod": {role: {"runtimeClassName": "nvidia"}}}), profile_for(target)).plan.name != named
 
 
 @EACH
 @pytest.mark.parametrize("context", [{"runAsUser": 2000}, None], ids=["another", "none"])
 def test_the_user_is_free_but_where_sshd_runs(target: str, role: str, context: Data | None) -> None:
     """sshd and ssh are given keys in the home of one user of the image."""
-    started_by_ssh = target == "mpi-job"
-    before = codes(on(target), CLUSTER)
+    started_by_ssh = compiled(on(target), profile_for(target)).resolution.needs.mpi is not None
+    before = codes(on(target), profile_for(target))
     assert pod(target, role, securityContext=context) == (["TW601"] if started_by_ssh else before)
     if context:
         main = {"name": container(target, role), "securityContext": context}
@@ -108,7 +83,7 @@ def test_grace_and_account_of_every_role_are_the_runs(target: str, role: str) ->
     ("run", "role", "there"),
     [
         (on("pytorch-job", topology={"nodes": 1}), "worker", "master"),
-        (on("pytorch-job", topology=ELASTIC, **NEWEST), "master", "worker"),
+        (on("pytorch-job", topology=ELASTIC), "master", "worker"),
         (on("tf-job", topology=TENSORFLOW), "chief", "worker"),
         (on("job-set"), "worker", "node"),
         (on("mpi-job"), "master", "launcher, worker"),
@@ -116,7 +91,7 @@ def test_grace_and_account_of_every_role_are_the_runs(target: str, role: str) ->
 )
 def test_a_role_that_this_run_does_not_have_is_named(run: Data, role: str, there: str) -> None:
     run = run | {"overrides": {"pod": {role: {"runtimeClassName": "x"}}}}
-    (found,) = [finding for finding in findings(run, CLUSTER) if finding.code == "TW602"]
+    (found,) = [finding for finding in findings(run, profile_for(run["target"])) if finding.code == "TW602"]
     assert found.where.pointer == f"/overrides/pod/{role}"
     assert found.fix == f"use one of: {there}"
 
@@ -125,7 +100,7 @@ def test_a_role_that_this_run_does_not_have_is_named(run: Data, role: str, there
     ("run", "kind", "patch"),
     [
         (on("pytorch-job", topology={"nodes": 1}), "PyTorchJob", {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": {}}}}}),
-        (on("pytorch-job", topology=ELASTIC, **NEWEST), "PyTorchJob", {"pytorchReplicaSpecs": {"Master": {"template": {}}}}),
+        (on("pytorch-job", topology=ELASTIC), "PyTorchJob", {"pytorchReplicaSpecs": {"Master": {"template": {}}}}),
         (on("tf-job", topology=TENSORFLOW), "TFJob", {"tfReplicaSpecs": {"Chief": {"template": {"spec": {}}}}}),
         (on("tf-job"), "TFJob", {"tfReplicaSpecs": {"Evaluator": {"template": {"spec": {}}}}}),
     ],
@@ -133,15 +108,14 @@ def test_a_role_that_this_run_does_not_have_is_named(run: Data, role: str, there
 def test_a_patch_makes_no_role(run: Data, kind: str, patch: Data) -> None:
     """The operator would start pods of it, and count them."""
     override = {"target": run["target"], "kind": kind, "patch": {"spec": patch}}
-    assert "TW601" in codes(run | {"overrides": {"objects": [override]}}, CLUSTER)
+    assert "TW601" in codes(run | {"overrides": {"objects": [override]}}, profile_for(run["target"]))
 
 
-@pytest.mark.parametrize("target", RUNS)
+@pytest.mark.parametrize("target", CASES)
 def test_a_run_without_some_role_of_its_target_takes_overrides_too(target: str) -> None:
-    alone = {"pytorch-job": {"nodes": 1}, "tf-job": TENSORFLOW, "xgboost-job": {"nodes": 1}}.get(target, {})
-    run = on(target, topology={**RUNS[target][1].get("topology", {}), **alone})
-    role = compiled(run, CLUSTER).resolution.binding.roles[0].name
-    result = compiled(run | {"overrides": {"pod": {role: {"runtimeClassName": "nvidia"}}}}, CLUSTER)
+    run = on(target, topology={**CASES[target].run.get("topology", {}), **CASES[target].fewest_roles})
+    role = compiled(run, profile_for(target)).resolution.binding.roles[0].name
+    result = compiled(run | {"overrides": {"pod": {role: {"runtimeClassName": "nvidia"}}}}, profile_for(target))
     assert any(place.endswith("/runtimeClassName") for place in result.overridden)
 
 
@@ -150,7 +124,7 @@ GANG: Data = {"scheduling": {"gang": "volcano", "version": "1.15"}}
 
 @EACH
 @pytest.mark.parametrize(
-    ("field", "run", "around", "owned"),
+    ("field", "run", "cluster", "owned"),
     [
         ("schedulerName", {}, {}, False),
         ("schedulerName", {}, GANG, True),
@@ -160,9 +134,9 @@ GANG: Data = {"scheduling": {"gang": "volcano", "version": "1.15"}}
     ],
 )
 def test_what_goes_with_the_group_is_owned_where_it_is_planned(
-    target: str, role: str, field: str, run: Data, around: Data, owned: bool
+    target: str, role: str, field: str, run: Data, cluster: Data, owned: bool
 ) -> None:
-    found = findings(on(target, **run, overrides={"pod": {role: {field: "other"}}}), CLUSTER | around)
+    found = findings(on(target, **run, overrides={"pod": {role: {field: "other"}}}), profile_for(target) | cluster)
     refused = [finding for finding in found if finding.code == "TW601"]
     assert bool(refused) is owned
     word = {"schedulerName": "change gang", "priorityClassName": "change priority"}[field]

@@ -1,4 +1,4 @@
-"""One run on four targets means the same: what each controller makes of it, read off the objects and compared.
+"""One run means the same on every target that numbers its pods: what controllers make of it, read off the objects and compared.
 
 Host names are replaced by what they mean: ``@2`` is the third node. What is left must be equal: the ranks and their environment,
 the rendezvous, what lies at which path, image, command, resources and the numbers of the batch.
@@ -17,6 +17,7 @@ import pytest
 from tests.compiler.compiling import compile_data
 from tests.compiler.controllers import Pod, pods
 from tests.compiler.projects import ROOT
+from tests.compiler.targets import CASES, INSTALLED, carrying
 
 from trainwright.findings.locate import at, tokens
 from trainwright.reading.document import read_yaml
@@ -29,14 +30,10 @@ from trainwright_trainer.supervisor.pod.crew import rank_environment
 Data = dict[str, Any]
 Meaning = Callable[[str], str]
 
-TARGETS = ("indexed-job", "job-set", "pytorch-job", "train-job")
+TARGETS = carrying("ddp")
 RUN = read_yaml(ROOT / "charts" / "runs" / "llama-finetune.yaml").data
 CLUSTER = read_yaml(ROOT / "charts" / "clusters" / f"{RUN['cluster']}.yaml").data | {
-    "operators": {
-        "jobset": {"version": "0.12.0"},
-        "training-operator": {"version": "1.9.4", "restricted_containers": True},
-        "trainer": {"version": "2.3.0"},
-    }
+    "operators": {name: operator | {"restricted_containers": True} for name, operator in INSTALLED.items()}
 }
 WORKS: dict[str, Data] = {
     "trainer": {},
@@ -191,35 +188,8 @@ def test_its_batch_is_the_same_in_every_file(target: str) -> None:
     assert files["ds_config.json"]["train_batch_size"] == effective == 1024
 
 
-# One change in the objects of one target is a difference, or no world at all.
-POD = "/template/spec/template/spec"
-JOB_SET_POD = f"/spec/replicatedJobs/0{POD}"
-RUNTIME_POD = f"/spec/template/spec/replicatedJobs/0{POD}"
-PATCHED_POD = f"/spec/runtimePatches/0/trainingRuntimeSpec{RUNTIME_POD.removeprefix('/spec')}"
-MASTER, WORKER = (f"/spec/pytorchReplicaSpecs/{role}" for role in ("Master", "Worker"))
-CHANGES: list[tuple[str, str, str, str, Any]] = [
-    ("trainer", "indexed-job", "Job", "/spec/template/spec/containers/0/env/0/value", "/etc/other.json"),
-    ("trainer", "indexed-job", "Job", "/spec/template/spec/subdomain", "elsewhere"),
-    ("trainer", "indexed-job", "Job", "/spec/completions", 3),
-    ("trainer", "indexed-job", "Service", "/spec/selector", {"app": "other"}),
-    ("trainer", "job-set", "JobSet", "/spec/network/subdomain", "elsewhere"),
-    ("trainer", "job-set", "JobSet", "/spec/replicatedJobs/0/name", "worker"),
-    ("trainer", "job-set", "JobSet", f"{JOB_SET_POD}/containers/0/volumeMounts/3/mountPath", "/d"),
-    ("trainer", "pytorch-job", "PyTorchJob", f"{WORKER}/replicas", 4),
-    ("trainer", "pytorch-job", "PyTorchJob", f"{WORKER}/template/spec/containers/0/image", "other"),
-    ("trainer", "pytorch-job", "PyTorchJob", f"{MASTER}/template/spec/volumes/0/emptyDir", {}),
-    ("trainer", "train-job", "TrainJob", "/spec/trainer/command", ["train"]),
-    ("trainer", "train-job", "TrainJob", "/spec/trainer/numNodes", 5),
-    ("trainer", "train-job", "TrainJob", "/spec/runtimeRef/name", "other"),
-    ("trainer", "train-job", "TrainingRuntime", f"{RUNTIME_POD}/enableServiceLinks", True),
-    ("torchrun", "indexed-job", "Job", "/spec/template/spec/containers/0/env/0/value", "3"),
-    ("torchrun", "job-set", "JobSet", f"{JOB_SET_POD}/containers/0/env/2/value", "other"),
-    ("torchrun", "pytorch-job", "PyTorchJob", "/spec/nprocPerNode", "4"),
-    ("torchrun", "pytorch-job", "PyTorchJob", f"{MASTER}/template/spec/containers/0/ports/0/containerPort", 23456),
-    ("torchrun", "train-job", "TrainJob", "/spec/trainer/numProcPerNode", 1),
-    ("torchrun", "train-job", "TrainJob", "/spec/trainer/resourcesPerNode/limits/cpu", "1"),
-    ("torchrun", "train-job", "TrainJob", f"{PATCHED_POD}/tolerations", []),
-]  # fmt: skip
+CHANGES = [(work, target, *change) for target in TARGETS for work, *change in CASES[target].changes]
+"""One change in the objects of one target is a difference, or no world at all."""
 
 
 @pytest.mark.parametrize(("work", "target", "kind", "pointer", "value"), CHANGES)

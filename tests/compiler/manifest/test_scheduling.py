@@ -7,44 +7,24 @@ from typing import Any
 
 import pytest
 from tests.compiler.controllers import Pod, pods
-from tests.compiler.example import Data, command, compiled
+from tests.compiler.example import Data, compiled
 from tests.compiler.objects import the
+from tests.compiler.targets import CASES, CLUSTER, flags, in_gangs
+from tests.compiler.targets import on as run_on
 
 from trainwright.compile import CompiledRun
 from trainwright.report.plan import plan_rows
 
-OPERATORS: Data = {
-    "jobset": {"version": "0.12"}, "trainer": {"version": "2.3"},
-    "training-operator": {"version": "1.9"}, "mpi-operator": {"version": "0.8"}, "kuberay": {"version": "1.7"},
-}  # fmt: skip
-VERSIONS = {"volcano": "1.15", "coscheduling": "0.33"}
-FLAGS = {
-    "volcano": dict.fromkeys(("training-operator", "mpi-operator", "kuberay"), "volcano"),
-    "coscheduling": {
-        "training-operator": "scheduler-plugins", "mpi-operator": "scheduler-plugins-scheduler", "kuberay": "scheduler-plugins",
-    },
-}  # fmt: skip
-"""Gang scheduler, called in pods as by default -> the flag of each operator."""
 GROUP_LABEL, GROUP_ANNOTATION = "scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name"
 QUEUE = "kueue.x-k8s.io/queue-name"
 RACK: Data = {"topology": {"rack": {"label": "example.com/rack"}}}
 KUEUE: Data = {"kueue": {"version": "0.19.2"}}
-ON: dict[str, Data] = {
-    "indexed-job": {}, "job-set": {}, "pytorch-job": {}, "train-job": {},
-    "mpi-job": {"topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}},
-    "ray-job": {"topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8, "version": "2.52.0"}, **command("python", "t.py")},
-}  # fmt: skip
 
 
 def on(target: str, run: Data | None = None, cluster: Data | None = None, gang: str | None = None) -> CompiledRun:
-    operators = {name: dict(each) for name, each in OPERATORS.items()}
-    for name, flag in FLAGS[gang].items() if gang else ():
-        operators[name]["gang_scheduler"] = flag
-    around: Data = {
-        "operators": operators, "scheduling": {"gang": gang, "version": VERSIONS[gang]} if gang else {},
-        "namespaces": {"training": {"pod_security": "privileged", "queues": {"gold": {"managed": False}}}},
-    }  # fmt: skip
-    return compiled({"target": target, "trainer_version": "0.2.0", **ON[target], **(run or {})}, around | (cluster or {}))
+    namespaces = {"training": {"pod_security": "privileged", "queues": {"gold": {"managed": False}}}}
+    profile = CLUSTER | {"namespaces": namespaces} | (in_gangs(gang) if gang else {}) | (cluster or {})
+    return compiled(run_on(target, **(run or {})), profile)
 
 
 def keys(result: CompiledRun, key: str) -> Iterator[tuple[str, Any]]:
@@ -82,7 +62,7 @@ def test_where_an_operator_makes_the_group_we_make_none(target: str, gang: str) 
     names = [name for _, name in keys(result, "schedulerName")]
     assert set(names) == {"volcano" if gang == "volcano" else "scheduler-plugins-scheduler"}, "no operator is left to set it"
     if target != "train-job":
-        made = pods(result.manifests, FLAGS[gang])
+        made = pods(result.manifests, flags(gang))
         assert {pod.spec["schedulerName"] for pod in made} == set(names), "each operator leaves it so, or writes the same"
         for pod in made:
             group = pod.annotations[GROUP_ANNOTATION] if gang == "volcano" else pod.labels[GROUP_LABEL]
@@ -111,13 +91,12 @@ def test_operators_are_told_the_minimum_and_the_queue_in_their_own_words() -> No
     assert the(on("indexed-job", gang="volcano"), "PodGroup")["spec"]["queue"] == "default"
 
 
-@pytest.mark.parametrize("target", ON)
+@pytest.mark.parametrize("target", CASES)
 def test_kueue_reads_its_label_on_the_top_object_and_nowhere_below(target: str) -> None:
     """A second label on a child would have it suspended twice (kubernetes-sigs/kueue#2612)."""
     result = on(target, {"queue": "gold"}, KUEUE)
-    kinds = {"indexed-job": "Job", "job-set": "JobSet", "pytorch-job": "PyTorchJob", "train-job": "TrainJob", "mpi-job": "MPIJob",
-             "ray-job": "RayJob"}  # fmt: skip
-    assert list(keys(result, QUEUE)) == [(f"{kinds[target]}/metadata/labels", "gold")]
+    _, kind = CASES[target].kind
+    assert list(keys(result, QUEUE)) == [(f"{kind}/metadata/labels", "gold")]
     assert not list(keys(on(target), QUEUE))
     assert not list(keys(on(target, {"queue": "gold"}, gang="volcano"), QUEUE)), "a queue of Volcano is not one of Kueue"
 

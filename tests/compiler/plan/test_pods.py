@@ -6,31 +6,21 @@ from collections import Counter
 
 import pytest
 from tests.compiler.controllers import pods
-from tests.compiler.example import RUN, Data, command, compiled
+from tests.compiler.example import RUN, Data, compiled
 from tests.compiler.findings.page import overlay
+from tests.compiler.targets import CASES, carrying, in_gangs, on, profile_for
 
 from trainwright.handshake import Gang, Ports
 from trainwright.plan.pods import EACH, FIRST, LAST, plan_ports
 from trainwright.run import Run
 
-OPERATORS: Data = {
-    "jobset": {"version": "0.12"}, "trainer": {"version": "2.3"},
-    **{name: {"version": version, "gang_scheduler": "volcano"}
-       for name, version in {"training-operator": "1.9", "mpi-operator": "0.8", "kuberay": "1.7"}.items()},
-}  # fmt: skip
 OPEN: Data = {"training": {"pod_security": "privileged", "queues": {"gold": {"managed": False}}}}
-VOLCANO: Data = {"scheduling": {"gang": "volcano", "version": "1.15"}, "operators": OPERATORS, "namespaces": OPEN}
+VOLCANO: Data = {**in_gangs("volcano"), "namespaces": OPEN}
 KUEUE: Data = {"kueue": {"version": "0.19.2"}}
 BOTH: Data = {"scheduling": {"gang": "volcano", "with_kueue": True}}
-MPI: Data = {"trainer_version": "0.2.0", "target": "mpi-job", "topology": {"kind": "horovod", "nodes": 3, "gpus_per_node": 8}}
-RAY: Data = {
-    "target": "ray-job", "topology": {"kind": "ray", "nodes": 3, "gpus_per_node": 8, "version": "2.52.0"},
-    **command("python", "t.py"),
-}  # fmt: skip
-ELASTIC: Data = {
-    "target": "pytorch-job", "trainer_version": "0.2.0",
-    "topology": {"kind": "ddp", "nodes": 3, "gpus_per_node": 8, "elastic": {"min_nodes": 2, "max_nodes": 5}},
-}  # fmt: skip
+MPI = on("mpi-job", topology={"kind": "horovod", "nodes": 3, "gpus_per_node": 8})
+RAY = on("ray-job", topology={"kind": "ray", "nodes": 3, "gpus_per_node": 8, "version": "2.52.0"})
+ELASTIC = on("pytorch-job", topology={"nodes": 3, "elastic": {"min_nodes": 2, "max_nodes": 5}})
 
 
 @pytest.mark.parametrize(
@@ -72,7 +62,7 @@ def test_a_run_of_several_pods_is_a_gang_where_nothing_else_admits_it_whole(run:
     assert (compiled(run, cluster).plan.gang is not None) == there
 
 
-@pytest.mark.parametrize("target", ["indexed-job", "job-set", "pytorch-job", "train-job"])
+@pytest.mark.parametrize("target", carrying("ddp"))
 def test_in_a_queue_of_volcano_one_pod_is_a_group(target: str) -> None:
     result = compiled({"target": target, "topology": {"nodes": 1}, "queue": "gold"}, VOLCANO)
     assert result.plan.gang is not None
@@ -101,7 +91,6 @@ def test_pods_name_their_scheduler(scheduling: Data, name: str) -> None:
     assert result.manifests[-2]["spec"]["template"]["spec"]["schedulerName"] == name
 
 
-PRIVILEGED: Data = {"namespaces": {"training": {"pod_security": "privileged"}}}
 
 
 def ports(**fields: object) -> Ports:
@@ -131,10 +120,9 @@ def test_blocks_lie_below_node_ports_do_not_overlap_and_are_spread() -> None:
     assert max(counts.values()) <= 5
 
 
-@pytest.mark.parametrize("target", ["indexed-job", "job-set", "pytorch-job"])
+@pytest.mark.parametrize("target", [target for target in carrying("ddp") if CASES[target].host_network])
 def test_the_plan_the_specification_and_the_pods_say_the_same(target: str) -> None:
-    operators: Data = {"jobset": {"version": "0.12"}, "training-operator": {"version": "1.9"}}
-    result = compiled({"target": target, "host_network": True}, PRIVILEGED | {"operators": operators})
+    result = compiled({"target": target, "host_network": True}, profile_for(target))
     planned, spec = ports(target=target, host_network=True), result.resolution.spec
     assert spec is not None
     assert (spec.world.meeting.port, spec.world.control_port, spec.http_port) == (

@@ -4,50 +4,39 @@ from __future__ import annotations
 
 import pytest
 from tests.compiler.compiling import compile_text, written
-from tests.compiler.example import CLUSTER, RUN, Data, codes, command, findings
+from tests.compiler.example import CLUSTER, RUN, Data, codes, findings
 from tests.compiler.findings.page import overlay
+from tests.compiler.targets import CASES, INSTALLED, OPERATORS
+from tests.compiler.targets import CLUSTER as EVERYTHING
+from tests.compiler.targets import on as run_on
 
 from trainwright.findings import CompileError, Severity
 from trainwright.target import TARGETS
 
-ON: dict[str, tuple[str, Data]] = {
-    "jobset": ("job-set", {}),
-    "training-operator": ("pytorch-job", {}),
-    "trainer": ("train-job", {}),
-    "mpi-operator": ("mpi-job", {"topology": {"mpi": "openmpi"}, "trainer_version": "0.2.0"}),
-    "kuberay": (
-        "ray-job",
-        {"topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8, "version": "2.52.0"}, **command("python", "t.py")},
-    ),
-}
-"""Operator -> a target that needs it, and what a run on it needs."""
+
+def target_of(operator: str) -> str:
+    """One that needs the operator."""
+    return next(name for name, case in CASES.items() if case.operator == operator)
 
 
 def on(operator: str, version: str | None) -> tuple[Data, Data]:
-    target, run = ON[operator]
-    beside = {other.name: {"version": "0.12"} for other in TARGETS[target].depends_on}
-    return {"target": target, **run}, {"operators": {operator: {"version": version}, **beside} if version else beside}
+    target = target_of(operator)
+    operators: Data = {other.name: INSTALLED[other.name] for other in TARGETS[target].depends_on}
+    if version:
+        operators[operator] = {"version": version}
+    return run_on(target), {"operators": operators, "namespaces": EVERYTHING["namespaces"]}
 
 
-@pytest.mark.parametrize(
-    ("operator", "versions"),
-    [
-        ("jobset", {"0.7": "TW314", "0.7.9": "TW314", "0.8": "", "0.13.99": "", "0.14.0": "TW315", "1.0": "TW315"}),
-        ("training-operator", {"1.6.9": "TW314", "1.7.0": "", "1.9.4": "", "1.10.0": "TW315"}),
-        ("trainer", {"2.0.1": "TW314", "2.1": "", "2.3.7": "", "2.4.0": "TW315", "1.9": "TW314"}),
-        ("mpi-operator", {"0.4.0": "TW314", "0.5.0": "", "0.8.1": "", "0.10": "TW315"}),
-        ("kuberay", {"1.2.9": "TW314", "1.3.0": "", "1.7.0": "", "1.8.0": "TW315", "1.10.0": "TW315"}),
-    ],
-)
-def test_releases_that_are_known(operator: str, versions: dict[str, str]) -> None:
-    for version, code in versions.items():
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_releases_that_are_known(operator: str) -> None:
+    for version, code in OPERATORS[operator].releases.items():
         found = [finding for finding in findings(*on(operator, version)) if finding.code in ("TW313", "TW314", "TW315")]
         assert [finding.code for finding in found] == ([code] if code else []), version
         assert all(finding.where.pointer == f"/operators/{operator}/version" for finding in found)
         assert all(f"{operator} {version} is" in finding.message for finding in found)
 
 
-@pytest.mark.parametrize("operator", ON)
+@pytest.mark.parametrize("operator", OPERATORS)
 def test_an_operator_that_is_not_there(operator: str) -> None:
     (found,) = [finding for finding in findings(*on(operator, None)) if finding.code == "TW313"]
     assert found.where.pointer == "/target"

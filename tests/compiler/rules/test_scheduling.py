@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.compiler.controllers import pods
-from tests.compiler.example import Data, codes, command, compiled, findings
+from tests.compiler.example import Data, codes, compiled, findings
+from tests.compiler.targets import CASES, CLUSTER, INSTALLED, OPERATORS, RELEASES, on, profile_for
 
 from trainwright.findings import Finding
 from trainwright.target import TARGETS
@@ -12,19 +13,6 @@ from trainwright.target import TARGETS
 KUEUE: Data = {"kueue": {"version": "0.19.2"}, "namespaces": {"training": {"queues": {"gold": {"managed": False}}}}}
 VOLCANO: Data = {"scheduling": {"gang": "volcano", "version": "1.15"}}
 COSCHEDULING: Data = {"scheduling": {"gang": "coscheduling", "version": "0.33"}}
-OPEN: Data = {"namespaces": {"training": {"pod_security": "privileged"}}}
-INSTALLED: Data = {
-    "operators": {
-        "jobset": {"version": "0.12"}, "trainer": {"version": "2.3"}, "training-operator": {"version": "1.9"},
-        "mpi-operator": {"version": "0.8"}, "kuberay": {"version": "1.7"},
-    },
-}  # fmt: skip
-CARRIED: dict[str, Data] = {
-    "mpi-job": {"topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}},
-    "tf-job": {"topology": {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 8}, **command("python", "t.py")},
-    "xgboost-job": {"topology": {"kind": "xgboost", "nodes": 2, "gpus_per_node": 1}, **command("python", "t.py")},
-    "ray-job": {"topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8, "version": "2.52.0"}, **command("python", "t.py")},
-}
 RACK: Data = {"topology": {"rack": {"label": "example.com/rack"}, "block": {"label": "example.com/block"}}}
 
 
@@ -70,8 +58,8 @@ def test_kueue_watches_the_kinds_that_it_lists(target: str) -> None:
     assert own not in others, "each has a name of its own"
     there = [] if own else ["TW436"]  # Kueue watches no kind that it has no integration for
     for integrations, expected in ((None, there), ([own or "batch/job"], there), (others, ["TW436"]), ([], ["TW436"])):
-        cluster = INSTALLED | KUEUE | {"kueue": {"version": "0.19.2", "integrations": integrations}}
-        run: Data = {"target": target, "trainer_version": "0.2.0", "queue": "gold", **CARRIED.get(target, {})}
+        cluster = profile_for(target) | KUEUE | {"kueue": {"version": "0.19.2", "integrations": integrations}}
+        run = on(target, queue="gold")
         found = [finding for finding in findings(run, cluster) if finding.code == "TW436"]
         assert [finding.code for finding in found] == expected
         assert all(own is None or own in finding.fix for finding in found)
@@ -80,10 +68,7 @@ def test_kueue_watches_the_kinds_that_it_lists(target: str) -> None:
 
 def test_the_names_are_those_of_kueues_configuration() -> None:
     """As its example lists them (kubernetes-sigs/kueue, config/components/manager/controller_manager_config.yaml)."""
-    assert {target.kueue for target in TARGETS.values() if target.kueue} == {
-        "batch/job", "jobset.x-k8s.io/jobset", "kubeflow.org/pytorchjob", "trainer.kubeflow.org/trainjob", "kubeflow.org/mpijob",
-        "kubeflow.org/tfjob", "kubeflow.org/xgboostjob", "ray.io/rayjob",
-    }  # fmt: skip
+    assert {name: target.kueue for name, target in TARGETS.items()} == {name: case.kueue for name, case in CASES.items()}
 
 
 def test_the_queues_that_there_are_are_named() -> None:
@@ -93,25 +78,25 @@ def test_the_queues_that_there_are_are_named() -> None:
     assert "use one of: none" in found.fix
 
 
-RELEASE = {"volcano": "1.15", "coscheduling": "0.33"}
-OPERATOR = {
-    "indexed-job": "jobset", "job-set": "jobset", "train-job": "trainer", "pytorch-job": "training-operator",
-    "tf-job": "training-operator", "xgboost-job": "training-operator", "mpi-job": "mpi-operator", "ray-job": "kuberay",
-}  # fmt: skip
 VALUES = (None, "volcano", "scheduler-plugins", "scheduler-plugins-scheduler", "gangs", "other")
 
 
 def flagged(target: str, gang: str, name: str | None, flag: str | None) -> Data:
     """A profile with a gang scheduler, called so in pods, and an operator with such a flag."""
-    scheduling = {"gang": gang, "version": RELEASE[gang], **({"scheduler_name": name} if name else {})}
-    operators = {key: dict(value) for key, value in INSTALLED["operators"].items()}
-    operators[OPERATOR[target]] |= {"gang_scheduler": flag} if flag else {}
-    return OPEN | {"scheduling": scheduling, "operators": operators}
+    scheduling = {"gang": gang, "version": RELEASES[gang], **({"scheduler_name": name} if name else {})}
+    operators = {key: dict(value) for key, value in INSTALLED.items()}
+    operators[operator_of(target)] |= {"gang_scheduler": flag} if flag else {}
+    return CLUSTER | {"scheduling": scheduling, "operators": operators}
+
+
+def operator_of(target: str) -> str:
+    """Of a target without one, another that makes no groups."""
+    return CASES[target].operator or "jobset"
 
 
 def gangs(target: str, cluster: Data, run: Data | None = None) -> list[Finding]:
     """What is said of who makes the group, and of where the pods go."""
-    found = findings({"target": target, "trainer_version": "0.2.0", **CARRIED.get(target, {}), **(run or {})}, cluster)
+    found = findings(on(target, **(run or {})), cluster)
     return [finding for finding in found if finding.code in ("TW430", "TW437")]
 
 
@@ -124,22 +109,23 @@ def test_pods_go_where_the_profile_says_or_a_finding_says_that_they_do_not(
 ) -> None:
     """By what each operator does with the flag (tests/compiler/controllers.py)."""
     known = name or {"volcano": "volcano", "coscheduling": "scheduler-plugins-scheduler"}[gang]
-    operator, fine = OPERATOR[target], []
+    operator, fine = OPERATORS[operator_of(target)], []
     for flag in VALUES:
         cluster = flagged(target, gang, name, flag)
         if gangs(target, cluster, {"gang": together}):
             continue
         fine.append(flag)
-        result = compiled({"target": target, "trainer_version": "0.2.0", **CARRIED.get(target, {}), "gang": together}, cluster)
-        for pod in pods(result.manifests, {operator: flag}):
+        result = compiled(on(target, gang=together), cluster)
+        for pod in pods(result.manifests, {operator_of(target): flag}):
             assert pod.spec.get("schedulerName", known) == known, flag
             key = "scheduling.k8s.io/group-name" if gang == "volcano" else "scheduling.x-k8s.io/pod-group"
             there = pod.annotations if gang == "volcano" else pod.labels
             assert not together or key in there or target == "train-job", flag
-    right = "volcano" if gang == "volcano" else "scheduler-plugins" if operator == "kuberay" else known
-    kept = operator in ("jobset", "trainer") or (operator == "training-operator" and together)
-    assert (right in fine) == (not name or kept or (gang == "coscheduling" and operator != "kuberay")), "some fix the name"
-    assert (None in fine) == (not together or operator in ("jobset", "trainer"))
+    right = "volcano" if gang == "volcano" else known if operator.flag_names_scheduler else "scheduler-plugins"
+    kept = not operator.has_gang_flag or (operator.keeps_scheduler and together)
+    named = gang == "coscheduling" and operator.flag_names_scheduler
+    assert (right in fine) == (not name or kept or named), "some fix the name"
+    assert (None in fine) == (not together or not operator.has_gang_flag)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +149,7 @@ def test_what_to_do_about_a_flag(
     target: str, gang: str, name: str | None, flag: str | None, together: bool, code: str, fix: str
 ) -> None:
     (finding,) = gangs(target, flagged(target, gang, name, flag), {"gang": together})
-    place = f"/operators/{OPERATOR[target]}"
+    place = f"/operators/{operator_of(target)}"
     assert (finding.code, finding.where.pointer) == (code, place if code == "TW430" else f"{place}/gang_scheduler")
     assert finding.fix.startswith(fix)
     if code == "TW430":
@@ -263,5 +249,5 @@ def test_the_pods_of_a_runtime_are_pods_too() -> None:
     job = {"name": "node", "template": {"spec": {"template": pod}}}
     patch = {"spec": {"template": {"spec": {"replicatedJobs": [job]}}}}
     override = {"target": "train-job", "kind": "TrainingRuntime", "patch": patch}
-    (found,) = findings({"target": "train-job", "overrides": {"objects": [override]}}, INSTALLED)
+    (found,) = findings({"target": "train-job", "overrides": {"objects": [override]}}, CLUSTER)
     assert (found.code, found.fix.startswith("use gang")) == ("TW601", True)

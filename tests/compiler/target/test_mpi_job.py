@@ -11,8 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import EVERY_TARGET, Data, codes, command, compiled, findings, message, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.objects import lines_without_answer
-from tests.compiler.target.lowered import container, needs_crds, problems_of, top, variables, yaml_of
+from tests.compiler.objects import container, environment, lines_without_answer, needs_crds, problems_of, top, yaml_of
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import MPI, Binding, EnvironmentChannel, Needs, Refusal, Rendezvous, RestartUnit, Success
@@ -120,7 +119,7 @@ def test_every_line_has_an_answer(data: Data, cluster: Data) -> None:
 def test_nothing_is_set_that_the_operator_sets(data: Data) -> None:
     result = run(data)
     for role in top(result)["spec"]["mpiReplicaSpecs"]:
-        assert not variables(main(result, role)).keys() & result.resolution.binding.injects.keys()
+        assert not environment(main(result, role)).keys() & result.resolution.binding.injects.keys()
 
 
 def test_every_default_that_traps_is_written_out() -> None:
@@ -195,17 +194,17 @@ def test_a_secret_is_forwarded_by_its_name() -> None:
     assert {"HF_TOKEN", "MODE", "HOME", "PATH"} <= set(named)
     assert all(re.fullmatch(r"[A-Z_]+", name) for name in named), "names only, never a value"
     assert not any("quotes" in word or "hub" in word for word in launcher["command"])
-    assert variables(launcher)["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
-    assert "HF_TOKEN" not in variables(worker)
+    assert environment(launcher)["HF_TOKEN"] == {"secretKeyRef": {"name": "hub", "key": "token"}}
+    assert "HF_TOKEN" not in environment(worker)
 
 
 def test_a_program_of_ones_own_is_told_where_rank_0_is() -> None:
     for work in (command("mpirun", "train.sh"), {**script("python", "train.py"), "trainer_version": "0.2.0"}):
         result = run({**DDP, **work})
-        assert variables(main(result, "Launcher"))["MASTER_ADDR"] == f"{result.plan.name}-worker-0.{result.plan.name}"
-        assert "MASTER_ADDR" not in variables(main(run({**HOROVOD, **work}), "Launcher")), "Horovod meets over MPI itself"
+        assert environment(main(result, "Launcher"))["MASTER_ADDR"] == f"{result.plan.name}-worker-0.{result.plan.name}"
+        assert "MASTER_ADDR" not in environment(main(run({**HOROVOD, **work}), "Launcher")), "Horovod meets over MPI itself"
     result = run(DDP)
-    assert "MASTER_ADDR" not in variables(main(result, "Launcher"))
+    assert "MASTER_ADDR" not in environment(main(result, "Launcher"))
     assert result.resolution.spec is not None
     assert f'"{result.plan.name}-worker-0.{result.plan.name}"' in result.resolution.spec.world.rendezvous.model_dump_json()
 

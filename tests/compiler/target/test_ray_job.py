@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import EVERY_TARGET, codes, command, compiled, findings, message, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.objects import lines_without_answer, problems, the, variables, written
-from tests.compiler.taken import UPSTREAM
+from tests.compiler.objects import lines_without_answer, needs_crds, problems_of, the, variables, written
 
 from trainwright.compile import CompiledRun
 from trainwright.findings.locate import at
@@ -90,7 +89,7 @@ def test_it_refuses_a_size_that_changes() -> None:
 
 def test_the_yaml(snapshot: SnapshotAssertion) -> None:
     result = ray({"topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 1, "version": "2.52.0"}, "node_pool": "spot"})
-    assert written(result, "RayJob").replace(result.identity, "IDENTITY") == snapshot
+    assert written([the(result, "RayJob")]).replace(result.identity, "IDENTITY") == snapshot
 
 
 def test_the_operators_defaults_that_are_traps_are_written() -> None:
@@ -183,11 +182,10 @@ def test_every_line_has_an_answer(run: Data, cluster: Data) -> None:
     assert lines_without_answer(ray(run, cluster)) == []
 
 
-if UPSTREAM:  # tests/compiler/validate says it loudly where it is not set
-
-    @pytest.mark.parametrize(("run", "cluster"), CASES.values(), ids=CASES)
-    def test_its_objects_are_valid(run: Data, cluster: Data) -> None:
-        assert problems(job(run, cluster)) == []
+@needs_crds
+@pytest.mark.parametrize(("run", "cluster"), CASES.values(), ids=CASES)
+def test_its_objects_are_valid(run: Data, cluster: Data) -> None:
+    assert problems_of(ray(run, cluster)) == []
 
 
 # The entrypoint

@@ -8,8 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import EVERY_TARGET, Data, codes, command, compiled, message, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.objects import lines_without_answer
-from tests.compiler.target.lowered import container, needs_crds, problems_of, top, variables, yaml_of
+from tests.compiler.objects import container, environment, lines_without_answer, needs_crds, problems_of, top, yaml_of
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, RestartUnit, Success
@@ -93,7 +92,7 @@ def test_what_the_operator_looks_for_is_there_and_nothing_that_it_sets(data: Dat
         main = container(result, "tfReplicaSpecs", role)
         assert main["name"] == "tensorflow", "TF_CONFIG goes into the container of this name and no other"
         assert {"name": "tfjob-port", "containerPort": 2222, "protocol": "TCP"} in main["ports"]
-        assert not variables(main).keys() & result.resolution.binding.injects.keys()
+        assert not environment(main).keys() & result.resolution.binding.injects.keys()
 
 
 def test_the_strategy_gets_workers_and_nothing_that_it_would_wait_for() -> None:

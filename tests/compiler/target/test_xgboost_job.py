@@ -8,8 +8,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import EVERY_TARGET, Data, codes, command, compiled, message
 from tests.compiler.findings.page import overlay
-from tests.compiler.objects import lines_without_answer
-from tests.compiler.target.lowered import container, needs_crds, problems_of, top, variables, yaml_of
+from tests.compiler.objects import container, environment, lines_without_answer, needs_crds, problems_of, top, yaml_of
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, RestartUnit, Success
@@ -79,7 +78,7 @@ def test_what_the_operator_looks_for_is_there_and_nothing_that_it_sets(data: Dat
         main = container(result, "xgbReplicaSpecs", role)
         assert main["name"] == "xgboost"
         assert any(port["name"] == "xgboostjob-port" for port in main["ports"])
-        assert not variables(main).keys() & result.resolution.binding.injects.keys()
+        assert not environment(main).keys() & result.resolution.binding.injects.keys()
 
 
 def test_our_trainer_is_told_where_the_tracker_is() -> None:
@@ -93,7 +92,7 @@ def test_our_trainer_is_told_where_the_tracker_is() -> None:
 
 def test_a_command_is_told_in_the_names_of_xgboost() -> None:
     result = run(OPAQUE)
-    told = variables(container(result, "xgbReplicaSpecs", "Worker"))
+    told = environment(container(result, "xgbReplicaSpecs", "Worker"))
     assert told["DMLC_TRACKER_URI"] == f"{result.plan.name}-master-0"
     assert (told["DMLC_TRACKER_PORT"], told["DMLC_NUM_WORKER"]) == ("29500", "3")
     assert "DMLC_TASK_ID" not in told, "the pod's number is in RANK, which the operator sets after all others"
@@ -107,7 +106,7 @@ def test_a_command_is_told_the_same_on_other_targets(target: str) -> None:
     template = manifest
     for key in pointer.split("/")[1:]:
         template = template[int(key) if isinstance(template, list) else key]
-    told = variables(template["spec"]["containers"][0])
+    told = environment(template["spec"]["containers"][0])
     assert told["DMLC_TRACKER_URI"] == result.plan.rendezvous.host
     assert (told["DMLC_TRACKER_PORT"], told["DMLC_NUM_WORKER"]) == ("29500", "3")
     assert told["DMLC_TASK_ID"]["fieldRef"]["fieldPath"] == "metadata.labels['batch.kubernetes.io/job-completion-index']"

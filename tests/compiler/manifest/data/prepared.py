@@ -30,11 +30,6 @@ def own_job(run: CompiledRun) -> dict[str, Any]:
     return job
 
 
-def variables(container: dict[str, Any]) -> dict[str, Any]:
-    """Name -> value, or the reference to a Secret."""
-    return {one["name"]: one.get("value", one.get("valueFrom")) for one in container["env"]}
-
-
 def pod_of(job: dict[str, Any]) -> dict[str, Any]:
     pod: dict[str, Any] = job["spec"]["template"]["spec"]
     return pod

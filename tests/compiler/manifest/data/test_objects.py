@@ -7,25 +7,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import Data, codes, command, compiled, findings, pod
-from tests.compiler.manifest.data.prepared import MOUNT, SOURCE, fetch_job, own_job, pod_of, prepared, variables
+from tests.compiler.example import codes, command, compiled, findings, pod
+from tests.compiler.manifest.data.prepared import MOUNT, SOURCE, fetch_job, own_job, pod_of, prepared
+from tests.compiler.objects import environment
+from tests.compiler.targets import CASES, CLUSTER, on, profile_for
 
 from trainwright.compile import CompiledRun
 from trainwright.report.plan import plan_lines
 from trainwright.rules.objects import schema_problems
 from trainwright.rules.pod_security import violations
 from trainwright.run import Preparation
-from trainwright.target import TARGETS
-
-OPERATORS = {
-    "jobset": {"version": "0.12.0"}, "training-operator": {"version": "1.9.4", "restricted_containers": True},
-    "trainer": {"version": "2.3.0"}, "mpi-operator": {"version": "0.8.0"}, "kuberay": {"version": "1.7.0"},
-}
-TOPOLOGIES: dict[str, Data] = {
-    "mpi-job": {"kind": "horovod"}, "tf-job": {"kind": "multi-worker-mirrored"}, "ray-job": {"kind": "ray", "version": "2.52.0"},
-    "xgboost-job": {"kind": "xgboost", "gpus_per_node": 0},
-}
-"""For targets that carry no DDP."""
 
 
 def waiting(run: CompiledRun) -> dict[str, Any]:
@@ -60,11 +51,9 @@ def test_both_pods_may_run_in_a_restricted_namespace() -> None:
         assert list(violations(pod_of(job), "restricted")) == []
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", CASES)
 def test_every_pod_of_every_target_waits_and_sees_the_folder(target: str) -> None:
-    topology = {"nodes": 2, "gpus_per_node": 8} | TOPOLOGIES.get(target, {"kind": "ddp"})
-    work = command("python", "train.py") | {"topology": topology, "target": target}
-    run = prepared(work, {"operators": OPERATORS})
+    run = prepared(on(target, **command("python", "train.py")), profile_for(target))
     jobs = [index for index in run.shared if run.manifests[index]["kind"] == "Job"]
     text = str([one for index, one in enumerate(run.manifests) if index not in jobs])
     assert len(jobs) == 1
@@ -79,7 +68,7 @@ def test_the_marker_that_is_waited_for_lies_beside_the_folder_that_is_read() -> 
     inside = marker.removeprefix(mount["mountPath"] + "/").removesuffix(".complete")
     assert f"{mount['subPath']}/{inside}" == data_mount(run)["subPath"]
     fetch = pod_of(fetch_job(run))["containers"][0]
-    assert variables(fetch)["FOLDER"] == f"{fetch['volumeMounts'][1]['mountPath']}/{data_mount(run)['subPath']}"
+    assert environment(fetch)["FOLDER"] == f"{fetch['volumeMounts'][1]['mountPath']}/{data_mount(run)['subPath']}"
 
 
 def test_a_mount_can_be_prepared_as_a_whole() -> None:
@@ -153,21 +142,21 @@ def test_the_pod_that_copies_goes_where_no_gpu_is() -> None:
 
 
 def test_secrets_are_references_and_an_account_needs_none() -> None:
-    keys = variables(pod_of(fetch_job(prepared()))["containers"][0])
+    keys = environment(pod_of(fetch_job(prepared()))["containers"][0])
     assert keys["RCLONE_CONFIG_STORE_SECRET_ACCESS_KEY"] == {"secretKeyRef": {"name": "object-store", "key": "secret"}}
     job = pod_of(fetch_job(prepared(credentials=None, service_account="reader")))
     assert job["serviceAccountName"] == "reader"
     assert job["automountServiceAccountToken"] is False
-    account = variables(job["containers"][0])
+    account = environment(job["containers"][0])
     assert account["RCLONE_CONFIG_STORE_ENV_AUTH"] == "true"
     assert not {"RCLONE_CONFIG_STORE_ACCESS_KEY_ID", "RCLONE_CONFIG_STORE_SECRET_ACCESS_KEY"} & account.keys()
-    anybody = variables(pod_of(fetch_job(prepared(credentials=None)))["containers"][0])
+    anybody = environment(pod_of(fetch_job(prepared(credentials=None)))["containers"][0])
     assert "RCLONE_CONFIG_STORE_ENV_AUTH" not in anybody
 
 
 def test_google_cloud_storage() -> None:
     key = {"account_key": {"secret": "reader", "key": "key.json"}}
-    values = variables(pod_of(fetch_job(prepared(source="gs://example-datasets/digits", credentials=key)))["containers"][0])
+    values = environment(pod_of(fetch_job(prepared(source="gs://example-datasets/digits", credentials=key)))["containers"][0])
     assert values["RCLONE_CONFIG_STORE_TYPE"] == "google cloud storage"
     assert values["RCLONE_CONFIG_STORE_SERVICE_ACCOUNT_CREDENTIALS"] == {"secretKeyRef": {"name": "reader", "key": "key.json"}}
 
@@ -192,7 +181,7 @@ def test_what_cannot_be_meant_is_refused(change: dict[str, Any], message: str) -
 
 
 def test_a_prefix_with_dollars_reaches_the_script_as_it_is() -> None:
-    values = variables(pod_of(fetch_job(prepared(source="s3://example-datasets/$(HOME)")))["containers"][0])
+    values = environment(pod_of(fetch_job(prepared(source="s3://example-datasets/$(HOME)")))["containers"][0])
     assert values["SOURCE"] == "store:example-datasets/$$(HOME)"
 
 
@@ -204,7 +193,7 @@ def test_overrides_reach_neither_the_job_that_fetches_nor_the_container_that_wai
     assert codes(base | pod(beside)) == ["TW606", "TW604", "TW604"]
     on_job = {"overrides": {"objects": [{"target": "job-set", "kind": "Job", "patch": {"spec": {"backoffLimit": 1}}}]}}
     run = base | on_job | {"target": "job-set"}
-    assert codes(run, {"operators": OPERATORS}) == ["TW602"]
+    assert codes(run, CLUSTER) == ["TW602"]
     assert fetch_job(prepared(pod({"priorityClassName": "high"}))) == fetch_job(prepared())
 
 

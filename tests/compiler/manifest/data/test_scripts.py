@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.manifest.data.prepared import fetch_job, own_job, pod_of, prepared, variables
+from tests.compiler.manifest.data.prepared import fetch_job, own_job, pod_of, prepared
+from tests.compiler.objects import environment
 
 from trainwright.rehearsal.environment import expand
 
@@ -88,7 +89,7 @@ class Fetching:
         secrets = {"id": ACCESS, "secret": SECRET}
         given = {
             name: secrets[value["secretKeyRef"]["key"]] if isinstance(value, dict) else expand(value, {})
-            for name, value in variables(self.container()).items()
+            for name, value in environment(self.container()).items()
         }
         given["FOLDER"] = given["FOLDER"].replace("/volume", str(self.volume), 1)
         scratch = self.place / "scratch"
@@ -280,9 +281,9 @@ class Waiting:
 
     def start(self) -> subprocess.Popen[str]:
         *words, _ = self._words()
-        environment = variables(self._container()) | {"PATH": os.environ["PATH"], "BUDGET_SECONDS": self.budget}
+        told = environment(self._container()) | {"PATH": os.environ["PATH"], "BUDGET_SECONDS": self.budget}
         return subprocess.Popen(
-            [*words, str(self.marker)], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            [*words, str(self.marker)], env=told, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
 
     def _words(self) -> list[str]:
@@ -329,4 +330,4 @@ def test_kubernetes_leaves_the_scripts_as_they_are() -> None:
     run = prepared()
     for container in (pod_of(fetch_job(run))["containers"][0], pod_of(own_job(run))["initContainers"][0]):
         for word in container["command"]:
-            assert expand(word, variables(container)) == word
+            assert expand(word, environment(container)) == word
