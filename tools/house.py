@@ -166,10 +166,12 @@ def report(directory: Path) -> Iterator[str]:
     every = {name: loaded[name] | later[name] for name in loaded}
     importers = {name: sorted(other for other in every if name in every[other]) for name in names}
     lengths = sorted(len(module.lines) for module in sized)
-    rooms = sorted({module.name.split(".")[0] for module in modules} - {""})
+    rooms = {module.name.split(".")[0] for module in modules} - {""}
+    loose = {module.name for module in modules if module.path.parent == directory} - {""}
     yield f"{directory.name}: {len(sized)} modules, {sum(lengths):,} lines"
     yield f"  lines of a module: median {statistics.median(lengths):.0f}, 9th decile {lengths[len(lengths) * 9 // 10]}"
-    yield f"  rooms at the top: {len(rooms)}: {', '.join(rooms)}"
+    yield f"  folders at the top: {len(rooms - loose)}: {', '.join(sorted(rooms - loose))}"
+    yield f"  modules beside them: {len(loose)}: {', '.join(sorted(loose))}"
     reached = {name: _reachable(every, name) for name in names}
     run_back = [f"{name} -> {other}" for name in sorted(later) for other in sorted(later[name]) if name in reached[other]]
     lists = {

@@ -77,7 +77,15 @@ def _of_the_machine(error: OSError) -> str:
 
 
 @contextmanager
-def ending_in_order() -> Iterator[None]:
+def trying_a_run(file: Path | None) -> Iterator[None]:
+    """For a command that starts a run to find something out, and may write it to ``file``. Nothing of the run stays behind."""
+    with refusals(), _ending_in_order():
+        _check_place(file)
+        yield
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
     """SIGTERM unwinds, so that the pod and the temporary directory go too."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
@@ -90,7 +98,7 @@ def ending_in_order() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def check_place(file: Path | None) -> None:
+def _check_place(file: Path | None) -> None:
     """That a ``--json`` can be written, before minutes of work whose figures would have nowhere to go.
 
     Raises:

@@ -11,10 +11,8 @@ from trainwright_trainer.commands.options import (
     JSONOption,
     ProcessesOption,
     SpecOption,
-    check_place,
-    ending_in_order,
     given_specification,
-    refusals,
+    trying_a_run,
     write_json,
 )
 
@@ -38,12 +36,10 @@ def bench(
     Checkpoints go to a temporary directory, with no save between the steps. Exit codes: 10 it cannot be measured as asked; 203
     also where FILE cannot be written after all; any other code is the run's own.
     """
-    with refusals(), ending_in_order():
+    with trying_a_run(file):
         from trainwright_trainer.commands.bench import run
         from trainwright_trainer.commands.bench.figures import report
 
-        check_place(file)
-        given = given_specification(spec)
-        figures = run.bench(run.Request(given, steps, warm_up, processes, peak_tflops))
+        figures = run.bench(run.Request(given_specification(spec), steps, warm_up, processes, peak_tflops))
         typer.echo(report(figures))
         write_json(file, asdict(figures))

@@ -10,10 +10,8 @@ from trainwright_trainer.commands.options import (
     JSONOption,
     ProcessesOption,
     SpecOption,
-    check_place,
-    ending_in_order,
     given_specification,
-    refusals,
+    trying_a_run,
     write_json,
 )
 
@@ -60,13 +58,13 @@ def verify_resume(
     compared. Exit codes: 0 proven; 1 not, and the first step that differs is named; 10 it cannot be proven as asked; 203 also
     where FILE cannot be written after all; any other code is that of a run that failed without any kill.
     """
-    with refusals(), ending_in_order():
+    with trying_a_run(file):
         from trainwright_trainer.commands.verify_resume import run
         from trainwright_trainer.commands.verify_resume.report import document, report
 
-        check_place(file)
-        given = given_specification(spec)
-        request = run.Request(given, steps, kill_at, seed, processes, resume_processes, tolerance, weight_tolerance)
+        request = run.Request(
+            given_specification(spec), steps, kill_at, seed, processes, resume_processes, tolerance, weight_tolerance
+        )
         proof = run.verify_resume(request)
         typer.echo(report(proof))
         write_json(file, document(proof))
