@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers.modeling_outputs import ImageClassifierOutput
 
-from trainwright_trainer.checkpoint import CheckpointStore
+from trainwright_trainer.checkpoint import CheckpointStore, CommittedFiles, Snapshot
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.training import SGD
-from trainwright_trainer.engine.base import Engine, Recipe, Snapshot
+from trainwright_trainer.engine.base import Engine, Recipe
 from trainwright_trainer.engine.ddp import DDPEngine
 from trainwright_trainer.engine.fsdp2 import FSDP2Engine
 from trainwright_trainer.engine.update import UpdateRules
@@ -157,7 +157,7 @@ def test_evaluation_leaves_training_mode_behind_and_comes_back(engine: Engine) -
 
 
 @dataclass(frozen=True)
-class Written:
+class Written(CommittedFiles):
     """What a snapshot wrote, as a checkpoint of one rank."""
 
     directory: Path

@@ -12,7 +12,7 @@ from tests.trainer.training.rank_process import PAUSE_ENV
 from torch import Tensor
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord
-from trainwright_trainer.checkpoint.checkpoint_files import CommittedFiles
+from trainwright_trainer.checkpoint.store import CommittedFiles
 from trainwright_trainer.commands.export.full_weights import full_weights
 from trainwright_trainer.contract import Training
 from trainwright_trainer.data.load import load

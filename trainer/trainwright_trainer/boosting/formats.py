@@ -1,17 +1,41 @@
-"""The formats of a table's files: csv with a header line, parquet, libsvm."""
+"""Rows in memory, and the formats of the files that they are read from: csv with a header line, parquet, libsvm."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from trainwright_trainer.boosting.rows import Labels, Rows
 from trainwright_trainer.contract.data import Table
 from trainwright_trainer.contract.failures import DataError
+
+Features: TypeAlias = Any
+"""float32 ``(n, columns)``: an array in which NaN is missing, or a sparse ``scipy.sparse.csr_matrix`` in which what is not stored
+is missing."""
+Labels = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a table."""
+
+    features: Features
+    labels: Labels
+    """Shape ``(n,)``."""
+    names: tuple[str, ...] | None
+    """Of the columns, where the format has names."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, part: slice) -> Rows:
+        return Rows(self.features[part], self.labels[part], self.names)
+
 
 _NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|inf)"
 _LIBSVM_ROW = re.compile(rb"[ \t]*" + _NUMBER + rb"(?:[ \t]+\d+:" + _NUMBER + rb")*[ \t\r]*")
@@ -113,3 +137,18 @@ def _libsvm(file: Path) -> Rows:
     shape = (len(colons), int(indexes.max(initial=-1)) + 1)
     features = sparse.csr_matrix((pairs[:, 1].astype(np.float32), indexes, ends), shape=shape)
     return Rows(features, flat[at_label].astype(np.float32), None)
+
+
+def joined(parts: Sequence[Rows]) -> Rows:
+    """The rows of several files, in order; their columns are the same."""
+    if len(parts) == 1:
+        return parts[0]
+    labels = np.concatenate([part.labels for part in parts])
+    if parts[0].names is not None:
+        return Rows(np.concatenate([part.features for part in parts]), labels, parts[0].names)
+    from scipy import sparse
+
+    width = max(part.features.shape[1] for part in parts)
+    for part in parts:
+        part.features.resize((part.features.shape[0], width))  # a file knows only the columns that occur in it
+    return Rows(sparse.vstack([part.features for part in parts], format="csr"), labels, None)

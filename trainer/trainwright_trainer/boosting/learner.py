@@ -10,9 +10,9 @@ from typing import Any
 
 import xgboost
 
+from trainwright_trainer.boosting.formats import Rows
 from trainwright_trainer.boosting.group import lost_workers
 from trainwright_trainer.boosting.report import BoostingReport
-from trainwright_trainer.boosting.rows import Rows
 from trainwright_trainer.checkpoint import open_volume
 from trainwright_trainer.checkpoint.store import Piece
 from trainwright_trainer.contract.boosting import Boosting

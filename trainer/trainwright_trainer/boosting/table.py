@@ -13,8 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from trainwright_trainer.boosting.formats import read
-from trainwright_trainer.boosting.rows import Rows, joined
+from trainwright_trainer.boosting.formats import Rows, joined, read
 from trainwright_trainer.contract.boosting import Booster
 from trainwright_trainer.contract.data import Table
 from trainwright_trainer.contract.failures import DataError

@@ -7,16 +7,16 @@ from trainwright_trainer.checkpoint.data_file import CHUNK_BYTES, FileDigest
 from trainwright_trainer.checkpoint.layout import CheckpointName
 from trainwright_trainer.checkpoint.lease import Holder, Lease, LeaseLostError, LeaseTiming, OnWait
 from trainwright_trainer.checkpoint.ledger import Complete, read_complete, write_complete
-from trainwright_trainer.checkpoint.quarantine import OnQuarantine, Quarantined
 from trainwright_trainer.checkpoint.record import CommitRecord, RecordError, UnknownSchemaError
 from trainwright_trainer.checkpoint.retention import Fence, Retention
 from trainwright_trainer.checkpoint.storage import StorageError
-from trainwright_trainer.checkpoint.store import CheckpointStore, Draft, Scan
-from trainwright_trainer.checkpoint.verification import Problem
+from trainwright_trainer.checkpoint.store import CheckpointStore, CommittedFiles, Draft, Piece, Scan, Snapshot
+from trainwright_trainer.checkpoint.verification import OnQuarantine, Problem, Quarantined
 from trainwright_trainer.checkpoint.volume import Volume, open_volume
 
 __all__ = [
-    "CHUNK_BYTES", "CheckpointName", "CheckpointStore", "CommitRecord", "Complete", "Draft", "Fence", "FileDigest", "Holder",
-    "Lease", "LeaseLostError", "LeaseTiming", "OnQuarantine", "OnWait", "Problem", "Quarantined", "RecordError", "Retention",
-    "Scan", "StorageError", "UnknownSchemaError", "Volume", "open_volume", "read_complete", "write_complete",
+    "CHUNK_BYTES", "CheckpointName", "CheckpointStore", "CommitRecord", "CommittedFiles", "Complete", "Draft", "Fence",
+    "FileDigest", "Holder", "Lease", "LeaseLostError", "LeaseTiming", "OnQuarantine", "OnWait", "Piece", "Problem",
+    "Quarantined", "RecordError", "Retention", "Scan", "Snapshot", "StorageError", "UnknownSchemaError", "Volume",
+    "open_volume", "read_complete", "write_complete",
 ]

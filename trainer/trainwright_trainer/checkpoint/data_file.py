@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterable
 from io import FileIO
@@ -15,15 +16,29 @@ from pathlib import Path
 from typing import Annotated, Self
 
 import xxhash
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from trainwright_trainer.checkpoint.layout import FileName
 from trainwright_trainer.contract.base import Contract, Count, Index
 
 CHUNK_BYTES = 64 * 2**20
 READ_BYTES = 2**20
 """Of one read from a POSIX file."""
 
+_PART = re.compile(r"[A-Za-z0-9._\-]{1,255}")
+MAX_FILE_NAME = 1024
+
+
+def checked_file_name(name: str) -> str:
+    """A data file's path inside its checkpoint: relative, ``/`` between plain parts. Raises ``ValueError`` for any other."""
+    parts = name.split("/")
+    if len(name) > MAX_FILE_NAME or any(not _PART.fullmatch(part) or part in (".", "..") for part in parts):
+        raise ValueError(
+            f"{name!r} is not a checkpoint file name: use letters, digits, '.', '_' and '-', '/' between directories, and no '..'"
+        )
+    return name
+
+
+FileName = Annotated[str, AfterValidator(checked_file_name)]
 Xxh3 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 
 

@@ -15,36 +15,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import StringConstraints
 
+from trainwright_trainer.checkpoint.volume import Volume
 from trainwright_trainer.contract.base import MAX_INTEGER
-
-if TYPE_CHECKING:
-    from trainwright_trainer.checkpoint.volume import Volume  # which needs our names
 
 ATTEMPT_PATTERN = r"[A-Za-z0-9_\-]{1,64}"
 _NAME = re.compile(rf"step-(0|[1-9][0-9]{{0,15}})\.({ATTEMPT_PATTERN})")
 _TEMPORARY = re.compile(rf"\.({_NAME.pattern})\.json\.[0-9a-f]+\.tmp")
-_PART = re.compile(r"[A-Za-z0-9._\-]{1,255}")
-MAX_FILE_NAME = 1024
 
 COMMITS = "commits"
 BAD = ".bad"
 
 
-def checked_file_name(name: str) -> str:
-    """A data file's path inside its checkpoint: relative, ``/`` between plain parts. Raises ``ValueError`` for any other."""
-    parts = name.split("/")
-    if len(name) > MAX_FILE_NAME or any(not _PART.fullmatch(part) or part in (".", "..") for part in parts):
-        raise ValueError(
-            f"{name!r} is not a checkpoint file name: use letters, digits, '.', '_' and '-', '/' between directories, and no '..'"
-        )
-    return name
-
-
-FileName = Annotated[str, AfterValidator(checked_file_name)]
 Attempt = Annotated[str, StringConstraints(pattern=rf"^{ATTEMPT_PATTERN}$")]
 
 

@@ -9,22 +9,22 @@ upload that was cut off leaves is invisible, and costs money until a lifecycle r
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from trainwright_trainer.checkpoint.data_file import READ_BYTES, ChunkedHash, FileDigest, open_data_file
-from trainwright_trainer.checkpoint.storage import StorageError, storage_errors
-from trainwright_trainer.checkpoint.volume import DataGoneError
+from trainwright_trainer.checkpoint.storage import DataGoneError, StorageError, storage_errors
 
 try:
+    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+    from botocore.exceptions import ConnectionError as BotoConnectionError
     from s3fs import S3FileSystem
-
-    from trainwright_trainer.checkpoint.object_errors import REFUSED, code_of, object_errors
 except ImportError as error:
     raise StorageError(
         "use", "s3://", "the package s3fs is not in this image", "install trainwright-trainer[s3], or use a claim"
@@ -37,6 +37,17 @@ RANGE_BYTES = 16 * 2**20
 _NO_CONDITION = ("NotImplemented", "501", "InvalidArgument", "InvalidRequest")
 _CONFLICT = ("ConditionalRequestConflict", "409")
 _CREATE_TRIES = 5
+
+REFUSED = (OSError, BotoCoreError, ClientError)
+"""Whatever s3fs raises for a request that did not succeed."""
+
+_ACCESS = (
+    "allow the pod's identity s3:ListBucket, s3:GetObject, s3:PutObject, s3:DeleteObject and s3:AbortMultipartUpload there"
+)
+_CREDENTIALS = "give the pod credentials: a service account with a role, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+_REACH = "check AWS_ENDPOINT_URL, the region and the network policy of the namespace"
+_BUSY = "the store refused for now: look at its own state, or write less often"
+_BUCKET = "make the bucket, or correct the address"
 
 
 class ObjectVolume:
@@ -240,3 +251,33 @@ def _read_local(path: Path, seen: Callable[[memoryview], None]) -> Iterator[memo
 
 def _lost_a_race(error: BaseException) -> bool:
     return isinstance(error, FileExistsError) or code_of(error) in ("PreconditionFailed", "412", *_CONFLICT)
+
+
+def code_of(error: BaseException) -> str:
+    """The store's own word for an error, such as ``PreconditionFailed``; empty where it has none."""
+    cause = error if isinstance(error, ClientError) else error.__cause__
+    return str(cause.response.get("Error", {}).get("Code", "")) if isinstance(cause, ClientError) else ""
+
+
+@contextmanager
+def object_errors(doing: str, location: str) -> Iterator[None]:
+    """Turn whatever the store refuses into a :class:`StorageError`."""
+    try:
+        yield
+    except REFUSED as error:
+        reason = " ".join(str(error.strerror or error if isinstance(error, OSError) else error).split())
+        raise StorageError(doing, location, reason or type(error).__name__, _remedy(error)) from error
+
+
+def _remedy(error: BaseException) -> str:
+    if isinstance(error, NoCredentialsError):
+        return _CREDENTIALS
+    if isinstance(error, BotoConnectionError | HTTPClientError | ConnectionError | TimeoutError):
+        return _REACH
+    if code_of(error) == "NoSuchBucket":
+        return _BUCKET
+    if isinstance(error, PermissionError):
+        return _ACCESS
+    if isinstance(error, OSError) and error.errno in (errno.EBUSY, errno.EREMOTEIO):
+        return _BUSY
+    return "check the object store"

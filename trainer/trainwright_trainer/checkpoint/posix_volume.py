@@ -12,8 +12,7 @@ from pathlib import Path
 
 from trainwright_trainer.checkpoint.data_file import READ_BYTES, FileDigest, open_data_file
 from trainwright_trainer.checkpoint.durable import append_line, create_file, make_directory, replace_file, sync_directory
-from trainwright_trainer.checkpoint.storage import storage_errors
-from trainwright_trainer.checkpoint.volume import DataGoneError
+from trainwright_trainer.checkpoint.storage import DataGoneError, storage_errors
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from trainwright_trainer.checkpoint.layout import CheckpointName, Listing, bad_data_key, bad_record_key, data_key, record_key
-from trainwright_trainer.checkpoint.quarantine import finish_quarantines
 from trainwright_trainer.checkpoint.record import CommitRecord
 from trainwright_trainer.checkpoint.storage import StorageError
-from trainwright_trainer.checkpoint.verification import sizes_differ
+from trainwright_trainer.checkpoint.verification import finish_quarantines, sizes_differ
 from trainwright_trainer.checkpoint.volume import Volume
 
 MIN_KEPT = 2

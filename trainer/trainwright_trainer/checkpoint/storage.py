@@ -49,6 +49,10 @@ class StorageError(Exception):
         return f"cannot {self.doing} {self.path}: {self.reason}; {self.remedy}"
 
 
+class DataGoneError(Exception):
+    """A data file is not there, or something that is no file is in its place. The message says which."""
+
+
 @contextmanager
 def storage_errors(doing: str, path: Path) -> Iterator[None]:
     """Turn any ``OSError`` of the block into a :class:`StorageError`, for example ``storage_errors("write", path)``."""

@@ -1,17 +1,16 @@
-"""Checkpoint store: commits, verifies, falls back and cleans up in one lineage's directory, on whichever volume it is."""
+"""Checkpoint store: drafts, commits, verifies, falls back and cleans up in one lineage's directory, on whichever volume it is."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from trainwright_trainer.checkpoint.data_file import CHUNK_BYTES, ChunkedHash, FileDigest
-from trainwright_trainer.checkpoint.layout import CheckpointName, Listing, checked_file_name, committed, data_key, record_key
+from trainwright_trainer.checkpoint.data_file import CHUNK_BYTES, ChunkedHash, FileDigest, checked_file_name
+from trainwright_trainer.checkpoint.layout import CheckpointName, Listing, committed, data_key, record_key
 from trainwright_trainer.checkpoint.lease import Lease, LeaseLostError, LeaseTiming, OnWait, acquire, fence_drafts, release_for
 from trainwright_trainer.checkpoint.posix_volume import PosixVolume
-from trainwright_trainer.checkpoint.quarantine import OnQuarantine, Quarantined, quarantine
 from trainwright_trainer.checkpoint.record import (
     CommitRecord,
     FencedError,
@@ -22,7 +21,7 @@ from trainwright_trainer.checkpoint.record import (
 )
 from trainwright_trainer.checkpoint.retention import Fence, Retention, retain
 from trainwright_trainer.checkpoint.storage import StorageError
-from trainwright_trainer.checkpoint.verification import Problem, sizes_differ, verify_data
+from trainwright_trainer.checkpoint.verification import OnQuarantine, Problem, Quarantined, quarantine, sizes_differ, verify_data
 from trainwright_trainer.checkpoint.volume import Volume, open_volume
 
 
@@ -310,3 +309,30 @@ def _flat(chunk: Piece) -> memoryview:
     if not view.c_contiguous:
         raise ValueError("a piece of checkpoint data is not contiguous: copy it first")
     return view.cast("B") if view.nbytes else memoryview(b"")  # cast refuses a zero in the shape
+
+
+class Snapshot(Protocol):
+    """A rank's part of the state of training, on its way into a checkpoint."""
+
+    def hold(self) -> None:
+        """Keep it as it is now: from here on training may go on. Only what is saved in the background is asked."""
+
+    def write(self, draft: Draft) -> list[FileDigest]:
+        """Write this rank's files, if it has any. Raises :class:`StorageError`."""
+
+
+class CommittedFiles:
+    """The files of one commit record, after all of them were verified."""
+
+    def __init__(self, store: CheckpointStore, record: CommitRecord) -> None:
+        self._store, self._record = store, record
+
+    @property
+    def world_size(self) -> int:
+        return self._record.world_size
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(file.name for file in self._record.files)
+
+    def path(self, name: str) -> Path:
+        return self._store.path(self._record, name)

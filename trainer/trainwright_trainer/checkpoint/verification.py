@@ -1,18 +1,21 @@
-"""Verification: does the data on the volume still match its commit record?
+"""Verification: does the data on the volume still match its commit record? And quarantine, for a checkpoint that does not.
 
 What is gone, cut or changed is a :class:`Problem` of that checkpoint. A volume that cannot be read at all (EIO, EACCES, ESTALE)
 is a ``StorageError`` instead: quarantining every checkpoint because a mount hiccups would throw a run back to its start.
+A checkpoint in quarantine is renamed, kept for inspection, and never loaded again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Literal
 
 from trainwright_trainer.checkpoint.data_file import FileDigest, chunk_matches, chunk_span
-from trainwright_trainer.checkpoint.layout import data_key
+from trainwright_trainer.checkpoint.layout import CheckpointName, Listing, bad_data_key, bad_record_key, data_key, record_key
 from trainwright_trainer.checkpoint.record import CommitRecord
-from trainwright_trainer.checkpoint.volume import DataGoneError, Volume
+from trainwright_trainer.checkpoint.storage import DataGoneError
+from trainwright_trainer.checkpoint.volume import Volume
 from trainwright_trainer.contract.base import Contract
 
 
@@ -82,3 +85,33 @@ def _wrong_content(volume: Volume, tree: str, digest: FileDigest, chunks: range)
 
 def _missing(digest: FileDigest, gone: DataGoneError) -> Problem:
     return Problem(file=digest.name, kind="missing", message=str(gone))
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A checkpoint that was set aside, and why."""
+
+    name: CheckpointName
+    problems: tuple[Problem, ...]
+    directory: str
+    """Where its data is now, if it had any: a path, or an address on an object store."""
+
+    def __str__(self) -> str:
+        return f"checkpoint {self.name} is damaged and was set aside: {'; '.join(p.message for p in self.problems)}"
+
+
+OnQuarantine = Callable[[Quarantined], None]
+
+
+def quarantine(volume: Volume, name: CheckpointName, problems: tuple[Problem, ...]) -> Quarantined:
+    """Rename record and data to ``.bad``, the record first: from then on nobody chooses it. Safe to repeat after a crash."""
+    volume.move(record_key(name), bad_record_key(name))
+    tree = volume.set_aside(data_key(name), bad_data_key(name))
+    return Quarantined(name, problems, volume.location(tree))
+
+
+def finish_quarantines(volume: Volume) -> None:
+    """Rename the data of checkpoints whose quarantine was cut off between record and data."""
+    seen = Listing.of(volume)
+    for name in set(seen.bad_records) & set(seen.data) - set(seen.records):
+        volume.set_aside(data_key(name), bad_data_key(name))

@@ -12,12 +12,9 @@ from pathlib import Path
 from typing import Protocol
 
 from trainwright_trainer.checkpoint.data_file import FileDigest
+from trainwright_trainer.checkpoint.storage import DataGoneError
 
 OBJECT_STORES = ("s3://",)
-
-
-class DataGoneError(Exception):
-    """A data file is not there, or something that is no file is in its place. The message says which."""
 
 
 class Volume(Protocol):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from trainwright_trainer.checkpoint import Draft, FileDigest, tensor_file
+from trainwright_trainer.checkpoint import CommittedFiles, Draft, FileDigest, Snapshot, tensor_file
 from trainwright_trainer.contract.engine import Capabilities
 from trainwright_trainer.engine.world import World
 from trainwright_trainer.model.initialise import Store
@@ -48,30 +47,6 @@ class StepResult:
     and not for what was queued after it."""
 
 
-class Snapshot(Protocol):
-    """A rank's part of the state of training, on its way into a checkpoint."""
-
-    def hold(self) -> None:
-        """Keep it as it is now: from here on training may go on. Only engines that save in the background are asked."""
-
-    def write(self, draft: Draft) -> list[FileDigest]:
-        """Write this rank's files, if it has any. Raises :class:`StorageError`."""
-
-
-class CheckpointFiles(Protocol):
-    """A verified checkpoint that is about to be loaded."""
-
-    @property
-    def world_size(self) -> int:
-        """Ranks that wrote it."""
-
-    def names(self) -> tuple[str, ...]:
-        """Its files."""
-
-    def path(self, name: str) -> Path:
-        """Where a file can be read. Raises ``KeyError`` for a name that it has not got."""
-
-
 class Engine(Protocol):
     """Distributed training of one module. All ranks make the same calls in the same order."""
 
@@ -87,7 +62,7 @@ class Engine(Protocol):
     def initialise(self) -> None:
         """Give the weights their first values."""
 
-    def load(self, files: CheckpointFiles) -> None:
+    def load(self, files: CommittedFiles) -> None:
         """Take over a checkpoint's state, before :meth:`warm_up`.
 
         Raises :class:`InvalidRunError` where it is another model's or optimizer's.

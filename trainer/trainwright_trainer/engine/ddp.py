@@ -11,10 +11,11 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compr
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
-from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import autocast, measure, without_a_trace
 from trainwright_trainer.engine.update import Update, UpdateRules
 from trainwright_trainer.engine.world import TorchWorld
@@ -55,7 +56,7 @@ class DDPEngine:
     def initialise(self) -> None:
         self._recipe.initialise(self._module, write)
 
-    def load(self, files: CheckpointFiles) -> None:
+    def load(self, files: CommittedFiles) -> None:
         whole_state.load(files, self._module, self._optimizer, self._update, self.world.place, self.world.control)
 
     def warm_up(self, batch: Batch) -> None:

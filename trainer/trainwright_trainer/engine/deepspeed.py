@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.initialization import no_init_weights
 
+from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import AdamW, Optimizer, Precision
 from trainwright_trainer.engine import deepspeed_files, whole_state
-from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult
+from trainwright_trainer.engine.base import Recipe, StepResult
 from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, without_a_trace
 from trainwright_trainer.engine.update import read_later
 from trainwright_trainer.engine.world import TorchWorld
@@ -83,7 +84,7 @@ class DeepSpeedEngine:
         self._recipe.initialise(self._module, self._store)
         self._start(self._config)
 
-    def load(self, files: CheckpointFiles) -> None:
+    def load(self, files: CommittedFiles) -> None:
         # DeepSpeed copies its master weights when it starts, so it starts before it loads, over whatever the memory holds.
         if files.world_size == self.world.place.world_size:
             self._start(self._config)

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainwright_trainer.checkpoint import Draft, FileDigest
+from trainwright_trainer.checkpoint import CommittedFiles, Draft, FileDigest
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.engine.base import CheckpointFiles
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.rank.place import Place
 
@@ -50,7 +49,7 @@ class DeepSpeedSnapshot:
         return [draft.digest_existing(f"{FOLDER}/{name}") for name in names if _writer(name) == self._place.rank]
 
 
-def load(engine: Any, files: CheckpointFiles) -> None:
+def load(engine: Any, files: CommittedFiles) -> None:
     """Take over a checkpoint that as many ranks wrote. Raises :class:`InvalidRunError` where it is another model's."""
     _load(engine, _folder(files).parent, FOLDER)
 
@@ -82,14 +81,14 @@ def _load(engine: Any, folder: Path, tag: str) -> None:
             state["step"] = state["step"].clone()
 
 
-def buffers(files: CheckpointFiles) -> dict[str, Tensor]:
+def buffers(files: CommittedFiles) -> dict[str, Tensor]:
     """What rank 0 held in persistent buffers, such as the statistics of batch norm, by name and on the host."""
     [own] = [name for name in files.names() if name.endswith(_MODEL_STATES) and _writer(name) == 0]
     state = torch.load(files.path(own), map_location="cpu", weights_only=False, mmap=True)  # verified before
     return {name: state["module"][name] for name in state["buffer_names"]}
 
 
-def full_weights(files: CheckpointFiles) -> Iterator[tuple[str, Tensor]]:
+def full_weights(files: CommittedFiles) -> Iterator[tuple[str, Tensor]]:
     """All weights of a checkpoint in fp32, put together from the ranks' partitions on the host; a tied one under its first name.
 
     Raises :class:`InvalidRunError` where DeepSpeed is not in this image.
@@ -109,7 +108,7 @@ def full_weights(files: CheckpointFiles) -> Iterator[tuple[str, Tensor]]:
 
 
 @contextmanager
-def converted(files: CheckpointFiles, world: TorchWorld) -> Iterator[Path]:
+def converted(files: CommittedFiles, world: TorchWorld) -> Iterator[Path]:
     """A checkpoint of another number of ranks, converted by rank 0 beside it for as long as it is loaded.
 
     Raises :class:`InvalidRunError` where DeepSpeed's converter fails.
@@ -143,7 +142,7 @@ def _convert(source: Path, target: Path) -> str | None:
     return _ADAM_ONLY if _OF_ADAM in said else said
 
 
-def _folder(files: CheckpointFiles) -> Path:
+def _folder(files: CommittedFiles) -> Path:
     """Where all of DeepSpeed's files are."""
     paths = [files.path(name) for name in files.names() if name.startswith(f"{FOLDER}/")]  # an object store copies each here
     return paths[0].parent

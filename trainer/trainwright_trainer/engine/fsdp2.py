@@ -8,10 +8,11 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES, FSDP2
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import sharded_state
-from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, without_a_trace
 from trainwright_trainer.engine.update import Update, UpdateRules
 from trainwright_trainer.engine.world import TorchWorld
@@ -72,7 +73,7 @@ class FSDP2Engine:
     def initialise(self) -> None:
         self._recipe.initialise(self._module, write)
 
-    def load(self, files: CheckpointFiles) -> None:
+    def load(self, files: CommittedFiles) -> None:
         sharded_state.load(files, self._module, self._optimizer, self._update)
 
     def warm_up(self, batch: Batch) -> None:

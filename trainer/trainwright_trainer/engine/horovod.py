@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
-from trainwright_trainer.engine.base import CheckpointFiles, Recipe, Snapshot, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import Rank0Buffers, autocast, measure, without_a_trace
 from trainwright_trainer.engine.update import Update, UpdateRules
 from trainwright_trainer.model.initialise import materialise, skeleton, write
@@ -124,7 +125,7 @@ class HorovodEngine:
     def initialise(self) -> None:
         self._recipe.initialise(self._module, write)
 
-    def load(self, files: CheckpointFiles) -> None:
+    def load(self, files: CommittedFiles) -> None:
         whole_state.load(files, self._module, self._optimizer, self._update, self.world.place, self.world.control)
 
     def warm_up(self, batch: Batch) -> None:

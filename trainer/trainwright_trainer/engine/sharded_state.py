@@ -16,10 +16,10 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from trainwright_trainer.checkpoint import tensor_file
+from trainwright_trainer.checkpoint import CommittedFiles, tensor_file
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.engine import whole_state
-from trainwright_trainer.engine.base import CheckpointFiles, Tensors
+from trainwright_trainer.engine.base import Tensors
 from trainwright_trainer.engine.update import Update
 from trainwright_trainer.engine.whole_state import persistent_buffers, refuse_other_model
 from trainwright_trainer.rank.place import Place
@@ -51,7 +51,7 @@ def files(module: nn.Module, optimizer: torch.optim.Optimizer, update: Update, p
     return written
 
 
-def load(checkpoint: CheckpointFiles, module: nn.Module, optimizer: torch.optim.Optimizer, update: Update) -> None:
+def load(checkpoint: CommittedFiles, module: nn.Module, optimizer: torch.optim.Optimizer, update: Update) -> None:
     """Take over a checkpoint of any number of ranks. Raises :class:`InvalidRunError` where it is another model's."""
     reader, parameters = ShardReader(checkpoint), dict(module.named_parameters())
     refuse_other_model({name: tuple(parameter.shape) for name, parameter in parameters.items()}, reader.shapes)
@@ -70,7 +70,7 @@ def load(checkpoint: CheckpointFiles, module: nn.Module, optimizer: torch.optim.
     update.load(reader.below(_UPDATE))
 
 
-def full_weights(checkpoint: CheckpointFiles) -> Iterator[tuple[str, Tensor]]:
+def full_weights(checkpoint: CommittedFiles) -> Iterator[tuple[str, Tensor]]:
     """All weights and persistent buffers of a checkpoint, one whole tensor at a time."""
     reader = ShardReader(checkpoint)
     for name, shape in reader.shapes.items():
@@ -87,7 +87,7 @@ def first_row(tensor: DTensor) -> int:
 class ShardReader:
     """Rows of tensors, from the files of those ranks that hold them."""
 
-    def __init__(self, checkpoint: CheckpointFiles) -> None:
+    def __init__(self, checkpoint: CommittedFiles) -> None:
         self._checkpoint = checkpoint
         self.whole = tensor_file.decode(checkpoint.path(WHOLE_FILE))
         self.shapes = {name: tuple(map(int, shape)) for name, shape in self.below(_SHAPE).items()}

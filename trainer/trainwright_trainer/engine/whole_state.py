@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from trainwright_trainer.checkpoint import tensor_file
+from trainwright_trainer.checkpoint import CommittedFiles, tensor_file
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.engine.base import CheckpointFiles, Tensors
+from trainwright_trainer.engine.base import Tensors
 from trainwright_trainer.engine.update import Update
 from trainwright_trainer.engine.world import Group
 from trainwright_trainer.rank.place import Place
@@ -29,7 +29,7 @@ def files(module: nn.Module, optimizer: torch.optim.Optimizer, update: Update) -
 
 
 def load(
-    checkpoint: CheckpointFiles, module: nn.Module, optimizer: torch.optim.Optimizer, update: Update, place: Place, group: Group
+    checkpoint: CommittedFiles, module: nn.Module, optimizer: torch.optim.Optimizer, update: Update, place: Place, group: Group
 ) -> None:
     """Take over a checkpoint. Raises :class:`InvalidRunError` where it is another model's or optimizer's."""
     load_weights(module, _from_rank_0(checkpoint, MODEL_FILE, place, group))
@@ -68,7 +68,7 @@ def refuse_other_model(ours: dict[str, tuple[int, ...]], theirs: dict[str, tuple
             )
 
 
-def _from_rank_0(checkpoint: CheckpointFiles, file: str, place: Place, group: Group) -> dict[str, Tensor]:
+def _from_rank_0(checkpoint: CommittedFiles, file: str, place: Place, group: Group) -> dict[str, Tensor]:
     """Rank 0 reads, the others receive: one reader on the volume, whatever the world size."""
     leads = place.leads
     tensors = tensor_file.decode(checkpoint.path(file)) if leads else {}

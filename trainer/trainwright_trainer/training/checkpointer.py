@@ -8,10 +8,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import JsonValue
 
-from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, Lease, Problem, Quarantined, StorageError, tensor_file
-from trainwright_trainer.checkpoint.checkpoint_files import CommittedFiles
+from trainwright_trainer.checkpoint import (
+    CheckpointStore,
+    CommitRecord,
+    Lease,
+    Problem,
+    Quarantined,
+    Snapshot,
+    StorageError,
+    tensor_file,
+)
+from trainwright_trainer.checkpoint.store import CommittedFiles
 from trainwright_trainer.contract.training import Checkpoints
-from trainwright_trainer.engine.base import Engine, Snapshot, TensorSnapshot
+from trainwright_trainer.engine.base import Engine, TensorSnapshot
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank import random_state
 from trainwright_trainer.rank.ending import warn_of_slow_save

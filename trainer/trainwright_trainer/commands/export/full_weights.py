@@ -11,9 +11,9 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from trainwright_trainer.checkpoint import CommittedFiles
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.engine import deepspeed_files, sharded_state, whole_state
-from trainwright_trainer.engine.base import CheckpointFiles
 from trainwright_trainer.tensorflow.names import torch_axes, torch_name
 
 KERAS_MARK = "/"
@@ -23,7 +23,7 @@ Weights = Iterator[tuple[str, Tensor]]
 """Parameters and persistent buffers by the module's own names, whole and on the host; a tied one under its first name."""
 
 
-def _whole(files: CheckpointFiles) -> Weights:
+def _whole(files: CommittedFiles) -> Weights:
     """DDP, Horovod and TensorFlow: one file that holds all of it."""
     with safe_open(files.path(whole_state.MODEL_FILE), framework="pt") as opened:
         for name in opened.keys():  # noqa: SIM118  not a mapping
@@ -39,7 +39,7 @@ def _of_keras(path: str, tensor: Tensor) -> Weights:
         yield f"{layer}.num_batches_tracked", torch.tensor(0)
 
 
-READERS: dict[str, Callable[[CheckpointFiles], Weights]] = {
+READERS: dict[str, Callable[[CommittedFiles], Weights]] = {
     whole_state.MODEL_FILE: _whole,
     sharded_state.WHOLE_FILE: sharded_state.full_weights,
     deepspeed_files.FOLDER: deepspeed_files.full_weights,
@@ -47,7 +47,7 @@ READERS: dict[str, Callable[[CheckpointFiles], Weights]] = {
 """A file or folder that tells whose a checkpoint is -> what reads it."""
 
 
-def full_weights(files: CheckpointFiles) -> Weights:
+def full_weights(files: CommittedFiles) -> Weights:
     """The weights of a verified checkpoint. Raises :class:`InvalidRunError` where its engine wrote them in a form of its own."""
     names = files.names()
     held = {name.partition("/")[0] for name in names}

@@ -15,10 +15,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, tensor_file
-from trainwright_trainer.checkpoint.checkpoint_files import CommittedFiles
 from trainwright_trainer.checkpoint.durable import make_directory, replace_file, sync_directory
 from trainwright_trainer.checkpoint.record import Trained
 from trainwright_trainer.checkpoint.storage import storage_errors
+from trainwright_trainer.checkpoint.store import CommittedFiles
 from trainwright_trainer.commands.export.full_weights import full_weights
 from trainwright_trainer.contract.failures import InvalidRunError, NoCheckpointError
 from trainwright_trainer.contract.training import Training

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord
-from trainwright_trainer.checkpoint.checkpoint_files import CommittedFiles
+from trainwright_trainer.checkpoint.store import CommittedFiles
 from trainwright_trainer.commands.verify_resume.trial import Leg, Seen
 from trainwright_trainer.contract.training import Training
 
