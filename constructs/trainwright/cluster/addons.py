@@ -21,29 +21,31 @@ class Operator(Model):
     """An operator that is installed."""
 
     version: Version
-    """Its release; the patch may be left out."""
+    """Its release, with or without the patch number."""
     gang_scheduler: DnsSubdomain | None = None
-    """What the operator's own flag says; a manifest cannot set it. It is --gang-scheduler-name of the Training Operator,
-    --gang-scheduling of the MPI Operator and --batch-scheduler of KubeRay. All three know `volcano`. For the first two any other
-    value is the name of the scheduler with the coscheduling plugin; KubeRay calls that one `scheduler-plugins`."""
+    """The value of the operator's own flag, which a manifest cannot set: --gang-scheduler-name of the Training Operator,
+    --gang-scheduling of the MPI Operator, --batch-scheduler of KubeRay. All three know `volcano`. For the first two, any other
+    value is the name of the scheduler with the coscheduling plugin; KubeRay calls that one `scheduler-plugins`.
+    """
     restricted_containers: bool = False
-    """Whether containers that the operator adds to pods pass pod security `restricted`. Those of the Training Operator do where
-    its --pytorch-init-container-template-file names one that does."""
+    """Whether containers that the operator adds to pods pass pod security `restricted`. Those of the Training Operator do if
+    its --pytorch-init-container-template-file names one that does.
+    """
 
 
 class Scheduling(Model):
-    """Who places the pods of a run."""
+    """Which scheduler places the pods of a run."""
 
     gang: Literal["volcano", "coscheduling"] | None = None
     """The scheduler that starts all pods of a run together, or none of them."""
     version: Version | None = None
-    """Its release; the patch may be left out."""
+    """Its release, with or without the patch number."""
     scheduler_name: DnsSubdomain | None = None
     """Its name in pods; default `volcano`, or `scheduler-plugins-scheduler`."""
     queues: tuple[DnsSubdomain, ...] | None = None
-    """Queues of Volcano that runs may name; null: not checked."""
+    """Volcano queues that runs may name; null: not checked."""
     with_kueue: bool = False
-    """Whether gang scheduling stays on for runs in a Kueue queue: two gates, which can wait for each other."""
+    """Whether gang scheduling stays on for runs in a Kueue queue; the two gates can then wait for each other."""
 
     @property
     def name(self) -> str | None:
@@ -56,18 +58,18 @@ class Kueue(Model):
     """Kueue, which admits runs to quotas."""
 
     version: Version
-    """Its release; the patch may be left out."""
+    """Its release, with or without the patch number."""
     integrations: tuple[str, ...] | None = None
-    """Kinds that its configuration lists (`batch/job`, `jobset.x-k8s.io/jobset`, …); null: all that it knows."""
+    """Kinds that its configuration lists (`batch/job`, `jobset.x-k8s.io/jobset`, …); null: all that it supports."""
 
 
 class Queue(Model):
     """A LocalQueue of Kueue."""
 
     managed: bool = True
-    """Whether the foundation creates it; otherwise it is there already."""
+    """Whether the foundation creates it; otherwise it must already exist."""
     cluster_queue: DnsSubdomain | None = None
-    """The ClusterQueue that it draws on."""
+    """The ClusterQueue that it uses."""
 
     @model_validator(mode="after")
     def _managed_needs_a_source(self) -> Self:
@@ -77,7 +79,7 @@ class Queue(Model):
 
 
 class TopologyLevel(Model):
-    """A set of nodes that are near to each other, such as a rack or an NVLink domain."""
+    """A set of nodes that are close to each other, such as a rack or an NVLink domain."""
 
     label: QualifiedName
     """Node label whose equal values mean the same place."""
@@ -95,7 +97,7 @@ class Dashboard(Model):
     value: LabelValue = "1"
     """Its value."""
     namespace: DnsLabel | None = None
-    """Where the sidecar looks; null: in every namespace, so that a dashboard stays beside its run."""
+    """Where the sidecar looks; null: in every namespace, so that a dashboard stays with its run."""
 
 
 class Monitoring(Model):
@@ -104,21 +106,21 @@ class Monitoring(Model):
     kind: Literal["prometheus-operator"]
     """Prometheus Operator: PodMonitor and PrometheusRule."""
     namespace: DnsLabel = "monitoring"
-    """Where Prometheus runs: who a run's NetworkPolicy lets in."""
+    """Where Prometheus runs: a run's NetworkPolicy admits it."""
     interval: Duration = Field(default_factory=lambda: Duration(30))
     """Time between two scrapes of a pod."""
     pod_monitor_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
-    """Labels that the Prometheus selects PodMonitors by (podMonitorSelector)."""
+    """Labels by which Prometheus selects PodMonitors (podMonitorSelector)."""
     rule_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
-    """Labels that the Prometheus selects rules by (ruleSelector)."""
+    """Labels by which Prometheus selects rules (ruleSelector)."""
     watches: tuple[DnsLabel, ...] | None = None
-    """Namespaces where the Prometheus looks for both (podMonitorNamespaceSelector, ruleNamespaceSelector); null: all of them."""
+    """Namespaces where Prometheus looks for both (podMonitorNamespaceSelector, ruleNamespaceSelector); null: all of them."""
     dashboard: Dashboard | None = None
-    """Grafana, where it loads dashboards from ConfigMaps."""
+    """Grafana, if it loads dashboards from ConfigMaps."""
     dcgm: bool = False
     """Whether NVIDIA's dcgm-exporter is scraped, with the pods that use the GPUs in its labels."""
     runbooks: Annotated[str, Field(pattern=r"^https?://[^\s#]+$", max_length=512)] | None = None
-    """Where people read docs/monitoring.md: alerts link to it (runbook_url); null: they have no link."""
+    """Address of docs/monitoring.md for readers: alerts link to it (runbook_url); null: they have no link."""
 
     @field_validator("interval")
     @classmethod

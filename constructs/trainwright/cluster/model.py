@@ -19,7 +19,7 @@ class Gpu(Model):
     """The accelerators of one node."""
 
     model: str = Field(min_length=1, max_length=64)
-    """Its name, as the plan shows it."""
+    """Model name, as the plan shows it."""
     memory: Bytes
     """Memory of one GPU."""
     per_node: Annotated[int, Field(ge=1, le=16)]
@@ -32,7 +32,7 @@ class Fabric(Model):
     """The network between nodes."""
 
     kind: FabricKind = "tcp"
-    """What NCCL speaks over it."""
+    """The protocol that NCCL uses."""
     links: Annotated[int, Field(ge=1, le=64)] = 1
     """Network links of one node that training uses."""
     gigabits_per_link: Annotated[int, Field(ge=1, le=10_000)] = 10
@@ -40,19 +40,19 @@ class Fabric(Model):
     interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,15}$")] | None = None
     """Interface for bootstrap traffic, as a pod sees it."""
     host_interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,15}$")] | None = None
-    """The same, as a run on the node's own network (`host_network`) sees it; left out, NCCL and gloo choose."""
+    """The same, as a run on the node's network (`host_network`) sees it; if left out, NCCL and gloo choose."""
     hca: Annotated[str, Field(pattern=r"^[=^]?[A-Za-z0-9_:,\-]+$", max_length=512)] | None = None
     """Value of NCCL_IB_HCA; start it with ``=`` for exact names."""
     gid_index: Annotated[int, Field(ge=0, le=255)] | None = None
-    """Index of the RoCE address, where it is the same on all nodes and NCCL does not find it itself (it does since 2.21)."""
+    """Index of the RoCE address, if it is the same on all nodes and NCCL does not find it itself (it does since 2.21)."""
     traffic_class: Annotated[int, Field(ge=0, le=255)] | None = None
-    """Traffic class of RoCE that the switches keep free of loss."""
+    """Traffic class of RoCE that the switches keep lossless."""
     gpu_direct: bool | None = None
-    """Whether adapters reach the GPUs' memory; left out, NCCL finds out. Say false where it believes so and is wrong."""
+    """Whether adapters can access GPU memory; if left out, NCCL finds out. Set it to false if NCCL finds out wrongly."""
     resource: ExtendedResource | None = None
     """Extended resource that gives a pod its RDMA devices."""
     resource_count: Annotated[int, Field(ge=1, le=64)] = 1
-    """How many of them a pod asks for."""
+    """How many of them a pod requests."""
     ipc_lock: bool = False
     """Whether to add CAP_IPC_LOCK to RDMA pods, because the node's runtime limits locked memory. Prefer unlimited memlock there:
     pods run as a user, and a runtime that does not make added capabilities ambient gives them to root only (kubernetes#56374)."""
@@ -68,15 +68,15 @@ class Fabric(Model):
 
 class Taint(Model):
     key: QualifiedName
-    """Tolerated by every run of the pool."""
+    """Key of the taint, which every run of the pool tolerates."""
     value: LabelValue = ""
-    """Empty where the taint has none."""
+    """Value of the taint; empty if it has none."""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
     """What it does to pods that do not tolerate it."""
 
 
 class Spot(Model):
-    """Nodes that can be taken back."""
+    """Nodes that can be reclaimed."""
 
     notice: Duration
     """Time between the notice and the end of the node."""
@@ -90,15 +90,15 @@ class NodePool(Model):
     memory: Bytes
     """Of one node."""
     gpu: Gpu | None = None
-    """Its GPUs; a pool without them runs on CPUs."""
+    """GPUs of a node; a pool without them runs on CPUs."""
     fabric: Fabric = Field(default_factory=Fabric.model_construct)
-    """Its network; default: TCP at 10 Gb/s."""
+    """Network between the nodes; default: TCP at 10 Gb/s."""
     labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
-    """Labels by which its nodes are chosen: the pods' nodeSelector."""
+    """Labels that select its nodes: the pods' nodeSelector."""
     taints: tuple[Taint, ...] = ()
     """Taints of its nodes, which the pods tolerate."""
     spot: Spot | None = None
-    """Set where nodes can be taken back."""
+    """Set this if nodes can be reclaimed."""
 
     @model_validator(mode="after")
     def _resources_differ(self) -> Self:
@@ -111,20 +111,20 @@ class Claim(Model):
     """A PersistentVolumeClaim."""
 
     managed: bool = True
-    """Whether the foundation creates it; otherwise it is there already."""
+    """Whether the foundation creates it; otherwise it must already exist."""
     storage_class: DnsSubdomain | None = None
-    """Default: the cluster's own."""
+    """Default: the cluster's."""
     size: Bytes | None = None
-    """Needed where the foundation creates it."""
+    """Required if the foundation creates it."""
     access: AccessMode = "ReadWriteMany"
     """Access mode."""
     write_mebibytes_per_second: Annotated[int, Field(ge=1, le=10_000_000)] = 200
-    """Sequential write bandwidth that one pod can count on; decides the grace period."""
+    """Sequential write bandwidth that a pod can rely on; decides the grace period."""
 
 
 class Namespace(Model):
     managed: bool = True
-    """Whether the foundation creates it; otherwise it is there already."""
+    """Whether the foundation creates it; otherwise it must already exist."""
     pod_security: PodSecurity = "restricted"
     """Pod security standard of the namespace; what a run needs beyond it is a finding."""
     claims: dict[DnsSubdomain, Claim] = Field(default_factory=dict)
@@ -142,30 +142,30 @@ class Cluster(Model):
     """One cluster, as its platform team describes it."""
 
     cluster: DnsLabel
-    """Name of the cluster; its file is called like it."""
+    """Name of the cluster, and of its file."""
     kubernetes: Annotated[str, Field(pattern=r"^1\.(0|[1-9][0-9]{0,2})$")]
     """Version of the API server, without the patch."""
     default_target: TargetName = "indexed-job"
-    """What carries a run that does not say."""
+    """The target of a run that names none."""
     operators: dict[OperatorName, Operator] = Field(default_factory=dict)
-    """What is installed, and in which release."""
+    """The installed operators, with their releases."""
     scheduling: Scheduling = Field(default_factory=Scheduling.model_construct)
     """The gang scheduler, if there is one."""
     kueue: Kueue | None = None
-    """Kueue, if it is there."""
+    """Kueue, if it is installed."""
     topology: dict[DnsLabel, TopologyLevel] = Field(default_factory=dict)
-    """Name of a level (`rack`) -> its node label, the widest first."""
+    """Name of a topology level, such as `rack` -> its node label, the widest first."""
     priorities: tuple[DnsSubdomain, ...] | None = None
     """PriorityClasses that runs may name; null: not checked."""
     network_policy: bool = False
-    """Whether runs are fenced off: their ranks admit each other, the scraper of the metrics and nobody else."""
+    """Whether runs are isolated: their ranks admit each other, the scraper of the metrics and nobody else."""
     monitoring: Monitoring | None = None
-    """What watches the runs: their metrics, alerts and dashboards."""
+    """Monitoring of the runs: metrics, alerts and dashboards."""
     node_pools: Annotated[dict[DnsLabel, NodePool], Field(min_length=1)]
-    """Kinds of nodes, in the order in which runs look for one that fits."""
+    """Kinds of nodes, in the order in which a run looks for one that fits."""
     namespaces: dict[DnsLabel, Namespace] = Field(default_factory=dict)
-    """Where runs may live, with their storage and queues."""
+    """Namespaces for runs, with their storage and queues."""
     storage_classes: dict[DnsSubdomain, StorageClass] = Field(default_factory=dict)
-    """Storage classes that claims may name, and what their volumes can do."""
+    """Storage classes that claims may name, with the access modes of their volumes."""
     registries: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = ()
-    """Registries, or path prefixes in them, that images may come from; empty allows any."""
+    """Registries, or path prefixes in them, that images may come from; if empty, all are allowed."""

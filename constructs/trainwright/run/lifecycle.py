@@ -16,7 +16,7 @@ _LIMITS = Limits.model_construct()
 
 
 class Watchdog(Model):
-    """When a rank counts as hung. The run then dumps all stacks and ends with 204, to be tried again."""
+    """When a rank counts as hung. The run then dumps all stacks and ends with 204, which is retried."""
 
     starting: Duration = quantity_field(Duration(int(_LIMITS.starting_seconds)))
     """Imports, the process group, preflight, data and model."""
@@ -27,7 +27,9 @@ class Watchdog(Model):
     training: Duration = quantity_field(Duration(int(_LIMITS.training_seconds)))
     """A step of training or a batch of evaluation, at least."""
     slowdown: Annotated[float, Field(gt=1, le=1e6)] = _LIMITS.slowdown
-    """Where this many times the median of the latest steps is more than `training`, it holds instead; for saves as well."""
+    """The limit of a step is this many times the median of the latest steps, if that is more than `training`; likewise for
+    saves.
+    """
     saving: Duration = quantity_field(Duration(int(_LIMITS.saving_seconds)))
     """A save, at least."""
 
@@ -38,12 +40,12 @@ Figure = Annotated[float, Field(gt=0, le=1e15)]
 
 
 class Preflight(Model):
-    """Checks of devices, network and volume at the start of each attempt. A node that fails one ends its pod with 201."""
+    """Checks of devices, network and volume at the start of each attempt. If a node fails one, its pod ends with 201."""
 
     when: Literal["on-gpus", "always", "never"] = _CHECKS.when
     """Which runs are checked."""
     budget: Duration = quantity_field(Duration(int(_CHECKS.budget_seconds)))
-    """A check that would begin later is left out."""
+    """A check that would begin later is skipped."""
     min_tflops: Figure | None = None
     """Slowest matrix product (bf16, on CPUs fp32), in 10^12 operations per second; wrong numbers always fail."""
     min_share_of_median: ShareOfMedian | None = None

@@ -58,19 +58,23 @@ class Checkpoints(Model):
     mount: AbsolutePath = "/checkpoints"
     """Mount path of the checkpoint claim."""
     store: ObjectStore | None = None
-    """In place of a claim `s3://bucket/prefix`, on S3 or what speaks its protocol. Region, endpoint and keys come from `env`, or
-    from the role of `service_account`."""
+    """An object store instead of a claim, `s3://bucket/prefix`, on S3 or a store with its protocol. Region, endpoint and keys
+    come from `env`, or from the role of `service_account`.
+    """
     every: Duration | None = None
-    """Time between checkpoints; default 30m where `every_steps` is not given."""
+    """Time between checkpoints; default 30m if `every_steps` is not set."""
     every_steps: Annotated[int, Field(ge=1, le=2**40)] | None = None
     """Optimizer steps between checkpoints."""
     keep: Annotated[int, Field(ge=2, le=1000)] = 3
-    """Committed checkpoints that stay; older ones are removed."""
+    """Number of committed checkpoints to keep; older ones are removed."""
     resume: Literal["auto", "required", "never"] = "auto"
-    """`auto` starts at 0 where there is no checkpoint, `required` refuses to, `never` ignores those of earlier identities."""
+    """`auto` starts at step 0 if there is no checkpoint, `required` fails in that case, `never` ignores checkpoints of earlier
+    identities.
+    """
     save: Literal["background", "blocking"] | None = None
-    """`background` trains on while a checkpoint is written, from a copy in the host's memory; `blocking` needs no copy. Default:
-    in the background where the engine can."""
+    """`background` continues training while a checkpoint is written from a copy in host memory; `blocking` needs no copy.
+    Default: in the background if the engine supports it.
+    """
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -90,7 +94,7 @@ class ClaimMount(Model):
     claim: DnsSubdomain
     """A claim of the namespace, as the cluster profile names it."""
     read_only: bool = False
-    """Data sets should be."""
+    """Whether the mount is read-only; it should be for data sets."""
     sub_path: Annotated[str, Field(pattern=r"^[^/].*$", max_length=512)] | None = None
     """A folder inside the volume."""
 
@@ -102,10 +106,10 @@ class ClaimMount(Model):
 
 
 class ScratchMount(Model):
-    """Empty space on the node that lives as long as the pod."""
+    """Empty space on the node, which is deleted with the pod."""
 
     scratch: Bytes
-    """Its size; lives as long as the pod."""
+    """Its size; the space is deleted with the pod."""
 
 
 Mount = ClaimMount | ScratchMount
@@ -118,25 +122,25 @@ FileContent = Annotated[str, Field(max_length=524_288)] | dict[str, JsonValue]
 
 
 class Placement(Model):
-    """Where the pods of a run are, seen from each other."""
+    """Where the pods of a run are in relation to each other."""
 
     together: DnsLabel | None = None
-    """A level of the cluster profile (`rack`): all pods in one such place."""
+    """A topology level of the cluster profile, such as `rack`: all pods run in one place of that level."""
     required: bool = False
-    """Whether pods rather wait than be apart."""
+    """Whether pods wait rather than be apart."""
     one_per_node: bool = False
-    """No two pods that hold ranks on one node, though several would fit."""
+    """Put no two pods that hold ranks on one node, even if several would fit."""
 
 
 class Resources(Model):
     """Of one pod; requests equal limits."""
 
     cpu: Cpu | None = None
-    """Default: the pod's share of the node by GPUs, or one a process."""
+    """CPUs; default: the pod's share of the node by GPUs, or one per process."""
     memory: Bytes | None = None
-    """Default: the pod's share of the node by GPUs, or 2Gi a process."""
+    """Memory; default: the pod's share of the node by GPUs, or 2Gi per process."""
     shared_memory: Bytes | None = None
-    """Size of /dev/shm, which counts against memory. Default: 2Gi a rank on GPUs, 256Mi on CPUs."""
+    """Size of /dev/shm, which counts towards memory. Default: 2Gi per rank on GPUs, 256Mi on CPUs."""
 
 
 class ObjectOverride(Model):
@@ -151,7 +155,7 @@ class ObjectOverride(Model):
 
 
 class Overrides(Model):
-    """The escape hatch: Kubernetes fields that the run's own words do not cover."""
+    """The escape hatch: Kubernetes fields that no key of the run covers."""
 
     pod: dict[DnsLabel, dict[str, Any]] = Field(default_factory=dict)
     """Role -> patch of its pod template's ``spec`` (lists merge by name)."""
@@ -160,89 +164,89 @@ class Overrides(Model):
 
 
 class Waiver(Model):
-    """A finding that the team accepts, until a day."""
+    """A finding that the team accepts until a certain day."""
 
     code: Annotated[str, Field(pattern=r"^TW[0-9]{3}$")]
-    """The finding, such as TW203."""
+    """Code of the finding, such as TW203."""
     reason: Annotated[str, Field(min_length=10, max_length=500)]
     """Shown in every review."""
     expires: date
-    """The last day it holds."""
+    """The last day on which it holds."""
 
 
 class Run(Model):
     """One training run."""
 
     run: RunName
-    """Name of the run; its file is called like it."""
+    """Name of the run, and of its file."""
     team: DnsLabel
     """Who owns it: a label."""
     namespace: DnsLabel
     """A namespace of the cluster profile."""
     cluster: DnsLabel
-    """A profile in charts/clusters."""
+    """A cluster profile in charts/clusters."""
     image: Annotated[str, Field(min_length=1, max_length=1024)]
     """The container image, pinned by digest."""
     trainer_version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = None
     """Version of trainwright-trainer inside the image (trainer and script workloads)."""
     topology: AnyTopology
-    """What processes there are."""
+    """The processes of the run, and what they need."""
     workload: Workload
-    """What they do."""
+    """What the processes do."""
     batch: Batch | None = None
-    """Samples (trainer workload)."""
+    """Samples per step (trainer workload)."""
     learning_rate: LearningRate | None = None
-    """The rate (trainer workload)."""
+    """The learning rate (trainer workload)."""
     checkpoints: Checkpoints = Field(default_factory=Checkpoints.model_construct)
-    """How often, where and how many."""
+    """How often to save, where, and how many checkpoints to keep."""
     target: TargetName | None = None
-    """Default: the cluster's."""
+    """The target that carries the run; default: the cluster's."""
     node_pool: DnsLabel | None = None
     """Default: the first pool of the cluster that fits."""
     mounts: dict[AbsolutePath, Mount] = Field(default_factory=dict)
     """Path in the pod -> a claim, or scratch space."""
     prepare: dict[AbsolutePath, Preparation] = Field(default_factory=dict)
-    """Path in a mounted claim -> data that is fetched once, before the first pod starts."""
+    """Path on a mounted claim -> data that is fetched once, before the first pod starts."""
     files: dict[AbsolutePath, FileContent] = Field(default_factory=dict)
-    """Path in the pod -> a small text, or keys and values that are written as JSON."""
+    """Path in the pod -> a short text, or keys and values that are written as JSON."""
     host_network: bool = False
-    """Use the node's own network; the run is given ports of its own."""
+    """Use the node's network; the run gets ports of its own."""
     placement: Placement = Field(default_factory=Placement.model_construct)
-    """Where the pods are, seen from each other."""
+    """Where the pods run in relation to each other."""
     queue: DnsSubdomain | None = None
-    """A queue of the namespace, which admits the run."""
+    """The queue of the namespace that admits the run."""
     priority: DnsSubdomain | None = None
     """PriorityClass of the pods."""
     gang: bool = True
-    """Whether pods start all together or not at all, where the cluster has a gang scheduler."""
+    """Whether all pods start together or not at all, if the cluster has a gang scheduler."""
     resources: Resources = Field(default_factory=Resources.model_construct)
     """Of one pod; requests equal limits."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Variable -> text, or a key of a Secret."""
     service_account: DnsSubdomain | None = None
-    """Setting it also mounts its token."""
+    """Service account of the pods; if set, its token is mounted too."""
     image_pull_secrets: tuple[DnsSubdomain, ...] = ()
     """Secrets for pulling the image."""
     labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
-    """Reach objects only: editing one restarts nothing."""
+    """Labels of the objects only: editing one restarts nothing."""
     pod_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
-    """Reach pods: editing one is a new run."""
+    """Labels of the pods: editing one makes a new run."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
-    """Counted failures that may be: of one pod index on an Indexed Job, of the whole run elsewhere."""
+    """How many failures may count before the run fails: per pod index on an Indexed Job, for the whole run elsewhere."""
     peer_wait: Duration = Field(default_factory=lambda: Duration.parse("30m"))
     """How long pods wait for pods that are not scheduled yet."""
     watchdog: Watchdog = Field(default_factory=Watchdog.model_construct)
-    """When a rank counts as hung (our trainer's work)."""
+    """When a rank counts as hung (our trainer only)."""
     preflight: Preflight = Field(default_factory=Preflight.model_construct)
-    """What nodes must show before training begins (our trainer's work)."""
+    """Checks that nodes must pass before training begins (our trainer only)."""
     attempt: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Raise it to run the same thing again."""
     state: Literal["active", "done"] = "active"
-    """A run that is done is not emitted any more."""
+    """A run that is done is no longer emitted."""
     overrides: Overrides = Field(default_factory=Overrides.model_construct)
     """The escape hatch; always shown in the review."""
     waivers: tuple[Waiver, ...] = ()
-    """Findings that the team accepts, until a day."""
+    """Findings that the team accepts until a certain day."""
 
     @property
     def trainer(self) -> TrainerWorkload | None:

@@ -27,7 +27,7 @@ Region = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_le
 
 
 class AccessKeys(Model):
-    """How an S3 store knows who reads."""
+    """Credentials for an S3 store."""
 
     access_key: SecretReference
     """The access key ID."""
@@ -36,7 +36,7 @@ class AccessKeys(Model):
 
 
 class AccountKey(Model):
-    """How Google Cloud Storage knows who reads."""
+    """Credentials for Google Cloud Storage."""
 
     account_key: SecretReference
     """The JSON key file of a service account."""
@@ -50,15 +50,15 @@ class Preparation(Model):
     image: Annotated[str, Field(min_length=1, max_length=1024)]
     """Image with rclone and a shell, pinned by digest."""
     credentials: AccessKeys | AccountKey | None = None
-    """Who reads. With neither this nor `service_account` the source must be open to everybody."""
+    """Credentials for the source. Without these and without `service_account`, the source must be public."""
     service_account: DnsSubdomain | None = None
-    """Service account that the cloud knows (workload identity), in place of credentials."""
+    """Service account that the cloud knows (workload identity), instead of credentials."""
     endpoint: Endpoint | None = None
-    """Of an S3 store that is not AWS."""
+    """Endpoint of an S3 store other than AWS."""
     region: Region | None = None
-    """Of an S3 store."""
+    """Region of an S3 store."""
     revision: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """Raise it to fetch the source anew, beside what is there."""
+    """Raise it to fetch the source again, next to the earlier copy."""
     cpu: Cpu = Field(default_factory=lambda: Cpu.parse(4))
     """Of the pod that copies; requests equal limits."""
     memory: Bytes = Field(default_factory=lambda: Bytes.parse("4Gi"))

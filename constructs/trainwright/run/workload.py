@@ -17,30 +17,30 @@ Command = Annotated[tuple[Argument, ...], Field(min_length=1, max_length=1024)]
 
 
 class TrainerWorkload(Model):
-    """Our trainer: everything is known, so everything is guaranteed."""
+    """Our trainer, with all guarantees."""
 
     kind: Literal["trainer"]
     """Our trainer."""
     task: Task
-    """What is learnt."""
+    """What to learn."""
     model: TrainedModel
     """The architecture and its sizes."""
     initial_weights: AbsolutePath | None = None
     """Directory of safetensors to start from, in a mount; default: random weights."""
     data: Data
-    """What it learns from."""
+    """The training data."""
     optimizer: Optimizer = Field(default_factory=lambda: AdamW.model_construct(kind="adamw"))
     """Default: adamw."""
     clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = 1.0
     """Largest global gradient norm; null turns clipping off."""
     skip_non_finite: Count | None = None
-    """Steps in a row that may be left out because loss or gradients are not finite; default: the first one ends the run."""
+    """How many steps in a row may be skipped because loss or gradients are not finite; default: the first one ends the run."""
     precision: Precision = "bf16"
     """Of forward and backward pass; weights and optimizer stay fp32."""
     gradient_reduction: Precision | None = None
     """Data type in which gradients are summed over ranks; default: the engine's own."""
     activation_checkpointing: bool = False
-    """Keep only the input of each block for the backward pass, and compute the rest again: less memory, a third more work."""
+    """Keep only the input of each block for the backward pass, and recompute the rest: less memory, a third more computation."""
     compile: bool = False
     """Compile each block of the model: a slower first step, and faster ones after it."""
     schedule: Schedule = "cosine"
@@ -56,7 +56,7 @@ class TrainerWorkload(Model):
     evaluation: Evaluation = Field(default_factory=Evaluation.model_construct)
     """How often to look at held-out data; always at the end."""
     metrics: tuple[Sink, ...] = ()
-    """Where rank 0 writes the run's metrics, beside `/metrics` and the log."""
+    """Where rank 0 writes the run's metrics, in addition to `/metrics` and the log."""
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
@@ -77,13 +77,13 @@ class BoostingWorkload(Model):
     booster: Booster
     """Parameters of the trees, with XGBoost's own names."""
     data: Table
-    """The table, and the column that is learnt."""
+    """The table, and the column to learn."""
     rounds: Annotated[int, Field(ge=1, le=2**53)]
-    """Trees, or for classes trees of each class."""
+    """Number of trees, or of trees per class."""
     evaluation_metrics: Annotated[tuple[MetricName, ...], Field(max_length=8)] = ()
     """Default: the objective's own."""
     early_stopping_rounds: Annotated[int, Field(ge=1, le=2**53)] | None = None
-    """End after so many rounds without a better last metric."""
+    """End after this many rounds in which the last metric did not improve."""
     seed: Annotated[int, Field(ge=0, le=2**53)] = 0
     """Of the sampling of rows and columns."""
 
@@ -100,9 +100,9 @@ class ScriptWorkload(Model):
     kind: Literal["script"]
     """Your program under our supervisor."""
     command: Command
-    """Program and arguments, one a list element; one process a rank."""
+    """Program and arguments, each a list element; one process per rank."""
     protocol: bool = False
-    """Whether the program ends with the trainer's exit codes; otherwise any failure means "user failure"."""
+    """Whether the program uses the trainer's exit codes; otherwise any failure means "user failure"."""
 
 
 class CommandWorkload(Model):
@@ -111,7 +111,7 @@ class CommandWorkload(Model):
     kind: Literal["command"]
     """An opaque command."""
     command: Command
-    """Program and arguments, one a list element; one process a pod."""
+    """Program and arguments, each a list element; one process per pod."""
     resume_from: AbsolutePath | None = None
     """Checkpoint directory to continue from instead of the run's own."""
 

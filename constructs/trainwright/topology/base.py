@@ -41,11 +41,11 @@ class Sharding:
     bucket: int = 0
     """Size of one."""
     persistent: int = 0
-    """Weights of at most so many elements stay whole on every rank."""
+    """Weights of at most this many elements stay whole on every rank."""
     live: int = 0
     """Gathered weights that may be kept, or fetched ahead of their use."""
     sub_group: int = 0
-    """Weights that the optimizer steps at a time."""
+    """Weights that the optimizer updates at a time."""
 
     def accumulates(self, precision: GradientType, accumulation: int) -> GradientType:
         """Type in which gradients are added up: fp32 where more than one is added in bf16, whose 8 bits lose small ones."""

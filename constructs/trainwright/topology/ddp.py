@@ -20,7 +20,7 @@ class DDP(ElasticTopology):
     kind: Literal["ddp"]
     """torch DDP."""
     mpi: MPIName | None = None
-    """Have the ranks started by mpirun of this implementation; torch still talks NCCL or gloo."""
+    """Start the ranks with mpirun of this implementation; torch still uses NCCL or gloo."""
 
     @model_validator(mode="after")
     def _one_way_to_start(self) -> Self:

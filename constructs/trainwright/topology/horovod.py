@@ -20,7 +20,7 @@ class Horovod(TorchTopology):
     mpi: MPIName = "openmpi"
     """The MPI in the image."""
     launcher_is_node: bool = False
-    """Whether the launcher's pod is the first node, with its share of the GPUs, instead of one beside them."""
+    """Whether the launcher's pod is the first node, with its share of the GPUs, instead of an additional pod."""
 
     def needs(self) -> Needs:
         """A launcher, and a list of hosts for it."""

@@ -18,11 +18,11 @@ class MultiWorkerMirrored(PodTopology):
     kind: Literal["multi-worker-mirrored"]
     """TensorFlow's MultiWorkerMirroredStrategy."""
     nodes: Annotated[int, Field(ge=1, le=4096)]
-    """Workers in all, the chief among them."""
+    """Number of workers, including the chief."""
     gpus_per_node: Annotated[int, Field(ge=0, le=16)]
     """0 for a run on CPUs."""
     chief: bool = False
-    """Whether the first worker is a chief by name; without one, worker 0 is chief."""
+    """Whether the first worker has the role of chief; without it, worker 0 is chief."""
 
     @property
     def keeps(self) -> frozenset[Guarantee]:

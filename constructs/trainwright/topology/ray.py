@@ -23,7 +23,7 @@ class Ray(PodTopology):
     gpus_per_node: Annotated[int, Field(ge=0, le=16)]
     """0 for a run on CPUs."""
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = None
-    """Release of Ray in the image; the tag of an image of Ray's own says it too."""
+    """Release of Ray in the image; not needed for Ray's own images, whose tag states it."""
 
     def needs(self) -> Needs:
         """A head, and workers that join it."""

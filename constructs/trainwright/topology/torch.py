@@ -16,7 +16,7 @@ class TorchTopology(PodTopology):
     kind: str
     """Narrowed by each topology to its own names."""
     nodes: Annotated[int, Field(ge=1, le=4096)]
-    """Pods, each on a node of its own where it takes a whole one."""
+    """Number of pods; each has its own node if it takes a whole one."""
     gpus_per_node: Annotated[int, Field(ge=0, le=16)]
     """0 for a run on CPUs."""
     processes_per_node: Annotated[int, Field(ge=1, le=256)] | None = None
@@ -45,21 +45,23 @@ class TorchTopology(PodTopology):
 
 
 class ElasticNodes(Model):
-    """A number of nodes that may change while the run goes on."""
+    """A number of nodes that may change during the run."""
 
     min_nodes: Annotated[int, Field(ge=1, le=4096)]
-    """With fewer the run waits."""
+    """With fewer nodes, the run waits."""
     max_nodes: Annotated[int, Field(ge=1, le=4096)]
-    """More are not let in."""
+    """No more nodes may join."""
     batch: Literal["keep", "move"] = "keep"
-    """`keep` holds the effective batch by another accumulation at each size; `move` lets it follow the number of nodes."""
+    """`keep` keeps the effective batch the same by changing accumulation at each size; `move` lets it follow the number of
+    nodes.
+    """
 
 
 class ElasticTopology(TorchTopology):
     """Torch processes whose nodes may come and go."""
 
     elastic: ElasticNodes | None = None
-    """Let nodes come and go; `nodes` is then how many it starts with."""
+    """Let nodes join and leave; `nodes` is then the number at the start."""
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:

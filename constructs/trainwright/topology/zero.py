@@ -18,39 +18,39 @@ ENGINE_TITLES: dict[ShardingEngine, str] = {"deepspeed": "DeepSpeed", "fsdp2": "
 
 
 class Offload(Model):
-    """What moves from the GPU's memory to the host's."""
+    """What is moved from GPU memory to host memory."""
 
     optimizer: Place = "none"
     """Master weights and optimizer state, and the step of the optimizer."""
     weights: Place = "none"
-    """The shards of the weights (zero3); with it the optimizer has to move too."""
+    """The shards of the weights (zero3); the optimizer must then move too."""
 
 
 class DeepSpeed(Model):
-    """DeepSpeed's own knobs, by its own names; sizes are in elements, not bytes."""
+    """DeepSpeed's own settings, by its own names; sizes are in elements, not bytes."""
 
     overlap_comm: bool = True
-    """Reduce gradients while the backward pass goes on; in zero1 and zero2 at the price of a second bucket."""
+    """Reduce gradients during the backward pass; in zero1 and zero2 this needs a second bucket."""
     contiguous_gradients: bool = True
-    """Copy gradients into one buffer as they come, so that memory is not fragmented."""
+    """Copy gradients into one buffer as they are computed, so that memory is not fragmented."""
     reduce_bucket_size: Elements = 500_000_000
     """Gradients that are reduced at a time."""
     allgather_bucket_size: Annotated[int, Field(ge=2, le=2**53, multiple_of=2)] = 500_000_000
     """Weights that are gathered at a time after the step (stages 1 and 2)."""
     grad_accum_dtype: GradientType | None = None
-    """Type in which gradients are added up; default: fp32 where bf16 is accumulated, otherwise that of the weights."""
+    """Type in which gradients are added up; default: fp32 if bf16 is accumulated, otherwise that of the weights."""
     stage3_prefetch_bucket_size: Elements = 50_000_000
     """Weights that are gathered ahead of their use."""
     stage3_param_persistence_threshold: Annotated[int, Field(ge=0, le=2**53)] = 100_000
-    """Weights of at most so many elements stay whole on every rank."""
+    """Weights of at most this many elements stay whole on every rank."""
     stage3_max_live_parameters: Elements = 1_000_000_000
     """Weights that may be gathered at the same time."""
     stage3_max_reuse_distance: Elements = 1_000_000_000
-    """A weight that is used again within so many is not let go in between."""
+    """A weight that is used again within this many elements is not freed in between."""
     stage3_gather_16bit_weights_on_model_save: bool = False
-    """Whether `save_16bit_model` gathers the whole model in rank 0's memory; our checkpoints do without."""
+    """Whether `save_16bit_model` gathers the whole model in rank 0's memory; our checkpoints do not need it."""
     sub_group_size: Elements = 1_000_000_000
-    """Weights that the optimizer steps at a time."""
+    """Weights that the optimizer updates at a time."""
 
 
 STAGE_3_ONLY = (
@@ -65,25 +65,25 @@ STAGE_3_ONLY = (
 
 
 class FSDP2(Model):
-    """Knobs of torch's ``fully_shard``."""
+    """Settings of torch's ``fully_shard``."""
 
     reshard_after_forward: bool = True
-    """Let gathered weights go after the forward pass; false keeps them for the backward pass: more memory, less traffic."""
+    """Free gathered weights after the forward pass; false keeps them for the backward pass: more memory, less traffic."""
 
 
 class ZeRO(ElasticTopology):
     """``kind: zero1``, ``zero2`` or ``zero3`` (Rajbhandari et al. 2020, arXiv:1910.02054)."""
 
     kind: Literal["zero1", "zero2", "zero3"]
-    """Share optimizer state (zero1), and gradients (zero2), and weights (zero3)."""
+    """What to shard: optimizer state (zero1), gradients too (zero2), weights too (zero3)."""
     engine: ShardingEngine
     """`deepspeed`, or torch's own `fsdp2` (zero3 only)."""
     offload: Offload = Field(default_factory=Offload.model_construct)
-    """What moves to the host's memory."""
+    """What is moved to host memory."""
     deepspeed: DeepSpeed | None = None
-    """Knobs of engine deepspeed."""
+    """Settings of engine deepspeed."""
     fsdp2: FSDP2 | None = None
-    """Knobs of engine fsdp2."""
+    """Settings of engine fsdp2."""
 
     @model_validator(mode="after")
     def _fits_the_engine(self) -> Self:

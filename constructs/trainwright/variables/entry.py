@@ -82,7 +82,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Words with a separator between; ``inverse`` before the list means all but these."""
+    """Words with a separator between them; ``inverse`` before the list means all but these."""
 
     words: tuple[str, ...]
     separator: str = ","
@@ -93,7 +93,7 @@ class Listed:
         return all(word.strip().lower() in known for word in text.removeprefix(self.inverse).split(self.separator))
 
     def __str__(self) -> str:
-        return f"a list with {self.separator} of {', '.join(self.words)}; {self.inverse} before it leaves these out"
+        return f"a list of {', '.join(self.words)} (separator {self.separator}); {self.inverse} before it excludes these"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def _aborts(name: str, what: str) -> Entry:
         what,
         SIZE,
         _CODE,
-        dead="ends the process: libfabric's EFA provider aborts where it is set",
+        dead="ends the process: libfabric's EFA provider aborts if it is set",
         instead="remove it",
     )
 
@@ -33,15 +33,15 @@ def _aborts(name: str, what: str) -> Entry:
 LIBFABRIC = (
     _fi(
         "FI_PROVIDER",
-        "providers that may be used; ^ before the list leaves them out",
-        Form(r"\^?[A-Za-z0-9_;\-]+(,[A-Za-z0-9_;\-]+)*", "names with , between; ^ before them leaves them out"),
+        "providers that may be used; ^ before the list excludes them",
+        Form(r"\^?[A-Za-z0-9_;\-]+(,[A-Za-z0-9_;\-]+)*", "names separated by commas; ^ before them excludes them"),
         _CORE,
     ),
     _fi("FI_LOG_LEVEL", "how much libfabric logs", Choice(("warn", "trace", "info", "debug")), _CORE),
     _fi("FI_LOG_PROV", "providers that log", TEXT, _CORE),
     _fi("FI_LOG_SUBSYS", "parts that log", TEXT, _CORE),
     _fi("FI_LOG_INTERVAL", "milliseconds between messages of one kind", SIZE, _CORE),
-    _fi("FI_EFA_IFACE", "EFA devices that may be used", Form(r".+", "exact names with , between, or all"), _CODE),
+    _fi("FI_EFA_IFACE", "EFA devices that may be used", Form(r".+", "exact names separated by commas, or all"), _CODE),
     _fi("FI_EFA_TX_MIN_CREDITS", "fewest credits that a sender asks for", COUNT, _CODE),
     _fi("FI_EFA_TX_SIZE", "most sends before the provider says: again", SIZE),
     _fi("FI_EFA_RX_SIZE", "most receives before the provider says: again", SIZE),

@@ -20,8 +20,8 @@ oshmem part patcher plm pmix pml prte prtebackend pstat pubsub ras rcache reacha
 sharedfp shmem smsc snapc spml sshmem sstore state threads timer topo vprotocol
 """.split()  # noqa: SIM905 (words, as ompi_info lists them)
 
-_SELECTION = Form(r"\^?[A-Za-z0-9_]+(,[A-Za-z0-9_]+)*", "components with , between; ^ before them leaves them out")
-_NETWORKS = Form(r"[A-Za-z0-9_.:/\-]+(,[A-Za-z0-9_.:/\-]+)*", "interfaces or CIDR ranges with , between")
+_SELECTION = Form(r"\^?[A-Za-z0-9_]+(,[A-Za-z0-9_]+)*", "components separated by commas; ^ before them excludes them")
+_NETWORKS = Form(r"[A-Za-z0-9_.:/\-]+(,[A-Za-z0-9_.:/\-]+)*", "interfaces or CIDR ranges separated by commas")
 _ENABLE = Choice(("1", "0", "yes", "no", "on", "off", "enable", "disable"))
 _WORDS = Choice(("0", "1", "true", "false", "yes", "no"))
 

@@ -48,12 +48,12 @@ def removed(name: str, what: str, until: str, values: Values, instead: str, sinc
     return Entry(name, Library.NCCL, what, values, source, since, until, dead=dead, instead=instead)
 
 
-_EXACT = "= before them for exact names, ^ to leave them out"
+_EXACT = "= before them for exact names, ^ to exclude them"
 
-INTERFACES = Form(r"\^?=?[A-Za-z0-9_.\-]+(:[0-9]+)?(,[A-Za-z0-9_.\-]+(:[0-9]+)?)*", f"names with , between; {_EXACT}")
+INTERFACES = Form(r"\^?=?[A-Za-z0-9_.\-]+(:[0-9]+)?(,[A-Za-z0-9_.\-]+(:[0-9]+)?)*", f"names separated by commas; {_EXACT}")
 ADAPTERS = Form(
     r"\^?=?[A-Za-z0-9_\-]+(:[0-9]*(:-?[0-9]+(:-?[0-9]+)?)?)?(,[A-Za-z0-9_\-]+(:[0-9]*(:-?[0-9]+(:-?[0-9]+)?)?)?)*",
-    f"adapters with , between, each as name:port:rail:plane; {_EXACT}",
+    f"adapters separated by commas, each as name:port:rail:plane; {_EXACT}",
 )
 LOG_LEVELS = ("VERSION", "WARN", "ATTN", "INFO", "ABORT", "TRACE", "ALL")
 SUBSYSTEMS = (
@@ -77,12 +77,12 @@ SUBSYSTEMS = (
     "DESTROY",
     "ALL",
 )
-PLUGIN = Risk("loads a library that must be in the image, and NCCL goes on without it where it is not", ("none",))
+PLUGIN = Risk("loads a library that must be in the image; if it is missing, NCCL continues without it", ("none",))
 
 SYSTEM = (
     nccl("NCCL_SOCKET_IFNAME", "interfaces for bootstrap and TCP", INTERFACES),
     nccl("NCCL_SOCKET_FAMILY", "IPv4 or IPv6 only", Choice(("AF_INET", "AF_INET6"), exact=True)),
-    nccl("NCCL_SOCKET_MAGIC", "number that opens each TCP handshake, so that strangers are refused", SIZE),
+    nccl("NCCL_SOCKET_MAGIC", "number that opens each TCP handshake, so that foreign connections are refused", SIZE),
     nccl("NCCL_SOCKET_RETRY_CNT", "attempts to connect", COUNT, "2.24"),
     nccl("NCCL_SOCKET_RETRY_SLEEP_MSEC", "wait before the first new attempt; it grows with each", COUNT, "2.24"),
     nccl("NCCL_SOCKET_POLL_TIMEOUT_MSEC", "how long a poll of a socket may wait during bootstrap", SIZE, "2.28"),
@@ -97,14 +97,14 @@ SYSTEM = (
         Choice(("NONE", "CX9", "CX9:FLIP", "CX9:ALT", "CX9:BLOCK")),
         "2.30.5",
     ),
-    nccl("NCCL_IB_TIMEOUT", "InfiniBand's timeout, 4.096 µs x 2^value; 0 waits for ever", Whole(0, 31)),
+    nccl("NCCL_IB_TIMEOUT", "InfiniBand's timeout, 4.096 µs x 2^value; 0 waits forever", Whole(0, 31)),
     nccl("NCCL_IB_RETRY_CNT", "InfiniBand's retries", Whole(0, 7), "2.1.15"),
     nccl(
         "NCCL_IB_GID_INDEX",
         "index of the RoCE address",
         Whole(-1, 255),
         "2.1.4",
-        risk=Risk("is a fact of the machines; left out, NCCL finds the index itself, node by node, since 2.21", ("-1",)),
+        risk=Risk("depends on the machines; if left out, NCCL finds the index itself on each node, since 2.21", ("-1",)),
         instead="remove it, or state fabric.gid_index in the cluster profile",
     ),
     nccl(

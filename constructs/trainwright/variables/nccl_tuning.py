@@ -13,21 +13,21 @@ TUNING = (
         "NCCL_P2P_DISABLE",
         "whether GPUs of a node may not reach each other directly",
         SWITCH,
-        risk=Risk("sends traffic inside of a node through the host's memory", ("0",)),
+        risk=Risk("sends traffic inside a node through host memory", ("0",)),
     ),
     nccl(
         "NCCL_P2P_LEVEL",
         "how far apart GPUs may be that reach each other directly",
         LEVELS,
         "2.3.4",
-        risk=Risk("replaces what NCCL finds out about the machine"),
+        risk=Risk("overrides what NCCL detects about the machine"),
     ),
     nccl("NCCL_P2P_DIRECT_DISABLE", "whether GPUs of one process may not read each other's buffers", SWITCH),
     nccl(
         "NCCL_SHM_DISABLE",
         "whether ranks of a node may not use shared memory",
         SWITCH,
-        risk=Risk("sends traffic inside of a node over the network; where /dev/shm is small, the plan sizes it", ("0",)),
+        risk=Risk("sends traffic inside a node over the network; the plan makes /dev/shm large enough", ("0",)),
     ),
     nccl(
         "NCCL_BUFFSIZE",
@@ -135,7 +135,7 @@ TUNING = (
         LEVELS,
         f"{PAGE}#nccl-net-gdr-level-formerly-nccl-ib-gdr-level",
         "2.4.0",
-        risk=Risk("replaces what NCCL finds out; SYS forces GPUDirect RDMA across NUMA nodes, where it may be slower"),
+        risk=Risk("overrides what NCCL detects; SYS forces GPUDirect RDMA across NUMA nodes, where it may be slower"),
     ),
     Entry(
         "NCCL_IB_GDR_LEVEL",
@@ -160,9 +160,9 @@ TUNING = (
     nccl("NCCL_IGNORE_NET_MISMATCH", "whether ranks may see different numbers of adapters", SWITCH, "2.30"),
     nccl("NCCL_IGNORE_COLLNET_MISMATCH", "the same for CollNet", SWITCH, "2.30"),
     removed("NCCL_SINGLE_RING_THRESHOLD", "bytes below which one ring is used", "2.3", SIZE, "remove it", "2.1"),
-    removed("NCCL_LL_THRESHOLD", "bytes below which LL is used", "2.5", SIZE, "remove it; use NCCL_PROTO where you must", "2.1"),
+    removed("NCCL_LL_THRESHOLD", "bytes below which LL is used", "2.5", SIZE, "remove it; use NCCL_PROTO if you must", "2.1"),
     removed(
-        "NCCL_TREE_THRESHOLD", "bytes below which trees are used", "2.5", SIZE, "remove it; use NCCL_ALGO where you must", "2.4"
+        "NCCL_TREE_THRESHOLD", "bytes below which trees are used", "2.5", SIZE, "remove it; use NCCL_ALGO if you must", "2.4"
     ),
     Entry(
         "NCCL_TIMEOUT",
@@ -209,7 +209,7 @@ TUNING = (
         "whether NCCL orders kernels of CUDA graphs",
         SWITCH,
         "2.30",
-        risk=Risk("leaves the order to the program, which deadlocks where it gets it wrong", ("1",)),
+        risk=Risk("leaves the order to the program, which deadlocks if it gets it wrong", ("1",)),
     ),
     nccl("NCCL_RMA_EAGER_INIT", "whether one-sided signals are set up at the start", SWITCH, "2.31"),
     nccl("NCCL_DMABUF_ENABLE", "whether GPUDirect RDMA goes through dma-buf", SWITCH, "2.13"),

@@ -144,7 +144,7 @@ def test_names_where_the_catalogue_is_open(name: str) -> None:
         ("NCCL_IB_TIMEOUT", "32", "allowed: 0 to 31"),
         ("NCCL_P2P_LEVEL", "sys", "allowed: LOC,"),
         ("NCCL_BUFFSIZE", "8M", "allowed: a whole number"),
-        ("NCCL_ALGO", "4", "allowed: a list with , of ring, tree"),
+        ("NCCL_ALGO", "4", "allowed: a list of ring, tree"),
         ("NCCL_TOPO_FILE", "~/topology.xml", "allowed: a path, without ~"),
         ("TORCH_NCCL_ENABLE_MONITORING", "2", "allowed: 1, 0, y"),
         ("OMPI_MCA_btl_tcp_if_include", "eth0 eth1", "allowed: interfaces or CIDR ranges"),

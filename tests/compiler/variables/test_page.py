@@ -27,7 +27,7 @@ def tables() -> Iterator[str]:
     """A table for each library, one of what is internal to NCCL, one of families."""
     for library in Library:
         entries = [entry for entry in VARIABLES.values() if entry.library is library and entry not in INTERNAL]
-        head = f"## {library.value}\n\n| variable | what | values | since | mind |\n|---|---|---|---|---|"
+        head = f"## {library.value}\n\n| variable | what | values | since | caution |\n|---|---|---|---|---|"
         yield "\n".join([head, *(row(entry) for entry in entries)])
     yield "## Read by NCCL, not documented\n\n" + ", ".join(f"`{entry.name}`" for entry in INTERNAL)
     lines = [f"| [`{family.stem}_…`]({family.source}) | {family.what} |" for family in FAMILIES]
@@ -35,11 +35,11 @@ def tables() -> Iterator[str]:
 
 
 def row(entry: Entry) -> str:
-    cells = (f"[`{entry.name}`]({entry.source})", entry.what, str(entry.values), entry.since or "", mind(entry))
+    cells = (f"[`{entry.name}`]({entry.source})", entry.what, str(entry.values), entry.since or "", caution(entry))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def mind(entry: Entry) -> str:
+def caution(entry: Entry) -> str:
     """Why it deserves a finding, and what to do."""
     if entry.dead:
         return f"{entry.dead}; {entry.instead}"

@@ -21,11 +21,11 @@ class Booster(Contract):
     """Parameters of the trees, with XGBoost's own names and defaults (doc/parameter.rst)."""
 
     objective: Objective
-    """What is learnt, by XGBoost's own name."""
+    """What to learn, by XGBoost's own name."""
     num_class: Annotated[int, Field(ge=2, le=100_000)] | None = None
     """Classes, for the ``multi:`` objectives."""
     tree_method: Literal["hist"] = "hist"
-    """The one method that is distributed on CPUs and on GPUs alike."""
+    """The only method that is distributed both on CPUs and on GPUs."""
     max_depth: Annotated[int, Field(ge=1, le=64)] = 6
     """Levels of a tree."""
     eta: Share = 0.3
@@ -33,7 +33,7 @@ class Booster(Contract):
     min_child_weight: NonNegative = 1.0
     """Smallest sum of second derivatives in a leaf."""
     gamma: NonNegative = 0.0
-    """Smallest gain for which a leaf is split."""
+    """Smallest gain that splits a leaf."""
     subsample: Share = 1.0
     """Share of the rows that each tree sees."""
     colsample_bytree: Share = 1.0
@@ -45,7 +45,7 @@ class Booster(Contract):
     max_bin: Annotated[int, Field(ge=2, le=65536)] = 256
     """Bins of the histogram of each column."""
     scale_pos_weight: Positive = 1.0
-    """Weight of positive rows, where they are rare."""
+    """Weight of positive rows, for when they are rare."""
 
     @model_validator(mode="after")
     def _classes(self) -> Self:

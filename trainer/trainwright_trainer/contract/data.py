@@ -39,11 +39,11 @@ class PythonSource(Contract):
     sequence_length: Count = 128
     """Tokens of one sample."""
     tokenizer: Literal["bytes", "bpe"] = "bytes"
-    """One token a byte, or byte pairs learnt from the same text."""
+    """One token per byte, or byte pairs learned from the same text."""
     vocabulary: Annotated[int, Field(ge=BYTE_VOCABULARY, le=65536)] = BYTE_VOCABULARY
-    """Tokens; 256 for ``bytes``, and the size that a ``bpe`` tokenizer is trained to."""
+    """Number of tokens: 256 for ``bytes``, or the size to which a ``bpe`` tokenizer is trained."""
     files: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Use only the first so many files in name order."""
+    """Use only this many files, the first in name order."""
     held_out: Fraction = 0.05
     """Share of the samples kept for evaluation."""
 
@@ -53,7 +53,7 @@ class PythonSource(Contract):
 
 
 class TokenFiles(Contract):
-    """Text that is tokenized already: files of bare little-endian token ids, mapped into memory and cut into sequences."""
+    """Text that is already tokenized: files of plain little-endian token ids, memory-mapped and cut into sequences."""
 
     source: Literal["tokens"]
     path: AbsolutePath
@@ -63,9 +63,9 @@ class TokenFiles(Contract):
     dtype: Literal["uint16", "uint32"] = "uint16"
     """Width of one token id in the files."""
     vocabulary: Count | None = None
-    """Tokens of the tokenizer that made the files, where the run wants it checked against the model."""
+    """Number of tokens of the tokenizer that made the files; set it to have it checked against the model."""
     samples: Count | None = None
-    """Sequences in all files, where known: gives the plan a number of steps, and the trainer refuses files that hold another."""
+    """Number of sequences in all files, if known: gives the plan a number of steps, and the trainer refuses any other number."""
     held_out: Fraction = 0.05
     """Share of the samples kept for evaluation."""
 
@@ -75,7 +75,7 @@ class TokenFiles(Contract):
 
 
 class ImageFolder(Contract):
-    """Image files in one folder for each class, as ImageNet is kept: ``<path>/<train>/<class>/<image>``."""
+    """Image files in one folder per class, as in ImageNet: ``<path>/<train>/<class>/<image>``."""
 
     source: Literal["image-folder"]
     path: AbsolutePath
@@ -85,13 +85,15 @@ class ImageFolder(Contract):
     evaluation_folder: EntryName = "val"
     """Images to evaluate on."""
     image_size: Count
-    """Pixels a side, after resizing and cropping."""
+    """Pixels per side, after resizing and cropping."""
     channels: Literal[1, 3] = 3
     """Colours: 1 for grey."""
     classes: Count
-    """Folders of classes in each of the two."""
+    """Number of class folders in each of the two."""
     samples: Count | None = None
-    """Images in ``train_folder``, where known: gives the plan a number of steps, and the trainer refuses another number."""
+    """Number of images in ``train_folder``, if known: gives the plan a number of steps, and the trainer refuses any other
+    number.
+    """
 
     @property
     def train_samples(self) -> int | None:
@@ -117,11 +119,11 @@ class HFDataset(Contract):
     tokenizer: AbsolutePath
     """Directory with ``tokenizer.json``."""
     vocabulary: Count | None = None
-    """Tokens of the tokenizer, where the run wants it checked against the model."""
+    """Number of tokens of the tokenizer; set it to have it checked against the model."""
     max_length: Count
     """Tokens to which each sample is cut."""
     samples: Count | None = None
-    """Rows of ``train_split``, where known: gives the plan a number of steps, and the trainer refuses another number."""
+    """Number of rows of ``train_split``, if known: gives the plan a number of steps, and the trainer refuses any other number."""
 
     @property
     def train_samples(self) -> int | None:
@@ -139,9 +141,9 @@ class Table(Contract):
     format: Literal["csv", "parquet", "libsvm"]
     """Of the files."""
     path: AbsolutePath
-    """A file, or a directory whose files are dealt out to the workers in name order."""
+    """A file, or a directory whose files are assigned to the workers in name order."""
     evaluation_path: AbsolutePath | None = None
-    """Rows to evaluate on; without it the metrics are of the training rows."""
+    """Rows to evaluate on; without it, the metrics are computed on the training rows."""
     label: ColumnName | None = None
     """Column of the label (csv and parquet); libsvm puts it first in each row."""
 

@@ -77,7 +77,7 @@ WandBName = Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class TensorBoard(Contract):
-    """Event files in ``tensorboard/<identity>`` beside the checkpoints."""
+    """Event files in ``tensorboard/<identity>`` next to the checkpoints."""
 
     to: Literal["tensorboard"] = "tensorboard"
     """Event files."""
@@ -89,11 +89,11 @@ class WandB(Contract):
     to: Literal["wandb"] = "wandb"
     """Weights & Biases."""
     project: WandBName
-    """Where the run is filed there."""
+    """The project that holds the run."""
     entity: WandBName | None = None
     """Team or person that owns the project; default: that of the key."""
     mode: Literal["online", "offline"] = "online"
-    """``offline`` writes to ``wandb`` beside the checkpoints, for ``wandb sync``."""
+    """``offline`` writes to ``wandb`` next to the checkpoints, for ``wandb sync``."""
 
 
 Sink = Annotated[TensorBoard | WandB, Field(discriminator="to")]

@@ -18,7 +18,7 @@ class LlamaRopeScaling(Contract):
     """
 
     factor: Annotated[float, Field(ge=1, le=1e6)] = 8.0
-    """By how much low frequencies are stretched."""
+    """Factor by which low frequencies are stretched."""
     low_freq_factor: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     """Wavelengths above the original context divided by this are stretched by the whole factor."""
     high_freq_factor: Annotated[float, Field(gt=0, le=1e6)] = 4.0
@@ -45,7 +45,7 @@ class Llama(Contract):
     hidden_size: Count
     """Width of the residual stream; a multiple of the attention heads."""
     intermediate_size: Count
-    """Width inside of the gated MLP."""
+    """Width inside the gated MLP."""
     num_hidden_layers: Count
     """Decoder blocks."""
     num_attention_heads: Count
@@ -57,7 +57,7 @@ class Llama(Contract):
     rope_theta: float = Field(default=10000.0, gt=0, le=1e12)
     """Base of the rotary frequencies."""
     rope_scaling: LlamaRopeScaling | None = None
-    """Default: frequencies as ``rope_theta`` gives them."""
+    """Stretching of the frequencies; default: none."""
     rms_norm_eps: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Default: 1e-6. Llama 3.1 has 1e-5."""
     tie_word_embeddings: bool = False
@@ -96,15 +96,15 @@ class ViT(Contract):
 
     architecture: Literal["vit"]
     image_size: Count
-    """Pixels a side."""
+    """Pixels per side."""
     patch_size: Count
-    """Pixels a side of one patch; divides the image."""
+    """Pixels per side of a patch; must divide the image."""
     num_channels: Count = 3
     """Colours of the image; 1 for grey."""
     hidden_size: Count
     """Width of the residual stream; a multiple of the attention heads."""
     intermediate_size: Count
-    """Width inside of the MLP."""
+    """Width inside the MLP."""
     num_hidden_layers: Count
     """Encoder blocks."""
     num_attention_heads: Count
@@ -112,7 +112,7 @@ class ViT(Contract):
     num_labels: Count
     """Classes."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Share of activations that is dropped in training."""
+    """Share of activations that are dropped in training."""
 
     @model_validator(mode="after")
     def _patches_fit(self) -> Self:
@@ -136,7 +136,7 @@ class ViT(Contract):
 
 
 class ResNet(Contract):
-    """A ResNet with bottleneck or basic blocks. It keeps batch statistics, so accumulation changes its numbers."""
+    """A ResNet with bottleneck or basic blocks. It uses batch statistics, so accumulation changes its numbers."""
 
     architecture: Literal["resnet"]
     num_channels: Count = 3
@@ -150,7 +150,7 @@ class ResNet(Contract):
     layer_type: Literal["basic", "bottleneck"] = "bottleneck"
     """Two 3 x 3 convolutions a block, or three with a narrow one in the middle (ResNet-50 and larger)."""
     image_size: Count = 224
-    """Pixels a side."""
+    """Pixels per side."""
     num_labels: Count
     """Classes."""
 
@@ -183,7 +183,7 @@ class ResNet(Contract):
 
 
 class Bert(Contract):
-    """A BERT encoder: with the masked-language-model head, or with ``num_labels`` with a classifier on the pooled first token."""
+    """A BERT encoder with a masked-language-model head, or, with ``num_labels``, with a classifier on the pooled first token."""
 
     architecture: Literal["bert"]
     vocab_size: Count = 30522
@@ -191,7 +191,7 @@ class Bert(Contract):
     hidden_size: Count
     """Width of the residual stream; a multiple of the attention heads."""
     intermediate_size: Count
-    """Width inside of the MLP."""
+    """Width inside the MLP."""
     num_hidden_layers: Count
     """Encoder blocks."""
     num_attention_heads: Count
@@ -201,9 +201,9 @@ class Bert(Contract):
     type_vocab_size: Count = 2
     """Kinds of segments: two for pairs of texts."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    """Share of activations that is dropped in training."""
+    """Share of activations that are dropped in training."""
     num_labels: Count | None = None
-    """Classes (text-classification); without it the model has the head of masked-lm."""
+    """Number of classes (text-classification); without it, the model has a masked-lm head."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
@@ -229,7 +229,7 @@ class Bert(Contract):
 
 
 class TransformersModel(Contract):
-    """Any other architecture that ``transformers`` can build from a configuration, without remote code.
+    """Any other architecture that ``transformers`` can build from a configuration without remote code.
 
     Its size is not known at compile time unless ``parameters`` states it.
     """
@@ -238,9 +238,9 @@ class TransformersModel(Contract):
     model_type: str = Field(min_length=1, max_length=64, pattern=r"^[a-z0-9_\-]+$")
     """Name of the architecture in `transformers`, such as `gpt2`."""
     config: dict[str, JsonValue] = Field(default_factory=dict)
-    """Fields of its configuration; the rest are its defaults."""
+    """Fields of its configuration; the others have its defaults."""
     parameters: Count | None = None
-    """Weights in all, for the estimates; without it nothing is said about memory."""
+    """Number of parameters, for the estimates; without it, memory is not estimated."""
 
 
 Model = Annotated[Llama | Bert | ViT | ResNet | TransformersModel, Field(discriminator="architecture")]

@@ -115,7 +115,7 @@ class Preflight(Contract):
 
     when: Literal["on-gpus", "always", "never"] = "on-gpus"
     budget_seconds: Seconds = 60
-    """A check that would begin later is left out."""
+    """A check that would begin later is skipped."""
     min_tflops: Positive | None = None
     """Of a bf16 matrix product (fp32 on CPUs), in 10^12 floating point operations per second."""
     min_share_of_median: ShareOfMedian | None = None

@@ -135,7 +135,7 @@ class Checkpoints(Contract):
 
 class Evaluation(Contract):
     every_steps: Count | None = None
-    """Besides the evaluation at the end of training."""
+    """Steps between evaluations; there is always one at the end of training."""
     max_batches: Count | None = None
     """Batches of each rank; default: all of the held-out data."""
 
