@@ -59,10 +59,10 @@ class Fabric(Model):
 
     @model_validator(mode="after")
     def _settings_fit_the_kind(self) -> Self:
-        strangers = [name for name in ("gid_index", "traffic_class") if getattr(self, name) is not None and self.kind != "roce"]
-        strangers += ["gpu_direct"] if self.gpu_direct and self.kind == "tcp" else []
-        if strangers:
-            raise ValueError(f"a fabric of kind {self.kind} has no {' and no '.join(strangers)}; remove it, or change the kind")
+        foreign = [name for name in ("gid_index", "traffic_class") if getattr(self, name) is not None and self.kind != "roce"]
+        foreign += ["gpu_direct"] if self.gpu_direct and self.kind == "tcp" else []
+        if foreign:
+            raise ValueError(f"a fabric of kind {self.kind} has no {' and no '.join(foreign)}; remove it, or change the kind")
         return self
 
 

@@ -41,13 +41,13 @@ KINDS = (
 
 def foundation(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
     """The managed objects of one namespace, in the order in which they are needed; empty where nothing is ours to create."""
-    place = cluster.namespaces[namespace]
+    described = cluster.namespaces[namespace]
     pointer = f"cluster:/namespaces/{escape(namespace)}"
-    objects = [_namespace(namespace, place.pod_security, pointer)] if place.managed else []
-    for name, claim in place.claims.items():
+    objects = [_namespace(namespace, described.pod_security, pointer)] if described.managed else []
+    for name, claim in described.claims.items():
         if claim.managed:
             objects.append(_claim(namespace, name, claim, f"{pointer}/claims/{escape(name)}"))
-    for name, queue in place.queues.items():
+    for name, queue in described.queues.items():
         if queue.managed:
             objects.append(_queue(namespace, name, queue, f"{pointer}/queues/{escape(name)}"))
     return objects

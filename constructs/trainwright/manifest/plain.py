@@ -67,13 +67,13 @@ def _mapping_problems(value: dict[object, object], pointer: str) -> Iterator[tup
         if type(key) is not str:
             yield pointer, f"has the key {key!r}, which is not a string"
             continue
-        place = f"{pointer}/{escape(key)}"
+        below = f"{pointer}/{escape(key)}"
         if reason := _key_problem(key):
-            yield place, reason
+            yield below, reason
         elif item is None:
-            yield place, "is null, and a key without a value is left out on the way: remove the key"
+            yield below, "is null, and a key without a value is left out on the way: remove the key"
         else:
-            yield from _walk(item, place)
+            yield from _walk(item, below)
 
 
 @lru_cache(maxsize=4096)

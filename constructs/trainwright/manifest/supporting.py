@@ -91,9 +91,10 @@ def _scraper(resolution: Resolution) -> list[Tree | Why]:
     supervised = any(process.supervised for process in resolution.processes.values())
     if monitoring is None or not supervised:
         return []
-    place = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": monitoring.namespace}}}
+    prometheus = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": monitoring.namespace}}}
     port = {"port": "http", "protocol": "TCP"}
-    return [Why({"from": [place], "ports": [port]}, "cluster:/monitoring/namespace", "where Prometheus scrapes the metrics from")]
+    peer: Tree = {"from": [prometheus], "ports": [port]}
+    return [Why(peer, "cluster:/monitoring/namespace", "where Prometheus scrapes the metrics from")]
 
 
 NETWORK_POLICY = ObjectKind(
@@ -111,7 +112,7 @@ NETWORK_POLICY = ObjectKind(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Supporting:
     """One sort of supporting objects. One that is called like the run alone may change in place and outlives identities."""
 
     objects: Callable[[Resolution], list[Tree]]
@@ -119,19 +120,19 @@ class Part:
     kinds: tuple[ObjectKind, ...]
 
 
-PARTS: tuple[Part, ...] = (
-    Part(scheduling.pod_group, scheduling.POD_GROUPS),
-    Part(disruption_budget, (PDB,)),
-    Part(network_policy, (NETWORK_POLICY,)),
-    Part(monitoring.monitoring_objects, monitoring.KINDS),
-    Part(fetching.fetch_jobs, ()),  # they live in the foundation, with the reasons of fetching.FETCH_JOB
+SUPPORTING: tuple[Supporting, ...] = (
+    Supporting(scheduling.pod_group, scheduling.POD_GROUPS),
+    Supporting(disruption_budget, (PDB,)),
+    Supporting(network_policy, (NETWORK_POLICY,)),
+    Supporting(monitoring.monitoring_objects, monitoring.KINDS),
+    Supporting(fetching.fetch_jobs, ()),  # they live in the foundation, with the reasons of fetching.FETCH_JOB
 )
 """In the order of the YAML, after the target's own objects."""
 
-KINDS: tuple[ObjectKind, ...] = (CONFIG_MAP, *(kind for part in PARTS for kind in part.kinds))
+KINDS: tuple[ObjectKind, ...] = (CONFIG_MAP, *(kind for sort in SUPPORTING for kind in sort.kinds))
 """Of everything beside a target's own objects."""
 
 
 def supporting_objects(resolution: Resolution) -> list[Tree]:
     """All objects that come after the target's own."""
-    return [tree for part in PARTS for tree in part.objects(resolution)]
+    return [tree for sort in SUPPORTING for tree in sort.objects(resolution)]

@@ -69,7 +69,7 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
         return None
     line = lineage(run)
     key = line or name.rpartition("-")[2]
-    directory = f"{run.checkpoints.place}/{run.run}/{key}"
+    directory = f"{run.checkpoints.root}/{run.run}/{key}"
     reason = (
         "model, optimizer and data decide it: an edit of nodes, batch or schedule resumes"
         if line

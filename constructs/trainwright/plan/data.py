@@ -17,22 +17,22 @@ def plan_data(run: Run) -> tuple[DataPlan, ...]:
 
 def mount_of(run: Run, path: str) -> str | None:
     """The innermost mount that holds a path; None where there is none."""
-    around = [mount for mount in run.mounts if PurePosixPath(path).is_relative_to(mount)]
-    return max(around, key=len, default=None)
+    holding = [mount for mount in run.mounts if PurePosixPath(path).is_relative_to(mount)]
+    return max(holding, key=len, default=None)
 
 
 def _plan(run: Run, path: str, preparation: Preparation) -> DataPlan | None:
-    place = mount_of(run, path)
-    mount = run.mounts[place] if place else None
-    if place is None or not isinstance(mount, ClaimMount):
+    mount_path = mount_of(run, path)
+    mount = run.mounts[mount_path] if mount_path else None
+    if mount_path is None or not isinstance(mount, ClaimMount):
         return None
     key = _key(preparation)
-    below = posixpath.relpath(path, place)
+    below = posixpath.relpath(path, mount_path)
     return DataPlan(
         path=path,
         source=preparation.source,
         claim=mount.claim,
-        mount=place,
+        mount=mount_path,
         folder=posixpath.normpath(posixpath.join(mount.sub_path or "", below, key)),
         marker=f"{path}/{key}.complete",
     )

@@ -20,7 +20,7 @@ _OF_EVERY_POD = frozenset({SPEC_ENV, BIND_ENV, "HOME", "PYTHONUNBUFFERED"})
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class EnvironmentInputs:
     """What decides the environment beside the run: the handshake, the pool with its fabric, and the pod's resources."""
 
     needs: Needs
@@ -34,11 +34,11 @@ class Surroundings:
     """Of the checkpoints, where the work must be told."""
 
 
-def plan_environment(run: Run, around: Surroundings) -> tuple[EnvironmentVariable, ...]:
+def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVariable, ...]:
     """What the plan sets, then what the run sets; its own value replaces a default, and the rules refuse any other double."""
-    needs, binding = around.needs, around.binding
+    needs, binding = inputs.needs, inputs.binding
     opaque = isinstance(run.workload, CommandWorkload)
-    own = [_literal(variable) for variable in around.variables]
+    own = [_literal(variable) for variable in inputs.variables]
     if not opaque and not binding.replaces_command:
         own.append(_field(BIND_ENV, POD_IP, "the supervisor listens on the pod's own address"))
     if opaque:
@@ -46,10 +46,10 @@ def plan_environment(run: Run, around: Surroundings) -> tuple[EnvironmentVariabl
         own += [_field(name, path, reason) for name, path in binding.renders.items()]
     defaults = [
         variable
-        for variable in (*_defaults(run, needs, around.resources), *network_variables(around.pool, around.fabric, needs))
+        for variable in (*_defaults(run, needs, inputs.resources), *network_variables(inputs.pool, inputs.fabric, needs))
         if variable.name not in run.env and variable.name not in binding.injects
     ]
-    own += [_literal(variable) for variable in (*defaults, *_directory(around.directory))]
+    own += [_literal(variable) for variable in (*defaults, *_directory(inputs.directory))]
     return (*own, *_from_run(run))
 
 

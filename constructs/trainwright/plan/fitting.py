@@ -68,7 +68,7 @@ def smallest_change(run: Run, cluster: Cluster, pool: str) -> Change | None:
 
 def _fits(memory: MemoryPlan, bound: str) -> bool:
     both = [memory] if memory.host is None else [memory, memory.host]
-    return all(getattr(part, bound) <= part.limit for part in both)
+    return all(getattr(memory, bound) <= memory.limit for memory in both)
 
 
 def _memory(run: Run, cluster: Cluster, pool: str) -> MemoryPlan | None:
@@ -87,7 +87,7 @@ def _changed(run: Run, steps: tuple[_Step, ...]) -> Run:
 
 def _candidates(run: Run, cluster: Cluster, pool: str) -> list[tuple[_Step, ...]]:
     """Every choice of one change on each axis, those with the fewest changes first."""
-    choices = (_places(run, cluster, pool), _batches(run), _checkpointing(run), _saving(run))
+    choices = (_shardings(run, cluster, pool), _batches(run), _checkpointing(run), _saving(run))
     axes = [[_NOTHING, *steps] for steps in choices]
     ranked = []
     for indices in product(*(range(len(axis)) for axis in axes)):
@@ -119,7 +119,7 @@ def _batches(run: Run) -> Iterator[_Step]:
             yield _Step(f"batch: {_flow(batch)}", {"batch": batch})
 
 
-def _places(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
+def _shardings(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
     """Where the model states go."""
     topology = run.topology
     yield from _pod_memory(run, cluster, pool)

@@ -15,7 +15,7 @@ from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
 from trainwright.plan.communication import communication
 from trainwright.plan.data import plan_data
 from trainwright.plan.deepspeed import plan_deepspeed
-from trainwright.plan.environment import Surroundings, environment_of, forwarded, plan_environment
+from trainwright.plan.environment import EnvironmentInputs, environment_of, forwarded, plan_environment
 from trainwright.plan.memory import plan_memory
 from trainwright.plan.model import CommunicationPlan, EnvironmentVariable, Plan, RendezvousPlan
 from trainwright.plan.pods import choose_pool, plan_gang, plan_placement, plan_ports, plan_resources, plan_world
@@ -65,7 +65,7 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
     work = _work(run, name, ports, pool)
     checkpoint = plan_checkpoint(run, cluster, name, locate)
     resources = plan_resources(run, pool, needs)
-    around = Surroundings(
+    inputs = EnvironmentInputs(
         needs=needs,
         binding=binding,
         variables=run.topology.variables(binding, work),
@@ -74,7 +74,7 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
         resources=resources,
         directory=checkpoint.directory if checkpoint and not run.trainer else None,
     )
-    environment = plan_environment(run, around)
+    environment = plan_environment(run, inputs)
     batch = plan_batch(run, needs)
     decided = Decided(
         world=plan_world(needs, cluster, pool_name, pool_reason),
@@ -91,7 +91,7 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
         cluster=cluster,
         target=target,
         pool=pool,
-        plan=_plan(run, cluster, target, name, around, decided, environment),
+        plan=_plan(run, cluster, target, name, inputs, decided, environment),
         needs=needs,
         binding=binding,
         processes=run.topology.processes(binding, replace(work, forwarded=forwarded(environment))),
@@ -105,12 +105,12 @@ def _plan(
     cluster: Cluster,
     target: Target,
     name: str,
-    around: Surroundings,
+    inputs: EnvironmentInputs,
     decided: Decided,
     environment: tuple[EnvironmentVariable, ...],
 ) -> Plan:
     """Everything that a reader of the plan is told."""
-    memory, unknown = plan_memory(run, decided.world, around.resources, cluster.node_pools[around.pool])
+    memory, unknown = plan_memory(run, decided.world, inputs.resources, cluster.node_pools[inputs.pool])
     return Plan(
         run=run.run,
         name=name,
@@ -129,15 +129,15 @@ def _plan(
         duration=plan_duration(run, decided.batch),
         memory=memory,
         memory_unknown=unknown,
-        communication=_communication(run, decided, around.fabric),
-        resources=around.resources,
+        communication=_communication(run, decided, inputs.fabric),
+        resources=inputs.resources,
         environment=environment,
         checkpoint=decided.checkpoint,
         grace=decided.grace,
-        gang=plan_gang(run, cluster, around.needs, around.binding),
-        guarantees=_guarantees(run, around.binding),
+        gang=plan_gang(run, cluster, inputs.needs, inputs.binding),
+        guarantees=_guarantees(run, inputs.binding),
         data=plan_data(run),
-        placement=plan_placement(run, around.binding),
+        placement=plan_placement(run, inputs.binding),
     )
 
 

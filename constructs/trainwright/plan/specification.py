@@ -94,16 +94,16 @@ def _stated(settings: Watchdog | Preflight) -> dict[str, Any] | None:
 
 def _rendezvous(run: Run, needs: Needs, binding: Binding, rendezvous: RendezvousPlan) -> dict[str, Any]:
     """How the ranks find each other, in the contract's words."""
-    place = {"host": rendezvous.host, "port": rendezvous.port}
+    address = {"host": rendezvous.host, "port": rendezvous.port}
     if needs.rendezvous in (Rendezvous.STATIC, Rendezvous.DMLC_TRACKER):
-        return {"kind": rendezvous.kind, **place}
+        return {"kind": rendezvous.kind, **address}
     if needs.rendezvous is Rendezvous.C10D and needs.elastic:
         sizes = {"min_nodes": needs.elastic.minimum, "max_nodes": needs.elastic.maximum}
         fields = ("last_call_seconds", "keep_alive_seconds", "keep_alive_attempts")
         times = {name: getattr(needs.elastic, name) for name in fields}
-        return {"kind": "c10d", **place, **sizes, **times, "max_restarts": run.restarts}
+        return {"kind": "c10d", **address, **sizes, **times, "max_restarts": run.restarts}
     if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
-        return {"kind": "mpi-hostfile", "role_env": binding.role_env, "hostfile": binding.hostfile, **place}
+        return {"kind": "mpi-hostfile", "role_env": binding.role_env, "hostfile": binding.hostfile, **address}
     return {"kind": rendezvous.kind}
 
 

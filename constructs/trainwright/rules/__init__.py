@@ -23,23 +23,13 @@ from trainwright.rules import (
     storage,
     training,
 )
-from trainwright.rules import cluster as network
-from trainwright.rules import command as tensorflow
-from trainwright.rules import command as xgboost
-from trainwright.rules import monitoring as lifecycle
-from trainwright.rules import monitoring as metrics
-from trainwright.rules import training as engine
 from trainwright.rules.context import Context
 
-_RUN = (
-    *training.RUN, *engine.ENGINE, *lifecycle.LIFECYCLE, *metrics.SINKS, *storage.RUN, *data.RUN, *cluster.RUN, *environment.RUN,
-    *command.RUN, *scheduling.RUN, *monitoring.RUN, *objects.RUN,
+_FAMILIES = (
+    training, memory, deepspeed, storage, data, cluster, environment, command, mpi, operators, scheduling, monitoring, objects,
 )
-_PLAN = (
-    *training.PLAN, *memory.PLAN, *deepspeed.PLAN, *storage.PLAN, *data.PLAN, *cluster.PLAN, *environment.PLAN, *command.PLAN,
-    *operators.PLAN, *scheduling.PLAN, *network.NETWORK_PLAN, *monitoring.PLAN, *mpi.PLAN,
-    *tensorflow.TENSORFLOW_PLAN, *xgboost.XGBOOST_PLAN, *objects.PLAN,
-)
+_RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
+_PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))
 
 
 def check_run(context: Context) -> list[Finding]:

@@ -47,7 +47,7 @@ def image_findings(reference: str, cluster: Cluster, where: Where) -> Iterator[F
         )
 
 
-def namespace(context: Context) -> Iterator[Finding]:
+def known_namespace(context: Context) -> Iterator[Finding]:
     known = context.cluster.namespaces
     if context.run.namespace not in known:
         names = ", ".join(known) or "none"
@@ -100,18 +100,14 @@ def pod_fits_node(context: Context, resolution: Resolution) -> Iterator[Finding]
 
 
 def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    place = context.cluster.namespaces.get(context.run.namespace)
-    if place and place.pod_security != "privileged" and uses_rdma(resolution) and resolution.pool.fabric.ipc_lock:
+    namespace = context.cluster.namespaces.get(context.run.namespace)
+    if namespace and namespace.pod_security != "privileged" and uses_rdma(resolution) and resolution.pool.fabric.ipc_lock:
         yield found(
             "TW310",
             context.locate.run("/namespace"),
-            f"RDMA on pool {resolution.plan.world.pool} needs IPC_LOCK, which pod security {place.pod_security} refuses",
+            f"RDMA on pool {resolution.plan.world.pool} needs IPC_LOCK, which pod security {namespace.pod_security} refuses",
             "let the node's runtime give unlimited memlock (ipc_lock: false), or use a namespace of level privileged",
         )
-
-
-RUN = (image, namespace)
-PLAN = (pod_fits_node, pod_security, kubernetes_version)
 
 
 def host_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -133,22 +129,23 @@ def fenced(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if context.cluster.network_policy and not fences(resolution):
         cause = "it uses the node's network" if context.run.host_network else "the operator's own pods must reach it"
         message = f"the run has no NetworkPolicy, since {cause}"
-        yield found("TW440", context.locate.run("/host_network" if context.run.host_network else "/target"), message,
-                    "nothing, or another target; the cluster's own policies still hold")
+        where = context.locate.run("/host_network" if context.run.host_network else "/target")
+        yield found("TW440", where, message, "nothing, or choose another target; the cluster's own policies still hold")
 
 
-NETWORK_PLAN = (host_network, fenced)
+RUN = (image, known_namespace)
+PLAN = (pod_fits_node, pod_security, kubernetes_version, host_network, fenced)
 
 
 def check_profile(cluster: Cluster, locate: Locator) -> list[Finding]:
-    """Claims that the foundation could not create."""
-    return [*_claims(cluster, locate)]
+    """What can be said of a profile without a run: claims that the foundation could not create."""
+    return list(_unmade_claims(cluster, locate))
 
 
-def _claims(cluster: Cluster, locate: Locator) -> Iterator[Finding]:
-    for namespace, place in cluster.namespaces.items():
-        for name, claim in place.claims.items():
-            where = locate.cluster(f"/namespaces/{escape(namespace)}/claims/{escape(name)}")
+def _unmade_claims(cluster: Cluster, locate: Locator) -> Iterator[Finding]:
+    for space, namespace in cluster.namespaces.items():
+        for name, claim in namespace.claims.items():
+            where = locate.cluster(f"/namespaces/{escape(space)}/claims/{escape(name)}")
             if claim.managed and claim.size is None:
                 yield found(
                     "TW311", where, f"claim {name} has no size", "add `size:`, or `managed: false` if it is there already"

@@ -21,6 +21,8 @@ _LAUNCHERS = frozenset({"torchrun", "deepspeed", "mpirun", "mpiexec", "horovodru
 _TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _PYTHON = re.compile(r"python[0-9.]*")
 _STARTS_RANKS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun", "srun", "ray"})
+_TRACKERS = ("tracker", "dmlc-submit", "dmlc_submit")
+"""Words of a command that starts XGBoost's tracker by name."""
 _OTHER_PODS = {"deepspeed": ("--hostfile", "-H", "--no-ssh"), "accelerate": ("--num-machines", "--config-file")}
 """Launcher -> options without which it starts ranks in its own pod only."""
 
@@ -200,10 +202,6 @@ def _alone(resolution: Resolution) -> str | None:
     return f"the program is one process in each of {needs.nodes} pods: {missing} of {needs.world_size} ranks are not started"
 
 
-RUN = (arguments, launcher_in_script, dynamic_rendezvous)
-PLAN = (options_against_plan, starts_the_ranks)
-
-
 def keras(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Keras 3 has no ``fit`` for several workers (keras-team/keras#20585)."""
     opaque = isinstance(context.run.workload, CommandWorkload | ScriptWorkload)
@@ -213,13 +211,6 @@ def keras(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = "model.fit of Keras 3 does not run under MultiWorkerMirroredStrategy"
         fix = 'add TF_USE_LEGACY_KERAS: "1" to env and tf_keras to the image; or write a loop around strategy.run, and waive this'
         yield found("TW429", context.locate.run("/workload/command"), message, fix)
-
-
-TENSORFLOW_PLAN = (keras,)
-
-
-_TRACKERS = ("tracker", "dmlc-submit", "dmlc_submit")
-"""Words of a command that starts one by name."""
 
 
 def tracker(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -238,4 +229,5 @@ def tracker(context: Context, resolution: Resolution) -> Iterator[Finding]:
     yield found("TW421", context.locate.run("/workload/command"), message, fix)
 
 
-XGBOOST_PLAN = (tracker,)
+RUN = (arguments, launcher_in_script, dynamic_rendezvous)
+PLAN = (options_against_plan, starts_the_ranks, keras, tracker)

@@ -36,7 +36,7 @@ def places(context: Context) -> Iterator[Finding]:
         if inside:
             message = f"{inside} lies in the data at {path}, which is read-only"
             yield found("TW240", where, message, f"move {inside} out of {path}")
-        if path == run.checkpoints.place:
+        if path == run.checkpoints.root:
             yield found("TW240", where, f"checkpoints are written to {path}, and data is read-only", "fetch it elsewhere")
 
 
@@ -69,7 +69,7 @@ def failures(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     message = (
         f"where the data never comes, pods of a {resolution.target.title} fail every {run.peer_wait} and come back uncounted, "
-        "holding their nodes until a person mends the Job that fetches it"
+        "holding their nodes until somebody repairs the Job that fetches it"
     )
     fix = f"see that somebody hears of a failed Job `data-*` in namespace {run.namespace}, and waive this{_counting(resolution)}"
     yield found("TW244", context.locate.run("/prepare"), message, fix)

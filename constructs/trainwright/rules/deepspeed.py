@@ -2,11 +2,10 @@
 
 A file of the run counts as one where it is a mapping with the key ``zero_optimization``. Our trainer's own is made from the plan.
 
-The keys of DeepSpeed's configuration: those that release 0.19.8 reads, those with a new name, and those that it refuses.
-
-From deepspeed/runtime/config.py, constants.py, precision_config.py, zero/config.py, zero/offload_config.py and the modules that
+The lists of keys are those that release 0.19.8 reads, those with a new name, and those that it refuses. They come from
+deepspeed/runtime/config.py, constants.py, precision_config.py, zero/config.py, zero/offload_config.py and the modules that
 read a block of their own. A block whose keys are not listed is left to DeepSpeed. Inside a listed block an unknown key ends the
-start of a run (``extra="forbid"`` in runtime/config_utils.py); at the top level it is passed over without a word.
+start of a run (``extra="forbid"`` in runtime/config_utils.py); at the top level it is ignored silently.
 """
 
 from __future__ import annotations

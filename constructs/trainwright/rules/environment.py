@@ -39,7 +39,7 @@ LONGEST_VARIABLE = 131_071
 
 
 def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Names that the controller, the supervisor or the plan sets: setting them again breaks ranks without a word."""
+    """Names that the controller, the supervisor or the plan sets: setting them again breaks ranks silently."""
     for name in context.run.env:
         owner = owner_of(name, resolution)
         if owner:
@@ -55,15 +55,15 @@ def fabric(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Variables that the fabric decides: a run may say the same, and nothing else."""
     for fact in _stated_facts(context, resolution):
         where, value = context.locate.run(f"/env/{fact.name}"), context.run.env[fact.name]
-        place = f"fabric.{fact.field} of pool {resolution.plan.world.pool} in cluster {context.cluster.cluster}"
+        field = f"fabric.{fact.field} of pool {resolution.plan.world.pool} in cluster {context.cluster.cluster}"
         if not isinstance(value, str):
-            yield found("TW403", where, f"{fact.name} follows from {place}", "remove it: the network is no secret")
+            yield found("TW403", where, f"{fact.name} follows from {field}", "remove it: the network is no secret")
         elif not fact.agrees(value):
-            message = f"{fact.name}={value} is against {place}, which is {_text(getattr(resolution.pool.fabric, fact.field))}"
+            message = f"{fact.name}={value} is against {field}, which is {_text(getattr(resolution.pool.fabric, fact.field))}"
             yield found("TW403", where, message, "remove it; or change the profile, if that is what is wrong")
         else:
             yield found(
-                "TW416", where, f"{fact.name}={value} is what {place} says already", "remove it: the plan takes care of it"
+                "TW416", where, f"{fact.name}={value} is what {field} says already", "remove it: the plan takes care of it"
             )
 
 
@@ -94,8 +94,8 @@ def rdma(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """The catalogue on the run's environment, but for names that another finding speaks of."""
-    spoken_of = {fact.name for fact in _stated_facts(context, resolution)}
-    env = {name: value for name, value in context.run.env.items() if name not in spoken_of and not owner_of(name, resolution)}
+    reported = {fact.name for fact in _stated_facts(context, resolution)}
+    env = {name: value for name, value in context.run.env.items() if name not in reported and not owner_of(name, resolution)}
     yield from variable_findings(env, lambda name: context.locate.run(f"/env/{name}"))
 
 

@@ -25,15 +25,15 @@ def memory_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
     memory = resolution.plan.memory
     if memory is None:
         return
-    places = [(memory, "/batch/micro"), *([] if memory.host is None else [(memory.host, "/resources/memory")])]
-    for part, pointer in places:
-        if part.low > part.limit:
-            message = f"the run does not fit: {_estimate(part)}"
-            yield found("TW220", context.locate.run(pointer), message, _change(context, resolution, part))
+    estimates = [(memory, "/batch/micro"), *([] if memory.host is None else [(memory.host, "/resources/memory")])]
+    for estimate, pointer in estimates:
+        if estimate.low > estimate.limit:
+            message = f"the run does not fit: {_estimate(estimate)}"
+            yield found("TW220", context.locate.run(pointer), message, _change(context, resolution, estimate))
             return
-    for part, pointer in places:
-        if part.high > part.limit:
-            message, fix = f"the run may not fit: {_estimate(part)}", f"measure it; {_change(context, resolution, part)}"
+    for estimate, pointer in estimates:
+        if estimate.high > estimate.limit:
+            message, fix = f"the run may not fit: {_estimate(estimate)}", f"measure it; {_change(context, resolution, estimate)}"
             yield found("TW221", context.locate.run(pointer), message, fix)
             return
 

@@ -18,6 +18,48 @@ from trainwright_trainer.contract.metrics import WandB
 OWN_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "trainwright.dev/team")
 """Labels of every object of a run."""
 
+WANDB_KEY = "WANDB_API_KEY"
+"""Of Weights & Biases."""
+
+
+def needs_our_ranks(context: Context) -> Iterator[Finding]:
+    """Nobody knows the steps of a program that is not ours, and it checks its nodes itself."""
+    run = context.run
+    if not isinstance(run.workload, ScriptWorkload | CommandWorkload):
+        return
+    for key, settings in (("watchdog", run.watchdog), ("preflight", run.preflight)):
+        if changed_fields(settings):
+            message = f"workload {run.workload.kind} does not read {key}"
+            yield found("TW207", context.locate.run(f"/{key}"), message, "remove it; or use workload trainer")
+
+
+def preflight_checks_something(context: Context) -> Iterator[Finding]:
+    """Thresholds that nothing is compared with, on machines without GPUs."""
+    preflight = context.run.preflight
+    if preflight.when == "on-gpus" and preflight.thresholds and not context.run.topology.needs().gpus_per_node:
+        thresholds = " and ".join(preflight.thresholds)
+        message = f"preflight checks nodes with GPUs, and the run has none: nothing is compared with {thresholds}"
+        yield found("TW207", context.locate.run("/preflight"), message, "add `when: always`, or remove it")
+
+
+def preflight_of_a_volume(context: Context) -> Iterator[Finding]:
+    """There is no volume to write a file to."""
+    run = context.run
+    if run.preflight.max_storage is not None and run.checkpoints.store:
+        message = "preflight writes no file to an object store: nothing is compared with max_storage"
+        yield found("TW207", context.locate.run("/preflight/max_storage"), message, "remove it")
+
+
+def preflight_of_a_gpu(context: Context) -> Iterator[Finding]:
+    """XGBoost has no arithmetic to time a GPU with, and the trainer refuses to compare with nothing (10)."""
+    run = context.run
+    if not isinstance(run.workload, BoostingWorkload) or not run.topology.needs().gpus_per_node or run.preflight.when == "never":
+        return
+    for key in ("min_tflops", "min_share_of_median", "min_memory_gigabytes_per_second"):
+        if key in run.preflight.thresholds:
+            message = f"preflight of workload boosting checks no GPU: nothing is compared with {key}"
+            yield found("TW207", context.locate.run(f"/preflight/{key}"), message, "remove it")
+
 
 def metrics(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What the pods serve decides which objects and alerts there are."""
@@ -91,55 +133,6 @@ def _wanted(monitoring: Monitoring) -> Iterator[tuple[str, str, str]]:
         yield "/monitoring/dashboard/label", monitoring.dashboard.label, monitoring.dashboard.value
 
 
-RUN = (watched_namespace, selecting_labels)
-PLAN = (metrics,)
-
-
-def needs_our_ranks(context: Context) -> Iterator[Finding]:
-    """Nobody knows the steps of a program that is not ours, and it checks its nodes itself."""
-    run = context.run
-    if not isinstance(run.workload, ScriptWorkload | CommandWorkload):
-        return
-    for key, settings in (("watchdog", run.watchdog), ("preflight", run.preflight)):
-        if changed_fields(settings):
-            message = f"workload {run.workload.kind} does not read {key}"
-            yield found("TW207", context.locate.run(f"/{key}"), message, "remove it; or use workload trainer")
-
-
-def preflight_checks_something(context: Context) -> Iterator[Finding]:
-    """Thresholds that nothing is compared with, on machines without GPUs."""
-    preflight = context.run.preflight
-    if preflight.when == "on-gpus" and preflight.thresholds and not context.run.topology.needs().gpus_per_node:
-        thresholds = " and ".join(preflight.thresholds)
-        message = f"preflight checks nodes with GPUs, and the run has none: nothing is compared with {thresholds}"
-        yield found("TW207", context.locate.run("/preflight"), message, "add `when: always`, or remove it")
-
-
-def preflight_of_a_volume(context: Context) -> Iterator[Finding]:
-    """There is no volume to write a file to."""
-    run = context.run
-    if run.preflight.max_storage is not None and run.checkpoints.store:
-        message = "preflight writes no file to an object store: nothing is compared with max_storage"
-        yield found("TW207", context.locate.run("/preflight/max_storage"), message, "remove it")
-
-
-def preflight_of_a_gpu(context: Context) -> Iterator[Finding]:
-    """XGBoost has no arithmetic to time a GPU with, and the trainer refuses to compare with nothing (10)."""
-    run = context.run
-    if not isinstance(run.workload, BoostingWorkload) or not run.topology.needs().gpus_per_node or run.preflight.when == "never":
-        return
-    for key in ("min_tflops", "min_share_of_median", "min_memory_gigabytes_per_second"):
-        if key in run.preflight.thresholds:
-            message = f"preflight of workload boosting checks no GPU: nothing is compared with {key}"
-            yield found("TW207", context.locate.run(f"/preflight/{key}"), message, "remove it")
-
-
-LIFECYCLE = (needs_our_ranks, preflight_checks_something, preflight_of_a_volume, preflight_of_a_gpu)
-
-
-WANDB_KEY = "WANDB_API_KEY"
-
-
 def key_of_weights_and_biases(context: Context) -> Iterator[Finding]:
     """Its package asks for the key when rank 0 opens the run, and the trainer goes on without a sink that fails."""
     run, work = context.run, context.run.trainer
@@ -164,4 +157,8 @@ def beside_the_checkpoints(context: Context) -> Iterator[Finding]:
             yield found("TW213", where, message, "remove it, or keep checkpoints on a claim; Weights & Biases online works")
 
 
-SINKS = (key_of_weights_and_biases, beside_the_checkpoints)
+RUN = (
+    needs_our_ranks, preflight_checks_something, preflight_of_a_volume, preflight_of_a_gpu, key_of_weights_and_biases,
+    beside_the_checkpoints, watched_namespace, selecting_labels,
+)
+PLAN = (metrics,)

@@ -81,11 +81,11 @@ def mpirun(context: Context, resolution: Resolution) -> Iterator[Finding]:
             yield found(code, where, message, fix)
 
 
-Said = Iterator[tuple[str, str, str]]
+Problems = Iterator[tuple[str, str, str]]
 """Code, message and fix."""
 
 
-def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
+def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     slots, given = resolution.needs.world_size, launch.values(_PROCESSES)
     if not given and mpi.implementation != "openmpi" and launch.program in _MPIRUN:
         message = f"{launch.program} of {TITLES[mpi.implementation]} starts one rank where it is not told more"
@@ -102,7 +102,7 @@ def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
         yield "TW423", message, f"write {slots}, or make topology smaller"
 
 
-def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
+def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     wanted, files, hosts = str(resolution.binding.hostfile), launch.values(_HOSTFILE), launch.values(_HOSTS)
     for file in files:
         if file != wanted and "$" not in file:
@@ -114,7 +114,7 @@ def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
         yield "TW423", message, f"add --hostfile {wanted}"
 
 
-def _dialect(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
+def _dialect(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     if launch.program not in _MPIRUN:
         return
     foreign, other = (_HYDRA_ONLY, "Hydra") if mpi.implementation == "openmpi" else (_OPEN_MPI_ONLY, "Open MPI")
@@ -123,7 +123,7 @@ def _dialect(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
         yield "TW420", message, "change the option, or topology.mpi"
 
 
-def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Said:
+def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     """Hydra hands on the whole environment where nothing else is said; Open MPI hands on nothing."""
     if mpi.implementation != "openmpi" or launch.program not in _MPIRUN:
         return

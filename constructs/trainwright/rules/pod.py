@@ -32,7 +32,7 @@ def pods(context: Context, resolution: Resolution, manifests: Manifests) -> Iter
         yield role, template["spec"]
 
 
-def place(context: Context, role: str, field: str, name: str | None = None) -> Where:
+def overridden_at(context: Context, role: str, field: str, name: str | None = None) -> Where:
     """Where an override writes a field of the pod, or the item of that name in it."""
     patch = context.run.overrides.pod.get(role, {})
     if field not in patch:
@@ -58,7 +58,7 @@ def is_consistent(context: Context, resolution: Resolution, manifests: Manifests
         for name in dict.fromkeys(name for name in names if names.count(name) > 1):
             yield found(
                 "TW603",
-                place(context, role, "initContainers", name),
+                overridden_at(context, role, "initContainers", name),
                 f"two containers are called {name}",
                 "give each its own name",
             )
@@ -68,13 +68,13 @@ def is_consistent(context: Context, resolution: Resolution, manifests: Manifests
                 message = f"volume {volume['name']} has several sources: {', '.join(sources)}"
                 yield found(
                     "TW603",
-                    place(context, role, "volumes", volume["name"]),
+                    overridden_at(context, role, "volumes", volume["name"]),
                     message,
                     "keep one, in a volume with a name of its own",
                 )
         volumes = {volume["name"] for volume in pod.get("volumes") or []}
         for field, container in containers_of(pod):
-            where = place(context, role, field, container.get("name"))
+            where = overridden_at(context, role, field, container.get("name"))
             for mount in container.get("volumeMounts") or []:
                 if mount.get("name") not in volumes:
                     message = (
@@ -89,7 +89,7 @@ def mounts(context: Context, resolution: Resolution, manifests: Manifests) -> It
         main = pod["containers"][0]
         paths = [str(mount.get("mountPath")) for mount in main.get("volumeMounts") or []]
         planned = [path for path in paths if path in RESERVED_PATHS or path in context.run.mounts]
-        where = place(context, role, "containers", main["name"])
+        where = overridden_at(context, role, "containers", main["name"])
         for path in paths:
             if path in planned:
                 continue
@@ -111,7 +111,7 @@ def writes_once(context: Context, resolution: Resolution, manifests: Manifests) 
                 "fetch data once, by `prepare`; or mount the claim with readOnly: true, or a folder for each pod by subPathExpr; "
                 "waive this where it does no harm"
             )
-            yield found("TW243", place(context, role, "initContainers", name), message, fix)
+            yield found("TW243", overridden_at(context, role, "initContainers", name), message, fix)
 
 
 def _writers(pod: Tree, resolution: Resolution) -> Iterator[tuple[str, str]]:
@@ -135,7 +135,7 @@ def ends_with_the_run(context: Context, resolution: Resolution, manifests: Manif
             name = container.get("name")
             yield found(
                 "TW607",
-                place(context, role, "containers", name),
+                overridden_at(context, role, "containers", name),
                 f"container {name} would keep the pod alive after training",
                 "write it under initContainers, with restartPolicy: Always: Kubernetes ends such a sidecar with the run",
             )
@@ -148,7 +148,7 @@ def has_resources(context: Context, resolution: Resolution, manifests: Manifests
         cpu, memory = plan.resources.cpu.millicores, plan.resources.memory.bytes
         complete = True
         for field, container in added_containers(pod, resolution):
-            where = place(context, role, field, container.get("name"))
+            where = overridden_at(context, role, field, container.get("name"))
             amounts, problem = _amounts(container)
             if problem:
                 complete = False
@@ -209,7 +209,7 @@ def ports_are_free(context: Context, resolution: Resolution, manifests: Manifest
                 if port.get("containerPort") in planned:
                     yield found(
                         "TW601",
-                        place(context, role, field, container.get("name")),
+                        overridden_at(context, role, field, container.get("name")),
                         f"container {container.get('name')} listens on {port['containerPort']}, a port of the plan",
                         f"use another than {', '.join(map(str, planned))}",
                     )
@@ -223,12 +223,12 @@ def host_network(context: Context, resolution: Resolution, manifests: Manifests)
             if policy not in ("ClusterFirst", "ClusterFirstWithHostNet"):
                 yield found(
                     "TW605",
-                    place(context, role, "dnsPolicy"),
+                    overridden_at(context, role, "dnsPolicy"),
                     f"with dnsPolicy {policy} pods cannot find each other by name",
                     "remove dnsPolicy, or write ClusterFirst; use dnsConfig for more name servers",
                 )
             continue
-        where = place(context, role, "hostNetwork")
+        where = overridden_at(context, role, "hostNetwork")
         if policy != "ClusterFirstWithHostNet":
             yield found(
                 "TW605",
@@ -256,7 +256,7 @@ def security(context: Context, resolution: Resolution, manifests: Manifests) -> 
         for field, name, problem in dict.fromkeys(violations(pod, namespace.pod_security)):
             yield found(
                 "TW604",
-                place(context, role, field, name),
+                overridden_at(context, role, field, name),
                 f"pod security {namespace.pod_security} refuses {problem}",
                 f"remove it, or use a namespace of a lower level than {namespace.pod_security}",
             )
@@ -267,7 +267,7 @@ def images(context: Context, resolution: Resolution, manifests: Manifests) -> It
     for role, pod in pods(context, resolution, manifests):
         for field, container in added_containers(pod, resolution):
             yield from image_findings(
-                str(container.get("image", "")), context.cluster, place(context, role, field, container.get("name"))
+                str(container.get("image", "")), context.cluster, overridden_at(context, role, field, container.get("name"))
             )
 
 
@@ -278,7 +278,7 @@ def variables(context: Context, resolution: Resolution, manifests: Manifests) ->
             planned = {variable.name for variable in resolution.plan.environment} if container is pod["containers"][0] else set()
             added = {str(entry.get("name")): entry.get("value") for entry in container.get("env") or []}
             env = {name: value for name, value in added.items() if name not in planned}
-            where = partial(_there, place(context, role, field, container.get("name")))
+            where = partial(_there, overridden_at(context, role, field, container.get("name")))
             yield from variable_findings(env, where)
             yield from secret_findings(env, where)
 

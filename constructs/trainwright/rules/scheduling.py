@@ -82,7 +82,7 @@ _UNREAD = frozenset({
 """Names that coscheduling once had (kubernetes-sigs/scheduler-plugins#323), and annotations of Volcano, which are no labels."""
 
 
-def place(context: Context) -> Iterator[Finding]:
+def topology_level(context: Context) -> Iterator[Finding]:
     """A level of the topology that the profile knows."""
     placement, levels = context.run.placement, context.cluster.topology
     if placement.together is not None and placement.together not in levels:
@@ -182,6 +182,6 @@ def slices(context: Context, resolution: Resolution, manifests: Sequence[dict[st
             yield found("TW603", where, message, f"write a number from 1 to {pods[role]} in {SLICE_SIZE}")
 
 
-RUN = (queue, place, priority, by_hand)
+RUN = (queue, topology_level, priority, by_hand)
 PLAN = (gang, sent_elsewhere, watched, two_gates)
 MANIFESTS = (slices,)

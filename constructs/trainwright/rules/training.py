@@ -21,6 +21,47 @@ LARGE_SCALING = 4.0
 """Growth of the learning rate from which a missing warm-up is worth a word (Goyal et al. 2017, section 2.2)."""
 
 
+def work_fits_topology(context: Context) -> Iterator[Finding]:
+    """Trees need XGBoost's ranks, and networks need others."""
+    run = context.run
+    where, boosts = context.locate.run("/topology/kind"), run.topology.engine == "xgboost"
+    if isinstance(run.workload, BoostingWorkload) and not boosts:
+        message = f"workload boosting grows trees, and topology {run.topology.kind} trains networks"
+        yield found("TW210", where, message, "write topology: {kind: xgboost, nodes: N, gpus_per_node: 0}")
+    elif run.trainer and boosts:
+        message = "topology xgboost grows trees, and workload trainer trains a network"
+        yield found("TW210", where, message, "write workload: {kind: boosting, …}, or another topology")
+
+
+def engine_fits(context: Context) -> Iterator[Finding]:
+    """What the engine of the topology cannot build, or cannot meet by."""
+    run, work, engine = context.run, context.run.trainer, context.run.topology.engine
+    if work is None or engine == "xgboost":
+        return
+    rendezvous = run.topology.needs().rendezvous.value
+    if rendezvous not in ENGINE_RENDEZVOUS[engine]:
+        message = f"engine {engine} cannot train under rendezvous {rendezvous}"
+        yield found("TW210", context.locate.run("/topology"), message, f"it needs {' or '.join(ENGINE_RENDEZVOUS[engine])}")
+    # the topology itself says where DeepSpeed's configuration is; only the model is the run's own here
+    for problem in engine_disagreements(engine, work.model, None, None):
+        if "architecture" in problem:
+            yield found("TW210", context.locate.run("/workload/model/architecture"), problem.partition("; ")[0],
+                        problem.partition("; ")[2] or "use another topology")
+    asked = SimpleNamespace(**dict(work), checkpoints=run.checkpoints)  # the contract has both in one
+    for setting, instead in unread(engine, asked):
+        pointer = setting.split()[0].replace(".", "/")
+        where = context.locate.run(f"/{pointer}" if pointer.startswith("checkpoints/") else f"/workload/{pointer}")
+        yield found("TW210", where, f"engine {engine} does not read {setting}", instead)
+
+
+def engine_can_resize(context: Context) -> Iterator[Finding]:
+    """Nodes that come and go leave checkpoints of another number of ranks."""
+    run, engine = context.run, context.run.topology.engine
+    if run.trainer and engine != "xgboost" and run.topology.needs().elastic and not CAPABILITIES[engine].reshards:
+        message = f"engine {engine} cannot load a checkpoint at another number of ranks, and the topology is elastic"
+        yield found("TW210", context.locate.run("/topology/elastic"), message, "remove elastic")
+
+
 def complete(context: Context) -> Iterator[Finding]:
     """Our trainer needs a batch and a learning rate."""
     run = context.run
@@ -35,8 +76,8 @@ def without_effect(context: Context) -> Iterator[Finding]:
     if run.trainer:
         return
     fields = [key for key in ("batch", "learning_rate") if getattr(run, key) is not None]
-    unread = ("save",) if isinstance(work, BoostingWorkload) else ("every", "every_steps", "keep", "resume", "save")
-    fields += [f"checkpoints/{key}" for key in unread if key in run.checkpoints.model_fields_set]
+    saving = ("save",) if isinstance(work, BoostingWorkload) else ("every", "every_steps", "keep", "resume", "save")
+    fields += [f"checkpoints/{key}" for key in saving if key in run.checkpoints.model_fields_set]
     if isinstance(work, CommandWorkload):
         fields += [
             key for key in ("trainer_version", "peer_wait") if key in run.model_fields_set and getattr(run, key) is not None
@@ -88,7 +129,7 @@ def unreleased(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     needs = [problem.partition(" needs ")[0] for problem in render_for(spec, RELEASED[-1])[1]]
     message = f"trainer {version} is not released yet"
-    fix = f"write trainer_version: {RELEASED[-1]}, which can all that this run asks for"
+    fix = f"write trainer_version: {RELEASED[-1]}, which does all that this run asks for"
     if needs:
         message += f", and this run needs of it: {', '.join(needs)}"
         fix = "review it and wait with the sync, or build an image of the trainer in this repository (docs/images.md)"
@@ -191,52 +232,11 @@ def kept_batch_reaches_all(context: Context, resolution: Resolution) -> Iterator
         )
 
 
-RUN = (complete, without_effect, trainer_version, linear_with_adam, batch_statistics)
+RUN = (
+    complete, without_effect, trainer_version, linear_with_adam, batch_statistics, work_fits_topology, engine_fits,
+    engine_can_resize,
+)
 PLAN = (
     version_fields, unreleased, follows_the_batch, belongs_to_a_batch, warmup, warmup_ends, batch_fits_data,
     kept_batch_reaches_all,
 )
-
-
-def work_fits_topology(context: Context) -> Iterator[Finding]:
-    """Trees need XGBoost's ranks, and networks need others."""
-    run = context.run
-    where, boosts = context.locate.run("/topology/kind"), run.topology.engine == "xgboost"
-    if isinstance(run.workload, BoostingWorkload) and not boosts:
-        message = f"workload boosting grows trees, and topology {run.topology.kind} trains networks"
-        yield found("TW210", where, message, "write topology: {kind: xgboost, nodes: N, gpus_per_node: 0}")
-    elif run.trainer and boosts:
-        message = "topology xgboost grows trees, and workload trainer trains a network"
-        yield found("TW210", where, message, "write workload: {kind: boosting, …}, or another topology")
-
-
-def engine_fits(context: Context) -> Iterator[Finding]:
-    """What the engine of the topology cannot build, or cannot meet by."""
-    run, work, engine = context.run, context.run.trainer, context.run.topology.engine
-    if work is None or engine == "xgboost":
-        return
-    rendezvous = run.topology.needs().rendezvous.value
-    if rendezvous not in ENGINE_RENDEZVOUS[engine]:
-        message = f"engine {engine} cannot train under rendezvous {rendezvous}"
-        yield found("TW210", context.locate.run("/topology"), message, f"it needs {' or '.join(ENGINE_RENDEZVOUS[engine])}")
-    # the topology itself says where DeepSpeed's configuration is; only the model is the run's own here
-    for problem in engine_disagreements(engine, work.model, None, None):
-        if "architecture" in problem:
-            yield found("TW210", context.locate.run("/workload/model/architecture"), problem.partition("; ")[0],
-                        problem.partition("; ")[2] or "use another topology")
-    asked = SimpleNamespace(**dict(work), checkpoints=run.checkpoints)  # the contract has both in one
-    for setting, instead in unread(engine, asked):
-        pointer = setting.split()[0].replace(".", "/")
-        where = context.locate.run(f"/{pointer}" if pointer.startswith("checkpoints/") else f"/workload/{pointer}")
-        yield found("TW210", where, f"engine {engine} does not read {setting}", instead)
-
-
-def engine_can_resize(context: Context) -> Iterator[Finding]:
-    """Nodes that come and go leave checkpoints of another number of ranks."""
-    run, engine = context.run, context.run.topology.engine
-    if run.trainer and engine != "xgboost" and run.topology.needs().elastic and not CAPABILITIES[engine].reshards:
-        message = f"engine {engine} cannot load a checkpoint at another number of ranks, and the topology is elastic"
-        yield found("TW210", context.locate.run("/topology/elastic"), message, "remove elastic")
-
-
-ENGINE = (work_fits_topology, engine_fits, engine_can_resize)

@@ -83,7 +83,7 @@ class Checkpoints(Model):
         return self
 
     @property
-    def place(self) -> str:
+    def root(self) -> str:
         """What the directories of all lineages lie in."""
         return self.store or self.mount
 

@@ -78,7 +78,7 @@ class Preparation(Model):
         wanted = AccessKeys if self.store == "s3" else AccountKey
         if self.credentials and not isinstance(self.credentials, wanted):
             raise ValueError(f"credentials of {self.store}:// are {' and '.join(wanted.model_fields)}")
-        strangers = [name for name in ("endpoint", "region") if getattr(self, name)]
-        if self.store == "gs" and strangers:
-            raise ValueError(f"gs:// has no {' and no '.join(strangers)}; remove it")
+        foreign = [name for name in ("endpoint", "region") if getattr(self, name)]
+        if self.store == "gs" and foreign:
+            raise ValueError(f"gs:// has no {' and no '.join(foreign)}; remove it")
         return self

@@ -12,7 +12,7 @@ from trainwright.topology.torch import ElasticTopology
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY
 
 Elements = Annotated[int, Field(ge=1, le=2**53)]
-Place = Literal["none", "cpu"]
+OffloadDevice = Literal["none", "cpu"]
 
 ENGINE_TITLES: dict[ShardingEngine, str] = {"deepspeed": "DeepSpeed", "fsdp2": "FSDP2"}
 
@@ -20,9 +20,9 @@ ENGINE_TITLES: dict[ShardingEngine, str] = {"deepspeed": "DeepSpeed", "fsdp2": "
 class Offload(Model):
     """What is moved from GPU memory to host memory."""
 
-    optimizer: Place = "none"
+    optimizer: OffloadDevice = "none"
     """Master weights and optimizer state, and the step of the optimizer."""
-    weights: Place = "none"
+    weights: OffloadDevice = "none"
     """The shards of the weights (zero3); the optimizer must then move too."""
 
 
