@@ -6,11 +6,12 @@ Fields that a rehearsal does not look at are passed over; fields that it reads a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from trainwright.manifest.kinds import GroupKind
 from trainwright_trainer.contract.layout import SPEC_ENV
 
 Number = Annotated[int, Field(strict=True, ge=0)]
@@ -34,6 +35,14 @@ class Metadata(Kind):
     namespace: str = "default"
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
+
+
+class Object(Kind):
+    """A kind of which manifests are read."""
+
+    key: ClassVar[GroupKind]
+
+    metadata: Metadata
 
 
 class KeySelector(Kind):
@@ -287,8 +296,9 @@ class JobSpec(Kind):
     suspend: bool = False
 
 
-class Job(Kind):
-    metadata: Metadata
+class Job(Object):
+    key = GroupKind("batch", "Job")
+
     spec: JobSpec
 
     @property
@@ -321,11 +331,13 @@ class ServiceSpec(Kind):
     ports: Sequence[ServicePort] = ()
 
 
-class Service(Kind):
-    metadata: Metadata
+class Service(Object):
+    key = GroupKind("", "Service")
+
     spec: ServiceSpec
 
 
-class ConfigMap(Kind):
-    metadata: Metadata
+class ConfigMap(Object):
+    key = GroupKind("", "ConfigMap")
+
     data: Mapping[str, str] = {}

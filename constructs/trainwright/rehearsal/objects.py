@@ -12,15 +12,15 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from trainwright.rehearsal.kinds import ConfigMap, Job, Kind, Service
+from trainwright.manifest.kinds import GroupKind
+from trainwright.rehearsal.kinds import ConfigMap, Job, Object, Service
+from trainwright.target import TARGETS
 from trainwright_trainer.contract import API_VERSION, RunSpec
 from trainwright_trainer.contract.spec import Meeting
 
-K = TypeVar("K", bound=Kind)
-IGNORED_KINDS = frozenset({"Namespace", "PersistentVolumeClaim"})
+Found = TypeVar("Found", bound=Object)
+IGNORED_KINDS = frozenset({GroupKind("", "Namespace"), GroupKind("", "PersistentVolumeClaim")})
 """Objects that may be beside a Job and mean nothing on one machine."""
-CARRIERS = ("JobSet", "PyTorchJob", "TrainJob", "MPIJob", "TFJob", "XGBoostJob", "RayJob")
-"""Kinds that carry a run through an operator, which a rehearsal does not play."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +78,15 @@ def read_manifests(path: Path) -> list[dict[str, Any]]:
 
 def find_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     """Sort the manifests by kind. Raises :class:`CannotWorkError` for no Job, a second one, or a field of the wrong type."""
-    by_kind: dict[str, list[Mapping[str, Any]]] = {}
+    by_kind: dict[GroupKind, list[Mapping[str, Any]]] = {}
     for manifest in manifests:
-        by_kind.setdefault(str(manifest.get("kind")), []).append(manifest)
-    jobs = by_kind.pop("Job", [])
+        by_kind.setdefault(GroupKind.of({"apiVersion": "", "kind": "", **manifest}), []).append(manifest)
+    jobs = by_kind.pop(Job.key, [])
     if len(jobs) != 1:
         raise CannotWorkError([_not_one_job(len(jobs), by_kind)])
     job = _read(Job, jobs[0])
-    config_maps = [_read(ConfigMap, manifest) for manifest in by_kind.pop("ConfigMap", [])]
-    services = [_read(Service, manifest) for manifest in by_kind.pop("Service", [])]
+    config_maps = [_read(ConfigMap, manifest) for manifest in by_kind.pop(ConfigMap.key, [])]
+    services = [_read(Service, manifest) for manifest in by_kind.pop(Service.key, [])]
     return Objects(
         job=job,
         config_maps={one.metadata.name: one for one in config_maps if one.metadata.namespace == job.namespace},
@@ -95,26 +95,27 @@ def find_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
             one.metadata.name: one.metadata.namespace for one in services if one.metadata.namespace != job.namespace
         },
         left_out=tuple(
-            f"{kind} {(manifest.get('metadata') or {}).get('name')}"
+            f"{kind.kind} {(manifest.get('metadata') or {}).get('name')}"
             for kind, group in by_kind.items() if kind not in IGNORED_KINDS for manifest in group
         ),
     )
 
 
-def _not_one_job(jobs: int, others: Mapping[str, object]) -> Problem:
-    carrier = next((kind for kind in CARRIERS if kind in others), None)
+def _not_one_job(jobs: int, others: Mapping[GroupKind, object]) -> Problem:
+    carrier = next((target.kind for target in TARGETS.values() if target.kind in others), None)
     if carrier and not jobs:
         fix = "rehearse the same run as a Job: where the topology allows it, write target: indexed-job into a copy of its file"
-        return Problem("manifests", f"a {carrier} carries the run, and a rehearsal plays only Jobs so far", fix)
+        message = f"a {carrier.kind} of {carrier.group} carries the run, and a rehearsal plays only Jobs of {Job.key.group}"
+        return Problem("manifests", message, fix)
     return Problem("manifests", f"they hold {jobs or 'no'} Job{'' if jobs == 0 else 's'}", "rehearse the file of one run")
 
 
-def _read(kind: type[K], manifest: Mapping[str, Any]) -> K:
+def _read(kind: type[Found], manifest: Mapping[str, Any]) -> Found:
     name = (manifest.get("metadata") or {}).get("name") if isinstance(manifest.get("metadata"), dict) else None
     try:
         return kind.model_validate(manifest)
     except ValidationError as error:
-        where = f"{kind.__name__} {name or 'without a name'}"
+        where = f"{kind.key.kind} {name or 'without a name'}"
         raise CannotWorkError([
             Problem(where, f"{'.'.join(map(str, detail['loc']))}: {_lower(detail['msg'])}", "write the type that the API expects")
             for detail in error.errors(include_url=False)[:10]

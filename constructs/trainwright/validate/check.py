@@ -9,6 +9,7 @@ from typing import Any
 
 from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import found
+from trainwright.manifest.kinds import GroupKind
 from trainwright.validate.core import core_problems, is_core, metadata_structure
 from trainwright.validate.core_schemas import UnknownKindError, known_version
 from trainwright.validate.crd import Catalogue, load_catalogue
@@ -101,8 +102,7 @@ def check_manifests(manifests: Iterable[tuple[Manifest, str]], catalogue: Catalo
 
 def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernetes: str) -> tuple[list[Problem], bool]:
     """The problems of one object that has a kind and a name, and whether there was a schema to check it by."""
-    group = str(manifest["apiVersion"]).rpartition("/")[0]
-    crd = catalogue.crds.get((group, str(manifest["kind"])))
+    crd = catalogue.crds.get(GroupKind.of(manifest))
     resource: Mapping[str, Any] = manifest
     if crd is not None:
         version = served_version(manifest, crd)

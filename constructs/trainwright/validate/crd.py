@@ -10,6 +10,7 @@ from typing import Any
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
+from trainwright.manifest.kinds import GroupKind
 from trainwright.reading.scalar import ScalarError, read_scalar
 
 Schema = Mapping[str, Any]
@@ -46,32 +47,32 @@ class Crd:
     file: str
     name: str
     """Of the CRD itself, such as ``jobsets.jobset.x-k8s.io``."""
-    group: str
-    kind: str
+    key: GroupKind
+    """Of the objects that it defines."""
     namespaced: bool
     versions: Mapping[str, Version]
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The CRDs of a folder, by group and kind, and what is wrong with the others."""
+    """The CRDs of a folder, by the kind that they define, and what is wrong with the others."""
 
-    crds: Mapping[tuple[str, str], Crd] = field(default_factory=dict)
+    crds: Mapping[GroupKind, Crd] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
 
 def load_catalogue(folder: Path, groups: Collection[str] | None = None) -> Catalogue:
     """The CRDs below a folder, of some groups only where those are named: the others cost time and are not needed."""
-    crds: dict[tuple[str, str], Crd] = {}
+    crds: dict[GroupKind, Crd] = {}
     findings: list[Finding] = []
     for path in sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
         for item in _read(path, groups):
             if isinstance(item, Finding):
                 findings.append(item)
                 continue
-            known = crds.setdefault((item.group, item.kind), item)
+            known = crds.setdefault(item.key, item)
             if known is not item and known.versions != item.versions:
-                message = f"{item.kind} of {item.group} is defined here and in {known.file}, in different ways"
+                message = f"{item.key.kind} of {item.key.group} is defined here and in {known.file}, in different ways"
                 findings.append(_unusable(path, message, "keep the definition that the cluster has"))
     return Catalogue(crds, tuple(findings))
 
@@ -110,8 +111,8 @@ def _crd(path: Path, document: Mapping[str, Any]) -> Crd | Finding:
     try:
         spec = document["spec"]
         versions = {entry["name"]: _version(entry) for entry in spec["versions"]}
-        names, namespaced = spec["names"], spec["scope"] == "Namespaced"
-        return Crd(str(path), str(document["metadata"]["name"]), str(spec["group"]), str(names["kind"]), namespaced, versions)
+        key = GroupKind(str(spec["group"]), str(spec["names"]["kind"]))
+        return Crd(str(path), str(document["metadata"]["name"]), key, spec["scope"] == "Namespaced", versions)
     except (KeyError, TypeError, AttributeError) as error:
         return _unusable(path, f"the CustomResourceDefinition is not complete: {error!r}", "fetch it again with `make crds`")
 

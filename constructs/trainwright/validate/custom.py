@@ -22,9 +22,9 @@ def served_version(manifest: Mapping[str, Any], crd: Crd) -> Version | Problem:
     version = crd.versions.get(wanted)
     if version is not None and version.served:
         return version
-    served = [f"{crd.group}/{version.name}" for version in crd.versions.values() if version.served]
+    served = [f"{crd.key.group}/{version.name}" for version in crd.versions.values() if version.served]
     reason = "has no version" if version is None else "is not served in version"
-    message = f"{crd.kind} of {crd.group} {reason} {wanted} ({crd.file})"
+    message = f"{crd.key.kind} of {crd.key.group} {reason} {wanted} ({crd.file})"
     return Problem("TW701", "/apiVersion", message, f"write {' or '.join(served) or 'another kind'}")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import at, escape
+from trainwright.manifest.kinds import GroupKind
 from trainwright.validate.problem import Problem
 
 LONGEST_LABEL = 63
@@ -89,15 +90,19 @@ def annotation_problems(annotations: object, pointer: str) -> Iterator[Problem]:
         yield Problem("TW705", pointer, f"the annotations hold {size:,} bytes, and at most {MOST_ANNOTATIONS:,} are allowed", fix)
 
 
-_NAME_RULES: Mapping[tuple[str, str], Callable[[str], str]] = {
-    ("", "Namespace"): not_a_label,
-    ("", "Service"): not_a_service_label,
+def _not_a_path_segment(name: str) -> str:
+    return "cannot be part of a path" if re.search(r"[/%]|^\.\.?$", name) else ""
+
+
+_NAME_RULES: Mapping[GroupKind, Callable[[str], str]] = {
+    GroupKind("", "Namespace"): not_a_label,
+    GroupKind("", "Service"): not_a_service_label,
     **{
-        ("rbac.authorization.k8s.io", kind): lambda name: "cannot be part of a path" if re.search(r"[/%]|^\.\.?$", name) else ""
+        GroupKind("rbac.authorization.k8s.io", kind): _not_a_path_segment
         for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
     },
 }
-"""Group and kind -> why a name is not allowed, where that is another rule than that of DNS subdomains."""
+"""Kind -> why a name is not allowed, where that is another rule than that of DNS subdomains."""
 
 
 def identity_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
@@ -120,8 +125,8 @@ def identity_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
 
 def metadata_problems(manifest: Mapping[str, Any], namespaced: bool | None = None) -> Iterator[Problem]:
     """Names and labels that the API server refuses. ``namespaced`` is None where the kind's scope is not known."""
-    group, name = str(manifest["apiVersion"]).rpartition("/")[0], manifest["metadata"]["name"]
-    rule = _NAME_RULES.get((group, str(manifest["kind"])), not_a_subdomain)
+    name = manifest["metadata"]["name"]
+    rule = _NAME_RULES.get(GroupKind.of(manifest), not_a_subdomain)
     if reason := rule(name):
         yield Problem("TW709", "/metadata/name", f"the name {name[:80]} {reason}", "choose another name")
     namespace = at(manifest, "/metadata/namespace")

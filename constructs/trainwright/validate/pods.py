@@ -6,39 +6,41 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import at, escape
+from trainwright.manifest.kinds import GroupKind
 from trainwright.validate.fields import items, mapping, text
 from trainwright.validate.formats import amount
 from trainwright.validate.metadata import annotation_problems, label_problems
 from trainwright.validate.problem import Problem, duplicate
 
-TEMPLATES: Mapping[tuple[str, str], str] = {
-    ("", "Pod"): "",
-    ("", "PodTemplate"): "/template",
-    ("", "ReplicationController"): "/spec/template",
-    ("apps", "DaemonSet"): "/spec/template",
-    ("apps", "Deployment"): "/spec/template",
-    ("apps", "ReplicaSet"): "/spec/template",
-    ("apps", "StatefulSet"): "/spec/template",
-    ("batch", "Job"): "/spec/template",
-    ("batch", "CronJob"): "/spec/jobTemplate/spec/template",
+JOB, CRON_JOB = GroupKind("batch", "Job"), GroupKind("batch", "CronJob")
+TEMPLATES: Mapping[GroupKind, str] = {
+    GroupKind("", "Pod"): "",
+    GroupKind("", "PodTemplate"): "/template",
+    GroupKind("", "ReplicationController"): "/spec/template",
+    GroupKind("apps", "DaemonSet"): "/spec/template",
+    GroupKind("apps", "Deployment"): "/spec/template",
+    GroupKind("apps", "ReplicaSet"): "/spec/template",
+    GroupKind("apps", "StatefulSet"): "/spec/template",
+    JOB: "/spec/template",
+    CRON_JOB: "/spec/jobTemplate/spec/template",
 }
-"""Group and kind -> where the pod template stands."""
+"""Kind -> pointer to its pod template."""
 
 
 def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of an object that its schema allows."""
-    kind = (str(manifest["apiVersion"]).rpartition("/")[0], str(manifest["kind"]))
+    kind = GroupKind.of(manifest)
     if kind in TEMPLATES:
         pointer = TEMPLATES[kind]
         yield from (problem.below(pointer) for problem in template_problems(at(manifest, pointer)))
-    if kind in (("batch", "Job"), ("batch", "CronJob")):
-        pointer = "/spec/jobTemplate" if kind[1] == "CronJob" else ""
+    if kind in (JOB, CRON_JOB):
+        pointer = "/spec/jobTemplate" if kind == CRON_JOB else ""
         yield from (problem.below(pointer) for problem in _job(at(manifest, pointer)))
-    if kind[0] == "apps":
+    if kind.group == "apps":
         yield from _selected(manifest)
-    if kind == ("", "Service"):
+    if kind == GroupKind("", "Service"):
         yield from _service(manifest)
-    if kind == ("", "PersistentVolumeClaim") and at(manifest, "/spec/resources/requests/storage") is None:
+    if kind == GroupKind("", "PersistentVolumeClaim") and at(manifest, "/spec/resources/requests/storage") is None:
         place = "/spec/resources/requests/storage"
         yield Problem("TW704", place, "the claim requests no storage", "add `resources: {requests: {storage: 10Gi}}`")
 

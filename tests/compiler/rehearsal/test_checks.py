@@ -200,6 +200,9 @@ def test_a_job_that_cannot_be_played(edit: Edit, reason: str) -> None:
     [
         (lambda found: found.remove(of_kind(found, "Job")), "they hold no Job"),
         (lambda found: found.append(of_kind(found, "Job")), "they hold 2 Jobs"),
+        (lambda found: of_kind(found, "Job").update(apiVersion="jobset.x-k8s.io/v1alpha2", kind="JobSet"),
+         "a JobSet of jobset.x-k8s.io carries the run"),
+        (lambda found: of_kind(found, "Job").update(apiVersion="batch.volcano.sh/v1alpha1"), "manifests: "),
         (lambda found: of_kind(found, "Job")["spec"].pop("template"), "spec.template: field required"),
         (lambda found: pod_spec(found).update(containers=[]), "spec.template.spec.containers"),
         (lambda found: port(found, "http").update(containerPort="9400"), "containerPort"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.findings.locate import escape, tokens
+from trainwright.manifest.kinds import GroupKind
 from trainwright.validate import Catalogue, Problem, load_catalogue, object_problems
 from trainwright.validate.admission import field_schema
 from trainwright.validate.core_schemas import known_version
@@ -62,8 +63,8 @@ def problems(manifest: Data, catalogue: Catalogue | None = None) -> list[Problem
 
 
 def schema_of(manifest: Data) -> Schema:
-    group, _, version = manifest["apiVersion"].rpartition("/")
-    return upstream().crds[group, manifest["kind"]].versions[version].schema
+    version = manifest["apiVersion"].rpartition("/")[2]
+    return upstream().crds[GroupKind.of(manifest)].versions[version].schema
 
 
 def schema_at(schema: Schema | None, pointer: str) -> Schema | None:

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from tests.compiler.validate.samples import PROJECT, UPSTREAM, problems, upstream
 
+from trainwright.manifest.kinds import GroupKind
 from trainwright.reading.document import read_yaml
 from trainwright.validate import load_catalogue
 from trainwright.validate.crd import Catalogue
 
+WIDGET = GroupKind("example.com", "Widget")
 WIDGETS = PROJECT / "crds" / "widgets.yaml"
 
 
@@ -29,7 +31,7 @@ def widgets(**spec: Any) -> dict[str, Any]:
 
 
 def test_a_crd_says_its_kinds_versions_and_scope() -> None:
-    crd = load_catalogue(WIDGETS.parent).crds["example.com", "Widget"]
+    crd = load_catalogue(WIDGETS.parent).crds[WIDGET]
     assert (crd.name, crd.namespaced, crd.file) == ("widgets.example.com", True, str(WIDGETS))
     assert {name: version.served for name, version in crd.versions.items()} == {"v1": True, "v1alpha1": False}
 
@@ -42,13 +44,13 @@ def test_crds_are_found_in_any_file(tmp_path: Path, shape: str) -> None:
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text({"documents": f"# a comment\n---\nkind: Other\n---\n{text}\n", "list": listed}.get(shape, text))
     catalogue = load_catalogue(tmp_path)
-    assert (list(catalogue.crds), catalogue.findings) == ([("example.com", "Widget")], ())
+    assert (list(catalogue.crds), catalogue.findings) == ([WIDGET], ())
 
 
 def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:
     """PyYAML's own rules would make false of off, and an error of =, which is an operator in Prometheus' enums."""
     text = WIDGETS.read_text().replace("enum: [red, blue]", "enum: [off, =, '1', 1, 1e3, 9223372036854775807]")
-    version = loaded(tmp_path, text).crds["example.com", "Widget"].versions["v1"]
+    version = loaded(tmp_path, text).crds[WIDGET].versions["v1"]
     assert version.schema["properties"]["spec"]["properties"]["color"]["enum"] == ["off", "=", "1", 1, 1000.0, 2**63 - 1]
 
 
