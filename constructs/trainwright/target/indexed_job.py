@@ -46,7 +46,7 @@ class IndexedJob(BaseTarget):
             reason = "a Job with fixed indexes cannot change the number of its nodes while it runs"
             return Refusal(reason, "remove topology.elastic")
         if needs.rendezvous not in INDEX_VARIABLES:
-            made = f"which makes no rendezvous of kind {needs.rendezvous.value}"
+            made = f"which is not enough for the rendezvous {needs.rendezvous.value}"
             reason = f"a Job gives each pod a fixed index and nothing else, {made}"
             return Refusal(reason, "choose a target whose operator makes it")
         if needs.success is not Success.ALL_RANKS:

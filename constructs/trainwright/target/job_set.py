@@ -49,7 +49,7 @@ class JobSet(BaseTarget):
         if needs.elastic:
             return Refusal("a JobSet has a fixed number of pods (elastic ones are an alpha feature)", "remove topology.elastic")
         if needs.rendezvous not in INDEX_VARIABLES:
-            reason = f"a JobSet gives its pods names and indexes, which makes no rendezvous of kind {needs.rendezvous.value}"
+            reason = f"a JobSet gives its pods names and indexes, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
         if needs.success is not Success.ALL_RANKS:
             reason = f"this JobSet is complete when its Job is, not when {needs.success.value}"

@@ -54,7 +54,7 @@ class MPIJob(BaseTarget):
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.rendezvous is not Rendezvous.MPI_HOSTFILE or needs.mpi is None:
-            reason = f"the operator writes a host file for mpirun, which makes no rendezvous of kind {needs.rendezvous.value}"
+            reason = f"the operator only writes a host file, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
         holds, others = needs.mpi.launcher_holds_ranks, needs.nodes - needs.mpi.launcher_holds_ranks
         launcher = Role(LAUNCHER, pods=1, host="{name}-launcher.{name}", container="mpi", share=None if holds else SHARE)

@@ -61,7 +61,7 @@ class PyTorchJob(BaseTarget):
         if needs.rendezvous is Rendezvous.C10D:
             return _elastic(needs)
         if needs.rendezvous is not Rendezvous.STATIC:
-            reason = f"the operator tells pods what torchrun reads, which makes no rendezvous of kind {needs.rendezvous.value}"
+            reason = f"the operator sets what torchrun reads, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
         master = Role(name="master", pods=1, host="{name}-master-{index}", container="pytorch")
         workers = Role(name="worker", pods=needs.nodes - 1, host="{name}-worker-{index}", container="pytorch")

@@ -100,7 +100,7 @@ class RayJob(BaseTarget):
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.rendezvous is not Rendezvous.RAY_HEAD:
-            reason = f"the operator starts Ray in the pods, which makes no rendezvous of kind {needs.rendezvous.value}"
+            reason = f"the operator only starts Ray in the pods, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target that starts the run's own command in its pods")
         if needs.elastic:
             return Refusal("the number of workers is fixed: Ray's autoscaler is off", "remove topology.elastic")

@@ -57,7 +57,7 @@ class TFJob(BaseTarget):
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.rendezvous is not Rendezvous.TF_CONFIG:
-            reason = f"the operator sets TF_CONFIG and nothing else, which makes no rendezvous of kind {needs.rendezvous.value}"
+            reason = f"the operator only sets TF_CONFIG, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
         chief = Role(name="chief", pods=1, host="{name}-chief-{index}", container="tensorflow")
         others = needs.nodes - needs.chief

@@ -38,7 +38,7 @@ class XGBoostJob(BaseTarget):
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.rendezvous is not Rendezvous.DMLC_TRACKER:
-            reason = f"the operator numbers its pods for a tracker, which makes no rendezvous of kind {needs.rendezvous.value}"
+            reason = f"the operator only numbers its pods, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
         master = Role(name="master", pods=1, host="{name}-master-{index}", container="xgboost")
         workers = Role(name="worker", pods=needs.nodes - 1, host="{name}-worker-{index}", container="xgboost")

@@ -85,10 +85,10 @@ class TrainJob(BaseTarget):
             reason = "the operator has no elastic runs yet: its JobSet has a fixed number of pods"
             return Refusal(reason, "remove topology.elastic")
         if needs.rendezvous not in POLICIES:
-            reason = f"it has policies for torch, XGBoost and MPI, which makes no rendezvous of kind {needs.rendezvous.value}"
+            reason = f"it has policies for torch, XGBoost and MPI, and none for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
         if needs.mpi and needs.mpi.implementation != "openmpi":
-            return Refusal("the operator writes a host file for Open MPI alone (kubeflow/trainer#3712)", "write mpi: openmpi")
+            return Refusal("the operator writes a host file only for Open MPI (kubeflow/trainer#3712)", "write mpi: openmpi")
         ends = Success.LAUNCHER if needs.mpi else Success.ALL_RANKS
         if needs.success is not ends:
             reason = f"the run is complete when {ends.value}, not when {needs.success.value}"
