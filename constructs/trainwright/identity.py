@@ -6,18 +6,34 @@ queue. A change of the projection renames every run of every user, so the golden
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainwright.manifest.kinds import GroupKind
-from trainwright.plan.checkpoint import canonical_json, short_hash_of_text
 
 PROJECTION = 1
 PLACEHOLDER = "00000000"
 """Stands for the hash while the objects are lowered for hashing: same length, so that every derived name is as long."""
 
 MUTABLE_EVERYWHERE = ("/metadata/labels", "/metadata/annotations")
+
+
+def short_hash(value: Any) -> str:
+    """Eight characters of Crockford-like base32 over a canonical JSON form."""
+    return _hash_of_text(_canonical_json(value))
+
+
+def _canonical_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _hash_of_text(text: str) -> str:
+    digest = base64.b32encode(hashlib.sha256(text.encode()).digest()).decode().lower()[:8]
+    return digest.translate(str.maketrans("ilou", "0189"))
 
 
 def is_identity(text: str) -> bool:
@@ -45,8 +61,8 @@ def identity_hash(
     """
     objects = [_immutable(manifest, (*MUTABLE_EVERYWHERE, *mutable.get(GroupKind.of(manifest), ()))) for manifest in manifests]
     named = {} if queue is None else {"queue": queue}
-    text = canonical_json({"projection": PROJECTION, "attempt": attempt, **named, "objects": objects})
-    return short_hash_of_text(text.replace(lowered_as, PLACEHOLDER))
+    text = _canonical_json({"projection": PROJECTION, "attempt": attempt, **named, "objects": objects})
+    return _hash_of_text(text.replace(lowered_as, PLACEHOLDER))
 
 
 def _immutable(manifest: Mapping[str, Any], pointers: tuple[str, ...]) -> dict[str, Any]:

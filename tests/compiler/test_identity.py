@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from tests.compiler.compiling import compile_data
 from tests.compiler.strategies import pairs
 
-from trainwright.identity import PLACEHOLDER, identity_hash
+from trainwright.identity import PLACEHOLDER, identity_hash, short_hash
 from trainwright.manifest.kinds import GroupKind
-from trainwright.plan.checkpoint import short_hash
 
 Data = dict[str, Any]
 

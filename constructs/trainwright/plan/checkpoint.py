@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 from math import ceil
-from typing import Any
 
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
+from trainwright.identity import short_hash
 from trainwright.plan.memory import optimizer_bytes, saves_in_background
 from trainwright.plan.model import CheckpointPlan, GracePlan
 from trainwright.run import BoostingWorkload, ClaimMount, CommandWorkload, Run
@@ -19,22 +16,8 @@ from trainwright.units import Duration
 
 DEFAULT_EVERY = Duration(1800)
 MINIMUM_GRACE_SECONDS = 60
-EXIT_MARGIN_SECONDS = 30
+GRACE_MARGIN_SECONDS = 30
 """For agreement, commit and the end of the processes, beside the save itself."""
-
-
-def short_hash(value: Any) -> str:
-    """Eight characters of Crockford-like base32 over a canonical JSON form."""
-    return short_hash_of_text(canonical_json(value))
-
-
-def canonical_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
-def short_hash_of_text(text: str) -> str:
-    digest = base64.b32encode(hashlib.sha256(text.encode()).digest()).decode().lower()[:8]
-    return digest.translate(str.maketrans("ilou", "0189"))
 
 
 def lineage(run: Run) -> str | None:
@@ -137,6 +120,6 @@ def _every(run: Run) -> tuple[str, float | None, int | None]:
 def plan_grace(checkpoint: CheckpointPlan | None) -> GracePlan:
     """Twice the expected save, since a volume is slowest when every run saves at once, and a margin to end in order."""
     save = 15 if checkpoint is None or checkpoint.save_seconds is None else ceil(2 * checkpoint.save_seconds)
-    seconds = max(MINIMUM_GRACE_SECONDS, save + EXIT_MARGIN_SECONDS)
-    reason = f"twice the expected save, and {EXIT_MARGIN_SECONDS} s to agree and end; at least {MINIMUM_GRACE_SECONDS} s"
-    return GracePlan(seconds=seconds, save_seconds=seconds - EXIT_MARGIN_SECONDS, reason=reason)
+    seconds = max(MINIMUM_GRACE_SECONDS, save + GRACE_MARGIN_SECONDS)
+    reason = f"twice the expected save, and {GRACE_MARGIN_SECONDS} s to agree and end; at least {MINIMUM_GRACE_SECONDS} s"
+    return GracePlan(seconds=seconds, save_seconds=seconds - GRACE_MARGIN_SECONDS, reason=reason)

@@ -1,4 +1,4 @@
-"""What each rank sends for one step of the optimizer, and how long the network between nodes takes for it at least.
+"""What each rank sends for one step of the optimizer, how long the network takes for it at least, and how that scales.
 
 A collective over N ranks moves (N - 1) / N of its data through each of them: a reduce-scatter and an all-gather once, an
 all-reduce twice (Rajbhandari et al. 2020, arXiv:1910.02054, section 7). With P parameters, a step of A micro batches sends
@@ -12,13 +12,12 @@ all-reduce twice (Rajbhandari et al. 2020, arXiv:1910.02054, section 7). With P 
 
 A ring crosses the border of each node once, so a node sends as much as one rank does; its links share it.
 
-How much of more GPUs a run can use: the share of a step that is computation, at other numbers of nodes. A model on paper.
-
-The batch of each rank stays, so its computation ``C`` stays and the traffic grows (weak scaling). With
+How much of more GPUs a run can use is the share of a step that is computation, at other numbers of nodes: a model on paper. The
+batch of each rank stays, so its computation ``C`` stays and the traffic grows (weak scaling). With
 
 - ``C`` = operations of a step / 40 % of the GPU's peak: MosaicML published 40 to 46 % for 1 to 13 B parameters on H100 in bf16
   (llm-foundry, scripts/train/benchmarking/README.md of July 2024);
-- ``T`` = bytes that a rank sends (:mod:`communication`) at the full rate of its node's links, plus 2 x log2(nodes) hops for each
+- ``T`` = bytes that a rank sends at the full rate of its node's links, plus 2 x log2(nodes) hops for each
   collective, as a tree has them, of 10 microseconds each, which is assumed;
 
 a step takes ``max(C, T)`` where the traffic hides behind the computation and ``C + T`` where none of it does. The efficiency is
@@ -32,7 +31,7 @@ import math
 from dataclasses import dataclass
 
 from trainwright.cluster.model import Fabric, NodePool
-from trainwright.plan.layers import sequence_length
+from trainwright.plan.layers import PRECISION_BYTES, sequence_length
 from trainwright.plan.model import BatchPlan, CommunicationPlan, WorldPlan
 from trainwright.run import TrainerWorkload
 from trainwright.topology.base import Sharding
@@ -40,7 +39,6 @@ from trainwright.topology.base import Sharding
 FLOPS = 100e12
 """Floating-point operations a second: what a GPU is taken to do. One of today that trains well does several times as many."""
 
-_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
 
 
 def communication(
@@ -55,17 +53,17 @@ def communication(
 
 def traffic(work: TrainerWorkload, batch: BatchPlan, ranks: int, sharding: Sharding) -> tuple[int, str]:
     """Bytes that one of so many ranks sends in one optimizer step, with the formula; the model's size is known."""
-    parameters, size, steps = work.model.parameters or 0, _BYTES[work.precision], batch.accumulation
+    parameters, size, steps = work.model.parameters or 0, PRECISION_BYTES[work.precision], batch.accumulation
     if sharding.engine is None:
-        gradients = _BYTES[work.gradient_reduction or "fp32"]
+        gradients = PRECISION_BYTES[work.gradient_reduction or "fp32"]
         sent, formula = 2 * gradients * parameters, f"2 x {gradients} bytes x {parameters:,} gradients, reduced once"
     elif sharding.engine == "fsdp2":
         gathers = 2 if sharding.reshards else 1
-        gradients = _BYTES[work.gradient_reduction or "fp32"]
+        gradients = PRECISION_BYTES[work.gradient_reduction or "fp32"]
         sent = steps * parameters * (gathers * size + gradients)
         formula = f"{steps} x ({gathers} x {size} bytes of weights + {gradients} of gradients) x {parameters:,}"
     else:
-        gradients = _BYTES[work.gradient_reduction or work.precision]
+        gradients = PRECISION_BYTES[work.gradient_reduction or work.precision]
         sent, formula = _deepspeed(parameters, size, gradients, steps, sharding.stage)
     return sent * (ranks - 1) // ranks, formula
 
@@ -102,6 +100,8 @@ def step_operations(work: TrainerWorkload, batch: BatchPlan) -> float | None:
     operations = 8 if work.activation_checkpointing else 6
     return operations * parameters * tokens * batch.micro * batch.accumulation
 
+
+# At other numbers of nodes.
 
 PEAKS = {
     "A100": 312e12, "B200": 2250e12, "H100": 989e12, "H200": 989e12, "L4": 121e12, "L40S": 362e12, "MI300X": 1307e12,

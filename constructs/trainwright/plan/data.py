@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from pathlib import PurePosixPath
 
-from trainwright.plan.checkpoint import short_hash
+from trainwright.identity import short_hash
 from trainwright.plan.model import DataPlan
 from trainwright.run import ClaimMount, Preparation, Run
 

@@ -20,6 +20,9 @@ from trainwright.run import TrainerWorkload
 from trainwright_trainer.contract.data import HFDataset, PythonSource, TokenFiles
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, ViT
 
+PRECISION_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+"""Of one element."""
+
 Tensors = tuple[tuple[int, int], ...]
 """Elements of a tensor, and how many such tensors there are."""
 
@@ -152,6 +155,9 @@ def _convolution(inputs: int, outputs: int, kernel: int) -> Tensors:
     return ((inputs * outputs * kernel * kernel, 1), (outputs, 2))
 
 
+# What the forward pass keeps.
+
+
 @dataclass(frozen=True, slots=True)
 class Activations:
     """Bytes of one micro batch."""
@@ -176,7 +182,7 @@ class _Kept:
 
 def activations(work: TrainerWorkload, micro: int, *, autocast: bool) -> Activations:
     """Of a micro batch; ``autocast`` says that weights are fp32 and residuals too."""
-    size = 4 if work.precision == "fp32" else 2
+    size = PRECISION_BYTES[work.precision]
     kept = _kept(work)
     if kept is None:
         return Activations(0, 8 * (work.model.parameters or 0), "unknown architecture: between nothing and twice the weights")

@@ -18,12 +18,11 @@ copied out of the buffer that it was gathered in, and its gradient is reduced, i
 
 The optimizer's step comes when activations are gone, so what it needs for itself counts only as far as it is more than those.
 
-What saving and starting take of the host's memory, as the trainer does both.
-
-A save in the background writes a copy (``TensorSnapshot``): fp32 weights and the optimizer's state. Where every rank holds all of
-them (DDP, Horovod), rank 0 alone has a copy, of which the ranks of its pod are counted a share each; where they are sharded, each
-rank has one of its shards. From a GPU the copy goes to pinned memory, whose blocks torch rounds up to a power of two
-(``CachingHostAllocator``, ATen/core/CachingHostAllocator.h) and keeps for the next save.
+Saving and starting take memory of the host, as the trainer does both. A save in the background writes a copy
+(``TensorSnapshot``): fp32 weights and the optimizer's state. Where every rank holds all of them (DDP, Horovod), rank 0 alone has
+a copy, of which the ranks of its pod are counted a share each; where they are sharded, each rank has one of its shards. From a
+GPU the copy goes to pinned memory, whose blocks torch rounds up to a power of two (``CachingHostAllocator``,
+ATen/core/CachingHostAllocator.h) and keeps for the next save.
 
 A start comes before the first copy, so it counts only as far as it takes more. First values pass through the host one tensor at a
 time, in fp32; files of initial weights are mapped, and the kernel takes such pages back. A checkpoint of whole states is read by
@@ -36,7 +35,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.cluster import NodePool
-from trainwright.plan.layers import Layers, activations, layers
+from trainwright.plan.layers import PRECISION_BYTES, Layers, activations, layers
 from trainwright.plan.model import MemoryPart, MemoryPlan, ResourcesPlan, WorldPlan
 from trainwright.run import Batch, BoostingWorkload, Run, TrainerWorkload
 from trainwright.topology.base import Sharding
@@ -53,8 +52,8 @@ FRAMEWORK_HOST = (GIB * 8 // 10, GIB * 4)
 """The same beside a GPU, with the libraries of CUDA: an assumption."""
 PINNED_SLACK = 1.5
 """Most that pinned memory takes beyond what lies in it: DeepSpeed's own factor (estimate_zero3_model_states_mem_needs)."""
-
-_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+PINNED_BLOCKS = 2
+"""How many times what it holds a block of pinned memory can be, as a power of two."""
 
 
 def optimizer_bytes(optimizer: Optimizer) -> int:
@@ -132,7 +131,7 @@ class _Model:
     @property
     def bytes(self) -> int:
         """Of one element in the compute precision."""
-        return _BYTES[self.work.precision]
+        return PRECISION_BYTES[self.work.precision]
 
     @property
     def half(self) -> bool:
@@ -197,7 +196,7 @@ def _deepspeed(model: _Model, sharding: Sharding) -> tuple[tuple[MemoryPart, ...
 def _deepspeed_gradients(model: _Model, sharding: Sharding) -> MemoryPart:
     """Stage 1 keeps whole gradients until the step, beside fp32 sums where those are asked for."""
     size = model.bytes
-    sums = _BYTES[sharding.accumulates(model.work.precision, model.accumulation)]
+    sums = PRECISION_BYTES[sharding.accumulates(model.work.precision, model.accumulation)]
     if sharding.stage >= 2:
         return _each("gradients", sums, model.parameters, sharding.gradients)
     if model.accumulation == 1 and sums == size:
@@ -220,7 +219,7 @@ def _gathered(model: _Model, sharding: Sharding) -> tuple[MemoryPart, ...]:
 
 def _deepspeed_buffers(model: _Model, sharding: Sharding) -> MemoryPart:
     """Buckets, and the gradient of the largest tensor, whole before it is reduced. On CPUs untouched memory costs nothing."""
-    sums = _BYTES[model.work.gradient_reduction or sharding.accumulates(model.work.precision, model.accumulation)]
+    sums = PRECISION_BYTES[model.work.gradient_reduction or sharding.accumulates(model.work.precision, model.accumulation)]
     buckets = sharding.buckets * sharding.bucket
     low, high = model.largest
     least = model.bytes * low + (model.bytes * buckets if model.device == "cuda" else 0)
@@ -231,7 +230,7 @@ def _deepspeed_buffers(model: _Model, sharding: Sharding) -> MemoryPart:
 
 def _step(model: _Model, sharding: Sharding) -> tuple[MemoryPart, ...]:
     """Fp32 gradients of the rank's share while the optimizer steps; stage 3 steps a sub-group at a time."""
-    share = -(-model.parameters // sharding.optimizer)
+    share = _share(model.parameters, sharding.optimizer)
     elements = min(share, sharding.sub_group) if sharding.stage == 3 else share
     extra = 4 * elements - model.activations
     if not model.half or extra <= 0:
@@ -255,7 +254,7 @@ def _fsdp2(model: _Model, sharding: Sharding) -> tuple[tuple[MemoryPart, ...], t
     else:
         text = f"{size} bytes x {parameters:,} parameters, kept for the backward pass, and a copy of one block"
         gathered = _part("gathered", size * parameters, size * (parameters + block), text)
-    wide = _BYTES[model.work.gradient_reduction or "fp32"]
+    wide = PRECISION_BYTES[model.work.gradient_reduction or "fp32"]
     most = max(size * outside + (size + 2 * wide) * block, (size + wide) * outside)
     text = f"gradients of a block of {block:,}, again in {wide} bytes with those of the block before, and of {outside:,} in none"
     buffers = _part("buffers", size * low, most, text)
@@ -290,8 +289,7 @@ def _part(name: str, low: int, high: int, formula: str) -> MemoryPart:
     return MemoryPart(name=name, low=low, high=high, formula=formula)
 
 
-PINNED_BLOCKS = 2
-"""Most that a power of two is above what it holds."""
+# Saving and starting.
 
 _BLOCKING = KNOWN_VERSIONS[:KNOWN_VERSIONS.index(FIELD_SINCE["work.checkpoints.save"])]
 
@@ -317,22 +315,22 @@ def saving_parts(run: Run, world: WorldPlan, state: int, elsewhere: int = 0) -> 
     if work is None or work.model.parameters is None or engine in ("xgboost", "tensorflow"):
         return ()
     copy = _snapshot(run, world, work.model.parameters, 4 + state) if saves_in_background(run) else None
-    start = _start(run, work, state, elsewhere + (copy.low if copy else 0)) if world.device == "cuda" else None
+    start = _starting(run, work, state, elsewhere + (copy.low if copy else 0)) if world.device == "cuda" else None
     return tuple(part for part in (copy, start) if part is not None)
 
 
 def _snapshot(run: Run, world: WorldPlan, parameters: int, size: int) -> MemoryPart:
     sharding, sharded = run.topology.sharding(), _every_rank_writes(run)
     ranks = sharding.optimizer if sharded else world.processes_per_node
-    share = -(-size * parameters // ranks)
+    share = _share(size * parameters, ranks)
     over = f" / {ranks:,} ranks" if sharded else f" on rank 0 / {ranks:,} ranks of its pod"
     formula = f"{size} bytes x {parameters:,} parameters{over}, a copy that is saved while training goes on"
     if world.device == "cuda" and not sharding.offload_weights:
-        return MemoryPart("snapshot", share, PINNED_BLOCKS * share, f"{formula}, pinned: up to {PINNED_BLOCKS} times")
-    return MemoryPart("snapshot", share, share, formula)
+        return _part("snapshot", share, PINNED_BLOCKS * share, f"{formula}, pinned: up to {PINNED_BLOCKS} times")
+    return _part("snapshot", share, share, formula)
 
 
-def _start(run: Run, work: TrainerWorkload, state: int, besides: int) -> MemoryPart | None:
+def _starting(run: Run, work: TrainerWorkload, state: int, besides: int) -> MemoryPart | None:
     """What a rank has on its host before it trains, beyond what it has there anyway."""
     parameters = work.model.parameters or 0
     if _every_rank_writes(run):
@@ -345,7 +343,7 @@ def _start(run: Run, work: TrainerWorkload, state: int, besides: int) -> MemoryP
         formula = f"{size} bytes x {parameters:,} parameters, a file of the checkpoint that each rank gets"
     if high <= besides:
         return None
-    return MemoryPart("start", max(0, low - besides), high - besides, f"{formula}, as far as that is more than what comes later")
+    return _part("start", max(0, low - besides), high - besides, f"{formula}, as far as that is more than what comes later")
 
 
 def _every_rank_writes(run: Run) -> bool:

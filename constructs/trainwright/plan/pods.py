@@ -20,56 +20,38 @@ NODE_SHARE = 0.9
 
 
 def choose_pool(run: Run, cluster: Cluster, needs: Needs, locate: Locator) -> tuple[str, str]:
-    """Name of the pool and why, or a finding that says which pools there are."""
-    offers = ", ".join(
-        f"{name} ({pool.gpu.per_node if pool.gpu else 0} GPUs per node)" for name, pool in cluster.node_pools.items()
-    )
+    """Name of the pool and why.
+
+    Raises:
+        CompileError: where no pool fits, or not the one that the run names; the fix says which pools there are.
+    """
+    offers = ", ".join(f"{name} ({_gpus(pool)} GPUs per node)" for name, pool in cluster.node_pools.items())
     if run.node_pool is not None:
-        pool = cluster.node_pools.get(run.node_pool)
-        if pool is None:
-            raise CompileError(
-                [
-                    found(
-                        "TW301",
-                        locate.run("/node_pool"),
-                        f"cluster {cluster.cluster} has no node pool {run.node_pool}",
-                        f"use one of: {offers}",
-                    )
-                ]
-            )
-        if not _fits(pool, needs):
-            raise CompileError(
-                [
-                    found(
-                        "TW302",
-                        locate.run("/node_pool"),
-                        f"a node of pool {run.node_pool} has {pool.gpu.per_node if pool.gpu else 0} GPUs, the run asks for "
-                        f"{needs.gpus_per_node} on each",
-                        f"lower topology.gpus_per_node, or use one of: {offers}",
-                    )
-                ]
-            )
+        _check_named_pool(run.node_pool, cluster, needs, locate, offers)
         return run.node_pool, "as asked"
     without_gpu = [name for name, pool in cluster.node_pools.items() if pool.gpu is None]
-    fitting = [name for name, pool in cluster.node_pools.items() if _fits(pool, needs)]
+    fitting = [name for name, pool in cluster.node_pools.items() if needs.gpus_per_node <= _gpus(pool)]
     if needs.gpus_per_node == 0 and without_gpu:
         return without_gpu[0], "the first pool without GPUs, since the run uses none"
     if not fitting:
-        raise CompileError(
-            [
-                found(
-                    "TW302",
-                    locate.run("/topology/gpus_per_node"),
-                    f"no node pool of cluster {cluster.cluster} has {needs.gpus_per_node} GPUs on a node",
-                    f"lower topology.gpus_per_node and raise nodes; pools: {offers}",
-                )
-            ]
-        )
+        message = f"no node pool of cluster {cluster.cluster} has {needs.gpus_per_node} GPUs on a node"
+        fix = f"lower topology.gpus_per_node and raise nodes; pools: {offers}"
+        raise CompileError([found("TW302", locate.run("/topology/gpus_per_node"), message, fix)])
     return fitting[0], f"the first pool with {needs.gpus_per_node} GPUs on a node" if needs.gpus_per_node else "the first pool"
 
 
-def _fits(pool: NodePool, needs: Needs) -> bool:
-    return needs.gpus_per_node <= (pool.gpu.per_node if pool.gpu else 0)
+def _check_named_pool(name: str, cluster: Cluster, needs: Needs, locate: Locator, offers: str) -> None:
+    where, pool = locate.run("/node_pool"), cluster.node_pools.get(name)
+    if pool is None:
+        message = f"cluster {cluster.cluster} has no node pool {name}"
+        raise CompileError([found("TW301", where, message, f"use one of: {offers}")])
+    if needs.gpus_per_node > _gpus(pool):
+        message = f"a node of pool {name} has {_gpus(pool)} GPUs, the run asks for {needs.gpus_per_node} on each"
+        raise CompileError([found("TW302", where, message, f"lower topology.gpus_per_node, or use one of: {offers}")])
+
+
+def _gpus(pool: NodePool) -> int:
+    return pool.gpu.per_node if pool.gpu else 0
 
 
 def describe_machine(pool: NodePool) -> str:
@@ -169,9 +151,9 @@ def _gang_reason(needs: Needs, pods: int) -> str:
     return "every pod: ranks wait for each other" if pods > 1 else "the one pod: its group is what the queue counts"
 
 
-FIRST, LAST = 20_000, 29_999
+FIRST_PORT, LAST_PORT = 20_000, 29_999
 """Below the ports of NodePort services (30000 to 32767) and those that Linux gives to outgoing connections (from 32768)."""
-EACH = 4
+PORTS_PER_RUN = 4
 SSH_PORT = 2222
 """Of the non-root sshd in the images of MPI (mpi-operator, build/base)."""
 
@@ -180,7 +162,7 @@ def plan_ports(run: Run) -> Ports:
     """The usual ones in a network of the pod's own; on the node's network a block that follows from the run's name."""
     if not run.host_network:
         return Ports(rendezvous=RENDEZVOUS_PORT, control=CONTROL_PORT, http=HTTP_PORT, ssh=SSH_PORT)
-    blocks = (LAST + 1 - FIRST) // EACH
+    blocks = (LAST_PORT + 1 - FIRST_PORT) // PORTS_PER_RUN
     number = int.from_bytes(hashlib.sha256(f"{run.namespace}/{run.run}".encode()).digest()[:8]) % blocks
-    first = FIRST + EACH * number
+    first = FIRST_PORT + PORTS_PER_RUN * number
     return Ports(rendezvous=first, control=first + 1, http=first + 2, ssh=first + 3)

@@ -11,7 +11,7 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.targets import CASES, carrying, in_gangs, on, profile_for
 
 from trainwright.handshake import Gang, Ports
-from trainwright.plan.pods import EACH, FIRST, LAST, plan_ports
+from trainwright.plan.pods import FIRST_PORT, LAST_PORT, PORTS_PER_RUN, plan_ports
 from trainwright.run import Run
 
 OPEN: Data = {"training": {"pod_security": "privileged", "queues": {"gold": {"managed": False}}}}
@@ -105,15 +105,16 @@ def test_on_the_nodes_network_a_run_has_four_ports_in_a_row_that_follow_from_its
     mine = ports(host_network=True)
     assert mine == ports(host_network=True, attempt=7, image="registry.example.com/x@sha256:" + "a" * 64)
     numbers = [mine.rendezvous, mine.control, mine.http, mine.ssh]
-    assert numbers == list(range(numbers[0], numbers[0] + EACH))
+    assert numbers == list(range(numbers[0], numbers[0] + PORTS_PER_RUN))
     assert ports(host_network=True, run="another") != mine
     assert ports(host_network=True, namespace="another") != mine
 
 
 def test_blocks_lie_below_node_ports_do_not_overlap_and_are_spread() -> None:
     taken = [ports(host_network=True, run=f"run-{number}") for number in range(500)]
-    assert all(each.rendezvous >= FIRST and each.ssh <= LAST < 30_000 for each in taken)
-    assert all((each.rendezvous - FIRST) % EACH == 0 for each in taken), "two blocks are the same or have nothing in common"
+    assert all(each.rendezvous >= FIRST_PORT and each.ssh <= LAST_PORT < 30_000 for each in taken)
+    apart = all((each.rendezvous - FIRST_PORT) % PORTS_PER_RUN == 0 for each in taken)
+    assert apart, "two blocks are the same or have nothing in common"
     # 500 names on 2,500 places: about 45 pairs meet by chance, and no place is taken by many
     counts = Counter(each.rendezvous for each in taken)
     assert len(counts) > 400

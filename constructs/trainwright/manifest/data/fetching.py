@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from trainwright.findings.locate import escape
+from trainwright.identity import short_hash
 from trainwright.manifest.data.awaiting import literal, script
 from trainwright.manifest.data.store import credentials, settings
 from trainwright.manifest.kinds import GroupKind, ObjectKind
@@ -12,7 +13,6 @@ from trainwright.manifest.labels import FOUNDATION
 from trainwright.manifest.pod import container_security, pod_security, pool_placement
 from trainwright.manifest.provenance import Tree, Why, split
 from trainwright.plan import Resolution
-from trainwright.plan.checkpoint import short_hash
 from trainwright.plan.model import DataPlan
 from trainwright.run import Preparation, Run
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainwright.cluster.addons import Dashboard, Monitoring
+from trainwright.identity import short_hash
 from trainwright.manifest.monitoring.objects import lasting_labels
 from trainwright.manifest.monitoring.series import IDENTITY, Series, Watched, watched
 from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
-from trainwright.plan.checkpoint import short_hash
 from trainwright_trainer.contract.metrics import METRICS
 
 

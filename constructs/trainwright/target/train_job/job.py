@@ -18,13 +18,12 @@ from trainwright.handshake import (
     Role,
     Success,
 )
-from trainwright.identity import PLACEHOLDER
+from trainwright.identity import PLACEHOLDER, short_hash
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, transfer
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.plan.checkpoint import short_hash
 from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Rule, Target, Template
 from trainwright.target.jobs import INJECTED, JOB_SET_OPERATOR
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, SSHD
