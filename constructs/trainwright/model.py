@@ -5,9 +5,10 @@ tenth of the time that a command takes to start. For the same reason a validator
 defaults are constructed without one.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 
 class Model(BaseModel):
@@ -19,6 +20,28 @@ class Model(BaseModel):
 def quantity_field(default: Any) -> Any:
     """A field whose default is a quantity, which schemas show as people write it; pydantic would show the parts of an object."""
     return Field(default=default, json_schema_extra={"default": default.canonical})
+
+
+def by_keys(*members: type[Model], other: str | None = None) -> Discriminator:
+    """Chooses between members of a union, each tagged with its class's name, by the keys of a mapping, misspelt ones too.
+
+    So a wrong key is an error of the member that was meant, not of each. What is no mapping is the member tagged ``other``.
+    """
+
+    def tag(value: object) -> str | None:
+        if isinstance(value, Model):
+            return type(value).__name__
+        if not isinstance(value, Mapping):
+            return other
+        counts = {member.__name__: len(value.keys() & member.model_fields.keys()) for member in members}
+        if not any(counts.values()):
+            from trainwright.reading.shape import closest  # for what is wrong anyway
+
+            counts = {one.__name__: sum(bool(closest(str(key), one.model_fields)) for key in value) for one in members}
+        best = max(counts, key=lambda name: counts[name])
+        return best if counts[best] else None
+
+    return Discriminator(tag)
 
 
 def changed_fields(part: Model) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from trainwright.reading.scalar import literal
+
 GIB = 2**30
 LONGEST_TEXT = 64
 
@@ -291,10 +293,6 @@ def _digits(text: str) -> int:
 
 def _shown(value: object) -> str:
     """A refused value, short enough for a message."""
-    text = {True: "true", False: "false"}[value] if isinstance(value, bool) else "null" if value is None else str(value)
-    if isinstance(value, dict | list | tuple):
-        text = "a list" if not isinstance(value, dict) else "a mapping"
+    text = "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list | tuple) else literal(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
 
-
-__all__ = ["Bytes", "Cpu", "Duration", "UnitError"]

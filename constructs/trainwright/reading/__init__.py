@@ -42,8 +42,7 @@ def validate_data(model: type[M], data: Mapping[str, Any], file: str | None, pos
 
 
 def refused(error: ValidationError, model: type[BaseModel] | None, data: object, where: Callable[[str], Where]) -> CompileError:
-    """The error to raise for what pydantic refuses; arguments as :func:`~trainwright.reading.errors.refusals`."""
-    # Most commands never need the words.
-    from trainwright.reading.errors import refusals
+    """The error to raise for what pydantic refuses; arguments as :func:`~trainwright.reading.errors.as_findings`."""
+    from trainwright.reading.errors import as_findings  # most commands never need the words
 
-    return CompileError(refusals(error, model, data, where))
+    return CompileError(as_findings(error, model, data, where))

@@ -1,4 +1,4 @@
-"""Reads one YAML 1.2 file into plain data, and remembers on which line each value stands.
+"""One YAML 1.2 file as plain data, and the line on which each value stands.
 
 Values are built here from a parser's events, so that scalars follow the core schema and nothing else, duplicate keys are seen,
 and a hostile file ends as a finding instead of filling the memory. The events are libyaml's where it is sure to agree with
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,8 @@ def read_text(path: Path, shown: str | None = None) -> str:
             raise CompileError([found("TW101", where, "it is a folder or a device, not a file", "name a file in it")])
         with path.open("rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
-    except (OSError, ValueError) as error:
-        # ValueError: a NUL in the path.
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        reason = getattr(error, "strerror", None) or str(error)
         fix = "check its name and its permissions"
         raise CompileError([found("TW101", where, f"it cannot be read: {reason}", fix)]) from error
     if len(content) > LARGEST_FILE:
@@ -89,8 +88,8 @@ def parse_yaml(text: str, file: str) -> Document:
     """
     reader = _Reader(file)
     node = reader.compose(text)
-    if not isinstance(node, _Mapping):
-        kind = "a list" if isinstance(node, _Sequence) else "a single value"
+    if not node.is_mapping:
+        kind = "a list" if node.items is not None else "a single value"
         raise reader.stop("TW104", node, f"the file holds {kind}, not keys and values", "write `key: value` lines")
     data = reader.build(node)
     if reader.findings:
@@ -102,23 +101,13 @@ def parse_yaml(text: str, file: str) -> Document:
 class _Node:
     line: int
     column: int
-
-
-@dataclass(slots=True)
-class _Scalar(_Node):
-    text: str
-    plain: bool
-
-
-@dataclass(slots=True)
-class _Sequence(_Node):
-    items: list[_Node] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Mapping(_Node):
-    items: list[_Node] = field(default_factory=list)
-    """Keys and values in turn."""
+    items: list[_Node] | None = None
+    """Of a list, and keys and values in turn of a mapping."""
+    text: str = ""
+    """Of a scalar."""
+    plain: bool = False
+    """Whether it is a scalar without quotes."""
+    is_mapping: bool = False
 
 
 class _Reader:
@@ -146,7 +135,7 @@ class _Reader:
     def compose(self, text: str) -> _Node:
         """The node graph of the one document; an alias is the very node that it names."""
         root: _Node | None = None
-        open_nodes: list[_Sequence | _Mapping] = []
+        open_lists: list[list[_Node]] = []
         anchors: dict[str, _Node] = {}
         count = 0
         for event in self._events(text):
@@ -155,7 +144,7 @@ class _Reader:
                 self._check_document(event, root)
                 continue
             if kind in ("SequenceEndEvent", "MappingEndEvent"):
-                open_nodes.pop()
+                open_lists.pop()
                 continue
             if kind not in ("ScalarEvent", "SequenceStartEvent", "MappingStartEvent", "AliasEvent"):
                 continue
@@ -163,14 +152,14 @@ class _Reader:
             count += 1
             if count > MOST_NODES:
                 raise self.stop("TW104", node, f"the file holds more than {MOST_NODES:,} values", "split it")
-            if open_nodes:
-                open_nodes[-1].items.append(node)
+            if open_lists:
+                open_lists[-1].append(node)
             root = root or node
-            if kind in ("SequenceStartEvent", "MappingStartEvent") and isinstance(node, _Sequence | _Mapping):
-                open_nodes.append(node)
-                if len(open_nodes) > DEEPEST:
+            if kind != "AliasEvent" and node.items is not None:
+                open_lists.append(node.items)
+                if len(open_lists) > DEEPEST:
                     raise self.stop("TW104", node, f"values are nested more than {DEEPEST} deep", "check the brackets")
-        if root is None or (isinstance(root, _Scalar) and root.plain and not root.text):
+        if root is None or (root.plain and not root.text):
             raise self.stop("TW104", None, "the file is empty", "write `key: value` lines")
         return root
 
@@ -195,11 +184,11 @@ class _Reader:
     def _syntax(self, error: Exception, text: str) -> CompileError:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         if mark is not None:
-            problem = getattr(error, "problem", None) or getattr(error, "context", None) or "it cannot be parsed"
-            return self.stop("TW102", _Node(mark.line + 1, mark.column + 1), str(problem), _syntax_fix(str(problem)))
-        position = getattr(error, "position", 0)
-        before = text[:position] if isinstance(position, int) else ""
-        node = _Node(before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1)
+            problem = str(getattr(error, "problem", None) or getattr(error, "context", None) or "it cannot be parsed")
+            fix = next((fix for part, fix in _SYNTAX_FIXES.items() if part in problem), _CHECK)
+            return self.stop("TW102", _Node(mark.line + 1, mark.column + 1), problem, fix)
+        before = text[: getattr(error, "position", 0)]
+        node = _Node(before.count("\n") + 1, len(before) - before.rfind("\n"))
         fix = "remove it, or write it as an escape in double quotes"
         return self.stop("TW102", node, "a control character that YAML does not allow", fix)
 
@@ -217,11 +206,10 @@ class _Reader:
                 message = f"alias *{event.anchor} has no anchor before it"
                 raise self.stop("TW102", _Node(line, column), message, "write the value out")
             return anchors[event.anchor]
-        node: _Node
         if kind == "ScalarEvent":
-            node = _Scalar(line, column, event.value, not event.style)
+            node = _Node(line, column, text=event.value, plain=not event.style)
         else:
-            node = _Sequence(line, column) if kind == "SequenceStartEvent" else _Mapping(line, column)
+            node = _Node(line, column, items=[], is_mapping=kind == "MappingStartEvent")
         if event.tag is not None:
             fix = "remove the tag; text that looks like a number goes in quotes"
             self._note("TW104", node, f"tag {event.tag[:60]} is not read", fix)
@@ -231,7 +219,7 @@ class _Reader:
 
     # From nodes to data.
 
-    def build(self, root: _Mapping) -> dict[str, Any]:
+    def build(self, root: _Node) -> dict[str, Any]:
         """The data, with positions and findings on the way."""
         self.positions[""] = (root.line, root.column)
         built: dict[str, Any] = self._value(root, "", frozenset())
@@ -242,26 +230,25 @@ class _Reader:
         if self._nodes > MOST_NODES:
             message = f"with its aliases the file holds more than {MOST_NODES:,} values"
             raise self.stop("TW104", node, message, "write fewer aliases")
-        if isinstance(node, _Scalar):
+        if node.items is None:
             return self._scalar(node, pointer)
         if id(node) in above:
             raise self.stop("TW104", node, "an alias stands inside the value that it names", "write the value out")
         if len(above) >= DEEPEST:
             raise self.stop("TW104", node, f"values are nested more than {DEEPEST} deep", "write fewer aliases")
         inside = above | {id(node)}
-        if isinstance(node, _Sequence):
-            return [self._item(item, f"{pointer}/{index}", inside) for index, item in enumerate(node.items)]
-        assert isinstance(node, _Mapping)  # noqa: S101 - the three kinds of node
-        return self._mapping(node, pointer, inside)
+        if node.is_mapping:
+            return self._mapping(node.items, pointer, inside)
+        return [self._item(item, f"{pointer}/{index}", inside) for index, item in enumerate(node.items)]
 
     def _item(self, node: _Node, pointer: str, above: frozenset[int]) -> Any:
         self.positions[pointer] = (node.line, node.column)
         return self._value(node, pointer, above)
 
-    def _mapping(self, node: _Mapping, pointer: str, above: frozenset[int]) -> dict[str, Any]:
+    def _mapping(self, items: list[_Node], pointer: str, above: frozenset[int]) -> dict[str, Any]:
         data: dict[str, Any] = {}
         lines: dict[str, int] = {}
-        for key_node, value_node in zip(node.items[::2], node.items[1::2], strict=True):
+        for key_node, value_node in zip(items[::2], items[1::2], strict=True):
             key = self._key(key_node, pointer)
             if key is None:
                 continue
@@ -277,7 +264,7 @@ class _Reader:
 
     def _key(self, node: _Node, pointer: str) -> str | None:
         """A key's text; None, with a finding, where it is none."""
-        if not isinstance(node, _Scalar):
+        if node.items is not None:
             self._note("TW104", node, "a key must be text, not a list or mapping", "write `key: value`", pointer)
             return None
         if node.plain and node.text == "<<":
@@ -293,7 +280,7 @@ class _Reader:
             return None
         return node.text if self._is_unicode(node, pointer) else None
 
-    def _scalar(self, node: _Scalar, pointer: str) -> Scalar:
+    def _scalar(self, node: _Node, pointer: str) -> Scalar:
         if not node.plain:
             return node.text if self._is_unicode(node, pointer) else None
         try:
@@ -302,7 +289,7 @@ class _Reader:
             self._note("TW107", node, str(error), error.fix, pointer)
             return None
 
-    def _is_unicode(self, node: _Scalar, pointer: str) -> bool:
+    def _is_unicode(self, node: _Node, pointer: str) -> bool:
         """Escapes can name half of a surrogate pair, which no file and no API takes."""
         try:
             node.text.encode()
@@ -319,16 +306,14 @@ def _is_yaml_error(error: Exception) -> bool:
     return isinstance(error, YAMLError)
 
 
-def _syntax_fix(problem: str) -> str:
-    if r"'\t'" in problem:
-        return "indent with spaces, not tabs"
-    if "mapping values are not allowed" in problem:
-        return "put a value with a colon in quotes, and check the indentation"
-    if "cannot start any token" in problem:
-        return "put the value in quotes"
-    if "could not find expected ':'" in problem:
-        return "write `key: value`, with a blank after the colon"
-    return "check indentation, quotes and brackets here and on the line before"
+_CHECK = "check indentation, quotes and brackets here and on the line before"
+_SYNTAX_FIXES = {
+    r"'\t'": "indent with spaces, not tabs",
+    "mapping values are not allowed": "put a value with a colon in quotes, and check the indentation",
+    "cannot start any token": "put the value in quotes",
+    "could not find expected ':'": "write `key: value`, with a blank after the colon",
+}
+"""Part of a parser's message -> what to write."""
 
 
 def shorten(text: str) -> str:

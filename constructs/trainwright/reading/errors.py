@@ -1,24 +1,73 @@
-"""What pydantic refuses, as findings: each thing to mend once, on its line, in the user's words."""
+"""What pydantic refuses, as findings: each thing to fix once, on its line, in the words of the person who wrote the file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from trainwright import model as names
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import escape
-from trainwright.reading.shape import Keys, Slot, find_spot, fits, required
-from trainwright.reading.wording import Case, dotted, meant, say
+from trainwright.reading.document import shorten
+from trainwright.reading.scalar import ScalarError, literal, read_scalar
+from trainwright.reading.shape import WORDS, Keys, Slot, Spot, closest, find_spot, homes, required, wanted
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-def refusals(error: ValidationError, model: type[BaseModel] | None, data: object, where: Callable[[str], Where]) -> list[Finding]:
-    """The findings of a validation error: one for each thing to mend, sorted by line.
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One error with all that is known of its place."""
+
+    error: ErrorDetails
+    spot: Spot
+    root: Slot
+    value: object
+    """What the document holds there."""
+    siblings: Mapping[str, object]
+    """The mapping that holds, or misses, the last key."""
+
+    @property
+    def kind(self) -> str:
+        return self.error["type"]
+
+    @property
+    def context(self) -> dict[str, Any]:
+        return self.error.get("ctx", {})
+
+    @property
+    def keys(self) -> Keys:
+        return self.spot.keys
+
+    @property
+    def place(self) -> Keys:
+        """Where to point: at the value, or at the key that chooses the kind of a mapping where that is wrong."""
+        chooser = self.spot.slot.chooser if self.kind == "union_tag_invalid" else None
+        return (*self.keys, chooser) if chooser else self.keys
+
+    @property
+    def name(self) -> str:
+        return dotted(self.keys)
+
+    @property
+    def subject(self) -> str:
+        return f"the key `{self.name}`" if self.spot.is_key else f"`{self.name}`"
+
+
+Words = tuple[str, str, str]
+"""Code, message and fix of a finding."""
+
+
+def as_findings(
+    error: ValidationError, model: type[BaseModel] | None, data: object, where: Callable[[str], Where]
+) -> list[Finding]:
+    """The findings of a validation error, sorted by line.
 
     Args:
         error: what pydantic raised.
@@ -28,14 +77,15 @@ def refusals(error: ValidationError, model: type[BaseModel] | None, data: object
     """
     root = Slot(model if model is not None else Any)
     cases = [_case(detail, root, data) for detail in error.errors(include_url=False)]
-    findings, undecided = [], list(_undecided(cases, data, where))
-    told = list(_apart(cases, data, root))
-    # a type that decides between its members by itself, such as JsonValue, has branches that no shape knows: say all
-    for case in told if told or undecided else cases:
-        words = say(case)
-        findings.append(found(words.code, where(_pointer(case.place)), words.message, words.fix))
-    unique = dict.fromkeys([*findings, *undecided])
-    return sorted(unique, key=lambda finding: (finding.where.line or 0, finding.where.column or 0))
+    unknown = [case for case in cases if case.kind == "extra_forbidden"]
+    misspelt = {(*case.keys[:-1], near) for case in unknown if (near := _meant(case))}
+    findings = []
+    for case in cases:
+        if case.kind != "missing" or case.keys not in misspelt:  # a misspelt key is also a missing one: that is said once
+            code, message, fix = _WORDING.get(case.kind, _other)(case)
+            place = where("".join(f"/{escape(str(key))}" for key in case.place))
+            findings.append(found(code, place, shorten(message), shorten(fix)))
+    return sorted(dict.fromkeys(findings), key=lambda finding: (finding.where.line or 0, finding.where.column or 0))
 
 
 def _case(error: ErrorDetails, root: Slot, data: object) -> Case:
@@ -58,59 +108,264 @@ def _at(data: object, keys: Keys) -> object:
     return data
 
 
-def _pointer(keys: Keys) -> str:
-    return "".join(f"/{escape(str(key))}" for key in keys)
-
-
-def _apart(cases: Sequence[Case], data: object, root: Slot) -> Iterator[Case]:
-    """Cases that say something of their own.
-
-    Pydantic reports every member of an untagged union: only the one that the value was meant to be counts. A misspelt key is also
-    a missing one: that is said once.
-    """
-    unknown = [case for case in cases if case.error["type"] == "extra_forbidden"]
-    misspelt = {(*case.spot.keys[:-1], near) for case in unknown if (near := meant(case))}
-    for case in cases:
-        if any(index != _best(root, keys, data) for keys, index in case.spot.branches):
-            continue
-        if case.error["type"] == "missing" and case.spot.keys in misspelt:
-            continue
-        yield case
-
-
-def _best(root: Slot, keys: Keys, data: object) -> int | None:
-    """Index of the member that a value was most likely meant to be; None where nothing in it says so."""
-    members, value = _union_at(root, keys, data), _at(data, keys)
-    scores = [fits(member, value) for member in members]
-    best = max(scores)
-    if best[0] < 0 or (isinstance(value, Mapping) and best[0] == 0):
-        return None
-    return scores.index(best)
-
-
-def _union_at(root: Slot, keys: Keys, data: object) -> tuple[Slot, ...]:
-    """Members of the union at a place, found through the values on the way."""
-    slot, value = root, data
+def dotted(keys: Keys) -> str:
+    """A path as people write it: ``workload.model.hidden_size``, ``mounts["/data"].claim``, ``waivers[0]``."""
+    text = ""
     for key in keys:
-        slot, value = _member(slot, value).below(key), _at(value, (key,))
-    return slot.members
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
+            text += f".{key}" if text else key
+        else:
+            text += f'["{key[:60]}"]'
+    return text or "the document"
 
 
-def _member(slot: Slot, value: object) -> Slot:
-    members, tags = slot.members, slot.tags()
-    if tags:
-        tag = _at(value, (slot.plain.discriminator or "",))
-        return tags.get(str(tag), Slot(Any))
-    return max(members, key=lambda member: fits(member, value))
+def _shown(value: object) -> str:
+    """A refused value, short enough for a message."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, str) and (not value or value != value.strip()):
+        return f'"{value[:60]}"'
+    text = literal(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-def _undecided(cases: Sequence[Case], data: object, where: Callable[[str], Where]) -> Iterator[Finding]:
-    """One finding for each value that could be no member of its union."""
-    for keys, root in dict.fromkeys((keys, case.root) for case in cases for keys, _ in case.spot.branches):
-        if _best(root, keys, data) is None:
-            ways = []
-            for member in _union_at(root, keys, data):
-                needs = required(member.model) if member.model else ()
-                ways.append(f"`{', '.join(f'{name}: …' for name in needs)}`" if needs else "text")
-            message = f"`{dotted(keys)}` is none of the things that it can be"
-            yield found("TW107", where(_pointer(keys)), message, f"write {', or '.join(ways)}")
+# Keys.
+
+
+def _meant(case: Case) -> str | None:
+    """For an unknown key without a place elsewhere: the known and free key that it may be a misspelling of."""
+    key, owner = str(case.keys[-1]), case.spot.owner
+    if owner is None or next(homes(case.root, key), None):
+        return None
+    return closest(key, [name for name in owner.model_fields if name not in case.siblings])
+
+
+def _unknown(case: Case) -> Words:
+    key, owner, parent = str(case.keys[-1]), case.spot.owner, dotted(case.keys[:-1])
+    message = f"there is no key `{key}` {f'in {parent}' if len(case.keys) > 1 else 'here'}"
+    if near := _meant(case):
+        return "TW105", message, f"did you mean `{near}`?"
+    elsewhere = list(dict.fromkeys(homes(case.root, key)))
+    here = f"`{parent}` (of "
+    if others := [home.removeprefix(here)[:-1] for home in elsewhere if home.startswith(here)]:
+        return "TW105", message, f"remove it: it is a key of {' and of '.join(others)}"
+    if elsewhere:
+        return "TW105", message, f"move it to {', or to '.join(elsewhere[:3])}"
+    return "TW105", message, f"remove it; known keys: {', '.join(owner.model_fields) if owner else 'none'}"
+
+
+def _missing(case: Case) -> Words:
+    key, parent = case.keys[-1] if case.keys else "", dotted(case.keys[:-1])
+    if isinstance(key, int):
+        return "TW106", f"`{parent}` needs one more item", f"add {wanted(case.spot.slot)}"
+    message = f"`{parent}` has no key `{key}`" if len(case.keys) > 1 else f"key `{key}` is missing"
+    return "TW106", message, f"add `{key}:` with {wanted(case.spot.slot)}"
+
+
+# Kinds of mappings, and words of a list.
+
+
+def _no_tag(case: Case) -> Words:
+    key, tags = case.spot.slot.chooser, case.spot.slot.tags()
+    if key is None:
+        models = [member.model for member in tags.values()]
+        ways = [f"`{', '.join(f'{name}: …' for name in required(model))}`" if model else "text" for model in models]
+        return "TW107", f"`{case.name}` is none of the things that it can be", f"write {', or '.join(ways)}"
+    if isinstance(case.value, Mapping):
+        near = closest(key, map(str, case.value))
+        rename = f" instead of `{near}`" if near and near != key else ""
+        return "TW106", f"`{case.name}` has no key `{key}`", f"add `{key}: …`{rename}, one of {', '.join(tags)}"
+    return _wrong(case, "a mapping", f"write `{key}: …` below it, one of {', '.join(tags)}")
+
+
+def _unknown_tag(case: Case) -> Words:
+    tag = case.value.get(case.spot.slot.chooser) if isinstance(case.value, Mapping) else None
+    return _choice(dotted(case.place), tag, list(case.spot.slot.tags()))
+
+
+def _literal(case: Case) -> Words:
+    return _choice(case.name, case.value, [literal(value) for value in get_args(case.spot.slot.plain.annotation)])
+
+
+def _choice(name: str, value: object, allowed: list[str]) -> Words:
+    if gone := retired(value):
+        return "TW107", f"`{name}` cannot be {_shown(value)}: {gone.reason}", gone.instead
+    near = closest(value, allowed) if isinstance(value, str) and len(allowed) > 1 else None
+    options = f"one of {', '.join(allowed)}" if len(allowed) > 1 else ", ".join(allowed)
+    fix = f"did you mean {near}? Allowed: {', '.join(allowed)}" if near else f"write {options}"
+    return "TW107", f"`{name}` cannot be {_shown(value)}", fix
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """What old tutorials name and nobody maintains any more."""
+
+    reason: str
+    instead: str
+
+
+_MXNET = Retired(
+    "MXNet was retired to the Apache Attic in 2023, and the Kubeflow Training Operator dropped MXJob",
+    "train in torch: topology {kind: ddp, …}; the other topologies are in docs/topologies.md",
+)
+
+RETIRED: dict[str, Retired] = {"mxnet": _MXNET, "mxjob": _MXNET}
+"""By name, in lower case and without dashes."""
+
+
+def retired(value: object) -> Retired | None:
+    """What became of a topology or target of this name; None for any other value."""
+    return RETIRED.get(value.lower().replace("-", "").replace("_", "")) if isinstance(value, str) else None
+
+
+# Types.
+
+_WRITTEN_BOOL = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
+
+
+def _type(case: Case) -> Words:
+    kind, value = case.kind.partition("_")[0], case.value
+    fix = f"write {wanted(case.spot.slot)}"
+    if value is None and WORDS[kind] in ("a mapping", "a list"):
+        return "TW107", f"`{case.name}` is empty", f"{fix}, or remove the key"
+    if kind == "date":
+        return _wrong(case, "a day of the calendar", "write year, month and day, such as 2026-03-31")
+    if kind == "string" and isinstance(value, int | float | bool):
+        fix = f'write "{literal(value)}" in quotes'
+    elif kind == "int" and isinstance(value, float) and value.is_integer():
+        fix = f"write {int(value)}"
+    elif isinstance(value, str):
+        fix = _fix_of_text(kind, value) or fix
+    return _wrong(case, WORDS[kind], fix)
+
+
+def _fix_of_text(kind: str, text: str) -> str | None:
+    """What a text was meant to be, where another type is wanted."""
+    if kind == "bool" and text.lower() in _WRITTEN_BOOL:
+        return f"write {_WRITTEN_BOOL[text.lower()]}"
+    if kind in ("int", "float") and _is_number(text, kind):
+        return f"write {text} without quotes"
+    if kind in ("list", "tuple"):
+        return f"write [{', '.join(text.split()) if len(text) <= 60 else '…'}]"
+    return None
+
+
+def _is_number(text: str, kind: str) -> bool:
+    """Whether YAML reads a plain text as a number of that kind."""
+    try:
+        return type(read_scalar(text)) in ((int,) if kind == "int" else (int, float))
+    except ScalarError:
+        return False
+
+
+def _wrong(case: Case, kind: str, fix: str) -> Words:
+    quoted = isinstance(case.value, str) and kind != "text" and len(case.value) <= 60
+    written = f'"{case.value}"' if quoted else _shown(case.value)
+    return "TW107", f"`{case.name}` must be {kind}, not {written}", fix
+
+
+# Bounds, lengths and patterns.
+
+
+def _bound(relation: str, key: str, hint: str) -> Callable[[Case], Words]:
+    def words(case: Case) -> Words:
+        bound = f"{case.context[key]:,}" if isinstance(case.context[key], int) else f"{case.context[key]:g}"
+        return "TW107", f"`{case.name}` must be {relation} {bound}, not {_shown(case.value)}", f"write {hint.format(bound)}"
+
+    return words
+
+
+def _length(relation: str, key: str, unit: str) -> Callable[[Case], Words]:
+    def words(case: Case) -> Words:
+        value = case.keys[-1] if case.spot.is_key else case.value
+        size = len(value) if isinstance(value, str | list | tuple | Mapping) else 0
+        message = f"{case.subject} {f'has {_count(size, unit)}' if size else 'is empty'}"
+        return "TW107", message, f"write {relation} {_count(case.context[key], unit)}"
+
+    return words
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
+
+
+_DNS = "lower case letters, digits and dashes, with a letter first and no dash last"
+_PATTERN_WORDS: tuple[tuple[Any, str], ...] = (
+    (names.DnsLabel, _DNS),
+    (names.DnsSubdomain, "lower case letters, digits, dashes and dots, with a letter or digit first and last"),
+    (names.QualifiedName, "letters, digits, dashes, dots and underscores, with an optional prefix such as example.com/"),
+    (names.LabelValue, "letters, digits, dashes, dots and underscores, with a letter or digit first and last"),
+    (names.EnvName, "letters, digits and underscores, with no digit first"),
+    (names.AbsolutePath, "an absolute path such as /data, without a colon and without a slash at its end"),
+)
+
+
+def _pattern(case: Case) -> Words:
+    pattern = str(case.context.get("pattern", ""))
+    value = str(case.keys[-1]) if case.spot.is_key else case.value
+    known = (words for alias, words in _PATTERN_WORDS for field in get_args(alias)[1:]
+             for item in field.metadata if getattr(item, "pattern", None) == pattern)
+    words = next(known, None)
+    message = f"{case.subject} must {f'be {words}' if words else f'have the form {pattern}'}, not {_shown(value)}"
+    candidate = _repaired(value) if isinstance(value, str) else ""
+    if candidate and candidate != value and _matches(pattern, candidate):
+        return "TW107", message, f"write {candidate}"
+    return "TW107", message, f"write {words or 'a value of that form'}"
+
+
+def _repaired(value: str) -> str:
+    """What the writer may have meant: a name in lower case with dashes, or a path without its last slash."""
+    return value.rstrip("/") if value.startswith("/") else re.sub(r"[^a-z0-9.]+", "-", value.lower()).strip("-.")
+
+
+def _matches(pattern: str, candidate: str) -> bool:
+    try:
+        return re.search(pattern, candidate) is not None
+    except re.error:  # pydantic's patterns are Rust's, a little different from Python's
+        return False
+
+
+# Everything else.
+
+
+def _value_error(case: Case) -> Words:
+    """An error that one of our own validators raised: its text is for people, and may carry its fix."""
+    error = case.context.get("error")
+    message, fix = str(error), getattr(error, "fix", "")
+    if not fix:
+        message, _, fix = message.partition("; ")
+    place = f"`{case.name}`: " if case.keys else ""
+    return "TW107", f"{place}{message}", fix or f"change the keys of {dotted(case.keys)} so that they agree"
+
+
+def _other(case: Case) -> Words:
+    """An error of an unknown kind keeps pydantic's message."""
+    if case.kind.partition("_")[0] in WORDS:
+        return _type(case)
+    message = case.error["msg"].replace("Input should be", "must be")
+    return "TW107", f"`{case.name}` {message[:1].lower()}{message[1:]}", f"write {wanted(case.spot.slot)}"
+
+
+_WORDING: dict[str, Callable[[Case], Words]] = {
+    "extra_forbidden": _unknown,
+    "unexpected_keyword_argument": _unknown,
+    "missing": _missing,
+    "union_tag_not_found": _no_tag,
+    "union_tag_invalid": _unknown_tag,
+    "literal_error": _literal,
+    "greater_than_equal": _bound("at least", "ge", "{} or more"),
+    "greater_than": _bound("more than", "gt", "a number above {}"),
+    "less_than_equal": _bound("at most", "le", "{} or less"),
+    "less_than": _bound("less than", "lt", "a number below {}"),
+    "string_too_short": _length("at least", "min_length", "character"),
+    "string_too_long": _length("at most", "max_length", "character"),
+    "too_short": _length("at least", "min_length", "item"),
+    "too_long": _length("at most", "max_length", "item"),
+    "string_pattern_mismatch": _pattern,
+    "value_error": _value_error,
+}
+"""Kind of an error of pydantic -> what is said of it."""

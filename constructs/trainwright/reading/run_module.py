@@ -107,7 +107,7 @@ def _is_cdk8s(name: str) -> bool:
 def _failure(error: BaseException, path: Path, file: str) -> Finding:
     if isinstance(error, SyntaxError) and error.filename == str(path):
         where = Where(file, error.lineno, error.offset)
-        return found("TW108", where, f"it is not Python: {shorten(str(error.msg))}", "mend the syntax")
+        return found("TW108", where, f"it is not Python: {shorten(str(error.msg))}", "correct the syntax")
     where = Where(file, _line(error.__traceback__, path) or 1)
     if isinstance(error, SystemExit):
         return found("TW108", where, "the module ends the program", "remove the call that exits; a run module only describes")
@@ -118,7 +118,7 @@ def _failure(error: BaseException, path: Path, file: str) -> Finding:
         fix = "install the package; a file beside this one can be imported only from a package"
         return found("TW108", where, shorten(str(error)), fix)
     text = "".join(traceback.format_exception_only(error)).strip().replace("\n", "; ")
-    return found("TW108", where, f"the module fails: {shorten(text)}", "mend this line")
+    return found("TW108", where, f"the module fails: {shorten(text)}", "correct this line")
 
 
 def _line(trace: TracebackType | None, path: Path) -> int | None:

@@ -52,17 +52,24 @@ def read_scalar(text: str) -> Scalar:
     return text
 
 
+def literal(value: object) -> str:
+    """A value as it is written in YAML."""
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else "null" if value is None else str(value)
+
+
 def _integer(text: str, base: int) -> int:
     if len(text) > _LONGEST_NUMBER or abs(number := int(text, base)) > MAX_INTEGER:
-        raise ScalarError(
-            f"{text if len(text) <= 40 else text[:37] + '...'} is larger than 2^53, which JSON readers round",
-            "write a smaller number, or put it in quotes if it is text",
-        )
+        fix = "write a smaller number, or put it in quotes if it is text"
+        raise ScalarError(f"{_start(text)} is larger than 2^53, which JSON readers round", fix)
     return number
 
 
 def _float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ScalarError(f"{text if len(text) <= 40 else text[:37] + '...'} is too large for a number", "write a finite number")
+        raise ScalarError(f"{_start(text)} is too large for a number", "write a finite number")
     return number
+
+
+def _start(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -5,32 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Discriminator, Tag
 from pydantic.fields import FieldInfo
+
+from trainwright.reading.scalar import literal
 
 Keys = tuple[str | int, ...]
 """The way from the document to a value."""
 
+WORDS = {
+    "str": "text", "string": "text", "int": "a whole number", "integer": "a whole number", "float": "a number",
+    "number": "a number", "finite": "a finite number", "bool": "true or false", "boolean": "true or false",
+    "date": "a day such as 2026-03-31", "dict": "a mapping", "model": "a mapping", "Mapping": "a mapping", "object": "a mapping",
+    "list": "a list", "tuple": "a list", "Sequence": "a list", "array": "a list",
+}
+"""A type's name in Python or in JSON Schema, or the first word of what pydantic calls its error -> the type as people say it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for a value: its type, and the key that decides between its members where it is a tagged union."""
+    """A place for a value: its type, and what decides between its members where it is a tagged union."""
 
     annotation: Any
-    discriminator: str | None = None
-
-    @property
-    def members(self) -> tuple[Slot, ...]:
-        """The types of a union, without None; of any other type, the type itself."""
-        plain = self.plain
-        if get_origin(plain.annotation) not in (Union, UnionType):
-            return (plain,)
-        return tuple(Slot(member).plain for member in get_args(plain.annotation) if member is not NoneType)
+    discriminator: str | Discriminator | None = None
 
     @property
     def plain(self) -> Slot:
@@ -39,33 +40,45 @@ class Slot:
         while True:
             if get_origin(annotation) is Annotated:
                 annotation, *metadata = get_args(annotation)
-                found = [item.discriminator for item in metadata if isinstance(item, FieldInfo)]
-                discriminator = next((item for item in found if isinstance(item, str)), discriminator)
+                found = [item.discriminator if isinstance(item, FieldInfo) else item for item in metadata]
+                discriminator = next((item for item in found if isinstance(item, str | Discriminator)), discriminator)
             elif hasattr(annotation, "__value__"):
                 annotation = annotation.__value__
-            elif len(rest := _without_none(annotation)) == 1:
+            elif len(rest := _union(annotation)) == 1:
                 annotation = rest[0]
             else:
                 return Slot(annotation, discriminator)
+
+    @property
+    def members(self) -> tuple[Slot, ...]:
+        """The types of a union, without None; of any other type, the type itself."""
+        plain = self.plain
+        return tuple(Slot(member).plain for member in _union(plain.annotation)) or (plain,)
 
     @property
     def model(self) -> type[BaseModel] | None:
         annotation = self.plain.annotation
         return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
 
+    @property
+    def chooser(self) -> str | None:
+        """The key that decides between the members of a tagged union."""
+        discriminator = self.plain.discriminator
+        return discriminator if isinstance(discriminator, str) else None
+
     def tags(self) -> dict[str, Slot]:
-        """Value of the discriminator -> member, for a tagged union."""
-        plain = self.plain
-        if plain.discriminator is None:
-            return {}
-        fields = ((member, member.model.model_fields.get(plain.discriminator)) for member in self.members if member.model)
-        return {str(tag): member for member, field in fields if field is not None for tag in get_args(field.annotation)}
+        """Tag -> member, for a tagged union: values of its key, or the tags that a function gives."""
+        if self.chooser:
+            fields = ((member, member.model.model_fields.get(self.chooser)) for member in self.members if member.model)
+            return {str(tag): member for member, field in fields if field is not None for tag in get_args(field.annotation)}
+        named = ((member, get_args(member)[1:]) for member in _union(self.plain.annotation))
+        return {item.tag: Slot(member).plain for member, metadata in named for item in metadata if isinstance(item, Tag)}
 
     def below(self, key: str | int) -> Slot:
         """The slot of a key or index; of type Any where the type does not say."""
-        annotation = self.plain.annotation
         if self.model is not None:
             return slots(self.model).get(str(key), Slot(Any))
+        annotation = self.plain.annotation
         arguments = get_args(annotation)
         if _is_origin(annotation, Mapping) and len(arguments) == 2:
             return Slot(arguments[1])
@@ -94,8 +107,6 @@ class Spot:
     slot: Slot
     owner: type[BaseModel] | None
     """The model that has, or does not have, the last key."""
-    branches: tuple[tuple[Keys, int], ...]
-    """For each untagged union on the way: where it stands, and the index of the member that was tried."""
     is_key: bool
     """Whether the key itself is wrong, not its value."""
 
@@ -105,45 +116,16 @@ def find_spot(root: Slot, loc: Sequence[str | int]) -> Spot:
     slot, is_key = root, False
     owner: type[BaseModel] | None = None
     keys: list[str | int] = []
-    branches: list[tuple[Keys, int]] = []
     for item in loc:
-        members = slot.members
         if item == "[key]":
             is_key = True
-        elif len(members) > 1:
-            tags = slot.tags()
-            if tags:
-                slot = tags.get(str(item), Slot(Any))
-            else:
-                index = _tried(members, str(item))
-                branches.append((tuple(keys), index))
-                slot = members[index]
+        elif len(slot.members) > 1:
+            slot = slot.tags().get(str(item), Slot(Any))
         else:
             owner = slot.model
             keys.append(item)
             slot = slot.below(item)
-    return Spot(tuple(keys), slot, owner, tuple(branches), is_key)
-
-
-def _tried(members: Sequence[Slot], label: str) -> int:
-    """Index of the union's member that pydantic calls ``label``: a model's name, bare or in function-after[...], or a type."""
-    for index, member in enumerate(members):
-        if member.model and (label == member.model.__name__ or label.endswith(f" {member.model.__name__}]")):
-            return index
-    others = [index for index, member in enumerate(members) if member.model is None]
-    named = [index for index in others if getattr(members[index].annotation, "__name__", "") in label]
-    return (named or others or [0])[0]
-
-
-def fits(member: Slot, value: object) -> tuple[int, int]:
-    """How well a value's form agrees with a member of an untagged union; greater is better. A misspelt key counts as meant."""
-    model = member.model
-    if not isinstance(value, Mapping):
-        return (-1, 0) if model else (0, 0)
-    if model is None:
-        return (-1, 0)
-    missing = sum(name not in value for name in required(model))
-    return sum(key in model.model_fields or closest(str(key), model.model_fields) is not None for key in value), -missing
+    return Spot(tuple(keys), slot, owner, is_key)
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -162,32 +144,26 @@ def homes(root: Slot, key: str) -> Iterator[str]:
 
 
 def _homes(slot: Slot, key: str, path: str, seen: frozenset[type[BaseModel]]) -> Iterator[str]:
-    plain = slot.plain
-    tags = {member.model: tag for tag, member in slot.tags().items()}
+    tags = {member.model: f" (of {slot.chooser} {tag})" for tag, member in slot.tags().items()} if slot.chooser else {}
     for member in slot.members:
-        model = member.model
+        model, arguments = member.model, get_args(member.annotation)
         if model is None:
-            arguments = get_args(member.annotation)
             if _is_origin(member.annotation, Mapping) and len(arguments) == 2:
                 yield from _homes(Slot(arguments[1]), key, f"{path}.<name>", seen)
             elif _is_origin(member.annotation, Sequence) and arguments:
                 yield from _homes(Slot(arguments[0]), key, f"{path}[]", seen)
         elif model not in seen:
             if key in model.model_fields and path:
-                yield f"`{path.removeprefix('.')}`" + (f" (of {plain.discriminator} {tags[model]})" if model in tags else "")
+                yield f"`{path.removeprefix('.')}`" + tags.get(model, "")
             for name, below in slots(model).items():
                 yield from _homes(below, key, f"{path}.{name}", seen | {model})
-
-
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", date: "a day such as 2026-03-31"}
 
 
 def wanted(slot: Slot) -> str:
     """What belongs into a slot, in words."""
     members = slot.members
-    tags = slot.tags()
-    if tags:
-        return f"a mapping with `{slot.plain.discriminator}: …`, one of {', '.join(tags)}"
+    if slot.chooser:
+        return f"a mapping with `{slot.chooser}: …`, one of {', '.join(slot.tags())}"
     if len(members) > 1:
         return " or ".join(wanted(member) for member in members)
     plain = members[0].annotation
@@ -197,22 +173,14 @@ def wanted(slot: Slot) -> str:
     if members[0].model is not None:
         needs = required(members[0].model)
         return "a mapping" + (f" with {', '.join(needs)}" if needs else "")
-    if _is_origin(plain, Mapping):
-        return "a mapping"
-    if _is_origin(plain, Sequence):
-        return "a list"
     examples = getattr(plain, "JSON_SCHEMA", {}).get("examples")
     if examples:
         return f"a value such as {' or '.join(str(example) for example in examples[:2])}"
-    return _WORDS.get(plain, "a value")
+    return WORDS.get(getattr(get_origin(plain) or plain, "__name__", ""), "a value")
 
 
-def literal(value: object) -> str:
-    """A value as it is written in YAML."""
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else "null" if value is None else str(value)
-
-
-def _without_none(annotation: Any) -> tuple[Any, ...]:
+def _union(annotation: Any) -> tuple[Any, ...]:
+    """Members of a union, without None; none of any other type."""
     if get_origin(annotation) not in (Union, UnionType):
         return ()
     return tuple(member for member in get_args(annotation) if member is not NoneType)

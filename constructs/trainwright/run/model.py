@@ -3,9 +3,9 @@
 from datetime import date
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Discriminator, Field, JsonValue, Tag, model_validator
 
-from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
+from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName, by_keys
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.preparation import Preparation, SecretReference
 from trainwright.run.workload import TrainerWorkload, Workload
@@ -112,13 +112,21 @@ class ScratchMount(Model):
     """Its size; the space is deleted with the pod."""
 
 
-Mount = ClaimMount | ScratchMount
+Mount = Annotated[
+    Annotated[ClaimMount, Tag("ClaimMount")] | Annotated[ScratchMount, Tag("ScratchMount")], by_keys(ClaimMount, ScratchMount)
+]
 
 
-EnvValue = Annotated[str, Field(max_length=131_072)] | SecretReference
+EnvValue = Annotated[
+    Annotated[str, Field(max_length=131_072), Tag("text")] | Annotated[SecretReference, Tag("SecretReference")],
+    by_keys(SecretReference, other="text"),
+]
 
 
-FileContent = Annotated[str, Field(max_length=524_288)] | dict[str, JsonValue]
+FileContent = Annotated[
+    Annotated[str, Field(max_length=524_288), Tag("text")] | Annotated[dict[str, JsonValue], Tag("mapping")],
+    Discriminator(lambda value: "mapping" if isinstance(value, dict) else "text"),
+]
 
 
 class Placement(Model):

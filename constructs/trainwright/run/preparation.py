@@ -2,9 +2,9 @@
 
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, Tag, model_validator
 
-from trainwright.model import DnsSubdomain, Model
+from trainwright.model import DnsSubdomain, Model, by_keys
 from trainwright.units import Bytes, Cpu
 
 
@@ -42,6 +42,11 @@ class AccountKey(Model):
     """The JSON key file of a service account."""
 
 
+Credentials = Annotated[
+    Annotated[AccessKeys, Tag("AccessKeys")] | Annotated[AccountKey, Tag("AccountKey")], by_keys(AccessKeys, AccountKey)
+]
+
+
 class Preparation(Model):
     """A data set in an object store, and the tool that copies it into a claim."""
 
@@ -49,7 +54,7 @@ class Preparation(Model):
     """`s3://bucket/prefix` or `gs://bucket/prefix`: everything below it."""
     image: Annotated[str, Field(min_length=1, max_length=1024)]
     """Image with rclone and a shell, pinned by digest."""
-    credentials: AccessKeys | AccountKey | None = None
+    credentials: Credentials | None = None
     """Credentials for the source. Without these and without `service_account`, the source must be public."""
     service_account: DnsSubdomain | None = None
     """Service account that the cloud knows (workload identity), instead of credentials."""

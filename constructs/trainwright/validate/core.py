@@ -7,9 +7,10 @@ from functools import cache
 from typing import Any
 
 from trainwright.findings.locate import escape
+from trainwright.reading.shape import WORDS
 from trainwright.validate.core_schemas import definitions, schema_of
 from trainwright.validate.fits import fits
-from trainwright.validate.problem import TYPE_WORDS, Problem, shown, unknown_choice, unknown_field, written
+from trainwright.validate.problem import Problem, shown, unknown_choice, unknown_field, written
 
 CORE_GROUPS = frozenset(
     (
@@ -116,7 +117,7 @@ def _said(error: Any, pointer: str) -> Iterator[Problem]:
         missing = next((name for name in error.validator_value if repr(name) in error.message), "")
         yield Problem("TW704", f"{pointer}/{escape(missing)}", f"{shown(pointer)} has no `{missing}`", f"add `{missing}:`")
     elif error.validator in ("type", "oneOf"):
-        words = dict.fromkeys(TYPE_WORDS.get(name, name) for name in _types(schema) if name != "null")
+        words = dict.fromkeys(WORDS.get(name, name) for name in _types(schema) if name != "null")
         wanted = " or ".join(words) or "another value"
         yield Problem("TW705", pointer, f"{shown(pointer)} must be {wanted}, not {written(value)}", f"write {wanted}")
     elif error.validator == "enum":

@@ -7,17 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import escape
-from trainwright.reading.shape import closest, literal
-
-TYPE_WORDS = {
-    "object": "a mapping",
-    "array": "a list",
-    "string": "text",
-    "integer": "a whole number",
-    "number": "a number",
-    "boolean": "true or false",
-}
-"""Type in a schema -> what a person writes."""
+from trainwright.reading.scalar import literal
+from trainwright.reading.shape import closest
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
-from trainwright.reading.shape import literal
+from trainwright.reading.scalar import literal
+from trainwright.reading.shape import WORDS
 from trainwright.validate.admission import field_schema
 from trainwright.validate.cel import CannotEvaluateError, matcher
 from trainwright.validate.crd import Schema
 from trainwright.validate.formats import FORMATS, INTEGERS, UNCHECKED, normal
-from trainwright.validate.problem import TYPE_WORDS, Problem, duplicate, shown, unknown_choice, written
+from trainwright.validate.problem import Problem, duplicate, shown, unknown_choice, written
 
 
 def structure_problems(value: Any, schema: Schema, pointer: str = "") -> Iterator[Problem]:
@@ -43,7 +44,7 @@ def _wrong_type(value: Any, schema: Schema) -> str:
     wanted = both or ([schema["type"]] if schema.get("type") else [])
     if not wanted or any(_is(value, name) for name in wanted):
         return ""
-    return " or ".join(TYPE_WORDS.get(name, str(name)) for name in wanted)
+    return " or ".join(WORDS.get(name, str(name)) for name in wanted)
 
 
 def _is(value: Any, name: str) -> bool:

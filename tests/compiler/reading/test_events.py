@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 
 from trainwright.reading.document import _quick, events_of
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PLACES = ("charts/*/*.yaml", "tests/compiler/fleet/charts/*/*.yaml", "dist/*/*/*/*.yaml")
 FILES = sorted(path for place in PLACES for path in ROOT.glob(place))
 

@@ -11,10 +11,10 @@ from tests.compiler.findings.page import BASE, overlay
 from trainwright.findings import CompileError, Finding
 from trainwright.reading import validate_data
 from trainwright.reading.document import read_yaml
-from trainwright.reading.wording import retired
+from trainwright.reading.errors import retired
 from trainwright.run import Run
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def refused(change: dict[str, Any]) -> Finding:
