@@ -63,8 +63,8 @@ class _Session:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._difference:
             terminalreporter.section(f"{self._file.name} is not what this session found", red=True, bold=True)
-            mend = f"{OPTION} writes it anew, and pytest tests/docs --snapshot-update the docs"
-            terminalreporter.write_line("\n".join([*self._difference, mend]))
+            repair = f"{OPTION} writes it anew, and pytest tests/docs --snapshot-update the docs"
+            terminalreporter.write_line("\n".join([*self._difference, repair]))
 
 
 def _named(item: pytest.Item) -> tuple[str, str]:

@@ -60,7 +60,7 @@ def test_a_text_is_what_the_code_says(page: Path, name: str, pytestconfig: pytes
     wanted = TEXTS[name]()
     if pytestconfig.option.update_snapshots:
         regenerate(page, name, wanted)
-    assert generated(page)[name] == wanted, f"{page.name} is not what the code says: pytest tests/docs --snapshot-update mends it"
+    assert generated(page)[name] == wanted, f"{page.name} is not what the code says: pytest tests/docs --snapshot-update fixes it"
 
 
 def test_the_bindings_are_those_of_the_targets() -> None:

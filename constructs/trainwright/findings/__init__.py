@@ -13,7 +13,7 @@ class Severity(Enum):
     ERROR = "error"
     """Nothing is written."""
     WARNING = "warning"
-    """Written, and shown to the reviewer until it is mended or waived."""
+    """Written, and shown to the reviewer until its cause is fixed or it is waived."""
     INFO = "note"
     """Shown for completeness."""
 

@@ -34,7 +34,7 @@ def check_waivers(run: Run, today: date, locate: Locator) -> list[Finding]:
             )
         elif not CODES[waiver.code].waivable:
             findings.append(
-                found("TW613", where, f"{waiver.code} ({CODES[waiver.code].title}) cannot be waived", "mend its cause")
+                found("TW613", where, f"{waiver.code} ({CODES[waiver.code].title}) cannot be waived", "fix its cause")
             )
         elif waiver.expires < today:
             findings.append(
@@ -42,7 +42,7 @@ def check_waivers(run: Run, today: date, locate: Locator) -> list[Finding]:
                     "TW611",
                     where,
                     f"the waiver of {waiver.code} expired on {waiver.expires}",
-                    "mend its cause, or renew the date",
+                    "fix its cause, or renew the date",
                 )
             )
     return findings

@@ -124,7 +124,7 @@ def _of_entry(entry: Entry, value: str | None, where: Where) -> Iterator[Finding
         yield found("TW407", where, f"{entry.name} {entry.dead}", entry.instead or "remove it")
     elif value is not None and not entry.values.accepts(value):
         shown = entry.name if _SECRET_NAME.search(entry.name) or SECRET_VALUE.search(value) else f"{entry.name}={value[:80]}"
-        yield found("TW413", where, f"{shown} is no value that {entry.library.value} reads", f"allowed: {entry.values}")
+        yield found("TW413", where, f"{entry.library.value} cannot read {shown}", f"allowed: {entry.values}")
     elif entry.deprecated:
         yield found("TW408", where, f"{entry.name} {entry.deprecated}", entry.instead or "remove it")
     elif entry.risk and entry.risk.applies(value):
@@ -178,7 +178,7 @@ def secret_findings(env: Environment, where: Callable[[str], Where]) -> Iterator
                 "TW409",
                 where(name),
                 f"{name} looks like a secret and would be committed in plain text",
-                f"write `{name}: {{secret: NAME, key: KEY}}` under env; whoever has seen the value should replace it",
+                f"write `{name}: {{secret: NAME, key: KEY}}` under env; then replace the value, since others may have seen it",
             )
 
 

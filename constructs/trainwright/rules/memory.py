@@ -108,7 +108,7 @@ def nothing_to_share(context: Context, resolution: Resolution) -> Iterator[Findi
     yield found(
         "TW229",
         context.locate.run("/topology/kind"),
-        f"{topology.title} has one rank and nobody to share with",
+        f"{topology.title} has only one rank, so there is nothing to shard",
         "write `kind: ddp`, or give it more GPUs",
     )
 

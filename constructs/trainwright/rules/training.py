@@ -131,7 +131,7 @@ def unreleased(context: Context, resolution: Resolution) -> Iterator[Finding]:
     message = f"trainer {version} is not released yet"
     fix = f"write trainer_version: {RELEASED[-1]}, which does all that this run asks for"
     if needs:
-        message += f", and this run needs of it: {', '.join(needs)}"
+        message += f", and this run needs it for: {', '.join(needs)}"
         fix = "review it and wait with the sync, or build an image of the trainer in this repository (docs/images.md)"
     yield found("TW212", context.locate.run("/trainer_version"), message, fix)
 

@@ -103,7 +103,7 @@ def test_a_field_that_is_newer_than_the_image(monkeypatch: pytest.MonkeyPatch) -
         (script("python", "x.py") | {"trainer_version": "0.2.0"}, ["trainer 0.2.0 is not released yet"]),
         (
             {"trainer_version": "0.2.0", "topology": {"kind": "zero3", "engine": "fsdp2", "nodes": 2, "gpus_per_node": 8}},
-            ["trainer 0.2.0 is not released yet, and this run needs of it: engine fsdp2"],
+            ["trainer 0.2.0 is not released yet, and this run needs it for: engine fsdp2"],
         ),
         (command("torchrun", "x.py"), []),
     ],
