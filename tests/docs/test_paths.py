@@ -63,3 +63,9 @@ def test_the_paths_of_a_page_exist(page: Path) -> None:
 def test_the_modules_of_a_page_exist(page: Path) -> None:
     named = set(DOTTED.findall(page.read_text(encoding="utf-8")))
     assert sorted(f"{package}.{rest}" for package, rest in named if not resolves(package, rest)) == []
+
+
+def test_the_architecture_names_every_room() -> None:
+    table = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    rooms = [file.parent.relative_to(ROOT).as_posix() for folder in PACKAGES.values() for file in folder.glob("*/__init__.py")]
+    assert [room for room in sorted(rooms) if f"`{room}`" not in table] == []
