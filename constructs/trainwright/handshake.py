@@ -65,7 +65,7 @@ class Gang(Enum):
 
     OURS = "the run's own PodGroup"
     OPERATOR = "the operator, where its own flag for gangs is set"
-    RUNTIME = "the operator, by the policy in the run's runtime"
+    OBJECTS = "the controller, as the run's own objects say"
     LABEL = "the operator, where its own flag for gangs is set, by a label of the run"
 
 

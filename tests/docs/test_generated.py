@@ -47,7 +47,7 @@ COLUMNS = {  # of the table of bindings in docs/architecture.md
     "TrainJob": ("train-job", "ddp"),
     "PyTorchJob, elastic": ("pytorch-job", "ddp, elastic"),
 }
-MAKERS = {"the run's own PodGroup": Gang.OURS, "the operator's flag": Gang.OPERATOR, "the runtime's policy": Gang.RUNTIME}
+MAKERS = {"the run's own PodGroup": Gang.OURS, "the operator's flag": Gang.OPERATOR, "the runtime's policy": Gang.OBJECTS}
 PLACES = [(page, name) for page in PAGES for name in generated(page)]
 
 

@@ -107,6 +107,8 @@ class Target(Protocol):
     """Labels by which a run tells this operator how to schedule it -> field of the run that stands for each."""
     rules: tuple[Rule, ...]
     """About this target alone."""
+    health: str
+    """What the status of the object that carries the run means to Argo CD: a health check in Lua, for docs/examples/argo-cd."""
     guide: str
     """The target's section of docs/targets.md, in Markdown, without its heading."""
 
@@ -132,14 +134,46 @@ def pod_templates(target: Target, manifests: Iterable[Mapping[str, Any]]) -> Ite
                 yield role, kind, pointer, template
 
 
+HEALTH_BY_CONDITIONS = """\
+-- What a controller says by its conditions. A condition counts while its status is "True".
+local meaning = {
+  {"Failed", "Degraded"},
+  {"Complete", "Healthy"},
+  {"Completed", "Healthy"},
+  {"Succeeded", "Healthy"},
+  {"Suspended", "Suspended"},
+  {"Restarting", "Progressing"},
+  {"Running", "Progressing"},
+  {"Created", "Progressing"},
+}
+local said = {}
+if obj.status ~= nil and obj.status.conditions ~= nil then
+  for _, condition in ipairs(obj.status.conditions) do
+    if condition.status == "True" then
+      said[condition.type] = condition.message or condition.reason or ""
+    end
+  end
+end
+for _, row in ipairs(meaning) do
+  local word, health = row[1], row[2]
+  if said[word] ~= nil then
+    return { status = health, message = word .. ": " .. said[word] }
+  end
+end
+return { status = "Progressing", message = "no verdict yet" }
+"""
+"""The health check of a kind whose controller speaks by conditions."""
+
+
 class BaseTarget:
-    """What most targets have in common: no object is shared, and no operator depends on another."""
+    """What most targets have in common: no object is shared, no operator depends on another, and conditions say how a run is."""
 
     depends_on: tuple[KnownOperator, ...] = ()
     shared: GroupKind | None = None
     reserved_labels: tuple[str, ...] = ()
     scheduling_labels: Mapping[str, str] = MappingProxyType({})
     rules: tuple[Rule, ...] = ()
+    health = HEALTH_BY_CONDITIONS
 
     def finish(self, resolution: Resolution, objects: list[Traced]) -> list[Traced]:
         return objects

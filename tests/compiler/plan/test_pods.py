@@ -29,7 +29,7 @@ ELASTIC = on("pytorch-job", topology={"nodes": 3, "elastic": {"min_nodes": 2, "m
         ({"topology": {"nodes": 2}}, 2, Gang.OURS),
         ({"target": "job-set", "topology": {"nodes": 7}}, 7, Gang.OURS),
         ({"target": "pytorch-job", "topology": {"nodes": 2}}, 2, Gang.OPERATOR),
-        ({"target": "train-job"}, 2, Gang.RUNTIME),
+        ({"target": "train-job"}, 2, Gang.OBJECTS),
         (ELASTIC, 2, Gang.OPERATOR),
         (MPI, 4, Gang.OPERATOR),
         (MPI | {"topology": MPI["topology"] | {"launcher_is_node": True}}, 3, Gang.OPERATOR),

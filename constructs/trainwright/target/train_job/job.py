@@ -168,7 +168,7 @@ def _indexed(needs: Needs) -> Binding:
         fixed_port=True,
         node_index_env="JOB_COMPLETION_INDEX",
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
-        gang=Gang.RUNTIME,
+        gang=Gang.OBJECTS,
         # below the TrainJob is a JobSet like any other: one Job, whose exit codes count, and all pods start again together
         guarantees=frozenset(Guarantee),
         generated_names=(f"{{name}}-node-0-{needs.nodes - 1}-abcde",),
@@ -194,7 +194,7 @@ def _launched(needs: Needs) -> Binding:
         role_env=ROLE_ENV,
         hostfile=HOSTFILE,
         sshd=SSHD,
-        gang=Gang.RUNTIME,
+        gang=Gang.OBJECTS,
         # As above: the launcher ends with the code of the rank that failed first, and its Job has a failure policy. Ranks are
         # tied to the launcher's supervisor, which has them save before mpirun ends them.
         guarantees=frozenset(Guarantee),
