@@ -14,15 +14,20 @@ from tests.compiler.example import compiled
 from tests.compiler.targets import CASES as TARGETS
 from tests.compiler.targets import Statuses, on, profile_for
 
+from trainwright.target import TARGETS as REGISTRY
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples" / "argo-cd"
 APPLICATIONS = "argoproj.io_Application"
 Data = dict[str, Any]
 
-HEALTH = YAML(typ="safe").load(EXAMPLES / "health.yaml")["data"]
+HEALTH_FILE = EXAMPLES / "health.yaml"
+HEALTH = YAML(typ="safe").load(HEALTH_FILE)["data"]
 FOUNDATION, RUNS = YAML(typ="safe").load_all(EXAMPLES / "applications.yaml")
 
 
+QUEUED = [name for name, case in TARGETS.items() if case.kueue]
+"""Targets that Kueue has an integration for, by which it writes into their objects."""
 STATUSES: dict[str, Statuses] = {"_".join(case.kind): case.statuses for case in TARGETS.values()}
 """Group and kind, as Argo CD's settings write them -> what an object of it can be in, by name."""
 APPLICATION: Statuses = {
@@ -44,10 +49,36 @@ def test_an_object_that_no_controller_has_seen_is_not_healthy(kind: str) -> None
     assert assess(kind, {})[0] == "Progressing"
 
 
+def health_checks() -> str:
+    """The checks of all targets; one that several share is written out once."""
+    lines, written = [], dict[str, str]()
+    for name, target in REGISTRY.items():
+        key = f"  resource.customizations.health.{'_'.join(target.kind)}"
+        if target.health in written:
+            lines.append(f"{key}: *{written[target.health]}")
+        else:
+            written[target.health] = name
+            lines += [f"{key}: &{name} |", *(f"    {line}" for line in target.health.splitlines())]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_checks_are_those_of_the_targets(pytestconfig: pytest.Config) -> None:
+    text, wanted = HEALTH_FILE.read_text(encoding="utf-8"), health_checks()
+    own, marker, checks = text.partition("  # The checks of all targets.\n")
+    if pytestconfig.option.update_snapshots:
+        HEALTH_FILE.write_text(own + marker + wanted, encoding="utf-8")
+        checks = wanted
+    assert checks == wanted, "not what the targets say: pytest tests/docs --snapshot-update writes it anew"
+
+
 def test_every_kind_that_carries_a_run_has_a_check() -> None:
-    groups = {f"{entry.get('group')}_{entry['kind']}" for entry in RUNS["spec"]["ignoreDifferences"]}
     checks = {key.removeprefix("resource.customizations.health.") for key in HEALTH}
-    assert checks - {APPLICATIONS} == STATUSES.keys() == groups
+    assert checks - {APPLICATIONS} == STATUSES.keys()
+
+
+def test_every_kind_that_a_queue_writes_into_has_its_places() -> None:
+    groups = {f"{entry.get('group')}_{entry['kind']}" for entry in RUNS["spec"]["ignoreDifferences"]}
+    assert groups == {"_".join(TARGETS[target].kind) for target in QUEUED}
 
 
 def assess(kind: str, manifest: Data) -> tuple[str, str]:
@@ -93,7 +124,7 @@ def places(value: Any, pointer: str = "") -> Iterator[str]:
             yield from places(child, f"{pointer}/{index}")
 
 
-@pytest.mark.parametrize("target", [target for target in TARGETS if target != "train-job"])
+@pytest.mark.parametrize("target", [target for target in QUEUED if target != "train-job"])
 def test_what_a_queue_writes_into_pods_is_not_compared(target: str) -> None:
     manifest = manifest_of(target)
     written = {place for place in places(manifest) if place.rpartition("/")[2] in ("nodeSelector", "tolerations")}
