@@ -110,6 +110,8 @@ class Case:
     """Changes of that run's topology that leave as few roles as there can be."""
     changes: tuple[tuple[str, str, str, Any], ...] = ()
     """Of targets that number their pods: work, kind, pointer, and a value with which the run means something else."""
+    place_variables: tuple[str, ...] = ()
+    """Beginnings of the names of variables by which its controller tells a pod its place, where no other target's has them."""
     gang: str | None = None
     """The gang scheduler that it takes, where it takes one."""
     mpi: tuple[str, ...] = ("openmpi",)

@@ -17,7 +17,7 @@ import pytest
 from tests.compiler.compiling import compile_data
 from tests.compiler.controllers import Pod, pods
 from tests.compiler.projects import ROOT
-from tests.compiler.targets import CASES, INSTALLED, carrying
+from tests.compiler.targets import CASES, carrying, in_gangs
 
 from trainwright.findings.locate import at, tokens
 from trainwright.reading.document import read_yaml
@@ -32,8 +32,10 @@ Meaning = Callable[[str], str]
 
 TARGETS = carrying("ddp")
 RUN = read_yaml(ROOT / "charts" / "runs" / "llama-finetune.yaml").data
+GANGS = in_gangs("volcano")
 CLUSTER = read_yaml(ROOT / "charts" / "clusters" / f"{RUN['cluster']}.yaml").data | {
-    "operators": {name: operator | {"restricted_containers": True} for name, operator in INSTALLED.items()}
+    "scheduling": GANGS["scheduling"],
+    "operators": {name: operator | {"restricted_containers": True} for name, operator in GANGS["operators"].items()},
 }
 WORKS: dict[str, Data] = {
     "trainer": {},
@@ -43,7 +45,10 @@ WORKS: dict[str, Data] = {
         **dict.fromkeys(("batch", "learning_rate", "trainer_version")),
     },
 }
-PLACE_VARIABLES = ("JOB_COMPLETION_INDEX", "PET_", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+PLACE_VARIABLES = (
+    "JOB_COMPLETION_INDEX", "PET_", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    *(name for case in CASES.values() for name in case.place_variables),
+)  # fmt: skip
 """By which controllers tell a pod its place. Ranks get theirs from the supervisor, or from torchrun, and those are compared."""
 CONTAINER_FIELDS = ("image", "command", "resources", "securityContext", "readinessProbe", "livenessProbe")
 POD_FIELDS = (
