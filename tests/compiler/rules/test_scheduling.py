@@ -100,8 +100,9 @@ def gangs(target: str, cluster: Data, run: Data | None = None) -> list[Finding]:
     return [finding for finding in found if finding.code in ("TW430", "TW437")]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("gang", ["volcano", "coscheduling"])
+@pytest.mark.parametrize(
+    ("target", "gang"), [(target, gang) for target, case in CASES.items() for gang in RELEASES if case.gang in (None, gang)]
+)
 @pytest.mark.parametrize("name", [None, "gangs"])
 @pytest.mark.parametrize("together", [True, False])
 def test_pods_go_where_the_profile_says_or_a_finding_says_that_they_do_not(
