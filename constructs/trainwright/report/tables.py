@@ -23,7 +23,7 @@ from trainwright.target import TARGETS
 from trainwright.target.base import Releases, Target
 from trainwright.topology import Topology
 from trainwright.topology.base import Sharding
-from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, SETTINGS, Engine, reads
+from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, SETTINGS, EngineName, reads
 from trainwright_trainer.contract.model import Llama
 
 
@@ -184,7 +184,7 @@ _PROMISES = {
 
 def engine_table() -> str:
     """Capabilities, settings and rendezvous of every engine, in Markdown."""
-    engines: tuple[Engine, ...] = get_args(Engine)
+    engines: tuple[EngineName, ...] = get_args(EngineName)
     rows = [[text, *(_word(getattr(CAPABILITIES[engine], name)) for engine in engines)] for name, text in _PROMISES.items()]
     rows += [[f"supports `{setting}`", *(_word(reads(engine, setting)) for engine in engines)] for setting in SETTINGS]
     rows.append(["ranks meet by", *(", ".join(ENGINE_RENDEZVOUS[engine]) for engine in engines)])

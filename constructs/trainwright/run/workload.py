@@ -10,7 +10,7 @@ from trainwright_trainer.contract.boosting import Booster, MetricName, boosting_
 from trainwright_trainer.contract.data import Data, Table
 from trainwright_trainer.contract.metrics import Sink, sink_disagreements
 from trainwright_trainer.contract.model import Model as TrainedModel
-from trainwright_trainer.contract.training import AdamW, Evaluation, Optimizer, Precision, Schedule, Task, disagreements
+from trainwright_trainer.contract.training import AdamW, Evaluation, Optimizer, Precision, Schedule, TaskName, disagreements
 
 Argument = Annotated[str, Field(max_length=131_072)]
 Command = Annotated[tuple[Argument, ...], Field(min_length=1, max_length=1024)]
@@ -21,7 +21,7 @@ class TrainerWorkload(Model):
 
     kind: Literal["trainer"]
     """Our trainer."""
-    task: Task
+    task: TaskName
     """What to learn."""
     model: TrainedModel
     """The architecture and its sizes."""

@@ -10,7 +10,7 @@ from tests.trainer.contract.specifications import BERT, LLAMA, RESNET
 
 from trainwright_trainer.contract.data import Data, ImageFolder, TokenFiles
 from trainwright_trainer.contract.model import Model
-from trainwright_trainer.contract.training import Task, disagreements
+from trainwright_trainer.contract.training import TaskName, disagreements
 
 MODEL: TypeAdapter[Any] = TypeAdapter(Model)
 DATA: TypeAdapter[Any] = TypeAdapter(Data)
@@ -24,7 +24,7 @@ BIG = {"image_size": 224, "num_channels": 3, "num_labels": 1000}
 ANY_MODEL = {"architecture": "transformers", "model_type": "gpt2"}
 
 
-def problems(task: Task, model: dict[str, Any], data: dict[str, Any]) -> list[str]:
+def problems(task: TaskName, model: dict[str, Any], data: dict[str, Any]) -> list[str]:
     return disagreements(task, MODEL.validate_python(model), DATA.validate_python(data))
 
 
@@ -42,7 +42,7 @@ def problems(task: Task, model: dict[str, Any], data: dict[str, Any]) -> list[st
     ("text-classification", BERT | {"num_labels": 2}, LABELLED),
     ("text-classification", ANY_MODEL, LABELLED),
 ])
-def test_what_fits(task: Task, model: dict[str, Any], data: dict[str, Any]) -> None:
+def test_what_fits(task: TaskName, model: dict[str, Any], data: dict[str, Any]) -> None:
     assert problems(task, model, data) == []
 
 
@@ -84,7 +84,7 @@ def test_what_fits(task: Task, model: dict[str, Any], data: dict[str, Any]) -> N
     ("causal-lm", LLAMA | {"vocab_size": 70_000}, TOKENS | {"vocabulary": 70_000},
      "dtype uint16 holds 65,536 tokens and data.vocabulary is 70,000; use uint32"),
 ])
-def test_what_does_not_fit(task: Task, model: dict[str, Any], data: dict[str, Any], sentence: str) -> None:
+def test_what_does_not_fit(task: TaskName, model: dict[str, Any], data: dict[str, Any], sentence: str) -> None:
     assert problems(task, model, data) == [sentence]
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from trainwright_trainer.contract.data import Data, Digits, HFDataset, PythonSource
 from trainwright_trainer.contract.model import Model
-from trainwright_trainer.contract.training import Task
+from trainwright_trainer.contract.training import TaskName
 from trainwright_trainer.model.build import build_model
 
 MODEL: TypeAdapter[Model] = TypeAdapter(Model)
@@ -28,7 +28,7 @@ SIZES: dict[str, Any] = {
 @dataclass(frozen=True)
 class Recipe:
     model: Model
-    task: Task
+    task: TaskName
     data: Data
 
     @property
@@ -36,7 +36,7 @@ class Recipe:
         return lambda: build_model(self.model, self.task, self.data)
 
 
-def recipe(task: Task, data: Data, **keys: Any) -> Recipe:
+def recipe(task: TaskName, data: Data, **keys: Any) -> Recipe:
     return Recipe(MODEL.validate_python(keys), task, data)
 
 
@@ -52,7 +52,7 @@ def classifier(**keys: Any) -> Recipe:
     return recipe("text-classification", REVIEWS, architecture="bert", num_labels=3, dropout=0.0, **(SIZES | keys))
 
 
-def transformers(model_type: str, task: Task = "causal-lm", data: Data = TEXT, **config: Any) -> Recipe:
+def transformers(model_type: str, task: TaskName = "causal-lm", data: Data = TEXT, **config: Any) -> Recipe:
     return recipe(task, data, architecture="transformers", model_type=model_type, config=config)
 
 

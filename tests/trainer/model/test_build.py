@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFolder, PythonSource
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.model import Bert, Llama, LlamaRopeScaling, Model, ResNet, ViT
-from trainwright_trainer.contract.training import Task
+from trainwright_trainer.contract.training import TaskName
 from trainwright_trainer.model.build import build_model
 
 DIGITS = Digits(source="digits")
@@ -104,7 +104,7 @@ def test_llama_without_them_is_what_it_was() -> None:
     assert llama.config.rope_parameters == {"rope_type": "default", "rope_theta": 10000.0}
 
 
-def transformers(model_type: str, task: Task = "causal-lm", data: Data = SOURCE, **config: Any) -> torch.nn.Module:
+def transformers(model_type: str, task: TaskName = "causal-lm", data: Data = SOURCE, **config: Any) -> torch.nn.Module:
     parsed = MODEL.validate_python({"architecture": "transformers", "model_type": model_type, "config": config})
     return build_model(parsed, task, data)
 
@@ -148,7 +148,7 @@ def test_images_of_the_runs_own_shape() -> None:
 @pytest.mark.parametrize(
     ("task", "head"), [("masked-lm", "BertForMaskedLM"), ("text-classification", "BertForSequenceClassification")]
 )
-def test_the_task_decides_the_head(task: Task, head: str) -> None:
+def test_the_task_decides_the_head(task: TaskName, head: str) -> None:
     data = HFDataset(source="hf-dataset", path="/data", tokenizer="/tokenizer", max_length=64)
     built = transformers("bert", task, data, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64)
     assert type(built).__name__ == head

@@ -21,7 +21,7 @@ from trainwright_trainer.contract.base import Contract, Count, Index
 from trainwright_trainer.contract.data import Data
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.model import Model
-from trainwright_trainer.contract.training import Task, Training
+from trainwright_trainer.contract.training import TaskName, Training
 
 SCHEMA_VERSION: Final = 1
 _FENCED = "fenced_in_term"
@@ -151,7 +151,7 @@ TRAINED = "trained"
 class Trained(Contract):
     """Part of a run's specification."""
 
-    task: Task
+    task: TaskName
     model: Model
     data: Data
 

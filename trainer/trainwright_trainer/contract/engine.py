@@ -10,10 +10,10 @@ from typing import Any, Literal
 from trainwright_trainer.contract.base import AbsolutePath, Contract
 from trainwright_trainer.contract.model import Model
 
-Engine = Literal["ddp", "fsdp2", "deepspeed", "horovod", "tensorflow"]
+EngineName = Literal["ddp", "fsdp2", "deepspeed", "horovod", "tensorflow"]
 RendezvousKind = Literal["static", "c10d", "mpi-hostfile", "tf-config", "dmlc-tracker", "ray-head"]
 
-ENGINE_RENDEZVOUS: dict[Engine, tuple[RendezvousKind, ...]] = {
+ENGINE_RENDEZVOUS: dict[EngineName, tuple[RendezvousKind, ...]] = {
     "ddp": ("static", "c10d", "mpi-hostfile", "ray-head"),
     "fsdp2": ("static", "c10d", "mpi-hostfile", "ray-head"),
     # Its checkpoints are sharded for one number of ranks, so no node may come or go.
@@ -55,7 +55,7 @@ class Capabilities:
     """False: rank 0 alone holds and writes all of the state."""
 
 
-CAPABILITIES: dict[Engine, Capabilities] = {
+CAPABILITIES: dict[EngineName, Capabilities] = {
     "ddp": Capabilities(
         reshards=True, sigterm_save=True, saves_in_background=True, skips_without_sync=True, every_rank_writes=False
     ),
@@ -90,7 +90,7 @@ _SETTINGS: dict[str, _Asked] = {
 """Setting that not every engine reads, or one value of it -> whether a ``Training``, or the compiler's workload, asks for it."""
 SETTINGS = tuple(_SETTINGS)
 _BLOCKS = "remove it: a save blocks training here"
-_UNREAD: dict[Engine, dict[str, str]] = {
+_UNREAD: dict[EngineName, dict[str, str]] = {
     "ddp": {},
     "fsdp2": {},
     "horovod": {
@@ -114,12 +114,12 @@ _UNREAD: dict[Engine, dict[str, str]] = {
 """Engine -> what it does not read, and what to write instead."""
 
 
-def unread(engine: Engine, work: Any) -> Iterator[tuple[str, str]]:
+def unread(engine: EngineName, work: Any) -> Iterator[tuple[str, str]]:
     """Settings that ``work`` asks for and the engine does not read, each with what to write instead."""
     return ((setting, instead) for setting, instead in _UNREAD[engine].items() if _SETTINGS[setting](work))
 
 
-def reads(engine: Engine, setting: str) -> bool:
+def reads(engine: EngineName, setting: str) -> bool:
     """Whether an engine reads one of :data:`SETTINGS`. Who does not read a setting does not read a value of it."""
     return _UNREAD[engine].keys().isdisjoint({setting, setting.partition(" ")[0]})
 
@@ -128,7 +128,7 @@ _KERAS_ARCHITECTURES = ("resnet", "vit")
 
 
 def engine_disagreements(
-    engine: Engine, model: Model, deepspeed: DeepSpeed | None, fsdp2: FSDP2 | None
+    engine: EngineName, model: Model, deepspeed: DeepSpeed | None, fsdp2: FSDP2 | None
 ) -> list[str]:
     """What an engine lacks or cannot read, in sentences that name the key to change."""
     problems = []

@@ -19,11 +19,11 @@ from trainwright_trainer.contract.data import (
     PythonSource,
     TokenFiles,
 )
-from trainwright_trainer.contract.engine import FSDP2, DeepSpeed, Engine, engine_disagreements, unread
+from trainwright_trainer.contract.engine import FSDP2, DeepSpeed, EngineName, engine_disagreements, unread
 from trainwright_trainer.contract.metrics import Sink, sink_disagreements
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, ViT
 
-Task = Literal["image-classification", "causal-lm", "masked-lm", "text-classification"]
+TaskName = Literal["image-classification", "causal-lm", "masked-lm", "text-classification"]
 Precision = Literal["fp32", "bf16", "fp16"]
 Schedule = Literal["constant", "linear", "cosine", "wsd"]
 Scaling = Literal["none", "linear", "square_root"]
@@ -144,11 +144,11 @@ class Training(Contract):
     """The work of ``kind: trainer``."""
 
     kind: Literal["trainer"] = "trainer"
-    engine: Engine
+    engine: EngineName
     deepspeed: DeepSpeed | None = None
     fsdp2: FSDP2 | None = None
     """Default of engine ``fsdp2``: the defaults of its settings."""
-    task: Task
+    task: TaskName
     model: Model
     initial_weights: AbsolutePath | None = None
     """Directory of safetensors as ``transformers`` names them, read where training starts at step 0. Default: random weights."""
@@ -195,7 +195,7 @@ class _Kind:
     architectures: tuple[str, ...]
 
 
-_KINDS: dict[Task, _Kind] = {
+_KINDS: dict[TaskName, _Kind] = {
     "image-classification": _Kind(("digits", "image-folder"), ("vit", "resnet", "transformers")),
     "causal-lm": _Kind(("python-stdlib", "tokens", "hf-dataset"), ("llama", "transformers")),
     "masked-lm": _Kind(("python-stdlib", "tokens", "hf-dataset"), ("bert", "transformers")),
@@ -203,12 +203,12 @@ _KINDS: dict[Task, _Kind] = {
 }
 
 
-def disagreements(task: Task, model: Model, data: Data) -> list[str]:
+def disagreements(task: TaskName, model: Model, data: Data) -> list[str]:
     """What does not fit between task, model and data, in sentences that name the key to change."""
     return [*_misfits(task, model, data), *_tokenizer(data)]
 
 
-def _misfits(task: Task, model: Model, data: Data) -> Iterator[str]:
+def _misfits(task: TaskName, model: Model, data: Data) -> Iterator[str]:
     kind = _KINDS[task]
     if data.source not in kind.sources:
         others = _tasks(lambda other: data.source in other.sources)
@@ -256,7 +256,7 @@ def _images(model: Model, data: Digits | ImageFolder) -> Iterator[str]:
             yield f"{reason}: set model.{key} to {value} instead of {getattr(model, key)}"
 
 
-def _columns(task: Task, data: PythonSource | TokenFiles | HFDataset) -> Iterator[str]:
+def _columns(task: TaskName, data: PythonSource | TokenFiles | HFDataset) -> Iterator[str]:
     if not isinstance(data, HFDataset):
         return
     for key in ("label_column", "classes"):
@@ -269,7 +269,7 @@ def _columns(task: Task, data: PythonSource | TokenFiles | HFDataset) -> Iterato
         yield "task causal-lm reads one column of text; name one in data.text_columns"
 
 
-def _head(task: Task, model: Model, data: PythonSource | TokenFiles | HFDataset) -> Iterator[str]:
+def _head(task: TaskName, model: Model, data: PythonSource | TokenFiles | HFDataset) -> Iterator[str]:
     if not isinstance(model, Bert):
         return
     if task == "masked-lm" and model.num_labels is not None:
@@ -279,7 +279,7 @@ def _head(task: Task, model: Model, data: PythonSource | TokenFiles | HFDataset)
         yield f"data.classes is {data.classes}: set model.num_labels to {data.classes} instead of {found}"
 
 
-def _sizes(task: Task, model: Model, data: PythonSource | TokenFiles | HFDataset) -> Iterator[str]:
+def _sizes(task: TaskName, model: Model, data: PythonSource | TokenFiles | HFDataset) -> Iterator[str]:
     vocabulary = data.vocabulary
     masks_itself = task == "masked-lm" and not isinstance(data, HFDataset)  # a tokenizer for masked-lm has a token for the mask
     if masks_itself and vocabulary is None:

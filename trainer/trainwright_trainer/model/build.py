@@ -27,13 +27,13 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE, Data, Digits, HFDataset, ImageFolder
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, TransformersModel, ViT
-from trainwright_trainer.contract.training import Task
+from trainwright_trainer.contract.training import TaskName
 from trainwright_trainer.task.causal_lm import answer_with_sums
 
 _ATTENTION = "sdpa"
 LLAMA_NORM_EPS = 1e-6
 """What ``transformers`` 5 takes where a configuration does not say."""
-_FACTORIES: dict[Task, Any] = {
+_FACTORIES: dict[TaskName, Any] = {
     "image-classification": AutoModelForImageClassification,
     "causal-lm": AutoModelForCausalLM,
     "masked-lm": AutoModelForMaskedLM,
@@ -47,7 +47,7 @@ _NOT_ARCHITECTURE = frozenset({
 """Keys of a configuration that name code, files or labels rather than shape the network."""
 
 
-def build_model(model: Model, task: Task, data: Data) -> nn.Module:
+def build_model(model: Model, task: TaskName, data: Data) -> nn.Module:
     """A freshly initialised module in fp32, from torch's current random state.
 
     A causal language model also answers with the sums that its task asks for (:func:`answer_with_sums`).
@@ -61,7 +61,7 @@ def build_model(model: Model, task: Task, data: Data) -> nn.Module:
     return module
 
 
-def _module(model: Model, task: Task, data: Data) -> nn.Module:
+def _module(model: Model, task: TaskName, data: Data) -> nn.Module:
     match model:
         case Llama():
             return _llama(model)
@@ -143,7 +143,7 @@ def _resnet(model: ResNet) -> nn.Module:
     ))
 
 
-def _any(model: TransformersModel, task: Task, data: Data) -> nn.Module:
+def _any(model: TransformersModel, task: TaskName, data: Data) -> nn.Module:
     config = _config(model)
     _fit(model.model_type, config, task, data)
     try:
@@ -181,7 +181,7 @@ def _config(model: TransformersModel) -> Any:
         raise InvalidRunError(f"model.config of {model.model_type}: {' '.join(str(error).split())}") from error
 
 
-def _fit(model_type: str, config: Any, task: Task, data: Data) -> None:
+def _fit(model_type: str, config: Any, task: TaskName, data: Data) -> None:
     """Refuse what would fail, or train silently wrong, in the first forward pass."""
     wanted: dict[str, tuple[str, int]]
     if isinstance(data, Digits):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainwright_trainer.contract import training
 from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFolder, PythonSource, TokenFiles
+from trainwright_trainer.contract.training import TaskName
 from trainwright_trainer.task.base import Task
 from trainwright_trainer.task.causal_lm import CausalLanguageModel
 from trainwright_trainer.task.classification import ImageClassification, TextClassification
 from trainwright_trainer.task.masked_lm import MaskedLanguageModel
 
 
-def build_task(name: training.Task, data: Data | None = None, seed: int = 0) -> Task:
+def build_task(name: TaskName, data: Data | None = None, seed: int = 0) -> Task:
     """The task of that name.
 
     Args:
