@@ -23,7 +23,7 @@ from train_spec import NODE_INDEX_ENV
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import BIND_ENV, TERMINATION_PATH_ENV
-from trainwright_trainer.supervisor.pod.crew import numbers, static_meeting
+from trainwright_trainer.supervisor.pod.launcher import numbers, static_rendezvous
 
 HERE = Path(__file__).resolve().parent
 OURS = "trainwright"
@@ -109,7 +109,7 @@ def _processes(side: str, spec: RunSpec, path: Path, threads: int) -> list[tuple
     size = spec.world.size
     if size == 1:  # on one device people start their program by itself, and it wraps nothing
         return [(command, base)]
-    return [(command, {**base, **numbers(size, 1, 0, rank), **static_meeting(spec.world)}) for rank in range(size)]
+    return [(command, {**base, **numbers(size, 1, 0, rank), **static_rendezvous(spec.world)}) for rank in range(size)]
 
 
 def _wait(processes: list[subprocess.Popen[bytes]]) -> int:

@@ -22,10 +22,10 @@ from tests.compiler.targets import CASES, carrying, in_gangs
 from trainwright.findings.locate import at, tokens
 from trainwright.reading.document import read_yaml
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import SPEC_ENV, SUPERVISE_COMMAND
 from trainwright_trainer.supervisor.place import pod_place
-from trainwright_trainer.supervisor.pod.crew import rank_environment
+from trainwright_trainer.supervisor.pod.launcher import rank_environment
 
 Data = dict[str, Any]
 Meaning = Callable[[str], str]
@@ -206,7 +206,7 @@ def test_another_meaning_is_seen(work: str, target: str, kind: str, pointer: str
     parent[int(key) if isinstance(parent, list) else key] = value
     try:
         read = world(changed)
-    except (AssertionError, ValueError, KeyError, Refusal):
+    except (AssertionError, ValueError, KeyError, PodError):
         return
     assert read != world(objects(TARGETS[0], work))
 

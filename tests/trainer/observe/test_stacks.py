@@ -9,8 +9,7 @@ import sys
 
 from tests.trainer.supervisor.pods import wait_until
 
-from trainwright_trainer.observe.stacks import Frame, StackFile, main_thread_frame
-from trainwright_trainer.rank.messages import STACKS_FD_ENV
+from trainwright_trainer.observe.stacks import STACKS_FD_ENV, Frame, StackFile, main_thread_frame
 
 PROGRAM = """
 import ctypes, os, threading, time

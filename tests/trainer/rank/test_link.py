@@ -19,10 +19,10 @@ from trainwright_trainer.rank.messages import (
     Act,
     Action,
     At,
-    Beat,
     Carry,
     Committed,
     FromRankMessage,
+    Heartbeat,
     Measured,
     Pace,
     PhaseChanged,
@@ -163,8 +163,8 @@ def test_signs_of_life_come_whatever_the_main_thread_does_until_the_last_word(su
     link.mark()
     time.sleep(0.2)
     beats = [supervisor.hear() for _ in range(5)]
-    assert all(isinstance(beat, Beat) and (beat.tick, beat.marks) == (1, 2) for beat in beats)
-    idle = [beat.idle_seconds for beat in beats if isinstance(beat, Beat)]
+    assert all(isinstance(beat, Heartbeat) and (beat.tick, beat.marks) == (1, 2) for beat in beats)
+    idle = [beat.idle_seconds for beat in beats if isinstance(beat, Heartbeat)]
     assert idle == sorted(idle)
     assert idle[-1] > idle[0]
     link.result(ExitCode.DONE)

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from trainwright_trainer.rank.messages import Action, Beat
+from trainwright_trainer.rank.messages import Action, Heartbeat
 from trainwright_trainer.rank.progress import ENOUGH_TICKS, Hold, Progress
 
 END = 12
@@ -136,7 +136,7 @@ def test_from_the_start() -> None:
     clock = Clock()
     progress = Progress(clock)
     clock.now += 7
-    assert progress.beat() == Beat(tick=None, marks=0, idle_seconds=7, tick_seconds=None)
+    assert progress.beat() == Heartbeat(tick=None, marks=0, idle_seconds=7, tick_seconds=None)
 
 
 def test_whatever_the_main_thread_says_is_progress() -> None:

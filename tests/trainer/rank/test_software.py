@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright_trainer.contract import ExitCode
-from trainwright_trainer.contract.failures import TopologyMismatchError, code_of
+from trainwright_trainer.contract.failures import TopologyMismatchError
 from trainwright_trainer.rank import software
+from trainwright_trainer.rank.ending import code_of
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.rank.software import MOST_BYTES, same_software_everywhere
 

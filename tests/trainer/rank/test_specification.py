@@ -12,7 +12,8 @@ import pytest
 from tests.trainer.supervisor.conftest import specification
 
 from trainwright_trainer.contract import ExitCode
-from trainwright_trainer.supervisor import Refusal, read_specification, specification_path
+from trainwright_trainer.contract.failures import PodError
+from trainwright_trainer.rank.specification import read_specification, specification_path
 
 
 @pytest.fixture
@@ -23,9 +24,9 @@ def document(tmp_path: Path) -> dict[str, Any]:
 
 
 def refusal_of(path: Path) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(PodError) as caught:
         read_specification(path)
-    assert caught.value.code is ExitCode.INVALID_SPEC
+    assert caught.value.exit_code is ExitCode.INVALID_SPEC
     assert "\n" not in str(caught.value)
     return str(caught.value)
 

@@ -20,7 +20,7 @@ SUPERVISE = (
     "import os, sys\n"
     "from trainwright_trainer.supervisor import signals\n"
     "signals.hold()\n"
-    "from trainwright_trainer.supervisor import supervise\n"
+    "from trainwright_trainer.supervisor.supervise import supervise\n"
     "sys.exit(supervise(os.environ, None, sys.argv[2:], trainer_command=sys.argv[1].split()))\n"
 )
 SSHD = "/usr/sbin/sshd"

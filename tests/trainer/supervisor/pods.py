@@ -27,7 +27,7 @@ SUPERVISE = (
     "import os, sys\n"
     "from trainwright_trainer.supervisor import signals\n"
     "signals.hold()\n"  # as the program does
-    "from trainwright_trainer.supervisor import supervise\n"
+    "from trainwright_trainer.supervisor.supervise import supervise\n"
     "sys.exit(supervise(os.environ, trainer_command=[sys.executable, sys.argv[1]]))\n"
 )
 

@@ -8,7 +8,7 @@ import pytest
 from tests.trainer.supervisor.conftest import specification
 
 from trainwright_trainer.contract import ExitCode, World
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.supervisor.place import pod_place
 
 
@@ -33,7 +33,7 @@ def test_index_and_address(world: World) -> None:
     ({"NODE_INDEX": "4"}, "NODE_INDEX is 4 in this pod and world.nodes is 4, so the index must be at most 3"),
 ])
 def test_refusals(world: World, environ: dict[str, str], sentence: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(PodError) as caught:
         pod_place(environ, world)
-    assert caught.value.code is ExitCode.TOPOLOGY_MISMATCH
+    assert caught.value.exit_code is ExitCode.TOPOLOGY_MISMATCH
     assert sentence in str(caught.value)

@@ -16,8 +16,8 @@ from tests.trainer.supervisor.unlinked_pods import UnlinkedRun
 
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import ExitCode, RunSpec
-from trainwright_trainer.contract.failures import Refusal
-from trainwright_trainer.supervisor.place import Control, tasks, tf_place
+from trainwright_trainer.contract.failures import PodError
+from trainwright_trainer.supervisor.place import ControlAddress, tasks, tf_place
 
 _numbers = itertools.count(1)
 RESNET = {
@@ -64,7 +64,7 @@ def test_places(tmp_path: Path, environ: dict[str, str], nodes: int, node: int, 
 
 def test_a_control_port_links_the_pods(tmp_path: Path) -> None:
     world = specification(tmp_path, 2, control_port=29400).world
-    assert tf_place(tf_config("worker", 1, worker=TWO), world).control == Control("run-worker-0.ns.svc", 29400, 2)
+    assert tf_place(tf_config("worker", 1, worker=TWO), world).control == ControlAddress("run-worker-0.ns.svc", 29400, 2)
 
 
 @pytest.mark.parametrize(("environ", "sentence"), [
@@ -79,9 +79,9 @@ def test_a_control_port_links_the_pods(tmp_path: Path) -> None:
     (tf_config("worker", 1, worker={"1": "x:1"}), "remove enableDynamicWorker from the job"),
 ])
 def test_refusals(tmp_path: Path, environ: dict[str, str], sentence: str) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(PodError) as caught:
         tasks(environ, specification(tmp_path, 2).world)
-    assert caught.value.code is ExitCode.TOPOLOGY_MISMATCH
+    assert caught.value.exit_code is ExitCode.TOPOLOGY_MISMATCH
     assert sentence in str(caught.value)
 
 

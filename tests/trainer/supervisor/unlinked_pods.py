@@ -18,7 +18,7 @@ SUPERVISE = (
     "import os, sys\n"
     "from trainwright_trainer.supervisor import signals\n"
     "signals.hold()\n"
-    "from trainwright_trainer.supervisor import supervise\n"
+    "from trainwright_trainer.supervisor.supervise import supervise\n"
     "sys.exit(supervise(os.environ, trainer_command=sys.argv[1:]))\n"
 )
 RANK = Path(__file__).with_name("fake_unlinked_rank.py")

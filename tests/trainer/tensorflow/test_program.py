@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from tests.trainer.contract.specifications import BOOSTING, RESNET, TF_CONFIG, TRACKER, changed
 
 from trainwright_trainer.contract import RunSpec
-from trainwright_trainer.contract.failures import InvalidRunError, Refusal, TopologyMismatchError
+from trainwright_trainer.contract.failures import InvalidRunError, PodError, TopologyMismatchError
 from trainwright_trainer.tensorflow.program import find_place
 
 RUN = {
@@ -37,7 +37,7 @@ def test_a_worker_after_its_chief() -> None:
 def test_numbers_that_disagree() -> None:
     with pytest.raises(TopologyMismatchError, match="RANK is 0, and by TF_CONFIG this is node 1"):
         find_place(spec(), environment(RANK="0"))
-    with pytest.raises(Refusal, match="TF_CONFIG is not set"):
+    with pytest.raises(PodError, match="TF_CONFIG is not set"):
         find_place(spec(), NUMBERS)
 
 

@@ -27,9 +27,9 @@ from trainwright_trainer.rank.messages import (
     FROM_RANK,
     Act,
     At,
-    Beat,
     Carry,
     Committed,
+    Heartbeat,
     Measured,
     Pace,
     PhaseChanged,
@@ -52,7 +52,7 @@ PATIENCE_SECONDS = 300.0
 LAST_SECONDS = 10.0
 """For each rank that has not ended by then: others may have used up the patience, and it is on its way out."""
 
-Message = PhaseChanged | Measured | Committed | Beat | Pace | At | Result
+Message = PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
 
 
 @dataclass

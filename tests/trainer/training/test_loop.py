@@ -19,10 +19,10 @@ from trainwright_trainer.checkpoint import CheckpointStore, Draft, FileDigest, S
 from trainwright_trainer.contract import ExitCode, RunSpec, Training
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import DivergedError
+from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.data.order import Samples
 from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
-from trainwright_trainer.rank.messages import Phase
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training import loop
 from trainwright_trainer.training.checkpointer import Checkpointer

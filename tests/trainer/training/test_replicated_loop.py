@@ -15,8 +15,9 @@ from trainwright_trainer.checkpoint import CheckpointStore, StorageError, read_c
 from trainwright_trainer.checkpoint.store import Piece
 from trainwright_trainer.contract import Boosting, Cause, ExitCode, RunSpec
 from trainwright_trainer.contract.failures import DataError, DivergedError, NoCheckpointError
+from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.rank.group import Alone
-from trainwright_trainer.rank.messages import Action, Phase
+from trainwright_trainer.rank.messages import Action
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Metadata, Position
 from trainwright_trainer.training.replicated_checkpointer import Checkpointer

@@ -18,7 +18,7 @@ import typer
 from trainwright_trainer.checkpoint.storage import StorageError
 from trainwright_trainer.commands.local import PodFailedError
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.failures import InvalidRunError, RankError, Refusal, own_code
+from trainwright_trainer.contract.failures import InvalidRunError, PodError, RankError, own_code
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE
 from trainwright_trainer.rank.specification import Specification, read_specification, specification_path
 
@@ -45,7 +45,7 @@ JSONOption = Annotated[
 
 
 def given_specification(path: Path | None) -> Specification:
-    """The run's specification, from the path that an option names or from its usual place. Raises :class:`Refusal`."""
+    """The run's specification, from the path that an option names or from its usual place. Raises :class:`PodError`."""
     return read_specification(path or specification_path(os.environ))
 
 
@@ -57,7 +57,7 @@ def refusals() -> Iterator[None]:
     """
     try:
         yield
-    except (RankError, Refusal, StorageError, PodFailedError) as error:
+    except (RankError, PodError, StorageError, PodFailedError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(int(own_code(error) or ExitCode.INTERNAL)) from None
     except ModuleNotFoundError as error:

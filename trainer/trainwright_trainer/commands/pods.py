@@ -12,7 +12,7 @@ import typer
 from trainwright_trainer.commands.local import local_run, own_port, with_directory
 from trainwright_trainer.commands.options import ProcessesOption, SpecOption, given_specification, refusals
 from trainwright_trainer.rank.ending import leave
-from trainwright_trainer.supervisor import supervise as run_supervisor
+from trainwright_trainer.supervisor.supervise import supervise as run_supervisor
 
 
 def supervise(

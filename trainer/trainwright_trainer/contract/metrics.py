@@ -9,6 +9,12 @@ from pydantic import Field
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
+Phase = Literal["starting", "restoring", "warming_up", "training", "saving", "evaluating", "finished"]
+"""What a rank does, and the label of ``trainwright_phase_seconds``.
+
+``starting`` goes until the checkpoint is looked for; ``warming_up`` compiles and runs a first batch that trains nothing.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainwright_trainer.checkpoint.ledger import Past
-from trainwright_trainer.rank.messages import Phase
+from trainwright_trainer.contract.metrics import Phase
 
 REPLAYING = "replaying"
 """Training on steps that an earlier attempt had done and not committed."""

@@ -19,6 +19,14 @@ if TYPE_CHECKING:
     import wandb
     from torch.utils.tensorboard import SummaryWriter
 
+FLUSH_SECONDS = 10
+"""What is lost at most when a rank is killed."""
+INIT_SECONDS = 30.0
+CLOSE_SECONDS = 10.0
+"""For the last upload: a run that ends has a grace period, and other things to do in it."""
+STEP = "trainwright_step"
+
+
 class Sink(Protocol):
     """Written by rank 0. May raise whatever its library raises."""
 
@@ -35,10 +43,6 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Nothing follows."""
-
-
-FLUSH_SECONDS = 10
-"""What is lost at most when a rank is killed."""
 
 
 class TensorBoardSink:
@@ -64,12 +68,6 @@ class TensorBoardSink:
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
-
-
-INIT_SECONDS = 30.0
-CLOSE_SECONDS = 10.0
-"""For the last upload: a run that ends has a grace period, and other things to do in it."""
-STEP = "trainwright_step"
 
 
 class WandBSink:

@@ -15,11 +15,24 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainwright_trainer.rank.messages import STACKS_FD_ENV
-
+STACKS_FD_ENV = "TRAINWRIGHT_STACKS_FD"
+"""Environment variable with the file descriptor that a rank writes its stacks to, when it gets ``SIGUSR2``."""
 STACKS_SIGNAL = signal.SIGUSR2
 """Free in torch, NCCL and Open MPI; mpirun forwards it as it forwards SIGUSR1."""
 MAIN_THREAD = "main thread"
+_MOST_BYTES = 1 << 20
+_THREAD = re.compile(r"^(?:Current thread|Thread) (0x[0-9a-f]+)")
+_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.*)$')
+WAITS_FOR_OTHERS = (
+    "/torch/distributed/", "/torch/cuda/streams.py", "/torch/cuda/__init__.py", "/torch/autograd/graph.py",
+    "/deepspeed/comm/", "/horovod/", "/mpi4py/", "/xgboost/collective.py", "/tensorflow/python/distribute/",
+    "/tensorflow/python/eager/",
+)
+"""Parts of a path. Code there that does not go on waits for a collective: DDP's and FSDP's run inside the backward pass, which is
+``torch/autograd/graph.py``, TensorFlow's inside a compiled function, and a GPU is waited for by synchronizing with it."""
+_XGBOOST, _ROUNDS = "/xgboost/core.py", ("update", "boost", "eval_set")
+"""XGBoost's run inside a round; the same file reads tables, which waits for nobody."""
+WAITS_FOR_A_THREAD = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
 
 
 def offer_stacks(environment: Mapping[str, str]) -> None:
@@ -35,21 +48,6 @@ def offer_stacks(environment: Mapping[str, str]) -> None:
     os.set_inheritable(number, False)
     os.write(number, f"{MAIN_THREAD} 0x{threading.get_ident():016x}\n".encode())
     faulthandler.register(STACKS_SIGNAL, file=number, all_threads=True)
-
-
-_MOST_BYTES = 1 << 20
-_THREAD = re.compile(r"^(?:Current thread|Thread) (0x[0-9a-f]+)")
-_FRAME = re.compile(r'^  File "(?P<file>[^"]*)", line (?P<line>\d+) in (?P<function>.*)$')
-
-WAITS_FOR_OTHERS = (
-    "/torch/distributed/", "/torch/cuda/streams.py", "/torch/cuda/__init__.py", "/torch/autograd/graph.py",
-    "/deepspeed/comm/", "/horovod/", "/mpi4py/", "/xgboost/collective.py", "/tensorflow/python/distribute/",
-    "/tensorflow/python/eager/",
-)
-"""Parts of a path. Code there that does not go on waits for a collective: DDP's and FSDP's run inside the backward pass, which is
-``torch/autograd/graph.py``, TensorFlow's inside a compiled function, and a GPU is waited for by synchronizing with it."""
-_XGBOOST, _ROUNDS = "/xgboost/core.py", ("update", "boost", "eval_set")
-"""XGBoost's run inside a round; the same file reads tables, which waits for nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +66,6 @@ class Frame:
     def __str__(self) -> str:
         """Short, for a sentence: ``threading.py:629 in wait``."""
         return f"{os.path.basename(self.file)}:{self.line} in {self.function}"
-
-
-WAITS_FOR_A_THREAD = ("/threading.py", "/queue.py", "/concurrent/futures/_base.py")
 
 
 class StackFile:

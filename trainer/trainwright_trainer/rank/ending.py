@@ -1,4 +1,4 @@
-"""The end of a rank's process: its grace period, and a documented code, a cause and a line in the log for every way out."""
+"""The end of a rank's process: a documented code, a cause and a line in the log for every way out, and its grace period."""
 
 from __future__ import annotations
 
@@ -8,34 +8,25 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
-from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.failures import cause_of, code_of, own_code
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.contract.failures import own_code
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 from trainwright_trainer.observe.log import configure, get_log
 from trainwright_trainer.rank.link import Link, open_link
 from trainwright_trainer.rank.messages import ATTEMPT_ENV
 
-
-def seconds_for_save(grace_seconds: float, asked_at: float | None = None) -> float:
-    """What is left now for a save.
-
-    Args:
-        grace_seconds: From SIGTERM to SIGKILL.
-        asked_at: On this machine's monotonic clock, when the run was told to end; None if it was not.
-    """
-    waited = 0.0 if asked_at is None else time.monotonic() - asked_at
-    return max(0.0, grace_seconds - EXIT_MARGIN_SECONDS - waited)
-
-
-def warn_of_slow_save(seconds: float, grace_seconds: float) -> None:
-    """Say after a save that a run that is told to end could not make it: while there is time to give it more."""
-    if seconds > (left := seconds_for_save(grace_seconds)):
-        reason = "a run that is told to end would lose what it has not saved; raise the grace period, or save faster"
-        get_log().warning("save_exceeds_grace", seconds=round(seconds, 3), seconds_for_save=round(left, 3), reason=reason)
-
-
 Train = Callable[[Mapping[str, str], Link], ExitCode]
 """One attempt of one rank, from its environment to the code of an end in order."""
+# What gloo and NCCL say when the other end of a connection is gone; they raise plain RuntimeError for it.
+_PEER_GONE = (
+    "connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "socket timeout",
+    "timed out waiting", "no route to host", "application timeout", "remote process exited",
+)
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
+# Results of NCCL that no peer is to blame for (torch names them in getNcclErrorDetailStr): two ranks on one GPU, a broken driver.
+_NCCL_AT_FAULT = ("ncclinvalidusage", "ncclinvalidargument", "ncclinternalerror", "ncclunhandledcudaerror")
+MESSAGE_CHARACTERS = 2000
+"""A cause travels in lines of limited length, and a termination message holds 4 KiB."""
 
 
 def attempt(train: Train, environment: Mapping[str, str]) -> ExitCode:
@@ -63,3 +54,56 @@ def leave(code: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def code_of(error: BaseException) -> ExitCode:
+    """The exit code for any exception that ends a rank. Errors of our own name theirs as ``exit_code``."""
+    own = own_code(error)
+    if own is not None:
+        return own
+    if isinstance(error, MemoryError) or _is_torch_error(error, "OutOfMemoryError") or _says(error, _OUT_OF_MEMORY):
+        return ExitCode.OUT_OF_MEMORY
+    if _says(error, _NCCL_AT_FAULT):
+        return ExitCode.INTERNAL
+    if isinstance(error, ConnectionError) or _is_torch_error(error, "DistError") or _says(error, _PEER_GONE):
+        return ExitCode.PEER_LOST
+    return ExitCode.INTERNAL
+
+
+def cause_of(error: BaseException, rank: int | None) -> Cause:
+    """One sentence: the first line of the message, without a traceback, cut where it is very long."""
+    lines = str(error).strip().splitlines()
+    message = lines[0].strip() if lines else "no message"
+    # A path may hold bytes that are no text, which JSON cannot carry.
+    message = message[:MESSAGE_CHARACTERS].encode(errors="backslashreplace").decode()
+    known = own_code(error) is not None
+    return Cause(rank=rank, kind=type(error).__name__, message=message if known else f"{type(error).__name__}: {message}")
+
+
+def _is_torch_error(error: BaseException, name: str) -> bool:
+    """Whether the error derives from one of torch's exception classes. Asks by name, so that torch need not be importable."""
+    return "torch" in sys.modules and any(
+        base.__name__ == name and base.__module__.startswith("torch") for base in type(error).__mro__
+    )
+
+
+def _says(error: BaseException, phrases: tuple[str, ...]) -> bool:
+    return isinstance(error, RuntimeError) and any(phrase in str(error).lower() for phrase in phrases)
+
+
+def seconds_for_save(grace_seconds: float, asked_at: float | None = None) -> float:
+    """What is left now for a save.
+
+    Args:
+        grace_seconds: From SIGTERM to SIGKILL.
+        asked_at: On this machine's monotonic clock, when the run was told to end; None if it was not.
+    """
+    waited = 0.0 if asked_at is None else time.monotonic() - asked_at
+    return max(0.0, grace_seconds - EXIT_MARGIN_SECONDS - waited)
+
+
+def warn_of_slow_save(seconds: float, grace_seconds: float) -> None:
+    """Say after a save that a run that is told to end could not make it: while there is time to give it more."""
+    if seconds > (left := seconds_for_save(grace_seconds)):
+        reason = "a run that is told to end would lose what it has not saved; raise the grace period, or save faster"
+        get_log().warning("save_exceeds_grace", seconds=round(seconds, 3), seconds_for_save=round(left, 3), reason=reason)

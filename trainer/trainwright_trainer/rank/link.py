@@ -14,6 +14,7 @@ from typing import NoReturn, Protocol
 from pydantic import ValidationError
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.observe.stacks import offer_stacks
 from trainwright_trainer.rank.messages import (
     AGREEMENT_ENV,
@@ -28,7 +29,6 @@ from trainwright_trainer.rank.messages import (
     FromRankMessage,
     Measured,
     Pace,
-    Phase,
     PhaseChanged,
     Result,
     Where,

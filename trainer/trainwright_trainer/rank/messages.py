@@ -14,6 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.exit_codes import Cause
+from trainwright_trainer.contract.metrics import Phase
 
 LINK_FD_ENV = "TRAINWRIGHT_LINK_FD"
 """Environment variable with the file descriptor of the rank's end of the socket."""
@@ -22,14 +23,9 @@ ATTEMPT_ENV = "TRAINWRIGHT_ATTEMPT"
 RESUME_BEFORE_ENV = "TRAINWRIGHT_RESUME_BEFORE"
 """Environment variable of an attempt that begins with a commit of a step before this one, if there is one that verifies."""
 
-STACKS_FD_ENV = "TRAINWRIGHT_STACKS_FD"
-"""Environment variable with the file descriptor that a rank writes its stacks to, when it gets ``SIGUSR2``."""
-
 AGREEMENT_ENV = "TRAINWRIGHT_AGREEMENT"
 """Environment variable that is ``collective`` where the ranks of a run agree among themselves, because nothing links its pods."""
 
-Phase = Literal["starting", "restoring", "warming_up", "training", "saving", "evaluating", "finished"]
-"""``starting`` goes until the checkpoint is looked for; ``warming_up`` compiles and runs a first batch that trains nothing."""
 Action = Literal["stop", "save"]
 
 
@@ -52,7 +48,7 @@ class Committed(Contract):
     seconds: float
 
 
-class Beat(Contract):
+class Heartbeat(Contract):
     """A sign of life, once a second, from a thread of the rank: it comes while the main thread computes, waits or hangs."""
 
     type: Literal["beat"] = "beat"
@@ -123,7 +119,7 @@ class Ask(Contract):
     action: Action
 
 
-FromRankMessage = PhaseChanged | Measured | Committed | Beat | Pace | At | Result
+FromRankMessage = PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
 FromRank = Annotated[FromRankMessage, Field(discriminator="type")]
 ToRankMessage = Where | Act | Carry | Ask
 ToRank = Annotated[ToRankMessage, Field(discriminator="type")]

@@ -12,7 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from statistics import median
 
-from trainwright_trainer.rank.messages import Action, Beat, Phase
+from trainwright_trainer.contract.metrics import Phase
+from trainwright_trainer.rank.messages import Action, Heartbeat
+
+LEARNED_TICKS = 33
+"""Of which the median is told: an odd number, and a few minutes at most."""
+ENOUGH_TICKS = 5
+"""Below that there is no median: the first tick compiles, allocates and opens connections."""
 
 
 class Hold:
@@ -58,12 +64,6 @@ class Hold:
         return self._due.pop(tick, None)
 
 
-LEARNED_TICKS = 33
-"""Of which the median is told: an odd number, and a few minutes at most."""
-ENOUGH_TICKS = 5
-"""Below that there is no median: the first tick compiles, allocates and opens connections."""
-
-
 class Progress:
     """Written by the main thread, read by the heartbeat's. A reading between two assignments is a moment old, no more."""
 
@@ -94,8 +94,9 @@ class Progress:
             self._seconds.setdefault(self._phase, deque(maxlen=LEARNED_TICKS)).append(self._at - self._tick_began)
         self._tick_began = self._at
 
-    def beat(self) -> Beat:
+    def beat(self) -> Heartbeat:
         """How it stands now."""
         seconds = tuple(self._seconds.get(self._phase, ()))
         learned = median(seconds) if len(seconds) >= ENOUGH_TICKS else None
-        return Beat(tick=self._tick, marks=self._marks, idle_seconds=max(0.0, self._clock() - self._at), tick_seconds=learned)
+        idle = max(0.0, self._clock() - self._at)
+        return Heartbeat(tick=self._tick, marks=self._marks, idle_seconds=idle, tick_seconds=learned)

@@ -14,7 +14,6 @@ from functools import cache
 from importlib import metadata
 
 from trainwright_trainer.contract.failures import TopologyMismatchError
-from trainwright_trainer.rank import software
 from trainwright_trainer.rank.place import Place
 
 PACKAGES = (
@@ -22,6 +21,8 @@ PACKAGES = (
     "xgboost-cpu", "ray", "transformers",
 )
 """By their names in the package index; NCCL comes as a package of its own with torch's wheels."""
+MOST_BYTES = 1024
+"""Of what one rank tells all others."""
 
 
 @cache
@@ -50,10 +51,6 @@ def _version(name: str) -> str | None:
         return None
 
 
-MOST_BYTES = 1024
-"""Of what one rank tells all others."""
-
-
 def same_software_everywhere(
     versions: Mapping[str, str], place: Place, broadcast: Callable[[Mapping[str, str]], Mapping[str, str]],
     reduce_sums: Callable[[Sequence[float]], list[float]],
@@ -61,7 +58,7 @@ def same_software_everywhere(
     """Compare every rank's software with rank 0's. All ranks call it together.
 
     Args:
-        versions: Of this rank, from :func:`software.installed`.
+        versions: Of this rank, from :func:`installed`.
         place: This rank.
         broadcast: Rank 0's value, on every rank.
         reduce_sums: Sums over ranks.
@@ -69,7 +66,7 @@ def same_software_everywhere(
     Raises:
         TopologyMismatchError: On every rank, with one sentence that names the first rank that differs and both versions.
     """
-    differs = software.difference(versions, broadcast(versions))
+    differs = difference(versions, broadcast(versions))
     flags = [0.0] * place.world_size
     flags[place.rank] = float(differs is not None)
     different = [rank for rank, flag in enumerate(reduce_sums(flags)) if flag]

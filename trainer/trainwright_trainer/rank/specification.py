@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails, from_json
 
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE
 from trainwright_trainer.contract.spec import API_VERSION, RunSpec
 
@@ -37,7 +37,7 @@ def specification_path(environ: Mapping[str, str]) -> Path:
 
 
 def read_specification(path: Path) -> Specification:
-    """Read and check the file. Raises :class:`Refusal` with INVALID_SPEC and a sentence that says what to change."""
+    """Read and check the file. Raises :class:`PodError` with INVALID_SPEC and a sentence that says what to change."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -60,8 +60,8 @@ def read_specification(path: Path) -> Specification:
     return Specification(path.absolute(), hashlib.sha256(data).hexdigest(), spec)
 
 
-def _invalid(message: str) -> Refusal:
-    return Refusal(ExitCode.INVALID_SPEC, "InvalidSpec", message)
+def _invalid(message: str) -> PodError:
+    return PodError(ExitCode.INVALID_SPEC, "InvalidSpec", message)
 
 
 def _problems(error: ValidationError, document: object) -> Iterator[str]:

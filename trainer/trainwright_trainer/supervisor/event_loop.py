@@ -10,23 +10,21 @@ from typing import TypeVar
 
 _running: set[asyncio.Task[None]] = set()
 """The event loop itself keeps only weak references to tasks."""
+Value = TypeVar("Value")
 
 
 def in_background(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
     """Run beside everything else. An exception goes to the loop's exception handler at once."""
     task = asyncio.get_running_loop().create_task(work)
     _running.add(task)
-    task.add_done_callback(_settled)
+    task.add_done_callback(_report_failure)
     return task
 
 
-def _settled(task: asyncio.Task[None]) -> None:
+def _report_failure(task: asyncio.Task[None]) -> None:
     _running.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
         task.get_loop().call_exception_handler({"message": "a background task failed", "exception": error})
-
-
-Value = TypeVar("Value")
 
 
 async def in_daemon_thread(function: Callable[[], Value]) -> Value:
@@ -37,7 +35,7 @@ async def in_daemon_thread(function: Callable[[], Value]) -> Value:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Value] = loop.create_future()
 
-    def settle(value: Value | None, error: BaseException | None) -> None:
+    def set_answer(value: Value | None, error: BaseException | None) -> None:
         if answer.done():
             return
         if error is not None:
@@ -53,7 +51,7 @@ async def in_daemon_thread(function: Callable[[], Value]) -> Value:
         except BaseException as raised:
             error = raised
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, value, error)
+            loop.call_soon_threadsafe(set_answer, value, error)
 
     threading.Thread(target=work, daemon=True).start()
     return await answer

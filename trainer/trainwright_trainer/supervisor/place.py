@@ -16,15 +16,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import BIND_ENV
 from trainwright_trainer.contract.spec import World
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod's network is its own
+TF_CONFIG_ENV = "TF_CONFIG"
+_ROLES = ("chief", "worker")
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class ControlAddress:
     """Where the supervisors of pods that are linked meet."""
 
     host: str
@@ -40,7 +42,7 @@ class PodPlace:
     """None where the pod has no number: it holds no ranks, or they are numbered while the run goes on."""
     bind: str
     host: str
-    control: Control | None = None
+    control: ControlAddress | None = None
     """None where nothing links the supervisors: then each of them decides for its own pod alone."""
 
     @property
@@ -76,11 +78,12 @@ class PodPlace:
 def pod_place(environ: Mapping[str, str], world: World) -> PodPlace:
     """Read the pod's index from its environment, in a world whose node 0 is known beforehand.
 
-    Raises :class:`Refusal` with TOPOLOGY_MISMATCH where it is missing, no number, or not below ``world.nodes``.
+    Raises :class:`PodError` with TOPOLOGY_MISMATCH where it is missing, no number, or not below ``world.nodes``.
     """
     meeting = world.meeting
     node = numbered_by(meeting.node_index_env, environ, world)
-    return PodPlace(node, bind_address(environ), host_name(environ), Control(meeting.host, meeting.control_port, world.nodes))
+    control = ControlAddress(meeting.host, meeting.control_port, world.nodes)
+    return PodPlace(node, bind_address(environ), host_name(environ), control)
 
 
 def host_name(environ: Mapping[str, str]) -> str:
@@ -94,7 +97,7 @@ def bind_address(environ: Mapping[str, str]) -> str:
 
 
 def numbered_by(name: str, environ: Mapping[str, str], world: World) -> int:
-    """The pod's index, which the variable ``name`` holds. Raises :class:`Refusal` as :func:`pod_place` does."""
+    """The pod's index, which the variable ``name`` holds. Raises :class:`PodError` as :func:`pod_place` does."""
     text = environ.get(name)
     if text is None:
         raise mismatch(f"{name} is not set in this pod, and world.node_index_env says that it holds the pod's index")
@@ -108,9 +111,9 @@ def numbered_by(name: str, environ: Mapping[str, str], world: World) -> int:
     return int(text)
 
 
-def mismatch(message: str) -> Refusal:
+def mismatch(message: str) -> PodError:
     """What is declared is not what this pod finds."""
-    return Refusal(ExitCode.TOPOLOGY_MISMATCH, "TopologyMismatch", message)
+    return PodError(ExitCode.TOPOLOGY_MISMATCH, "TopologyMismatch", message)
 
 
 def _is_address(name: str) -> bool:
@@ -119,10 +122,6 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-TF_CONFIG_ENV = "TF_CONFIG"
-_ROLES = ("chief", "worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ class Tasks:
 def tasks(environ: Mapping[str, str], world: World) -> Tasks:
     """Read and check ``TF_CONFIG``.
 
-    Raises :class:`Refusal` with TOPOLOGY_MISMATCH where it is missing from a run of several pods, cannot be read, lists other
+    Raises :class:`PodError` with TOPOLOGY_MISMATCH where it is missing from a run of several pods, cannot be read, lists other
     tasks than ``world.nodes``, or has tasks that do not train: a parameter server, or an evaluator, for which the others would
     wait (tensorflow#46169).
     """
@@ -179,7 +178,7 @@ def tf_place(environ: Mapping[str, str], world: World) -> PodPlace:
     found = tasks(environ, world)
     control = None
     if world.control_port is not None and world.nodes > 1:
-        control = Control(found.first[0], world.control_port, world.nodes)
+        control = ControlAddress(found.first[0], world.control_port, world.nodes)
     return PodPlace(found.node, bind_address(environ), host_name(environ), control)
 
 

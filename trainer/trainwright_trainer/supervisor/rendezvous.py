@@ -1,47 +1,45 @@
-"""Which part a pod plays, by the rendezvous of its run."""
+"""Which role a pod plays, by the rendezvous of its run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.rendezvous import MPIRendezvous, TrackerRendezvous
 from trainwright_trainer.contract.spec import World
-from trainwright_trainer.supervisor.launchers.elastic import ElasticPart
-from trainwright_trainer.supervisor.launchers.mpi import mpi_part
-from trainwright_trainer.supervisor.launchers.ray import ray_part
+from trainwright_trainer.supervisor.launchers.elastic import ElasticRole
+from trainwright_trainer.supervisor.launchers.mpi import mpi_role
+from trainwright_trainer.supervisor.launchers.ray import ray_role
 from trainwright_trainer.supervisor.place import PodPlace, pod_place, tasks, tf_place
-from trainwright_trainer.supervisor.pod.crew import AGREE_BY_COLLECTIVE, local_crew, static_meeting
-from trainwright_trainer.supervisor.role import Part, Setting, check_program
-from trainwright_trainer.supervisor.run.attempt import Attempt, OtherPodsHistory, UnlinkedCoordinator
-from trainwright_trainer.supervisor.run.coordinator import Coordinator
-from trainwright_trainer.supervisor.run.history import History
+from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, local_launcher, static_rendezvous
+from trainwright_trainer.supervisor.role import Role, Setting, check_program
+from trainwright_trainer.supervisor.run.attempt import linked_attempt, lone_attempt
 
 
-def part_of(setting: Setting) -> Part:
-    """The part of this pod. Raises :class:`Refusal` where the pod and the specification disagree. Needs a running loop."""
+def role_of(setting: Setting) -> Role:
+    """The role of this pod. Raises :class:`PodError` where the pod and the specification disagree. Needs a running loop."""
     rendezvous = setting.spec.world.rendezvous
     if isinstance(rendezvous, MPIRendezvous):
-        return mpi_part(setting, rendezvous)
+        return mpi_role(setting, rendezvous)
     if setting.program:
         message = (
             f"`supervise -- {setting.program[0]} …` names a command, and world.rendezvous.kind is {rendezvous.kind}: only "
             "mpi-hostfile has a launcher to start; remove the command from the pod, or let work.command name it"
         )
-        raise Refusal(ExitCode.INVALID_SPEC, "NoLauncher", message)
-    part = _PARTS[rendezvous.kind](setting)
+        raise PodError(ExitCode.INVALID_SPEC, "NoLauncher", message)
+    role = _ROLES[rendezvous.kind](setting)
     check_program(setting.spec.work, setting.environ)
-    return part
+    return role
 
 
-def _numbered(setting: Setting) -> Part:
+def _numbered(setting: Setting) -> Role:
     """Static and dmlc-tracker: node 0 is known beforehand, and all supervisors are linked with its own."""
     world = setting.spec.world
-    place, meeting = pod_place(setting.environ, world), static_meeting(world)
+    place, rendezvous_env = pod_place(setting.environ, world), static_rendezvous(world)
     if isinstance(world.rendezvous, TrackerRendezvous):
-        meeting |= _tracker(world, place)
-    return _linked(setting, place, meeting)
+        rendezvous_env |= _tracker(world, place)
+    return linked_attempt(setting, place, local_launcher(setting, place, rendezvous_env))
 
 
 def _tracker(world: World, place: PodPlace) -> dict[str, str]:
@@ -52,32 +50,20 @@ def _tracker(world: World, place: PodPlace) -> dict[str, str]:
     }
 
 
-def _by_tf_config(setting: Setting) -> Part:
+def _by_tf_config(setting: Setting) -> Role:
     """tf-config: the operator names every task. Without ``control_port`` nothing links the supervisors of several pods."""
     spec, environ = setting.spec, setting.environ
     host, port = tasks(environ, spec.world).first
-    place, meeting = tf_place(environ, spec.world), {"MASTER_ADDR": host, "MASTER_PORT": port}
+    place, rendezvous_env = tf_place(environ, spec.world), {"MASTER_ADDR": host, "MASTER_PORT": port}
     if place.control is not None or spec.world.nodes == 1:
-        return _linked(setting, place, meeting)
-    history = History(spec) if place.node == 0 else OtherPodsHistory(spec)
-    return Attempt(
-        setting, place, local_crew(setting, place, {**meeting, **AGREE_BY_COLLECTIVE}), history,
-        lambda: UnlinkedCoordinator(spec, setting.specification.sha256, history, setting.measurements),
-    )
+        return linked_attempt(setting, place, local_launcher(setting, place, rendezvous_env))
+    return lone_attempt(setting, place, local_launcher(setting, place, {**rendezvous_env, **AGREE_BY_COLLECTIVE}))
 
 
-def _linked(setting: Setting, place: PodPlace, meeting: Mapping[str, str]) -> Part:
-    spec, history = setting.spec, History(setting.spec)
-    return Attempt(
-        setting, place, local_crew(setting, place, meeting), history,
-        lambda: Coordinator(spec, setting.specification.sha256, place.pods, history, setting.measurements),
-    )
-
-
-_PARTS: Mapping[str, Callable[[Setting], Part]] = {
+_ROLES: Mapping[str, Callable[[Setting], Role]] = {
     "static": _numbered,
     "dmlc-tracker": _numbered,
     "tf-config": _by_tf_config,
-    "c10d": ElasticPart,
-    "ray-head": ray_part,
+    "c10d": ElasticRole,
+    "ray-head": ray_role,
 }

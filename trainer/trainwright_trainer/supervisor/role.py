@@ -10,31 +10,12 @@ from typing import Protocol
 
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec, Script, Work
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.pod.outcome import Verdict
-
-
-def rank_program(work: Work) -> tuple[str, ...]:
-    """What each rank of this work runs."""
-    if isinstance(work, Script):
-        return work.command
-    if isinstance(work, Boosting):
-        return (sys.executable, "-m", "trainwright_trainer.boosting")
-    return (sys.executable, "-m", "trainwright_trainer.tensorflow" if work.engine == "tensorflow" else "trainwright_trainer.rank")
-
-
-def check_program(work: Work, environ: Mapping[str, str]) -> None:
-    """Look for a script's program before the pod waits for its peers.
-
-    Raises :class:`Refusal` with USER_FAILURE: worth another try, for the program may lie on a volume.
-    """
-    if isinstance(work, Script) and shutil.which(work.command[0], path=environ.get("PATH")) is None:
-        message = f"work.command starts {work.command[0]!r}, and no such program is in this image; check its name, PATH and mode"
-        raise Refusal(ExitCode.USER_FAILURE, "NoSuchProgram", message)
+from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +41,7 @@ class Setting:
         return rank_program(work) if isinstance(work, Script) else self.trainer_command or rank_program(work)
 
 
-class Part(Protocol):
+class Role(Protocol):
     """Made before the pod says that it is ready, and played once. Signals and children are told to it all the while."""
 
     place: PodPlace
@@ -77,11 +58,11 @@ class Part(Protocol):
     def committed_step(self) -> int | None:
         """Of the newest commit that this pod knows of."""
 
-    async def play(self) -> Verdict:
+    async def run_to_end(self) -> PodOutcome:
         """Do it, until nothing of it runs any more. Call once, with the signals let through."""
 
-    async def leave(self, decided: Verdict) -> None:
-        """After the verdict was reported: note it where it is kept, and part from the other pods in order."""
+    async def leave(self, decided: PodOutcome) -> None:
+        """After the outcome was reported: note it where it is kept, and leave the other pods in order."""
 
     def told_to_end(self, signal_name: str) -> None:
         """SIGTERM or SIGINT. Later ones change nothing."""
@@ -91,3 +72,22 @@ class Part(Protocol):
 
     def fail(self, cause: Cause) -> None:
         """Something unexpected in the supervisor itself: end whatever runs, and end."""
+
+
+def rank_program(work: Work) -> tuple[str, ...]:
+    """What each rank of this work runs."""
+    if isinstance(work, Script):
+        return work.command
+    if isinstance(work, Boosting):
+        return (sys.executable, "-m", "trainwright_trainer.boosting")
+    return (sys.executable, "-m", "trainwright_trainer.tensorflow" if work.engine == "tensorflow" else "trainwright_trainer.rank")
+
+
+def check_program(work: Work, environ: Mapping[str, str]) -> None:
+    """Look for a script's program before the pod waits for its peers.
+
+    Raises :class:`PodError` with USER_FAILURE: worth another try, for the program may lie on a volume.
+    """
+    if isinstance(work, Script) and shutil.which(work.command[0], path=environ.get("PATH")) is None:
+        message = f"work.command starts {work.command[0]!r}, and no such program is in this image; check its name, PATH and mode"
+        raise PodError(ExitCode.USER_FAILURE, "NoSuchProgram", message)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainwright_trainer import __version__
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH, Cause, ExitCode, TerminationMessage, reason_of
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.observe import log
@@ -21,10 +21,98 @@ from trainwright_trainer.supervisor import signals
 from trainwright_trainer.supervisor.place import host_name
 from trainwright_trainer.supervisor.pod.probes import serve_probes
 from trainwright_trainer.supervisor.pod.processes import adopt_orphans, reap, sweep
-from trainwright_trainer.supervisor.rendezvous import part_of
-from trainwright_trainer.supervisor.role import Part, Setting
+from trainwright_trainer.supervisor.rendezvous import role_of
+from trainwright_trainer.supervisor.role import Role, Setting
 
 UNKNOWN = "unknown"
+
+
+def supervise(
+    environ: Mapping[str, str], path: Path | None = None, program: Sequence[str] = (),
+    trainer_command: Sequence[str] | None = None,
+) -> int:
+    """Run this pod's part of a run. Blocks, and owns the process: its signals, and all of its children.
+
+    Args:
+        environ: The pod's environment.
+        path: The specification; by default where the environment says.
+        program: The command after ``supervise --``: what a pod under mpirun is to start.
+        trainer_command: What to start as each rank of a run that is no script. Default: the program of its engine.
+
+    Returns:
+        The exit code, one of :class:`ExitCode`; the termination message carries the same. Never raises. SIGTERM and SIGINT are
+        held from then on: they come too late to change the code.
+    """
+    report = Report(environ)
+    log.configure(UNKNOWN, UNKNOWN)
+    try:
+        return asyncio.run(_Supervisor(environ, path or specification_path(environ), program, trainer_command, report).run())
+    except PodError as error:
+        return report.write(error.exit_code, error.cause)
+    except KeyboardInterrupt:
+        cause = Cause(kind="ToldToEnd", message="told to end by SIGINT before the run began")
+        return report.write(ExitCode.PREEMPTED_NOT_SAVED, cause)
+    except Exception as error:
+        get_log().error("supervisor_failed", exc_info=error)
+        return report.write(ExitCode.INTERNAL, _unexpected(error))
+
+
+class _Supervisor:
+    def __init__(
+        self, environ: Mapping[str, str], path: Path, program: Sequence[str], trainer_command: Sequence[str] | None,
+        report: Report,
+    ) -> None:
+        self._environ, self._report = environ, report
+        self._trainer_command = None if trainer_command is None else tuple(trainer_command)
+        self._path, self._program = path, tuple(program)
+
+    async def run(self) -> int:
+        specification = read_specification(self._path)
+        spec = self._report.spec = specification.spec
+        log.configure(spec.run, spec.identity)
+        setting = Setting(self._environ, specification, self._program, self._trainer_command, Measurements())
+        role = role_of(setting)
+        self._report.node = role.place.node
+        log.configure(spec.run, spec.identity, None, role.place.node)
+        serve_probes(role.place.bind, spec.http_port, setting.measurements)
+        get_log().info("supervisor_started", version=__version__, nodes=spec.world.nodes, processes=spec.world.processes_per_node)
+
+        self._watch_process(role)
+        decided = await role.run_to_end()
+
+        sweep()
+        self._report.attempt, self._report.step, self._report.committed_step = role.attempt, role.step, role.committed_step
+        self._report.attempts, self._report.goodput = _chain(setting.measurements)
+        code = self._report.write(decided.code, decided.cause)
+        await role.leave(decided)
+        signals.hold()
+        return code
+
+    def _watch_process(self, role: Role) -> None:
+        loop = asyncio.get_running_loop()
+        adopt_orphans()
+        loop.add_signal_handler(signal.SIGCHLD, reap, role.child_ended)
+        for number in signals.ENDING:
+            loop.add_signal_handler(number, role.told_to_end, number.name)
+        signals.release()
+
+        def on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+            error = context.get("exception")
+            role.fail(_unexpected(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message")))))
+            get_log().error("supervisor_failed", exc_info=error, reason=str(context.get("message")))
+
+        loop.set_exception_handler(on_error)
+
+
+def _chain(measurements: Measurements) -> tuple[int | None, float | None]:
+    """How many attempts there were, and their goodput."""
+    attempts, goodput = measurements.value("trainwright_attempt"), measurements.value("trainwright_goodput")
+    return None if attempts is None else int(attempts), None if goodput is None else round(goodput, 4)
+
+
+def _unexpected(error: BaseException) -> Cause:
+    kind, lines = type(error).__name__, str(error).strip().splitlines()
+    return Cause(kind=kind, message=f"unexpected error in the supervisor: {kind}: {lines[0] if lines else 'no message'}")
 
 
 class Report:
@@ -80,91 +168,3 @@ def _message_path(environ: Mapping[str, str]) -> Path | None:
         return Path(given)
     usual = Path(TERMINATION_PATH)
     return usual if usual.exists() else None
-
-
-def supervise(
-    environ: Mapping[str, str], path: Path | None = None, program: Sequence[str] = (),
-    trainer_command: Sequence[str] | None = None,
-) -> int:
-    """Run this pod's part of a run. Blocks, and owns the process: its signals, and all of its children.
-
-    Args:
-        environ: The pod's environment.
-        path: The specification; by default where the environment says.
-        program: The command after ``supervise --``: what a pod under mpirun is to start.
-        trainer_command: What to start as each rank of a run that is no script. Default: the program of its engine.
-
-    Returns:
-        The exit code, one of :class:`ExitCode`; the termination message carries the same. Never raises. SIGTERM and SIGINT are
-        held from then on: they come too late to change the code.
-    """
-    report = Report(environ)
-    log.configure(UNKNOWN, UNKNOWN)
-    try:
-        return asyncio.run(_Supervisor(environ, path or specification_path(environ), program, trainer_command, report).run())
-    except Refusal as refusal:
-        return report.write(refusal.code, refusal.cause)
-    except KeyboardInterrupt:
-        cause = Cause(kind="ToldToEnd", message="told to end by SIGINT before the run began")
-        return report.write(ExitCode.PREEMPTED_NOT_SAVED, cause)
-    except Exception as error:
-        get_log().error("supervisor_failed", exc_info=error)
-        return report.write(ExitCode.INTERNAL, _unexpected(error))
-
-
-class _Supervisor:
-    def __init__(
-        self, environ: Mapping[str, str], path: Path, program: Sequence[str], trainer_command: Sequence[str] | None,
-        report: Report,
-    ) -> None:
-        self._environ, self._report = environ, report
-        self._trainer_command = None if trainer_command is None else tuple(trainer_command)
-        self._path, self._program = path, tuple(program)
-
-    async def run(self) -> int:
-        specification = read_specification(self._path)
-        spec = self._report.spec = specification.spec
-        log.configure(spec.run, spec.identity)
-        setting = Setting(self._environ, specification, self._program, self._trainer_command, Measurements())
-        part = part_of(setting)
-        self._report.node = part.place.node
-        log.configure(spec.run, spec.identity, None, part.place.node)
-        serve_probes(part.place.bind, spec.http_port, setting.measurements)
-        get_log().info("supervisor_started", version=__version__, nodes=spec.world.nodes, processes=spec.world.processes_per_node)
-
-        self._watch_process(part)
-        decided = await part.play()
-
-        sweep()
-        self._report.attempt, self._report.step, self._report.committed_step = part.attempt, part.step, part.committed_step
-        self._report.attempts, self._report.goodput = _chain(setting.measurements)
-        code = self._report.write(decided.code, decided.cause)
-        await part.leave(decided)
-        signals.hold()
-        return code
-
-    def _watch_process(self, part: Part) -> None:
-        loop = asyncio.get_running_loop()
-        adopt_orphans()
-        loop.add_signal_handler(signal.SIGCHLD, reap, part.child_ended)
-        for number in signals.ENDING:
-            loop.add_signal_handler(number, part.told_to_end, number.name)
-        signals.release()
-
-        def on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-            error = context.get("exception")
-            part.fail(_unexpected(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message")))))
-            get_log().error("supervisor_failed", exc_info=error, reason=str(context.get("message")))
-
-        loop.set_exception_handler(on_error)
-
-
-def _chain(measurements: Measurements) -> tuple[int | None, float | None]:
-    """How many attempts there were, and their goodput."""
-    attempts, goodput = measurements.value("trainwright_attempt"), measurements.value("trainwright_goodput")
-    return None if attempts is None else int(attempts), None if goodput is None else round(goodput, 4)
-
-
-def _unexpected(error: BaseException) -> Cause:
-    kind, lines = type(error).__name__, str(error).strip().splitlines()
-    return Cause(kind=kind, message=f"unexpected error in the supervisor: {kind}: {lines[0] if lines else 'no message'}")

@@ -10,7 +10,8 @@ import tensorflow as tf
 
 from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.rank.group import Group
-from trainwright_trainer.rank.preflight import Checks, memory
+from trainwright_trainer.rank.preflight import Checks
+from trainwright_trainer.rank.preflight.device import MEMORY_MEGABYTES
 from trainwright_trainer.rank.preflight.on_host import HostBuffer
 from trainwright_trainer.tensorflow.strategy import Strategy
 
@@ -59,7 +60,7 @@ class DeviceMemory:
         self._names, self._sources = names, []
         for name in names:
             with tf.device(name):
-                self._sources.append(tf.ones([memory.MEGABYTES[device] << 18], dtype=tf.float32))
+                self._sources.append(tf.ones([MEMORY_MEGABYTES[device] << 18], dtype=tf.float32))
 
     @property
     def size(self) -> int:

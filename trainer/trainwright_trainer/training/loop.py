@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from trainwright_trainer.checkpoint import write_complete
 from trainwright_trainer.contract import training as contract
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.failures import DivergedError, InvalidRunError, cause_of
+from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
+from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.batch import BatchPlan, plan_batch
@@ -20,9 +21,8 @@ from trainwright_trainer.engine.base import Engine, StepResult
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.sinks import open_sinks
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
-from trainwright_trainer.rank.ending import seconds_for_save
+from trainwright_trainer.rank.ending import cause_of, seconds_for_save
 from trainwright_trainer.rank.link import Link
-from trainwright_trainer.rank.messages import Phase
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.task.base import Batch, Task
 from trainwright_trainer.training.checkpointer import Checkpointer
@@ -98,7 +98,7 @@ class Loop:
         """Train until the target or until told to stop.
 
         Raises:
-            RankError: An end with a known cause; :func:`failures.code_of` names the code for this and any other error.
+            RankError: An end with a known cause; :func:`ending.code_of` names the code for this and any other error.
         """
         try:
             return self._run()

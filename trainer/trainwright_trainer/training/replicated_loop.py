@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from trainwright_trainer.checkpoint import write_complete
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Checkpoints
 from trainwright_trainer.rank.ending import seconds_for_save
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
-from trainwright_trainer.rank.messages import Phase
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Learner
 from trainwright_trainer.training.replicated_checkpointer import Checkpointer
@@ -62,7 +62,7 @@ class Loop:
         """Train until the target or until told to stop.
 
         Raises:
-            RankError: An end with a known cause; :func:`failures.code_of` names the code for this and any other error.
+            RankError: An end with a known cause; :func:`ending.code_of` names the code for this and any other error.
         """
         self._link.agree_through(self._group.reduce_sums)
         try:

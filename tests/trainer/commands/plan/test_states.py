@@ -13,7 +13,7 @@ from tests.compiler.test_memory import CLUSTER, STATES, finetune, part_of
 from trainwright_trainer.commands.plan.plan import plan
 from trainwright_trainer.contract import Training
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_FILE
-from trainwright_trainer.supervisor import read_specification
+from trainwright_trainer.rank.specification import read_specification
 
 MODEL = {
     "architecture": "llama", "vocab_size": 32000, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,

@@ -21,7 +21,7 @@ from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.rank.link import SoloLink
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.rank.preflight import Checks, Control, NodeUnhealthyError, device, memory, network, preflight
+from trainwright_trainer.rank.preflight import Checks, Control, NodeUnhealthyError, device, network, preflight
 from trainwright_trainer.rank.preflight import checks as storage
 from trainwright_trainer.rank.preflight.checks import Results
 from trainwright_trainer.rank.preflight.on_host import HostBuffer, HostMatrices, HostMemory
@@ -34,7 +34,7 @@ CPU = torch.device("cpu")
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measured less often than on a node that is to be trusted."""
     monkeypatch.setattr(device, "MOST_PRODUCTS", 3)
-    monkeypatch.setattr(memory, "REPETITIONS", 2)
+    monkeypatch.setattr(device, "COPIES", 2)
 
 
 class Listener(SoloLink):
@@ -145,8 +145,8 @@ def test_a_copy_counts_each_byte_twice(numbers: HostMemory | TorchMemory, monkey
         now[0] += 1 + (now[0] == 0)  # the first takes two seconds, the others one
 
     monkeypatch.setattr(type(numbers), "copy", copy)
-    monkeypatch.setattr("trainwright_trainer.rank.preflight.memory.time.perf_counter", lambda: now[0])
-    assert memory.check_memory(numbers) == 2 * numbers.size == 2 * 64 * 2**20
+    monkeypatch.setattr("trainwright_trainer.rank.preflight.device.time.perf_counter", lambda: now[0])
+    assert device.check_memory(numbers) == 2 * numbers.size == 2 * 64 * 2**20
 
 
 def test_a_rank_slower_than_the_others(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ from tests.trainer.supervisor.run.test_history import commit
 from trainwright_trainer.checkpoint.ledger import AttemptStarted, Ledger
 from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import ExitCode, RunSpec, World
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.specification import Specification
-from trainwright_trainer.supervisor.launchers.mpi import Host, launcher_command, mpi_part, read_hosts, ssh_port
+from trainwright_trainer.supervisor.launchers.mpi import Host, launcher_command, mpi_role, read_hosts, ssh_port
 from trainwright_trainer.supervisor.launchers.remote_rank import mpi_numbers
 from trainwright_trainer.supervisor.role import Setting
 
@@ -75,9 +75,9 @@ def test_hosts(tmp_path: Path, text: str) -> None:
 def test_hosts_that_are_not_the_worlds(tmp_path: Path, text: str | None, sentence: str) -> None:
     if text is not None:
         (tmp_path / "hostfile").write_text(text)
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(PodError) as caught:
         read_hosts(tmp_path / "hostfile", WORLD)
-    assert caught.value.code is ExitCode.TOPOLOGY_MISMATCH
+    assert caught.value.exit_code is ExitCode.TOPOLOGY_MISMATCH
     assert sentence in str(caught.value)
 
 
@@ -110,7 +110,7 @@ def test_a_script_is_what_ranks_run() -> None:
     command = launcher_command(setting(*MPIRUN, "python", "/app/train.py", "--epochs", "3", work=work))
     assert command[-4:] == ("python", "/app/train.py", "--epochs", "3")
     other = setting(*MPIRUN, "train.py", "--epochs", "4", work=work | {"command": ["train.py", "--epochs", "3"]})
-    with pytest.raises(Refusal, match=r"the launcher's command ends with 'train\.py --epochs 4', and the specification says"):
+    with pytest.raises(PodError, match=r"the launcher's command ends with 'train\.py --epochs 4', and the specification says"):
         launcher_command(other)
 
 
@@ -124,9 +124,9 @@ def test_a_script_is_what_ranks_run() -> None:
 def test_a_pod_that_has_no_part(environ: dict[str, str], program: tuple[str, ...], code: int, sentence: str) -> None:
     given, rendezvous = replace(setting(*program), environ=environ), WORLD.rendezvous
     assert rendezvous.kind == "mpi-hostfile"
-    with pytest.raises(Refusal) as caught:
-        mpi_part(given, rendezvous)
-    assert (caught.value.code, sentence in str(caught.value)) == (code, True), str(caught.value)
+    with pytest.raises(PodError) as caught:
+        mpi_role(given, rendezvous)
+    assert (caught.value.exit_code, sentence in str(caught.value)) == (code, True), str(caught.value)
 
 
 @pytest.mark.parametrize(("environ", "numbers"), [

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.contract.spec import Lifecycle
 from trainwright_trainer.contract.spec import Watchdog as Limits
-from trainwright_trainer.observe.hang import cause_of, suspects
-from trainwright_trainer.rank.messages import Act, Ask, Beat, Carry, Phase, Where
+from trainwright_trainer.observe.hang import Dumped, RankState, Stuck, hang_cause, suspects
+from trainwright_trainer.rank.messages import Act, Ask, Carry, Heartbeat, Where
 from trainwright_trainer.supervisor.pod.observer import Watchdog
 from trainwright_trainer.supervisor.pod.rank import Rank
-from trainwright_trainer.supervisor.wire.messages import Dumped, RankState, Stuck
 
 LIFECYCLE = Lifecycle(grace_seconds=60, save_seconds=30, watchdog=Limits(training_seconds=10, slowdown=4, saving_seconds=100))
 
@@ -35,12 +35,12 @@ class QuietRank(Rank):
 def rank(number: int, phase: Phase, progressed_at: float, tick_seconds: float | None = None) -> QuietRank:
     made = QuietRank(number, lambda rank, message: None)
     made.phase, made.progressed_at, made.alive = phase, progressed_at, True
-    made.beat = Beat(tick=1, marks=1, idle_seconds=0, tick_seconds=tick_seconds)
+    made.beat = Heartbeat(tick=1, marks=1, idle_seconds=0, tick_seconds=tick_seconds)
     return made
 
 
-def beat(tick_seconds: float | None) -> Beat:
-    return Beat(tick=1, marks=1, idle_seconds=0, tick_seconds=tick_seconds)
+def beat(tick_seconds: float | None) -> Heartbeat:
+    return Heartbeat(tick=1, marks=1, idle_seconds=0, tick_seconds=tick_seconds)
 
 
 @pytest.mark.parametrize(("phase", "tick_seconds", "limit"), [
@@ -71,7 +71,7 @@ def test_a_rank_that_has_ended_hangs_no_more() -> None:
 
 def state(number: int, marks: int | None = 10, waits: bool = True, process: str = "sleeping") -> RankState:
     return RankState(
-        rank=number, place=f"node {number // 2}", phase="training", step=7, marks=marks, idle_seconds=240, process=process,
+        rank=number, pod=f"node {number // 2}", phase="training", step=7, marks=marks, idle_seconds=240, process=process,
         frame="distributed_c10d.py:2806 in all_reduce" if waits else "digits.py:40 in read", waits_for_others=waits,
     )
 
@@ -96,7 +96,7 @@ def test_nobody_in_particular() -> None:
     assert named(state(0), state(1)) == []
     assert named(state(0, waits=False), state(1, waits=False)) == []
     assert named(state(0)) == [0]
-    assert "no rank is behind the others: all are at" in cause_of(
+    assert "no rank is behind the others: all are at" in hang_cause(
         Stuck(rank=1, why="hangs"), [Dumped(ranks=(state(0), state(1)), path=None)], []
     ).message
 
@@ -107,7 +107,7 @@ def test_nobody_in_particular() -> None:
 def test_a_cause_is_one_sentence_for_any_states(states: list[RankState]) -> None:
     found = suspects(states)
     assert len(found) < max(len(states), 2)
-    cause = cause_of(Stuck(rank=3, why="hangs"), [Dumped(ranks=tuple(states), path="/state/hang-a")], ["node 5 (pod-5)"])
+    cause = hang_cause(Stuck(rank=3, why="hangs"), [Dumped(ranks=tuple(states), path="/state/hang-a")], ["node 5 (pod-5)"])
     assert "\n" not in cause.message
     assert cause.message.endswith("node 5 (pod-5) did not answer; stacks are in /state/hang-a")
     assert cause.rank in {3, *(state.rank for state in states)}

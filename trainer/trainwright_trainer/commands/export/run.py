@@ -25,7 +25,7 @@ from trainwright_trainer.contract.training import Training
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import skeleton
 from trainwright_trainer.model.weights import INDEX_FILE, SINGLE_FILE
-from trainwright_trainer.supervisor import read_specification
+from trainwright_trainer.rank.specification import read_specification
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,12 @@ from pathlib import Path
 
 from trainwright_trainer.checkpoint.durable import make_directory, sync_directory
 from trainwright_trainer.checkpoint.storage import storage_errors
-from trainwright_trainer.contract import spec as contract
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.contract.spec import RunSpec
+from trainwright_trainer.contract.spec import Preflight, RunSpec
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.rank.preflight.device import OnDevice, check_device, check_gpus
+from trainwright_trainer.rank.preflight.device import Memory, OnDevice, check_device, check_gpus, check_memory
 from trainwright_trainer.rank.preflight.fitness import (
     Control,
     NodeUnhealthyError,
@@ -29,8 +28,12 @@ from trainwright_trainer.rank.preflight.fitness import (
     compare_with_median,
     shares_of_median,
 )
-from trainwright_trainer.rank.preflight.memory import Memory, check_memory
 from trainwright_trainer.rank.preflight.network import WARNING_SECONDS, WHY, Buffer, check_collective, clock_skew, compare_clocks
+
+BLOCK_BYTES = 1 << 20
+STORAGE_MEGABYTES = {"cuda": 64, "cpu": 4}
+OF_DEVICES = ("min_tflops", "min_share_of_median", "min_memory_gigabytes_per_second")
+"""Thresholds for what a library without arithmetic of its own cannot measure."""
 
 
 @dataclass(slots=True)
@@ -56,9 +59,6 @@ class Results:
             "trainwright_preflight_bus_bytes_per_second": self.bus_bytes_per_second,
         }
         return {name: value for name, value in values.items() if value is not None}
-
-
-BLOCK_BYTES = 1 << 20
 
 
 class DamagedError(UnfitError):
@@ -110,11 +110,6 @@ def _forget_pages(descriptor: int) -> None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-STORAGE_MEGABYTES = {"cuda": 64, "cpu": 4}
-OF_DEVICES = ("min_tflops", "min_share_of_median", "min_memory_gigabytes_per_second")
-"""Thresholds for what a library without arithmetic of its own cannot measure."""
-
-
 @dataclass(frozen=True, slots=True)
 class Checks:
     """What a rank computes with: the library that trains brings its own arithmetic and its own network."""
@@ -148,7 +143,7 @@ def preflight(spec: RunSpec, place: Place, link: Link, checks: Checks, control: 
         StorageError: The volume refused.
         InvalidRunError: The run has a threshold for something that is not checked here.
     """
-    settings = spec.lifecycle.preflight or contract.Preflight()
+    settings = spec.lifecycle.preflight or Preflight()
     if settings.when == "never" or (settings.when == "on-gpus" and checks.device != "cuda"):
         return None
     _refuse_what_is_not_measured(settings, checks)
@@ -176,7 +171,7 @@ def preflight(spec: RunSpec, place: Place, link: Link, checks: Checks, control: 
     return results
 
 
-def _refuse_what_is_not_measured(settings: contract.Preflight, checks: Checks) -> None:
+def _refuse_what_is_not_measured(settings: Preflight, checks: Checks) -> None:
     if checks.put is None:
         for key in OF_DEVICES:
             if getattr(settings, key) is not None:
@@ -184,7 +179,7 @@ def _refuse_what_is_not_measured(settings: contract.Preflight, checks: Checks) -
 
 
 def _check_devices(
-    settings: contract.Preflight, place: Place, checks: Checks, results: Results, in_time: Callable[[], bool]
+    settings: Preflight, place: Place, checks: Checks, results: Results, in_time: Callable[[], bool]
 ) -> None:
     """What this rank finds by itself: what the driver knows, whether numbers are right, and how fast they come."""
     if checks.device == "cuda":
@@ -200,7 +195,7 @@ def _check_devices(
         at_least(results.memory_bytes_per_second / 1e9, threshold, "GB/s of memory", "min_memory_gigabytes_per_second")
 
 
-def _compare(settings: contract.Preflight, place: Place, checks: Checks, control: Control, results: Results) -> None:
+def _compare(settings: Preflight, place: Place, checks: Checks, control: Control, results: Results) -> None:
     """What this rank finds beside the others: whether it is as fast as they are, and what time it is."""
     if results.tflops is not None:
         figures, nodes = control.gather(results.tflops, place), control.gather(place.node, place)

@@ -19,6 +19,11 @@ LARGEST_EXACT = 256
 """Integers up to there are exact in bfloat16, which has 8 significant bits."""
 MOST_SECONDS = 2.0
 MOST_PRODUCTS = 50
+_RESET = "cordon the node, and reset the GPU (`nvidia-smi --gpu-reset`) or reboot"
+_REPLACE = "cordon the node, and have the GPU replaced"
+MEMORY_MEGABYTES = {"cuda": 512, "cpu": 64}
+"""Of 2^20 bytes: well beyond a GPU's caches. A large server's hold more than that, and then the figure is in part theirs."""
+COPIES = 10
 
 
 class Matrices(Protocol):
@@ -93,8 +98,30 @@ def _verify(left: Array, right: Array, product: Array) -> None:
         raise WrongNumbersError(f"{wrong} of {len(found)} rows of a matrix product are wrong")
 
 
-_RESET = "cordon the node, and reset the GPU (`nvidia-smi --gpu-reset`) or reboot"
-_REPLACE = "cordon the node, and have the GPU replaced"
+class Memory(Protocol):
+    """Numbers in the memory of a device."""
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+
+    def copy(self) -> None:
+        """Read all of them, write as many elsewhere in the same memory, and wait until that is done."""
+
+
+def check_memory(memory: Memory) -> float:
+    """Copy a few times.
+
+    Returns:
+        Bytes per second of the fastest copy. Each byte counts twice, as read and as written (STREAM, "copy").
+    """
+    fastest = float("inf")
+    for repetition in range(COPIES + 1):
+        started = time.perf_counter()
+        memory.copy()
+        if repetition > 0:  # the first takes the memory
+            fastest = min(fastest, time.perf_counter() - started)
+    return 2 * memory.size / max(fastest, 1e-9)
 
 
 class UnfitGPUError(UnfitError):

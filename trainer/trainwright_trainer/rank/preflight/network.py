@@ -11,6 +11,11 @@ from trainwright_trainer.rank.preflight.fitness import Control, UnfitError
 
 MEGABYTES = {"cuda": 256, "cpu": 4}
 REPETITIONS = 5
+ROUNDS = 5
+READING_SECONDS = 0.001
+"""Between two readings of clocks that stand beside each other in the code."""
+WARNING_SECONDS = 1.0
+WHY = "the ledger of attempts and the logs compare clocks of machines: look at the node's time service (`chronyc tracking`)"
 
 
 class Buffer(Protocol):
@@ -52,13 +57,6 @@ def check_collective(buffer: Buffer, rank: int, world_size: int) -> float:
         if not buffer.holds(expected):
             raise WrongSumError(f"a sum over {world_size} ranks is not {expected:g} everywhere")
     return 2 * (world_size - 1) / world_size * buffer.size / max(fastest, 1e-9)
-
-
-ROUNDS = 5
-READING_SECONDS = 0.001
-"""Between two readings of clocks that stand beside each other in the code."""
-WARNING_SECONDS = 1.0
-WHY = "the ledger of attempts and the logs compare clocks of machines: look at the node's time service (`chronyc tracking`)"
 
 
 class WrongClockError(UnfitError):

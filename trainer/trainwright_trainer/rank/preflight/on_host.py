@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from trainwright_trainer.checkpoint.array_file import Array
-from trainwright_trainer.rank.preflight import memory
+from trainwright_trainer.rank.preflight.device import MEMORY_MEGABYTES
 from trainwright_trainer.rank.preflight.network import MEGABYTES
 
 
@@ -32,7 +32,7 @@ class HostMemory:
     """Two arrays of this host's memory."""
 
     def __init__(self) -> None:
-        self._source: Array = np.ones(memory.MEGABYTES["cpu"] << 17, dtype=np.float64)
+        self._source: Array = np.ones(MEMORY_MEGABYTES["cpu"] << 17, dtype=np.float64)
         self._target = np.empty_like(self._source)
 
     @property

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from trainwright_trainer.checkpoint.array_file import Array
-from trainwright_trainer.rank.preflight import memory
 from trainwright_trainer.rank.preflight.checks import Checks
+from trainwright_trainer.rank.preflight.device import MEMORY_MEGABYTES
 from trainwright_trainer.rank.preflight.network import MEGABYTES
 
 AllReduce = Callable[[Tensor], object]
@@ -51,7 +51,7 @@ class TorchMemory:
     """Two tensors on a device."""
 
     def __init__(self, device: torch.device) -> None:
-        elements = memory.MEGABYTES.get(device.type, memory.MEGABYTES["cpu"]) << 18  # of four bytes
+        elements = MEMORY_MEGABYTES.get(device.type, MEMORY_MEGABYTES["cpu"]) << 18  # of four bytes
         self._device, self._source = device, torch.ones(elements, dtype=torch.float32, device=device)
         self._target = torch.empty_like(self._source)
 

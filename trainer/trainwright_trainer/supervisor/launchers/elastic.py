@@ -1,4 +1,4 @@
-"""Elastic run: the role of a pod whose run goes on when other pods come and go. It plays one attempt after the other."""
+"""Elastic run: the role of a pod whose run goes on when other pods come and go. It runs one attempt after the other."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from pydantic import Field, TypeAdapter
 
 from trainwright_trainer.contract.base import Contract, Count, Index, Port
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, Cause, Disposition, ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.contract.rendezvous import ElasticRendezvous
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.messages import LINK_FD_ENV
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace, bind_address, host_name
-from trainwright_trainer.supervisor.pod.crew import AGREE_BY_COLLECTIVE, local_crew
-from trainwright_trainer.supervisor.pod.outcome import Verdict
+from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, local_launcher
+from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.rank import RankLink
 from trainwright_trainer.supervisor.role import Setting
-from trainwright_trainer.supervisor.run.attempt import Attempt, OtherPodsHistory, UnlinkedCoordinator
-from trainwright_trainer.supervisor.run.history import History
+from trainwright_trainer.supervisor.run.attempt import Attempt, lone_attempt
+from trainwright_trainer.supervisor.run.history import ReadOnlyHistory
 
 ADDRESS_ENV, HOST_ENV = "TRAINWRIGHT_MEETING_ADDRESS", "TRAINWRIGHT_MEETING_HOST"
-"""Environment variables of the meeting program: the address of its node, and any value where it hosts the store."""
+"""Environment variables of the rendezvous program: the address of its node, and any value where it hosts the store."""
+PROGRAM = (sys.executable, "-m", "trainwright_trainer.supervisor.launchers.torch_rendezvous")
+_STOPPED = (ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
 
 
 class Meet(Contract):
@@ -53,7 +55,7 @@ class Met(Contract):
 
 
 class Waiting(Contract):
-    """Somebody waits to be let in. Said once a round."""
+    """More nodes wait to be let in. Sent once a round."""
 
     type: Literal["waiting"] = "waiting"
     nodes: Count
@@ -73,25 +75,21 @@ class StoreLost(Contract):
     why: str
 
 
-FromMeetingMessage = Met | Waiting | NotMet | StoreLost
-FROM_MEETING: TypeAdapter[FromMeetingMessage] = TypeAdapter(Annotated[FromMeetingMessage, Field(discriminator="type")])
+FromRendezvousMessage = Met | Waiting | NotMet | StoreLost
+FROM_RENDEZVOUS: TypeAdapter[FromRendezvousMessage] = TypeAdapter(Annotated[FromRendezvousMessage, Field(discriminator="type")])
 
 
-PROGRAM = (sys.executable, "-m", "trainwright_trainer.supervisor.launchers.torch_rendezvous")
-_STOPPED = (ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
+class RendezvousLink(RankLink):
+    """The line to the rendezvous program."""
+
+    messages: ClassVar[TypeAdapter[Any]] = FROM_RENDEZVOUS
 
 
-class MeetingLine(RankLink):
-    """The line to the meeting program."""
-
-    messages: ClassVar[TypeAdapter[Any]] = FROM_MEETING
-
-
-class ElasticPart:
-    """A :class:`Part` of several attempts, one for each round of the rendezvous that this pod takes part in.
+class ElasticRole:
+    """A :class:`Role` of several attempts, one for each round of the rendezvous that this pod takes part in.
 
     A round ends for all pods when one of them is lost, is told to end, or waits to be let in. In the last two cases all ranks
-    save first, in agreement; then whoever stays meets again and goes on from the newest commit.
+    save first, in agreement; then the pods that stay meet again and go on from the newest commit.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -100,13 +98,13 @@ class ElasticPart:
         self._setting, self._rendezvous = setting, rendezvous
         self.place = PodPlace(None, bind_address(environ), host_name(environ))
         self._hosts_store = _hosts_store(setting, rendezvous, self.place)
-        self._history = OtherPodsHistory(setting.spec)
+        self._history = ReadOnlyHistory(setting.spec)
         self._round: Attempt | None = None
-        self._line: MeetingLine | None = None
+        self._link: RendezvousLink | None = None
         self._program: subprocess.Popen[bytes] | None = None
-        self._met: asyncio.Future[Met | Verdict] | None = None
-        self._over: Verdict | None = None
-        self._store_lost: Verdict | None = None
+        self._met: asyncio.Future[Met | PodOutcome] | None = None
+        self._over: PodOutcome | None = None
+        self._store_lost: PodOutcome | None = None
         self._restarts = 0
 
     @property
@@ -121,26 +119,26 @@ class ElasticPart:
     def committed_step(self) -> int | None:
         return None if self._round is None else self._round.committed_step
 
-    async def play(self) -> Verdict:
+    async def run_to_end(self) -> PodOutcome:
         try:
             while self._over is None:
                 if await self._history.is_complete():
                     get_log().info("already_complete")
-                    return Verdict(ExitCode.DONE)
+                    return PodOutcome(ExitCode.DONE)
                 met = await self._meet()
-                if isinstance(met, Verdict) or self._over is not None:
-                    return met if isinstance(met, Verdict) else self._over
+                if isinstance(met, PodOutcome) or self._over is not None:
+                    return met if isinstance(met, PodOutcome) else self._over
                 self._round = current = self._new_round(met)
-                decided = await current.play()
+                decided = await current.run_to_end()
                 if self._over is not None or not self._goes_on(decided):
                     return decided
                 get_log().warning("round_ended", code=int(decided.code), reason=decided.cause.message if decided.cause else "")
                 await current.leave(decided)
-        except Refusal as refusal:
-            return Verdict(refusal.code, refusal.cause)
+        except PodError as error:
+            return PodOutcome(error.exit_code, error.cause)
         return self._over
 
-    async def leave(self, decided: Verdict) -> None:
+    async def leave(self, decided: PodOutcome) -> None:
         if self._round is not None:
             await self._round.leave(decided)
 
@@ -148,7 +146,7 @@ class ElasticPart:
         if self._over is not None:
             return
         cause = Cause(kind="ToldToEnd", message=f"{self.place} was told to end by {signal_name}")
-        self._over = Verdict(ExitCode.PREEMPTED_NOT_SAVED, cause)
+        self._over = PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause)
         if self._met is not None and not self._met.done():
             get_log().warning("told_to_end", signal=signal_name)
             self._met.set_result(self._over)
@@ -158,32 +156,32 @@ class ElasticPart:
     def child_ended(self, pid: int, status: int) -> None:
         if self._program is not None and pid == self._program.pid:
             self._program.returncode = status
-            self._lose_store(f"the meeting program exited with {status}; its output above says why", ExitCode.INTERNAL)
+            self._lose_store(f"the rendezvous program exited with {status}; its output above says why", ExitCode.INTERNAL)
         elif self._round is not None:
             self._round.child_ended(pid, status)
 
     def fail(self, cause: Cause) -> None:
-        self._over = Verdict(ExitCode.INTERNAL, cause)
+        self._over = PodOutcome(ExitCode.INTERNAL, cause)
         if self._met is not None and not self._met.done():
             self._met.set_result(self._over)
         elif self._round is not None:
             self._round.fail(cause)
 
-    # --- meeting --------------------------------------------------------------------------------------------------------------
+    # --- the rendezvous ---------------------------------------------------------------------------------------------------------
 
-    async def _meet(self) -> Met | Verdict:
+    async def _meet(self) -> Met | PodOutcome:
         if self._store_lost is not None:
             return self._store_lost
-        if self._line is None:
-            self._line = self._start_program()
+        if self._link is None:
+            self._link = self._start_program()
         get_log().info("waiting_for_peers", seconds=self._setting.spec.lifecycle.peer_wait_seconds)
         self._met = asyncio.get_running_loop().create_future()
-        self._line.say(Meet())
+        self._link.say(Meet())
         met = await self._met
         self._met = None
         return met
 
-    def _start_program(self) -> MeetingLine:
+    def _start_program(self) -> RendezvousLink:
         ours, theirs = socket.socketpair()
         address = self.place.host if self.place.bind == EVERYWHERE else self.place.bind
         environment = {
@@ -195,14 +193,14 @@ class ElasticPart:
             env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
         )
         theirs.close()
-        return MeetingLine(ours, self._hear)
+        return RendezvousLink(ours, self._hear)
 
-    def _hear(self, message: FromMeetingMessage) -> None:
+    def _hear(self, message: FromRendezvousMessage) -> None:
         match message:
             case Met() if self._met is not None and not self._met.done():
                 self._met.set_result(message)
             case Waiting(nodes=nodes) if self._round is not None:
-                why = f"{nodes} more node{'s' if nodes > 1 else ''} can take part: the round ends and begins anew with them"
+                why = f"{nodes} more node{'s' if nodes > 1 else ''} can take part: this round ends and the next one includes them"
                 self._round.stop(Cause(kind="NodesWait", message=why))
             case NotMet(why=why):
                 where, seconds = self._rendezvous, self._setting.spec.lifecycle.peer_wait_seconds
@@ -211,36 +209,32 @@ class ElasticPart:
                     "see whether their pods are scheduled"
                 )
                 get_log().error("peers_never_came", reason=why, seconds=seconds)
-                self._lose(Verdict(ExitCode.PEERS_NEVER_CAME, Cause(kind="PeersNeverCame", message=text)))
+                self._give_up(PodOutcome(ExitCode.PEERS_NEVER_CAME, Cause(kind="PeersNeverCame", message=text)))
             case StoreLost(why=why):
                 where = self._rendezvous
                 self._lose_store(f"the store at {where.host}:{where.port} is lost: {why}", ExitCode.PEER_LOST)
 
     def _lose_store(self, message: str, code: ExitCode) -> None:
-        """The ranks may still finish together; but no new round can begin without it."""
+        """The ranks may still finish together, but no new round can begin without the store."""
         get_log().error("store_lost", reason=message)
         kind = "PeerLost" if code is ExitCode.PEER_LOST else "MeetingFailed"
-        self._store_lost = Verdict(code, Cause(kind=kind, message=message))
-        self._lose(self._store_lost)
+        self._store_lost = PodOutcome(code, Cause(kind=kind, message=message))
+        self._give_up(self._store_lost)
 
-    def _lose(self, verdict: Verdict) -> None:
+    def _give_up(self, outcome: PodOutcome) -> None:
         if self._met is not None and not self._met.done():
-            self._met.set_result(verdict)
+            self._met.set_result(outcome)
 
     # --- a round --------------------------------------------------------------------------------------------------------------
 
     def _new_round(self, met: Met) -> Attempt:
-        spec, setting = self._setting.spec, self._setting
+        setting = self._setting
         get_log().info("met", node=met.node, nodes=met.nodes, attempt=met.attempt)
         self.place = place = replace(self.place, node=met.node)
-        meeting = {"MASTER_ADDR": met.host, "MASTER_PORT": str(met.port), **AGREE_BY_COLLECTIVE}
-        history = History(spec) if met.node == 0 else OtherPodsHistory(spec)
-        return Attempt(
-            setting, place, local_crew(setting, place, meeting, met.nodes), history,
-            lambda: UnlinkedCoordinator(spec, setting.specification.sha256, history, setting.measurements, met.attempt),
-        )
+        rendezvous_env = {"MASTER_ADDR": met.host, "MASTER_PORT": str(met.port), **AGREE_BY_COLLECTIVE}
+        return lone_attempt(setting, place, local_launcher(setting, place, rendezvous_env, met.nodes), met.attempt)
 
-    def _goes_on(self, decided: Verdict) -> bool:
+    def _goes_on(self, decided: PodOutcome) -> bool:
         """Whether this pod meets the others again. Ranks that ended because others did count as no restart."""
         code = decided.code
         if code in _STOPPED or code is ExitCode.PEER_LOST or decided.provisional:

@@ -19,21 +19,89 @@ from itertools import pairwise
 from pathlib import Path
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import RANK_COMMAND
 from trainwright_trainer.contract.rendezvous import MPIRendezvous
 from trainwright_trainer.contract.spec import Script, World
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.event_loop import in_background, in_daemon_thread
-from trainwright_trainer.supervisor.launchers.launched import PARENT_MODULE, LaunchedCrew, Launcher, launched_part
+from trainwright_trainer.supervisor.launchers.program import PARENT_MODULE, LauncherProgram, RemoteLauncher, launched_role
 from trainwright_trainer.supervisor.launchers.remote import DIAL_ENV
 from trainwright_trainer.supervisor.place import PodPlace, bind_address, host_name, mismatch
-from trainwright_trainer.supervisor.pod.outcome import Verdict
+from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import MARGIN_SECONDS
-from trainwright_trainer.supervisor.role import Part, Setting
+from trainwright_trainer.supervisor.role import Role, Setting
 
 _SLOTS = re.compile(r"\bslots\s*=\s*(\d+)")
+USUAL_PORT = 22
+RETRY_SECONDS = 0.5
+BANNER_SECONDS = 5.0
+AT_ONCE = 64
+"""Hosts that are tried at the same time."""
+_OPTIONS = ("plm_rsh_args", "-bootstrap-exec-args")
+_VARIABLES = ("HYDRA_LAUNCHER_EXTRA_ARGS", "OMPI_MCA_plm_rsh_args")
+_NAMED = 20
+LOOK_SECONDS = 0.2
+_PARENT = b"trainwright_trainer.supervisor.launchers.remote_rank"
+LAUNCHER, WORKER = "launcher", "worker"
+
+
+def mpi_role(setting: Setting, rendezvous: MPIRendezvous) -> Role:
+    """The role of a launcher or of a worker. Raises :class:`PodError` where role, command and specification disagree."""
+    role = setting.environ.get(rendezvous.role_env)
+    if role not in (LAUNCHER, WORKER):
+        found = "not set" if role is None else repr(role)
+        raise mismatch(f"{rendezvous.role_env} is {found} in this pod; the operator sets it to {LAUNCHER} or {WORKER}")
+    if not setting.program:
+        sample = "mpirun …" if role == LAUNCHER else "sshd …"
+        raise _invalid(f"this {role} has no command to start; its container runs `trainwright-trainer supervise -- {sample}`")
+    if shutil.which(setting.program[0], path=setting.environ.get("PATH")) is None:
+        raise _invalid(f"there is no {setting.program[0]} in this image; use an image with MPI and an ssh server")
+    place = PodPlace(None, bind_address(setting.environ), host_name(setting.environ))
+    if role == WORKER:
+        return WorkerRole(setting, place)
+    hosts = [host.name for host in read_hosts(Path(rendezvous.hostfile), setting.spec.world)]
+    attempt = launched_role(setting, place, RemoteLauncher(setting, place, _mpirun(setting, rendezvous)))
+    others = [host for host in hosts if not place.is_called(host)]  # a launcher may hold ranks itself
+    port, budget = ssh_port(setting.program, setting.environ), setting.spec.lifecycle.peer_wait_seconds
+    attempt.prepare = lambda: all_reachable(others, port, place.host, budget)
+    return attempt
+
+
+def _mpirun(setting: Setting, rendezvous: MPIRendezvous) -> LauncherProgram:
+    known = rendezvous.host is not None
+    rendezvous_env = {"MASTER_ADDR": str(rendezvous.host), "MASTER_PORT": str(rendezvous.port)} if known else {}
+    return LauncherProgram(
+        setting.program[0], launcher_command(setting), "let mpirun fill host by host (--map-by slot)", rendezvous_env,
+    )
+
+
+def launcher_command(setting: Setting) -> tuple[str, ...]:
+    """The command of mpirun with a parent of ours around each rank, and with the line of this supervisor told to it.
+
+    Raises :class:`PodError` with INVALID_SPEC where the command does not end with the ranks' own.
+    """
+    own = setting.spec.work.command if isinstance(setting.spec.work, Script) else RANK_COMMAND
+    given = setting.program
+    if len(given) <= len(own) or given[-len(own):] != own:
+        raise _invalid(
+            f"the launcher's command ends with {' '.join(given[-len(own):])!r}, and the specification says that each rank runs "
+            f"{' '.join(own)!r}; let the command after `supervise --` end with that"
+        )
+    return (*_exporting(given[:-len(own)], DIAL_ENV), sys.executable, "-m", PARENT_MODULE, *setting.rank_command)
+
+
+def _exporting(command: tuple[str, ...], name: str) -> tuple[str, ...]:
+    """mpirun's command line, with one more variable that ranks get: MPICH and Intel MPI take a list, Open MPI an option each."""
+    if "-genvlist" in command:
+        at = command.index("-genvlist") + 1
+        return (*command[:at], f"{command[at]},{name}", *command[at + 1:])
+    return (command[0], "-x", name, *command[1:])
+
+
+def _invalid(message: str) -> PodError:
+    return PodError(ExitCode.INVALID_SPEC, "NoLauncher", message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +114,7 @@ def read_hosts(path: Path, world: World) -> tuple[Host, ...]:
     """The hosts in the order in which mpirun fills them.
 
     Reads what the operators write: ``host slots=8`` for Open MPI and ``host:8`` for Intel MPI and MPICH (mpi-operator,
-    ``newConfigMap``). Raises :class:`Refusal` with TOPOLOGY_MISMATCH where the file cannot be read or says something else than
+    ``newConfigMap``). Raises :class:`PodError` with TOPOLOGY_MISMATCH where the file cannot be read or says something else than
     ``world``.
     """
     try:
@@ -81,16 +149,6 @@ def _hosts(text: str) -> Iterator[Host]:
             yield Host(name, 1)
 
 
-USUAL_PORT = 22
-RETRY_SECONDS = 0.5
-BANNER_SECONDS = 5.0
-AT_ONCE = 64
-"""Hosts that are tried at the same time."""
-_OPTIONS = ("plm_rsh_args", "-bootstrap-exec-args")
-_VARIABLES = ("HYDRA_LAUNCHER_EXTRA_ARGS", "OMPI_MCA_plm_rsh_args")
-_NAMED = 20
-
-
 def ssh_port(program: Sequence[str], environ: Mapping[str, str]) -> int:
     """On which sshd listens, by the options of ssh that mpirun is given; 22 where they do not say."""
     given = [value for option, value in pairwise(program) if option in _OPTIONS]
@@ -105,7 +163,7 @@ def ssh_port(program: Sequence[str], environ: Mapping[str, str]) -> int:
 async def all_reachable(hosts: Sequence[str], port: int, own: str, seconds: float) -> None:
     """Return once each of ``hosts`` answers as an ssh server does and this pod's ``own`` name has an address.
 
-    Raises :class:`Refusal` with PEERS_NEVER_CAME, naming those that did not within so many seconds.
+    Raises :class:`PodError` with PEERS_NEVER_CAME, naming those that did not within so many seconds.
     """
     loop, turn = asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE)
     deadline, reasons = loop.time() + seconds, dict[str, str]()
@@ -133,7 +191,7 @@ async def all_reachable(hosts: Sequence[str], port: int, own: str, seconds: floa
         more = " and others" if len(reasons) > _NAMED else ""
         get_log().error("peers_never_came", missing=sorted(reasons), seconds=seconds)
         message = f"not reachable on port {port} within {seconds:g} s: {names}{more}; see whether their pods are scheduled"
-        raise Refusal(ExitCode.PEERS_NEVER_CAME, "PeersNeverCame", message)
+        raise PodError(ExitCode.PEERS_NEVER_CAME, "PeersNeverCame", message)
 
 
 def _resolve(host: str) -> None:
@@ -147,12 +205,8 @@ def _greet(host: str, port: int) -> None:
             raise OSError("no ssh server answers there")
 
 
-LOOK_SECONDS = 0.2
-_PARENT = b"trainwright_trainer.supervisor.launchers.remote_rank"
-
-
-class SSHDPart:
-    """A :class:`Part`. Its ranks are the launcher's business: they have a line to it, and their results are in its message.
+class WorkerRole:
+    """A :class:`Role`. Its ranks are the launcher's business: they have a line to it, and their results are in its message.
 
     When this pod is told to end, the parents of its ranks tell the launcher, whose ranks then all stop and save; the pod waits
     for its own, as long as its grace period allows.
@@ -162,14 +216,14 @@ class SSHDPart:
         self.place = place
         self._setting = setting
         self._sshd: subprocess.Popen[bytes] | None = None
-        self._ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._ended: asyncio.Future[PodOutcome] = asyncio.get_running_loop().create_future()
         self._told = False
 
     attempt: str | None = None
     step: int | None = None
     committed_step: int | None = None
 
-    async def play(self) -> Verdict:
+    async def run_to_end(self) -> PodOutcome:
         self._sshd = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *self._setting.program],
             env=dict(self._setting.environ), stdin=subprocess.DEVNULL, start_new_session=True,
@@ -177,7 +231,7 @@ class SSHDPart:
         get_log().info("sshd_started", pid=self._sshd.pid)
         return await self._ended
 
-    async def leave(self, decided: Verdict) -> None:
+    async def leave(self, decided: PodOutcome) -> None:
         pass
 
     def told_to_end(self, signal_name: str) -> None:
@@ -185,18 +239,18 @@ class SSHDPart:
             return
         self._told = True
         get_log().warning("told_to_end", signal=signal_name)
-        in_background(self._part_from_ranks(signal_name))
+        in_background(self._wait_for_ranks(signal_name))
 
     def child_ended(self, pid: int, status: int) -> None:
         if self._sshd is not None and pid == self._sshd.pid and not self._told:
             self._sshd.returncode = status
             message = f"{self._setting.program[0]} ended with {status}; its output above says why"
-            self._decide(Verdict(ExitCode.INTERNAL, Cause(kind="SSHDEnded", message=message)))
+            self._decide(PodOutcome(ExitCode.INTERNAL, Cause(kind="SSHDEnded", message=message)))
 
     def fail(self, cause: Cause) -> None:
-        self._decide(Verdict(ExitCode.INTERNAL, cause))
+        self._decide(PodOutcome(ExitCode.INTERNAL, cause))
 
-    async def _part_from_ranks(self, signal_name: str) -> None:
+    async def _wait_for_ranks(self, signal_name: str) -> None:
         loop, grace = asyncio.get_running_loop(), self._setting.spec.lifecycle.grace_seconds
         deadline = loop.time() + max(grace - MARGIN_SECONDS, grace / 2)
         ranks = list(_parents_of_ranks())
@@ -207,9 +261,9 @@ class SSHDPart:
             await asyncio.sleep(LOOK_SECONDS)
         says = "the launcher's termination message says whether they saved" if ranks else "no rank ran in it"
         message = f"{self.place.host} was told to end by {signal_name}; {says}"
-        self._decide(Verdict(ExitCode.PREEMPTED_NOT_SAVED, Cause(kind="ToldToEnd", message=message)))
+        self._decide(PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, Cause(kind="ToldToEnd", message=message)))
 
-    def _decide(self, decided: Verdict) -> None:
+    def _decide(self, decided: PodOutcome) -> None:
         if not self._ended.done():
             self._ended.set_result(decided)
 
@@ -224,63 +278,3 @@ def _parents_of_ranks() -> Iterator[int]:
                     pending.append(child)
                     if _PARENT in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
                         yield child
-
-
-LAUNCHER, WORKER = "launcher", "worker"
-
-
-def mpi_part(setting: Setting, rendezvous: MPIRendezvous) -> Part:
-    """The part of a launcher or of a worker. Raises :class:`Refusal` where role, command and specification disagree."""
-    role = setting.environ.get(rendezvous.role_env)
-    if role not in (LAUNCHER, WORKER):
-        found = "not set" if role is None else repr(role)
-        raise mismatch(f"{rendezvous.role_env} is {found} in this pod; the operator sets it to {LAUNCHER} or {WORKER}")
-    if not setting.program:
-        sample = "mpirun …" if role == LAUNCHER else "sshd …"
-        raise _invalid(f"this {role} has no command to start; its container runs `trainwright-trainer supervise -- {sample}`")
-    if shutil.which(setting.program[0], path=setting.environ.get("PATH")) is None:
-        raise _invalid(f"there is no {setting.program[0]} in this image; use an image with MPI and an ssh server")
-    place = PodPlace(None, bind_address(setting.environ), host_name(setting.environ))
-    if role == WORKER:
-        return SSHDPart(setting, place)
-    hosts = [host.name for host in read_hosts(Path(rendezvous.hostfile), setting.spec.world)]
-    part = launched_part(setting, place, LaunchedCrew(setting, place, _mpirun(setting, rendezvous)))
-    others = [host for host in hosts if not place.is_called(host)]  # a launcher may hold ranks itself
-    port, budget = ssh_port(setting.program, setting.environ), setting.spec.lifecycle.peer_wait_seconds
-    part.prepare = lambda: all_reachable(others, port, place.host, budget)
-    return part
-
-
-def _mpirun(setting: Setting, rendezvous: MPIRendezvous) -> Launcher:
-    known = rendezvous.host is not None
-    meeting = {"MASTER_ADDR": str(rendezvous.host), "MASTER_PORT": str(rendezvous.port)} if known else {}
-    return Launcher(
-        setting.program[0], launcher_command(setting), "let mpirun fill host by host (--map-by slot)", meeting,
-    )
-
-
-def launcher_command(setting: Setting) -> tuple[str, ...]:
-    """The command of mpirun with a parent of ours around each rank, and with the line of this supervisor told to it.
-
-    Raises :class:`Refusal` with INVALID_SPEC where the command does not end with the ranks' own.
-    """
-    own = setting.spec.work.command if isinstance(setting.spec.work, Script) else RANK_COMMAND
-    given = setting.program
-    if len(given) <= len(own) or given[-len(own):] != own:
-        raise _invalid(
-            f"the launcher's command ends with {' '.join(given[-len(own):])!r}, and the specification says that each rank runs "
-            f"{' '.join(own)!r}; let the command after `supervise --` end with that"
-        )
-    return (*_exporting(given[:-len(own)], DIAL_ENV), sys.executable, "-m", PARENT_MODULE, *setting.rank_command)
-
-
-def _exporting(command: tuple[str, ...], name: str) -> tuple[str, ...]:
-    """mpirun's command line, with one more variable that ranks get: MPICH and Intel MPI take a list, Open MPI an option each."""
-    if "-genvlist" in command:
-        at = command.index("-genvlist") + 1
-        return (*command[:at], f"{command[at]},{name}", *command[at + 1:])
-    return (command[0], "-x", name, *command[1:])
-
-
-def _invalid(message: str) -> Refusal:
-    return Refusal(ExitCode.INVALID_SPEC, "NoLauncher", message)

@@ -21,6 +21,8 @@ NO_CLUSTER: Final = int(ExitCode.INTERNAL)
 """Exit status: no Ray cluster answered."""
 NO_NODES: Final = int(ExitCode.PEERS_NEVER_CAME)
 """Exit status: its nodes did not come in time."""
+LOOK_SECONDS = 1.0
+REPORT_SECONDS = 30.0
 
 
 class Configuration(Contract):
@@ -54,10 +56,6 @@ class Configuration(Contract):
     def fits(self, node: Mapping[str, Any]) -> bool:
         """Whether a node can hold its part of the ranks."""
         return bool(node["Alive"] and node["Resources"].get(self._unit, 0) >= self.processes_per_node)
-
-
-LOOK_SECONDS = 1.0
-REPORT_SECONDS = 30.0
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -100,7 +98,7 @@ def train(configuration: Configuration, dial: str) -> None:
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
-    from trainwright_trainer.supervisor.launchers.ray_worker import Meeting, run_rank
+    from trainwright_trainer.supervisor.launchers.ray_worker import RankRendezvous, run_rank
 
     config = {"dial": dial, "command": list(configuration.command), "specification": configuration.specification}
     scaling = ScalingConfig(
@@ -111,7 +109,7 @@ def train(configuration: Configuration, dial: str) -> None:
     )
     with TemporaryDirectory(prefix="ray-train-") as folder:  # of Ray's own notes: checkpoints are the trainer's
         TorchTrainer(
-            run_rank, train_loop_config=config, torch_config=Meeting(), scaling_config=scaling,
+            run_rank, train_loop_config=config, torch_config=RankRendezvous(), scaling_config=scaling,
             run_config=RunConfig(name=configuration.run, storage_path=folder, failure_config=FailureConfig(max_failures=0)),
         ).fit()
 

@@ -39,7 +39,7 @@ def run_rank(config: dict[str, Any]) -> None:
         raise RuntimeError(f"the parent of rank {context.get_world_rank()} ended with {status}; its output says why")
 
 
-class _MeetingBackend(Backend):  # type: ignore[misc]
+class _RankRendezvousBackend(Backend):  # type: ignore[misc]
     share_cuda_visible_devices = True
     """The ranks of a node choose their GPUs by local rank, so each must see all of them."""
 
@@ -49,12 +49,12 @@ class _MeetingBackend(Backend):  # type: ignore[misc]
         worker_group.execute(meet_at, address, port)
 
 
-class Meeting(TorchConfig):  # type: ignore[misc]
+class RankRendezvous(TorchConfig):  # type: ignore[misc]
     """Ray's own would connect the workers to each other, and take memory of each GPU: it is the ranks below them that train."""
 
     @property
     def backend_cls(self) -> type[Backend]:
-        return _MeetingBackend
+        return _RankRendezvousBackend
 
     @property
     def train_func_context(self) -> type[AbstractContextManager[None]]:

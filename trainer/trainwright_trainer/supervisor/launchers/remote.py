@@ -10,7 +10,19 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter
 
 from trainwright_trainer.contract.base import Contract, Index
-from trainwright_trainer.rank.messages import Act, Ask, At, Beat, Carry, Committed, Measured, Pace, PhaseChanged, Result, Where
+from trainwright_trainer.rank.messages import (
+    Act,
+    Ask,
+    At,
+    Carry,
+    Committed,
+    Heartbeat,
+    Measured,
+    Pace,
+    PhaseChanged,
+    Result,
+    Where,
+)
 
 DIAL_ENV = "TRAINWRIGHT_DIAL"
 """Environment variable of a rank that a launcher started: ``TOKEN/HOST/PORT`` of its supervisor."""
@@ -65,7 +77,7 @@ class SendSignal(Contract):
 
 
 FromAfarMessage = (
-    Hello | Exited | ToldToEnd | StacksWritten | PhaseChanged | Measured | Committed | Beat | Pace | At | Result
+    Hello | Exited | ToldToEnd | StacksWritten | PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
 )
 FROM_AFAR: TypeAdapter[FromAfarMessage] = TypeAdapter(Annotated[FromAfarMessage, Field(discriminator="type")])
 ToAfarMessage = Welcome | SendSignal | Where | Act | Carry | Ask

@@ -25,8 +25,9 @@ from typing import Any
 
 import trainwright_trainer
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.observe.stacks import STACKS_FD_ENV
 from trainwright_trainer.rank.cpus import available_cpus
-from trainwright_trainer.rank.messages import LINK_FD_ENV, STACKS_FD_ENV
+from trainwright_trainer.rank.messages import LINK_FD_ENV
 from trainwright_trainer.supervisor.launchers.remote import DIAL_ENV
 
 SHIM = Path(trainwright_trainer.__file__).parent / "supervisor" / "shim.py"

@@ -14,7 +14,12 @@ import socket
 import sys
 import time
 
-from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousHandler, RendezvousParameters
+from torch.distributed.elastic.rendezvous import (
+    RendezvousConnectionError,
+    RendezvousError,
+    RendezvousHandler,
+    RendezvousParameters,
+)
 from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
 
 from trainwright_trainer.contract.rendezvous import ElasticRendezvous
@@ -24,7 +29,7 @@ from trainwright_trainer.rank.specification import read_specification, specifica
 from trainwright_trainer.supervisor.launchers.elastic import (
     ADDRESS_ENV,
     HOST_ENV,
-    FromMeetingMessage,
+    FromRendezvousMessage,
     Met,
     NotMet,
     StoreLost,
@@ -35,14 +40,16 @@ STORE_SECONDS = 10
 """For one answer of the store."""
 RETRY_SECONDS = 1.0
 ATTEMPT_KEY = "trainwright/attempt"
+POLL_SECONDS = 1.0
+_BYTES = 4096
 
 # A node that joins later needs the address of rank 0, which torch publishes in the first round only where stores are shared
 # (dynamic_rendezvous.py, next_rendezvous).
 os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
 
 
-class Meeting:
-    """Its handler says that this node is alive, from a thread of its own.
+class NodeSeat:
+    """This node in the rendezvous. torch's handler says that it is alive, from a thread of its own.
 
     Args:
         address: Of this node, for the others.
@@ -95,36 +102,29 @@ class Meeting:
                 time.sleep(RETRY_SECONDS)
 
 
-POLL_SECONDS = 1.0
-_BYTES = 4096
-
-
 def main() -> int:
-    """Meet each time that the supervisor says so, until it hangs up."""
+    """Join the rendezvous each time that the supervisor says so, until it closes the line."""
     spec = read_specification(specification_path(os.environ)).spec
     rendezvous = spec.world.rendezvous
     if not isinstance(rendezvous, ElasticRendezvous):
         raise SystemExit("this program is for rendezvous c10d")
-    from torch.distributed.elastic.rendezvous import RendezvousConnectionError, RendezvousError
-
-
     line = socket.socket(fileno=int(os.environ[LINK_FD_ENV]))
     line.set_inheritable(False)
-    meeting = Meeting(spec, rendezvous, os.environ[ADDRESS_ENV], hosts_store=HOST_ENV in os.environ)
+    seat = NodeSeat(spec, rendezvous, os.environ[ADDRESS_ENV], hosts_store=HOST_ENV in os.environ)
     watching = False
     while True:
         if select.select([line], [], [], POLL_SECONDS)[0]:
             if not line.recv(_BYTES):
                 return 0
             try:
-                _say(line, meeting.join())
+                _say(line, seat.join())
                 watching = True
             except RendezvousError as error:
-                lost = meeting.reached and isinstance(error, RendezvousConnectionError)
+                lost = seat.reached and isinstance(error, RendezvousConnectionError)
                 _say(line, StoreLost(why=_first_line(error)) if lost else NotMet(why=_first_line(error)))
         elif watching:
             try:
-                if nodes := meeting.waiting():
+                if nodes := seat.waiting():
                     _say(line, Waiting(nodes=nodes))
                     watching = False
             except RendezvousError as error:
@@ -132,7 +132,7 @@ def main() -> int:
                 watching = False
 
 
-def _say(line: socket.socket, message: FromMeetingMessage) -> None:
+def _say(line: socket.socket, message: FromRendezvousMessage) -> None:
     line.sendall(message.model_dump_json().encode() + b"\n")
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.observe import flight_recorder
+from trainwright_trainer.observe.hang import Dumped, RankState
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.stacks import STACKS_SIGNAL, Frame, main_thread_frame
 from trainwright_trainer.supervisor.event_loop import in_daemon_thread
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
-from trainwright_trainer.supervisor.wire.messages import Dumped, RankState
 
 STACKS_SECONDS = 1.0
 """For ranks to write their stacks; the signal's handler does it without waiting for anything but its processor."""
@@ -38,7 +38,7 @@ async def dump(spec: RunSpec, place: PodPlace, attempt: str, ranks: Sequence[Ran
     frames = {rank: main_thread_frame(text) for rank, text in texts.items()}
     states = tuple(_state(rank, place, frame) for rank, frame in frames.items())
     for state in states:
-        get_log().error("rank_hangs", **state.model_dump(exclude={"place"}, exclude_none=True))
+        get_log().error("rank_hangs", **state.model_dump(exclude={"pod"}, exclude_none=True))
     files = {rank.number: _page(state, text) for (rank, text), state in zip(texts.items(), states, strict=True)}
     return Dumped(ranks=states, path=await _keep(spec, attempt, files))
 
@@ -70,7 +70,7 @@ def _state(rank: Rank, place: PodPlace, frame: Frame | None) -> RankState:
     now = asyncio.get_running_loop().time()
     silent = rank.beat is None or now - rank.beat_at > SILENT_SECONDS
     return RankState(
-        rank=rank.number, place=place.short, phase=rank.phase, step=rank.step,
+        rank=rank.number, pod=place.short, phase=rank.phase, step=rank.step,
         marks=None if silent or rank.beat is None else rank.beat.marks,
         idle_seconds=round(now - rank.progressed_at, 1), process=_process(rank), frame=None if frame is None else str(frame),
         waits_for_others=frame is not None and frame.waits_for_others,

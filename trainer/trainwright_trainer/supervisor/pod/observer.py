@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from trainwright_trainer.checkpoint.ledger import Past
-from trainwright_trainer.contract import spec as contract
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.contract.spec import Lifecycle, RunSpec, Script
+from trainwright_trainer.contract.spec import Watchdog as WatchdogLimits
 from trainwright_trainer.observe.goodput import Timesheet
+from trainwright_trainer.observe.hang import Stuck
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.observe.pace import Gathering
-from trainwright_trainer.rank.messages import Beat, FromRankMessage, Measured, Pace, Phase, PhaseChanged, Result
+from trainwright_trainer.rank.messages import FromRankMessage, Heartbeat, Measured, Pace, PhaseChanged, Result
 from trainwright_trainer.supervisor.pod.rank import Rank
-from trainwright_trainer.supervisor.wire.messages import Paces, Position, Stuck, Times
+from trainwright_trainer.supervisor.wire.messages import Paces, Position, Times
+
+CHECK_SECONDS = 1.0
+OF_THE_PAST = ("trainwright_attempt", "trainwright_down_seconds", "trainwright_goodput")
+"""What only a pod knows that was told of the attempts before: in an elastic run another one from round to round."""
 
 
-class RollCall:
+class PositionQuery:
     """Open until every rank has answered, is past its last tick, or cannot take part."""
 
     def __init__(self, request: int, pod: str, ranks: Sequence[Rank]) -> None:
@@ -53,14 +59,11 @@ def _past_the_end(rank: Rank) -> bool:
     return rank.phase == "finished" or (rank.outcome is not None and rank.outcome.code is ExitCode.DONE)
 
 
-CHECK_SECONDS = 1.0
-
-
 class Watchdog:
     """One per pod whose ranks give signs of life."""
 
     def __init__(self, lifecycle: Lifecycle) -> None:
-        self._limits = lifecycle.watchdog or contract.Watchdog()
+        self._limits = lifecycle.watchdog or WatchdogLimits()
         self._save_seconds = lifecycle.save_seconds
 
     def stuck(self, ranks: Iterable[Rank], now: float) -> Stuck | None:
@@ -76,7 +79,7 @@ class Watchdog:
                 worst = idle / limit, Stuck(rank=rank.number, why=why)
         return worst[1] if worst else None
 
-    def limit(self, phase: Phase, beat: Beat | None) -> float:
+    def limit(self, phase: Phase, beat: Heartbeat | None) -> float:
         """Seconds without progress that a phase allows. A step may take several times as long as those before it."""
         limits = self._limits
         match phase:
@@ -91,10 +94,6 @@ class Watchdog:
             case "training" | "evaluating":
                 usual = beat.tick_seconds if beat is not None and beat.tick_seconds is not None else 0.0
                 return max(limits.training_seconds, limits.slowdown * usual)
-
-
-OF_THE_PAST = ("trainwright_attempt", "trainwright_down_seconds", "trainwright_goodput")
-"""What only a pod knows that was told of the attempts before: in an elastic run another one from round to round."""
 
 
 class Observer:

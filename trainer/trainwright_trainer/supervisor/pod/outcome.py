@@ -11,6 +11,8 @@ from trainwright_trainer.contract.spec import Script, Work
 from trainwright_trainer.rank.messages import Result
 
 _CODES = frozenset(int(code) for code in ExitCode)
+_NOT_A_FAILURE = (ExitCode.DONE, ExitCode.PEER_LOST, ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
+_UNSAVED = (ExitCode.PREEMPTED_NOT_SAVED, ExitCode.PEER_LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,20 +93,15 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-_NOT_A_FAILURE = (ExitCode.DONE, ExitCode.PEER_LOST, ExitCode.PREEMPTED_SAVED, ExitCode.PREEMPTED_NOT_SAVED)
-
-_UNSAVED = (ExitCode.PREEMPTED_NOT_SAVED, ExitCode.PEER_LOST)
-
-
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PodOutcome:
     code: ExitCode
     cause: Cause | None = None
     provisional: bool = False
     """Whether it may be no more than the echo of a failure elsewhere, which node 0 would name."""
 
 
-def verdict(outcomes: Sequence[RankOutcome], ranks: int, order: Verdict | None, stopping: Cause | None) -> Verdict:
+def pod_outcome(outcomes: Sequence[RankOutcome], ranks: int, order: PodOutcome | None, stopping: Cause | None) -> PodOutcome:
     """Decide how a pod ends once none of its ``ranks`` runs any more.
 
     Args:
@@ -120,23 +117,23 @@ def verdict(outcomes: Sequence[RankOutcome], ranks: int, order: Verdict | None, 
     in_time = sorted(outcomes, key=lambda outcome: (outcome.at, outcome.rank))
     for outcome in in_time:
         if outcome.code not in _NOT_A_FAILURE and not (outcome.aborted and order is not None):
-            return Verdict(outcome.code, outcome.cause, provisional=outcome.aborted)
+            return PodOutcome(outcome.code, outcome.cause, provisional=outcome.aborted)
     if len(outcomes) == ranks and all(outcome.code is ExitCode.DONE for outcome in outcomes):
-        return Verdict(ExitCode.DONE)
+        return PodOutcome(ExitCode.DONE)
     if stopping is not None:
         return _stopped(in_time, ranks, order, stopping)
     if order is not None:
         return order
     for outcome in in_time:
         if outcome.code is not ExitCode.DONE:
-            return Verdict(outcome.code, outcome.cause, provisional=outcome.code is ExitCode.PEER_LOST)
+            return PodOutcome(outcome.code, outcome.cause, provisional=outcome.code is ExitCode.PEER_LOST)
     raise ValueError(f"{ranks - len(outcomes)} ranks were killed without a reason")
 
 
-def _stopped(in_time: Sequence[RankOutcome], ranks: int, order: Verdict | None, stopping: Cause) -> Verdict:
+def _stopped(in_time: Sequence[RankOutcome], ranks: int, order: PodOutcome | None, stopping: Cause) -> PodOutcome:
     """Saved only if every rank says so (or was done before): a rank that was killed may have missed the commit."""
     codes = {outcome.code for outcome in in_time}
     if len(in_time) == ranks and codes <= {ExitCode.DONE, ExitCode.PREEMPTED_SAVED}:
-        return Verdict(ExitCode.PREEMPTED_SAVED, stopping)
+        return PodOutcome(ExitCode.PREEMPTED_SAVED, stopping)
     said = next((outcome.cause for outcome in in_time if outcome.code in _UNSAVED), None)
-    return Verdict(ExitCode.PREEMPTED_NOT_SAVED, said or (order.cause if order else None) or stopping)
+    return PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, said or (order.cause if order else None) or stopping)

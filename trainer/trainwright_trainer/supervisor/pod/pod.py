@@ -13,18 +13,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe import log
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.messages import Act, Ask, At, Carry, Committed, FromRankMessage, Measured, Result, Where
 from trainwright_trainer.supervisor.event_loop import Timers, in_background
+from trainwright_trainer.supervisor.peer_loss import leave_without_peer
 from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.pod.crew import Crew
 from trainwright_trainer.supervisor.pod.dump import dump
-from trainwright_trainer.supervisor.pod.observer import CHECK_SECONDS, Observer, RollCall
-from trainwright_trainer.supervisor.pod.outcome import RankOutcome, Verdict, outcome_after_sigterm, outcome_of, verdict
+from trainwright_trainer.supervisor.pod.launcher import Launcher
+from trainwright_trainer.supervisor.pod.observer import CHECK_SECONDS, Observer, PositionQuery
+from trainwright_trainer.supervisor.pod.outcome import PodOutcome, RankOutcome, outcome_after_sigterm, outcome_of, pod_outcome
 from trainwright_trainer.supervisor.pod.rank import Rank
 from trainwright_trainer.supervisor.wire.messages import (
     Bye,
@@ -53,26 +54,26 @@ MARKER_SECONDS = 30.0
 
 
 class Pod:
-    """``ended`` gets the verdict once no rank of this pod runs any more."""
+    """``ended`` gets the outcome once no rank of this pod runs any more."""
 
     def __init__(
-        self, spec: RunSpec, place: PodPlace, crew: Crew, measurements: Measurements,
+        self, spec: RunSpec, place: PodPlace, launcher: Launcher, measurements: Measurements,
         is_complete: Callable[[], Awaitable[bool]],
     ) -> None:
-        self.ended: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[PodOutcome] = asyncio.get_running_loop().create_future()
         self.attempt: str | None = None
         self.deadline: float | None = None
         """On the loop's clock, when nothing may run any more; None until the run is told to end."""
         self.ranks: Sequence[Rank] = ()
-        self._spec, self._place, self._crew, self._is_complete = spec, place, crew, is_complete
+        self._spec, self._place, self._launcher, self._is_complete = spec, place, launcher, is_complete
         self._measurements = measurements
         self._state: Literal["waiting", "running", "done", "over"] = "waiting"
         self._send_up: Callable[[Upward], None] = lambda message: None
         self._committed_before: int | None = None
         self._told: Cause | None = None
         self._stopping: Cause | None = None
-        self._order: Verdict | None = None
-        self._roll_call: RollCall | None = None
+        self._order: PodOutcome | None = None
+        self._query: PositionQuery | None = None
         self._observer: Observer | None = None
         self._failed = False
         self._news_may_come = False
@@ -106,12 +107,12 @@ class Pod:
         self._told = cause = Cause(kind="ToldToEnd", message=f"{self._place} was told to end by {signal_name}")
         get_log().warning("told_to_end", signal=signal_name)
         if self._state == "waiting":
-            self._say_bye(Verdict(ExitCode.PREEMPTED_NOT_SAVED, cause))
+            self._say_bye(PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause))
         else:
             self._limit_time()
             self._send_up(EndRequested(why=cause.message))
 
-    def lost_node_0(self, why: str, patience_seconds: float) -> None:
+    def lost_node_0(self, why: str, silent: bool) -> None:
         """The connection to node 0 ended during the run."""
         if self._state == "over":
             return
@@ -119,13 +120,13 @@ class Pod:
             return  # each script ends by itself, within the grace period
         cause = Cause(kind="PeerLost", message=f"node 0 ({self._place.control_host}) is lost: {why}")
         get_log().error("peer_lost", peer=0, reason=why)
-        self._obey(Verdict(ExitCode.PEER_LOST, cause), patience_seconds)
+        self._leave(leave_without_peer(cause, silent=silent))
 
     def fail(self, cause: Cause) -> None:
         """Something unexpected in the supervisor itself: kill the ranks and end."""
         for rank in self.ranks:
             rank.kill()
-        self._say_bye(Verdict(ExitCode.INTERNAL, cause))
+        self._say_bye(PodOutcome(ExitCode.INTERNAL, cause))
 
     def heard(self, message: Downward) -> None:
         """What node 0 says."""
@@ -133,7 +134,7 @@ class Pod:
             case Start():
                 self._start(message)
             case Where():
-                self._call_the_roll(message)
+                self._ask_positions(message)
             case Act() | Carry() | Ask():
                 self._pass_on(message)
             case Terminate(cause=cause):
@@ -143,10 +144,10 @@ class Pod:
                         rank.signal(signal.SIGTERM)
             case Dump():
                 in_background(self._dump())
-            case Leave(code=code, cause=cause, patience_seconds=patience):
-                self._obey(Verdict(ExitCode(code), cause), patience)
+            case Leave():
+                self._leave(message)
             case Finished() if self._state in ("waiting", "done"):
-                self._end(Verdict(ExitCode.DONE))
+                self._end(PodOutcome(ExitCode.DONE))
 
     def rank_said(self, rank: Rank, message: FromRankMessage) -> None:
         """A message from one of the ranks, already noted by it."""
@@ -161,21 +162,21 @@ class Pod:
                     self._measurements.update({"trainwright_checkpoint_save_seconds": seconds})
                     self._send_up(Saved(step=step))
             case At(request=request, tick=tick):
-                if self._roll_call is not None:
-                    self._roll_call.answer(rank, request, tick)
+                if self._query is not None:
+                    self._query.answer(rank, request, tick)
             case Result():
                 rank.outcome = outcome_of(rank.number, self._spec.work, message, None, self._now())
                 self._timers.after(EXIT_SECONDS, rank.kill)
                 self._note_failure(rank)
-        self._answer_the_roll()
+        self._answer_query()
 
     def child_ended(self, pid: int, status: int) -> None:
         """A child was reaped; it may be an orphan of whom nobody knew."""
-        self._crew.child_ended(pid, status)
+        self._launcher.child_ended(pid, status)
 
     def leave(self, code: ExitCode, cause: Cause) -> None:
         """The ranks cannot work together: end with this code."""
-        self._obey(Verdict(code, cause), 0)
+        self._obey(PodOutcome(code, cause), 0)
 
     def rank_lost(self, rank: Rank, why: str) -> None:
         """A rank that runs elsewhere is gone, and nobody knows how it ended."""
@@ -184,8 +185,8 @@ class Pod:
             rank.outcome = RankOutcome(rank.number, ExitCode.PEER_LOST, self._now(), cause)
         self._count_alive()
         self._note_failure(rank)
-        self._answer_the_roll()
-        self.settle()
+        self._answer_query()
+        self.end_if_all_ended()
 
     def rank_ended(self, rank: Rank, status: int) -> None:
         """The process of a rank ended by itself or was killed; the status is negative for a signal."""
@@ -195,8 +196,8 @@ class Pod:
         code = int(rank.outcome.code) if rank.outcome else None
         get_log().info("rank_ended", rank=rank.number, status=status, code=code, killed=rank.killed)
         self._note_failure(rank)
-        self._answer_the_roll()
-        self.settle()
+        self._answer_query()
+        self.end_if_all_ended()
 
     # --- what it does ---------------------------------------------------------------------------------------------------------
 
@@ -206,7 +207,7 @@ class Pod:
         self.attempt, self._committed_before, self._state = start.attempt, start.committed_step, "running"
         log.configure(self._spec.run, self._spec.identity, start.attempt, self._place.node)
         try:
-            self.ranks = self._crew.start(start, self)
+            self.ranks = self._launcher.start(start, self)
         except OSError as error:
             self.fail(Cause(kind="CannotSpawn", message=f"cannot start a rank: {error.strerror or error}"))
             return
@@ -232,14 +233,14 @@ class Pod:
             return outcome_after_sigterm(rank.number, work, status, self._now())
         return outcome_of(rank.number, work, rank.result, status, self._now())
 
-    def _call_the_roll(self, where: Where) -> None:
-        self._roll_call = RollCall(where.request, self._place.short, self.ranks)
+    def _ask_positions(self, where: Where) -> None:
+        self._query = PositionQuery(where.request, self._place.short, self.ranks)
         self._pass_on(where)
-        self._answer_the_roll()
+        self._answer_query()
 
-    def _answer_the_roll(self) -> None:
-        if self._roll_call is not None and (position := self._roll_call.position()) is not None:
-            self._roll_call = None
+    def _answer_query(self) -> None:
+        if self._query is not None and (position := self._query.position()) is not None:
+            self._query = None
             self._send_up(position)
 
     def _pass_on(self, message: Where | Act | Carry | Ask) -> None:
@@ -248,7 +249,7 @@ class Pod:
 
     def _begin_to_stop(self, cause: Cause) -> None:
         if self._state == "waiting":
-            self._say_bye(Verdict(ExitCode.PREEMPTED_NOT_SAVED, cause))
+            self._say_bye(PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause))
         elif self._stopping is None:
             self._stopping = cause
             self._limit_time()
@@ -265,9 +266,12 @@ class Pod:
         cause = Cause(kind="OutOfTime", message=message)
         get_log().error("out_of_time", grace_seconds=self._spec.lifecycle.grace_seconds)
         self._stopping = cause
-        self._obey(Verdict(ExitCode.PREEMPTED_NOT_SAVED, cause), 0)
+        self._obey(PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause), 0)
 
-    def _obey(self, order: Verdict, patience_seconds: float) -> None:
+    def _leave(self, order: Leave) -> None:
+        self._obey(PodOutcome(ExitCode(order.code), order.cause), order.patience_seconds)
+
+    def _obey(self, order: PodOutcome, patience_seconds: float) -> None:
         """End with this code, unless a rank of this pod failed by itself and says so within the patience."""
         if self._state == "waiting":
             self._end(order)
@@ -281,7 +285,7 @@ class Pod:
                 self._timers.after(patience_seconds, self._kill_ranks)
             else:
                 self._kill_ranks()
-            self.settle()
+            self.end_if_all_ended()
 
     def _kill_ranks(self) -> None:
         for rank in self.ranks:
@@ -302,14 +306,14 @@ class Pod:
 
     def _no_news(self) -> None:
         self._news_may_come = False
-        self.settle()
+        self.end_if_all_ended()
 
-    def settle(self) -> None:
+    def end_if_all_ended(self) -> None:
         """Decide, once no rank runs any more."""
         if self._state != "running" or any(rank.alive for rank in self.ranks):
             return
         outcomes = [rank.outcome for rank in self.ranks if rank.outcome is not None]
-        decided = verdict(outcomes, len(self.ranks), self._order, self._stopping)
+        decided = pod_outcome(outcomes, len(self.ranks), self._order, self._stopping)
         if decided.provisional and self._news_may_come:
             return
         if decided.code is ExitCode.DONE:
@@ -319,7 +323,7 @@ class Pod:
         else:
             self._say_bye(decided)
 
-    def _watch_marker(self, wait_seconds: float, order: Verdict | None) -> None:
+    def _watch_marker(self, wait_seconds: float, order: PodOutcome | None) -> None:
         """This pod is done. The run is too, if its marker says so; else it ends by ``order``, or waits on if there is none."""
 
         async def watch() -> None:
@@ -328,7 +332,7 @@ class Pod:
                 if order is not None:
                     return self._end(order)
                 await asyncio.sleep(MARKER_SECONDS)
-            self._end(Verdict(ExitCode.DONE))
+            self._end(PodOutcome(ExitCode.DONE))
 
         if self._marker_watch is not None:
             self._marker_watch.cancel()
@@ -337,16 +341,16 @@ class Pod:
     async def _marked_complete(self) -> bool:
         try:
             return await self._is_complete()
-        except Refusal as refusal:
-            get_log().warning("marker_not_readable", reason=str(refusal))
+        except PodError as error:
+            get_log().warning("marker_not_readable", reason=str(error))
             return False
 
-    def _say_bye(self, decided: Verdict) -> None:
+    def _say_bye(self, decided: PodOutcome) -> None:
         if self._state != "over":
             self._send_up(Bye(code=int(decided.code), cause=decided.cause))
             self._end(decided)
 
-    def _end(self, decided: Verdict) -> None:
+    def _end(self, decided: PodOutcome) -> None:
         self._state = "over"
         self._timers.cancel()
         if not self.ended.done():

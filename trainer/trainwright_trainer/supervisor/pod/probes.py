@@ -15,14 +15,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.observe.metrics import Measurements
 
 CLIENT_SECONDS = 10
 
 
 def serve_probes(bind: str, port: int, measurements: Measurements) -> ThreadingHTTPServer:
-    """Serve in daemon threads until the process ends. Raises :class:`Refusal` where the address cannot be used."""
+    """Serve in daemon threads until the process ends. Raises :class:`PodError` where the address cannot be used."""
     family = socket.AF_INET6 if ":" in bind else socket.AF_INET
     server_type = type("ProbeServer", (_Server,), {"address_family": family})
     handler = type("Handler", (_Handler,), {"measurements": measurements})
@@ -30,7 +30,7 @@ def serve_probes(bind: str, port: int, measurements: Measurements) -> ThreadingH
         server: ThreadingHTTPServer = server_type((bind, port), handler)
     except OSError as error:
         message = f"cannot listen on {bind}:{port} for probes and metrics: {error.strerror}; free the port, or change http_port"
-        raise Refusal(ExitCode.INTERNAL, "CannotListen", message) from None
+        raise PodError(ExitCode.INTERNAL, "CannotListen", message) from None
     threading.Thread(target=server.serve_forever, name="probes", daemon=True).start()
     return server
 

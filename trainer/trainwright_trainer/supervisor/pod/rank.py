@@ -17,19 +17,18 @@ from typing import Any, ClassVar, Protocol, Self
 from pydantic import TypeAdapter, ValidationError
 
 from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.observe.stacks import StackFile
+from trainwright_trainer.observe.stacks import STACKS_FD_ENV, StackFile
 from trainwright_trainer.rank.messages import (
     FROM_RANK,
-    STACKS_FD_ENV,
     Act,
     Ask,
-    Beat,
     Carry,
     Committed,
     FromRankMessage,
+    Heartbeat,
     Measured,
-    Phase,
     PhaseChanged,
     Result,
     Where,
@@ -40,9 +39,9 @@ from trainwright_trainer.supervisor.pod.processes import kill_group
 
 MAX_LINE_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
-
 OnMessage = Callable[[Any], None]
 """Gets what :attr:`RankLink.messages` understands."""
+OnWord = Callable[["Rank", FromRankMessage], None]
 
 
 class RankLink:
@@ -110,9 +109,6 @@ class RankLink:
             self.close()
 
 
-OnWord = Callable[["Rank", FromRankMessage], None]
-
-
 class Stacks(Protocol):
     """The stacks of a rank's threads, which it writes when it gets ``SIGUSR2``."""
 
@@ -136,7 +132,7 @@ class Rank(ABC):
         """How it ended by itself; None while it runs, and for good if the supervisor killed it first."""
         self.alive = False
         self.killed = False
-        self.beat: Beat | None = None
+        self.beat: Heartbeat | None = None
         """Its last sign of life."""
         self.beat_at = self.progressed_at = 0.0
         """On the loop's clock, when that came, and when its main thread last went on as far as is known."""
@@ -163,7 +159,7 @@ class Rank(ABC):
         """Note what it says and hand it on."""
         now = asyncio.get_running_loop().time()
         match message:
-            case Beat():
+            case Heartbeat():
                 self.beat, self.beat_at, self.progressed_at = message, now, now - message.idle_seconds
             case PhaseChanged(phase=phase, step=step):
                 self.phase, self.progressed_at = phase, now

@@ -6,71 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.messages import Action, Ask
 from trainwright_trainer.supervisor.event_loop import in_background
 from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.pod.crew import Crew
-from trainwright_trainer.supervisor.pod.outcome import Verdict
+from trainwright_trainer.supervisor.pod.launcher import Launcher
+from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import Pod
 from trainwright_trainer.supervisor.role import Setting
-from trainwright_trainer.supervisor.run.coordinator import Coordinator, Peer
-from trainwright_trainer.supervisor.run.history import Beginning, History, on_volume
-from trainwright_trainer.supervisor.wire.control import Hub, Spoke
+from trainwright_trainer.supervisor.run.coordinator import Coordinator
+from trainwright_trainer.supervisor.run.history import History, ReadOnlyHistory
+from trainwright_trainer.supervisor.wire.control import ControlClient, ControlServer, Peer
 from trainwright_trainer.supervisor.wire.messages import Downward, Finished, Leave, Upward
-
-
-class UnlinkedCoordinator(Coordinator):
-    """Decides for its own pod alone.
-
-    To stop or to save takes the ranks of every pod, and those agree among themselves: through a collective at each boundary. So
-    nobody is asked where he is, and nobody waits for an answer; the grace period bounds it.
-
-    Args:
-        attempt: Nonce of the attempt, where the pods have agreed on one. Default: this pod's own.
-    """
-
-    def __init__(
-        self, spec: RunSpec, sha256: str, history: History, measurements: Measurements, attempt: str | None = None
-    ) -> None:
-        super().__init__(spec, sha256, 1, history, measurements)
-        self._nonce = attempt or self._nonce
-
-    @property
-    def _save_every(self) -> float | None:
-        """One pod asks for the periodic saves: the one that keeps the run's history."""
-        return super()._save_every if self._history.keeps else None
-
-    def _ask(self, action: Action) -> None:
-        if action == "stop":
-            self._stop = "agreed"
-        else:
-            self._saving = True
-            self._save_after(self._save_every)
-        self._tell_everyone(Ask(action=action))
-
-
-class OtherPodsHistory(History):
-    """The history of a run for a pod that does not keep it: reads, and writes nothing."""
-
-    keeps = False
-
-    async def begin(self, attempt: str) -> Beginning:
-        directory = self._directory
-        return Beginning(None if directory is None else await on_volume(lambda: self._newest_commit(directory)), 0)
-
-    async def note_times(self) -> None:
-        pass
-
-    async def end(self, attempt: str, code: ExitCode, committed_step: int | None) -> None:
-        pass
-
-    async def complete(self, attempt: str, step: int) -> None:
-        pass
-
 
 FAREWELL_SECONDS = 6.0
 """For the other pods to leave before node 0 does: their patience with their ranks, and a little more."""
@@ -78,25 +28,47 @@ FLUSH_SECONDS = 2.0
 LEDGER_SECONDS = 5.0
 
 
+def linked_attempt(setting: Setting, place: PodPlace, launcher: Launcher) -> Attempt:
+    """An attempt in which node 0 decides for all pods that it is linked with."""
+    history = History(setting.spec)
+    return Attempt(
+        setting, place, launcher, history,
+        lambda: Coordinator(setting.spec, setting.specification.sha256, place.pods, history, setting.measurements),
+    )
+
+
+def lone_attempt(setting: Setting, place: PodPlace, launcher: Launcher, nonce: str | None = None) -> Attempt:
+    """An attempt in which nothing links the supervisors, so that each decides for its own pod. Node 0 keeps the history.
+
+    Args:
+        nonce: Of the attempt, where the pods have agreed on one. Default: this pod's own.
+    """
+    history = History(setting.spec) if place.node == 0 else ReadOnlyHistory(setting.spec)
+    return Attempt(
+        setting, place, launcher, history,
+        lambda: LoneCoordinator(setting.spec, setting.specification.sha256, history, setting.measurements, nonce),
+    )
+
+
 class Attempt:
-    """A :class:`Part`.
+    """A :class:`Role`.
 
     Args:
         place: With ``control`` where this pod's supervisor is linked with those of the other pods.
-        crew: Starts the ranks.
+        launcher: Starts the ranks.
         history: As this pod sees it.
         coordinator: Makes the one that decides, if this pod leads.
     """
 
     def __init__(
-        self, setting: Setting, place: PodPlace, crew: Crew, history: History, coordinator: Callable[[], Coordinator]
+        self, setting: Setting, place: PodPlace, launcher: Launcher, history: History, coordinator: Callable[[], Coordinator]
     ) -> None:
         self.place = place
         self._setting, self._history, self._new_coordinator = setting, history, coordinator
-        self.pod = Pod(setting.spec, place, crew, setting.measurements, history.is_complete)
+        self.pod = Pod(setting.spec, place, launcher, setting.measurements, history.is_complete)
         self._coordinator: Coordinator | None = None
-        self._hub: Hub | None = None
-        self._spoke: Spoke | None = None
+        self._server: ControlServer | None = None
+        self._client: ControlClient | None = None
         self._taking_part: asyncio.Task[None] | None = None
         self.prepare: Callable[[], Awaitable[None]] = _nothing
         """Waits for what must be there before this pod takes part."""
@@ -127,11 +99,11 @@ class Attempt:
         if self._coordinator is not None:
             self._coordinator.stop(cause)
 
-    async def play(self) -> Verdict:
+    async def run_to_end(self) -> PodOutcome:
         self._taking_part = in_background(self._take_part())
         return await self.pod.ended
 
-    async def leave(self, decided: Verdict) -> None:
+    async def leave(self, decided: PodOutcome) -> None:
         ends = await asyncio.gather(self._note_end(decided.code), self._say_farewell(), return_exceptions=True)
         for error in ends:  # the code is said, and what goes wrong now does not change it
             if error is not None:
@@ -149,15 +121,15 @@ class Attempt:
                 await self._lead()
             else:
                 await self._follow()
-        except Refusal as refusal:
-            self.pod.heard(Leave(code=refusal.code, cause=refusal.cause, patience_seconds=0))
+        except PodError as error:
+            self.pod.heard(Leave(code=error.exit_code, cause=error.cause, patience_seconds=0))
 
     async def _lead(self) -> None:
         loop, control = asyncio.get_running_loop(), self.place.control
         self._coordinator = coordinator = self._new_coordinator()
         if control is not None and control.pods > 1:
-            self._hub = Hub(coordinator, self._setting.spec.lifecycle.peer_lost_seconds)
-            await self._hub.listen(self.place.bind, control.port)
+            self._server = ControlServer(coordinator, self._setting.spec.lifecycle.peer_lost_seconds)
+            await self._server.listen(self.place.bind, control.port)
 
         # Through the loop, as if over a wire: neither is called while it is in the middle of something.
         def to_pod(message: Downward) -> None:
@@ -173,25 +145,25 @@ class Attempt:
     async def _follow(self) -> None:
         specification, control = self._setting.specification, self.place.control
         assert control is not None  # noqa: S101 - a pod that nothing links leads itself
-        self._spoke = Spoke(specification.spec, specification.sha256, self.place, control, self.pod)
-        await self._spoke.follow()
+        self._client = ControlClient(specification.spec, specification.sha256, self.place, control, self.pod)
+        await self._client.follow()
 
     async def _note_end(self, code: ExitCode) -> None:
         if self._coordinator is None or self._coordinator.attempt is None:
             return
         try:
             await asyncio.wait_for(self._history.end(self._coordinator.attempt, code, self.committed_step), LEDGER_SECONDS)
-        except (Refusal, TimeoutError) as error:
+        except (PodError, TimeoutError) as error:
             get_log().warning("ledger_not_written", reason=str(error) or "the volume did not answer")
 
     async def _say_farewell(self) -> None:
         """Let the last word arrive; node 0 leaves after the others, who would take its absence for a failure."""
-        if self._hub is not None:
-            await self._hub.close(self._farewell_seconds())
+        if self._server is not None:
+            await self._server.close(self._farewell_seconds())
         if self._taking_part is None:
             return
-        if self._spoke is not None and self._spoke.connected:
-            self._spoke.finish()
+        if self._client is not None and self._client.connected:
+            self._client.finish()
             await asyncio.wait({self._taking_part}, timeout=FLUSH_SECONDS)
         self._taking_part.cancel()
 
@@ -205,3 +177,33 @@ class Attempt:
 
 async def _nothing() -> None:
     pass
+
+
+class LoneCoordinator(Coordinator):
+    """Decides for its own pod alone.
+
+    To stop or to save takes the ranks of every pod, and those agree among themselves: through a collective at each boundary. So
+    nobody is asked where he is, and nobody waits for an answer; the grace period bounds it.
+
+    Args:
+        attempt: Nonce of the attempt, where the pods have agreed on one. Default: this pod's own.
+    """
+
+    def __init__(
+        self, spec: RunSpec, sha256: str, history: History, measurements: Measurements, attempt: str | None = None
+    ) -> None:
+        super().__init__(spec, sha256, 1, history, measurements)
+        self._nonce = attempt or self._nonce
+
+    @property
+    def _save_every(self) -> float | None:
+        """One pod asks for the periodic saves: the one that keeps the run's history."""
+        return super()._save_every if self._history.keeps else None
+
+    def _ask(self, action: Action) -> None:
+        if action == "stop":
+            self._stop = "agreed"
+        else:
+            self._saving = True
+            self._save_after(self._save_every)
+        self._tell_everyone(Ask(action=action))

@@ -9,27 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Literal
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec, Script
-from trainwright_trainer.observe.hang import DUMP_SECONDS, Hang
+from trainwright_trainer.observe.hang import DUMP_SECONDS, Dumped, Hang, Stuck
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.observe.pace import RunPace
 from trainwright_trainer.rank.messages import Act, Action, Carry, Where
 from trainwright_trainer.supervisor.event_loop import Timers, in_background
+from trainwright_trainer.supervisor.peer_loss import leave_without_peer
 from trainwright_trainer.supervisor.run.agreement import Agreement, AtTick, Impossible, TooLate
 from trainwright_trainer.supervisor.run.history import History, keep_times
-from trainwright_trainer.supervisor.wire.connection import difference
+from trainwright_trainer.supervisor.wire.control import Peer, difference_from_node_0
 from trainwright_trainer.supervisor.wire.messages import (
     Bye,
     Downward,
     Dump,
-    Dumped,
     EndRequested,
     Finished,
     Join,
@@ -38,7 +37,6 @@ from trainwright_trainer.supervisor.wire.messages import (
     Position,
     Saved,
     Start,
-    Stuck,
     Terminate,
     Times,
     Upward,
@@ -48,21 +46,6 @@ ANSWER_SECONDS = 5.0
 """For every pod to say where its ranks are; their listener threads answer at once, whatever the ranks compute."""
 RETRY_SAVE_SECONDS = 10.0
 """After a periodic save could not be agreed on, because ranks were still restoring."""
-PATIENCE_SECONDS = 2.0
-"""For the ranks of a pod that is to leave to say what they know themselves."""
-
-
-@dataclass(eq=False, slots=True)
-class Peer:
-    """A pod that has joined."""
-
-    node: int
-    host: str
-    send: Callable[[Downward], None]
-    bye: Bye | None = None
-
-    def __str__(self) -> str:
-        return f"node {self.node} ({self.host})"
 
 
 class Coordinator:
@@ -87,6 +70,10 @@ class Coordinator:
         self._timers = Timers()
         self._timers.after(spec.lifecycle.peer_wait_seconds, self._stop_waiting)
 
+    @property
+    def is_over(self) -> bool:
+        return self.state == "over"
+
     # --- what pods do ---------------------------------------------------------------------------------------------------------
 
     def add_own_pod(self, peer: Peer) -> None:
@@ -101,7 +88,7 @@ class Coordinator:
 
     def join(self, join: Join, versions: Mapping[str, str], peer: Peer) -> Leave | None:
         """Take a pod in; gives the refusal if it cannot take part. Not for a run that is over."""
-        if different := difference(join, versions, self._sha256, self._pods):
+        if different := difference_from_node_0(join, versions, self._sha256, self._pods):
             cause = Cause(kind="TopologyMismatch", message=f"{peer} and node 0 differ: {different}")
             if self.state in ("gathering", "opening"):  # a run that works is not disturbed by a stranger
                 self._everyone_leaves(ExitCode.TOPOLOGY_MISMATCH, cause)
@@ -110,8 +97,8 @@ class Coordinator:
         if join.node in self._peers:
             cause = Cause(kind="PeerLost", message=f"{peer} joined anew while the run still counted on the one before it")
             get_log().error("peer_lost", peer=peer.node, reason=cause.message)
-            self._everyone_leaves(ExitCode.PEER_LOST, cause, PATIENCE_SECONDS)
-            return Leave(code=ExitCode.PEER_LOST, cause=cause, patience_seconds=0)
+            self._everyone_obeys(leave_without_peer(cause))
+            return leave_without_peer(cause, silent=True)
         self._peers[join.node] = peer
         self._count()
         get_log().info("peer_joined", peer=peer.node, host=peer.host, missing=self._missing())
@@ -159,7 +146,7 @@ class Coordinator:
         get_log().error("peer_lost", peer=peer.node, reason=why)
         peer.bye = Bye(code=ExitCode.PEER_LOST)
         self._count()
-        self._incident(Cause(kind="PeerLost", message=f"{peer} is lost: {why}"), 0 if silent else PATIENCE_SECONDS, peer)
+        self._leave_without(peer, Cause(kind="PeerLost", message=f"{peer} is lost: {why}"), silent)
 
     # --- gathering ------------------------------------------------------------------------------------------------------------
 
@@ -180,8 +167,8 @@ class Coordinator:
         attempt, limit = self._nonce, self._spec.lifecycle.attempts_without_progress
         try:
             beginning = await self._history.begin(attempt)
-        except Refusal as refusal:
-            self._own_pod_fails(refusal)
+        except PodError as error:
+            self._own_pod_fails(error)
             return
         self.attempt = attempt
         if self.state != "opening":
@@ -306,7 +293,7 @@ class Coordinator:
             get_log().error("peer_failed", peer=peer.node, code=bye.code, reason=reason)
             kind = bye.cause.kind if bye.cause else "PeerFailed"
             rank = bye.cause.rank if bye.cause else None
-            self._incident(Cause(rank=rank, kind=kind, message=f"{peer} ended with {bye.code}: {reason}"), PATIENCE_SECONDS, peer)
+            self._leave_without(peer, Cause(rank=rank, kind=kind, message=f"{peer} ended with {bye.code}: {reason}"))
         elif all(other.bye is not None for other in self._peers.values()):
             self._everyone_said_bye()
 
@@ -323,13 +310,11 @@ class Coordinator:
         """Scripts that were told to end take their own time to save, whatever happens to the others."""
         return self._stop == "agreed" and isinstance(self._spec.work, Script)
 
-    def _incident(self, cause: Cause, patience_seconds: float, origin: Peer) -> None:
-        if self._each_ends_by_itself:
-            if all(peer.bye is not None for peer in self._peers.values()):
-                self._everyone_said_bye()
-            return
-        code = ExitCode.PEER_LOST if self._stop == "no" else ExitCode.PREEMPTED_NOT_SAVED
-        self._everyone_leaves(code, cause, patience_seconds, but=origin)
+    def _leave_without(self, lost: Peer, cause: Cause, silent: bool = False) -> None:
+        if not self._each_ends_by_itself:
+            self._everyone_obeys(leave_without_peer(cause, silent=silent, stopping=self._stop != "no"), but=lost)
+        elif all(peer.bye is not None for peer in self._peers.values()):
+            self._everyone_said_bye()
 
     def _everyone_said_bye(self) -> None:
         if all(peer.bye is not None and peer.bye.code == ExitCode.DONE for peer in self._peers.values()):
@@ -340,22 +325,25 @@ class Coordinator:
     async def _finish(self) -> None:
         try:
             await self._history.complete(self.attempt or "", self._committed_step or 0)
-        except Refusal as refusal:
-            self._own_pod_fails(refusal)
+        except PodError as error:
+            self._own_pod_fails(error)
             return
         self._tell_everyone(Finished())
         self._over()
 
-    def _own_pod_fails(self, refusal: Refusal) -> None:
+    def _own_pod_fails(self, error: PodError) -> None:
         own = self._peers[0]
-        own.send(Leave(code=refusal.code, cause=refusal.cause, patience_seconds=0))
-        cause = Cause(kind=refusal.cause.kind, message=f"{own} ended with {int(refusal.code)}: {refusal.cause.message}")
-        self._everyone_leaves(ExitCode.PEER_LOST, cause, but=own)
+        own.send(Leave(code=error.exit_code, cause=error.cause, patience_seconds=0))
+        cause = Cause(kind=error.cause.kind, message=f"{own} ended with {int(error.exit_code)}: {error.cause.message}")
+        self._everyone_obeys(leave_without_peer(cause, silent=True), but=own)
 
-    def _everyone_leaves(self, code: ExitCode, cause: Cause, patience_seconds: float = 0, but: Peer | None = None) -> None:
+    def _everyone_leaves(self, code: ExitCode, cause: Cause) -> None:
+        self._everyone_obeys(Leave(code=code, cause=cause, patience_seconds=0))
+
+    def _everyone_obeys(self, order: Leave, but: Peer | None = None) -> None:
         for peer in self._peers.values():
             if peer is not but:
-                peer.send(Leave(code=code, cause=cause, patience_seconds=patience_seconds))
+                peer.send(order)
         self._over()
 
     def _tell_everyone(self, message: Downward) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 from trainwright_trainer.checkpoint import CheckpointStore, StorageError, UnknownSchemaError, read_complete, write_complete
 from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, AttemptTimes, Ledger, Past
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor.event_loop import in_daemon_thread
@@ -21,8 +21,9 @@ VOLUME_SECONDS = 60.0
 SCRIPT_PROGRESS = timedelta(minutes=30)
 """A script's attempt that lasted so long counts as progress: its commits are its own, and a loop of failures is faster, also
 with a Job's back-off between attempts."""
-
 Value = TypeVar("Value")
+NOTE_SECONDS, NOTE_SHARE = 60.0, 0.1
+"""After so long, and then whenever an attempt has become longer by this share: a month makes some 60 lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Beginning:
 
 
 class History:
-    """Every call raises :class:`Refusal` with STORAGE where the volume cannot be used.
+    """Every call raises :class:`PodError` with STORAGE where the volume cannot be used.
 
     Without a state directory nothing is kept, and nothing is ever complete.
     """
@@ -56,7 +57,7 @@ class History:
         directory = self._directory
         if directory is None:
             return False
-        complete = await on_volume(lambda: read_complete(directory))
+        complete = await _on_volume(lambda: read_complete(directory))
         return complete is not None and complete.identity == self._spec.identity
 
     async def begin(self, attempt: str) -> Beginning:
@@ -74,7 +75,7 @@ class History:
             before = committed if attempts == self._spec.lifecycle.attempts_without_progress > 1 else None
             return Beginning(committed, attempts, ledger.past(identity), before)
 
-        return await on_volume(note)
+        return await _on_volume(note)
 
     def spent(self, attempt: str, seconds: Mapping[str, float], step: int | None) -> None:
         """How an attempt has spent its time until now: for :meth:`note_times`, and for the attempt's end (node 0)."""
@@ -85,7 +86,7 @@ class History:
         """Write down what was :meth:`spent`, for an attempt that does not come to its end (node 0)."""
         directory, times = self._directory, self._times
         if directory is not None and times is not None:
-            await on_volume(lambda: Ledger(directory).append(times))
+            await _on_volume(lambda: Ledger(directory).append(times))
 
     async def end(self, attempt: str, code: ExitCode, committed_step: int | None) -> None:
         """Note the end of an attempt (node 0), whose ranks are all gone: the next one need not wait for its lease."""
@@ -101,13 +102,13 @@ class History:
             if not isinstance(self._spec.work, Script):
                 CheckpointStore(directory).release_lease_of(attempt)
 
-        await on_volume(note)
+        await _on_volume(note)
 
     async def complete(self, attempt: str, step: int) -> None:
         """Write the marker for a script whose pods are all done (node 0). The trainer's own rank 0 writes it for other work."""
         directory = self._directory
         if directory is not None and isinstance(self._spec.work, Script):
-            await on_volume(lambda: write_complete(directory, self._spec.identity, step, attempt))
+            await _on_volume(lambda: write_complete(directory, self._spec.identity, step, attempt))
 
     def _newest_commit(self, directory: str) -> int | None:
         if isinstance(self._spec.work, Script):
@@ -118,18 +119,33 @@ class History:
         return records[0].step if records else None
 
 
-async def on_volume(look: Callable[[], Value]) -> Value:
+class ReadOnlyHistory(History):
+    """The history of a run for a pod that does not keep it: reads, and writes nothing."""
+
+    keeps = False
+
+    async def begin(self, attempt: str) -> Beginning:
+        directory = self._directory
+        return Beginning(None if directory is None else await _on_volume(lambda: self._newest_commit(directory)), 0)
+
+    async def note_times(self) -> None:
+        pass
+
+    async def end(self, attempt: str, code: ExitCode, committed_step: int | None) -> None:
+        pass
+
+    async def complete(self, attempt: str, step: int) -> None:
+        pass
+
+
+async def _on_volume(look: Callable[[], Value]) -> Value:
     try:
         return await asyncio.wait_for(in_daemon_thread(look), VOLUME_SECONDS)
     except (StorageError, UnknownSchemaError) as error:
-        raise Refusal(error.exit_code, type(error).__name__, str(error)) from None
+        raise PodError(error.exit_code, type(error).__name__, str(error)) from None
     except TimeoutError:
         message = f"the checkpoint volume did not answer within {VOLUME_SECONDS:g} s; look at the storage behind the claim"
-        raise Refusal(ExitCode.STORAGE, "StorageHangs", message) from None
-
-
-NOTE_SECONDS, NOTE_SHARE = 60.0, 0.1
-"""After so long, and then whenever an attempt has become longer by this share: a month makes some 60 lines."""
+        raise PodError(ExitCode.STORAGE, "StorageHangs", message) from None
 
 
 async def keep_times(history: History) -> None:
@@ -140,5 +156,5 @@ async def keep_times(history: History) -> None:
         await asyncio.sleep(max(NOTE_SECONDS, NOTE_SHARE * (loop.time() - began)))
         try:
             await history.note_times()
-        except Refusal as refusal:
-            get_log().warning("ledger_not_written", reason=str(refusal))
+        except PodError as error:
+            get_log().warning("ledger_not_written", reason=str(error))

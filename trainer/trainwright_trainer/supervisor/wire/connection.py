@@ -1,18 +1,15 @@
-"""One connection between two supervisors: JSON lines, a ping every two seconds, a limit on silence, and the first words."""
+"""One connection between two supervisors: JSON lines, a ping every two seconds, and a limit on silence."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 
 from pydantic import ValidationError
 
-from trainwright_trainer import __version__
-from trainwright_trainer.rank import software
-from trainwright_trainer.supervisor.wire.messages import MESSAGE, AnyMessage, Join, Ping
+from trainwright_trainer.supervisor.wire.messages import MESSAGE, AnyMessage, Ping
 
 PING_SECONDS = 2.0
 
@@ -93,26 +90,3 @@ def _keep_alive(endpoint: socket.socket, silence_seconds: float) -> None:
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 2)
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
         endpoint.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(silence_seconds * 1000))
-
-
-def difference(join: Join, versions: Mapping[str, str], sha256: str, pods: int) -> str | None:
-    """In what a pod differs from node 0, for a sentence that names the pod first; None where they may train together.
-
-    Args:
-        join: The pod's first word.
-        versions: Of its software, which it says next.
-        sha256: Of node 0's specification.
-        pods: Of the run.
-    """
-    if join.sha256 != sha256:
-        return (
-            f"their specifications have the sha256 {join.sha256[:12]} and {sha256[:12]}; "
-            "every pod must mount the same ConfigMap"
-        )
-    if join.version != __version__:
-        return f"their trainers are of version {join.version} and {__version__}; every pod must run the same image"
-    if not 0 < join.node < pods:
-        return f"it says that it is node {join.node}, which is not one of 1 to {pods - 1}"
-    if different := software.difference(versions, software.installed()):
-        return f"they have {different}; every pod must run the same image"
-    return None

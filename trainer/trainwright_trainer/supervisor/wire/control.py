@@ -4,42 +4,91 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from trainwright_trainer import __version__
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
-from trainwright_trainer.contract.failures import Refusal
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank import software
 from trainwright_trainer.supervisor.event_loop import in_background, in_daemon_thread
-from trainwright_trainer.supervisor.place import Control, PodPlace
-from trainwright_trainer.supervisor.pod.pod import Pod
-from trainwright_trainer.supervisor.run.coordinator import PATIENCE_SECONDS, Coordinator, Peer
+from trainwright_trainer.supervisor.place import ControlAddress, PodPlace
 from trainwright_trainer.supervisor.wire.connection import Connection, ConnectionEnd
-from trainwright_trainer.supervisor.wire.messages import Downward, Installed, Join, Leave, Upward
+from trainwright_trainer.supervisor.wire.messages import Bye, Downward, Installed, Join, Leave, Upward
 
 FLUSH_SECONDS = 2.0
+"""For connections to close once nothing follows."""
+CONNECT_SECONDS, RETRY_SECONDS = 5.0, 0.5
 
 
-class Hub:
-    """Accepts connections and hands what they say to the coordinator."""
+@dataclass(eq=False, slots=True)
+class Peer:
+    """A pod that has joined."""
 
-    def __init__(self, coordinator: Coordinator, silence_seconds: float) -> None:
-        self._coordinator, self._silence_seconds = coordinator, silence_seconds
+    node: int
+    host: str
+    send: Callable[[Downward], None]
+    bye: Bye | None = None
+
+    def __str__(self) -> str:
+        return f"node {self.node} ({self.host})"
+
+
+class Leader(Protocol):
+    """What the server needs of node 0's coordinator."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this attempt takes nobody in any more."""
+
+    def join(self, join: Join, versions: Mapping[str, str], peer: Peer) -> Leave | None:
+        """Take a pod in; gives the refusal if it cannot take part."""
+
+    def heard(self, peer: Peer, message: Upward) -> None:
+        """What a pod says."""
+
+    def lost(self, peer: Peer, why: str, silent: bool) -> None:
+        """The connection to a pod ended."""
+
+
+class Follower(Protocol):
+    """What the client needs of its pod."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether node 0 has not said ``start`` yet."""
+
+    def connect(self, send_up: Callable[[Upward], None]) -> None:
+        """From now on node 0 is reached this way."""
+
+    def heard(self, message: Downward) -> None:
+        """What node 0 says."""
+
+    def lost_node_0(self, why: str, silent: bool) -> None:
+        """The connection to node 0 ended during the run."""
+
+
+class ControlServer:
+    """Accepts the connections of the other pods and hands what they say to the coordinator."""
+
+    def __init__(self, leader: Leader, silence_seconds: float) -> None:
+        self._leader, self._silence_seconds = leader, silence_seconds
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self._server: asyncio.Server | None = None
 
     async def listen(self, bind: str, port: int) -> None:
-        """Raises :class:`Refusal` where the address cannot be used."""
+        """Raises :class:`PodError` where the address cannot be used."""
         try:
             # Connections of the attempt before linger in TIME_WAIT; they must not keep the port.
             self._server = await asyncio.start_server(self._accept, bind, port, reuse_address=True, backlog=1024)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             message = f"cannot listen on {bind}:{port} for the other pods: {reason}; free the port, or change world.control_port"
-            raise Refusal(ExitCode.INTERNAL, "CannotListen", message) from None
+            raise PodError(ExitCode.INTERNAL, "CannotListen", message) from None
 
     async def close(self, patience_seconds: float) -> None:
         """Leave last: wait for the others to close their connections, and drop those that do not in time."""
@@ -67,20 +116,20 @@ class Hub:
             if not isinstance(join, Join):
                 raise ConnectionEnd("it did not begin with a join")
             versions = await _versions(join, connection)
-            if self._coordinator.state == "over":  # a pod of the next attempt is early: it tries again until node 0 is new too
+            if self._leader.is_over:  # a pod of the next attempt is early: it tries again until node 0 is new too
                 raise ConnectionEnd("this attempt is over")
             peer = Peer(join.node, join.host, connection.send)
-            if refusal := self._coordinator.join(join, versions, peer):
+            if refusal := self._leader.join(join, versions, peer):
                 peer = None
                 connection.send(refusal)
                 connection.finish()
             while True:
                 message = await connection.receive()
                 if peer is not None and isinstance(message, Upward):
-                    self._coordinator.heard(peer, message)
+                    self._leader.heard(peer, message)
         except ConnectionEnd as end:
             if peer is not None:
-                self._coordinator.lost(peer, str(end), end.silent)
+                self._leader.lost(peer, str(end), end.silent)
             else:
                 get_log().info("connection_dropped", address=connection.address, reason=str(end))
         finally:
@@ -97,14 +146,35 @@ async def _versions(join: Join, connection: Connection) -> Mapping[str, str]:
     return message.versions
 
 
-CONNECT_SECONDS = 5.0
-RETRY_SECONDS = 0.5
+def difference_from_node_0(join: Join, versions: Mapping[str, str], sha256: str, pods: int) -> str | None:
+    """How a pod differs from node 0, for a sentence that names the pod first; None where they may train together.
+
+    It finds the pods of a roll-out that is only half done: another ConfigMap here, another image there.
+
+    Args:
+        join: The pod's first word.
+        versions: Of its software, which it says next.
+        sha256: Of node 0's specification.
+        pods: Of the run.
+    """
+    if join.sha256 != sha256:
+        return (
+            f"their specifications have the sha256 {join.sha256[:12]} and {sha256[:12]}; "
+            "every pod must mount the same ConfigMap"
+        )
+    if join.version != __version__:
+        return f"their trainers are of version {join.version} and {__version__}; every pod must run the same image"
+    if not 0 < join.node < pods:
+        return f"it says that it is node {join.node}, which is not one of 1 to {pods - 1}"
+    if different := software.difference(versions, software.installed()):
+        return f"they have {different}; every pod must run the same image"
+    return None
 
 
-class Spoke:
+class ControlClient:
     """Reaches node 0 and hands what it says to the pod."""
 
-    def __init__(self, spec: RunSpec, sha256: str, place: PodPlace, control: Control, pod: Pod) -> None:
+    def __init__(self, spec: RunSpec, sha256: str, place: PodPlace, control: ControlAddress, pod: Follower) -> None:
         self._spec, self._sha256, self._place, self._pod = spec, sha256, place, pod
         self._host, self._port = control.host, control.port
         self._connection: Connection | None = None
@@ -125,7 +195,7 @@ class Spoke:
             except ConnectionEnd as end:
                 connection.drop()
                 if not self._pod.waiting:
-                    self._pod.lost_node_0(str(end), 0 if end.silent else PATIENCE_SECONDS)
+                    self._pod.lost_node_0(str(end), end.silent)
                     return
                 get_log().warning("node_0_left", reason=str(end))
                 await asyncio.sleep(RETRY_SECONDS)

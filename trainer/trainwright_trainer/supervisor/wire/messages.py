@@ -12,7 +12,8 @@ from pydantic import Field, TypeAdapter
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.exit_codes import Cause
-from trainwright_trainer.rank.messages import Act, Ask, Carry, Phase, Where
+from trainwright_trainer.observe.hang import Dumped, Stuck
+from trainwright_trainer.rank.messages import Act, Ask, Carry, Where
 
 
 class Ping(Contract):
@@ -64,43 +65,6 @@ class Saved(Contract):
 
     type: Literal["saved"] = "saved"
     step: int
-
-
-class Stuck(Contract):
-    """A rank of this pod makes no progress."""
-
-    type: Literal["stuck"] = "stuck"
-    rank: int
-    why: str
-    """Such as "has been training for 250 s without progress, and 240 s is its limit"."""
-
-
-class RankState(Contract):
-    """How a rank stands in a run that hangs."""
-
-    rank: int
-    place: str
-    """Of its pod, such as ``node 3``."""
-    phase: Phase
-    step: int | None
-    marks: int | None
-    """How often its main thread has said that it goes on; None if the rank gives no sign of life."""
-    idle_seconds: float
-    process: str
-    """The kernel's word for its process: ``running``, ``sleeping``, ``stopped``, ``in uninterruptible sleep``."""
-    frame: str | None
-    """Where its main thread is, by its stack."""
-    waits_for_others: bool
-    """Whether that is inside a collective."""
-
-
-class Dumped(Contract):
-    """In answer to ``Dump``."""
-
-    type: Literal["dumped"] = "dumped"
-    ranks: tuple[RankState, ...]
-    path: str | None
-    """Directory with the stacks; None where they could only be logged."""
 
 
 class Paces(Contract):

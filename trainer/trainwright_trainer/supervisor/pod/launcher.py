@@ -1,4 +1,4 @@
-"""Crew: the ranks of one pod, the environment of each, and how they are started and found to have ended."""
+"""How the ranks of a pod are started and found to have ended, and the environment that each of them gets."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ AGREE_BY_COLLECTIVE: Mapping[str, str] = {AGREEMENT_ENV: "collective"}
 
 def rank_environment(
     inherited: Mapping[str, str], world: World, *, node: int, local_rank: int, attempt: str, specification: Path, link: int,
-    meeting: Mapping[str, str] | None = None, nodes: int | None = None, resume_before: int | None = None,
+    rendezvous_env: Mapping[str, str] | None = None, nodes: int | None = None, resume_before: int | None = None,
 ) -> dict[str, str]:
     """The whole environment of one rank.
 
     Args:
         link: File descriptor of its end of the socket.
-        meeting: Where and how the ranks find each other. Default: at ``world.meeting``.
+        rendezvous_env: Where and how the ranks find each other. Default: at ``world.meeting``.
         nodes: In an elastic run, how many there are this time.
         resume_before: See :func:`attempt_variables`.
     """
@@ -40,7 +40,7 @@ def rank_environment(
         **(flight_recorder.environment(attempt) if world.device == "cuda" else {}),
         **inherited,
         **numbers(world.processes_per_node, nodes or world.nodes, node, local_rank),
-        **(static_meeting(world) if meeting is None else meeting),
+        **(static_rendezvous(world) if rendezvous_env is None else rendezvous_env),
         SPEC_ENV: str(specification),
         **attempt_variables(attempt, resume_before),
         LINK_FD_ENV: str(link),
@@ -65,7 +65,7 @@ def numbers(processes: int, nodes: int, node: int, local_rank: int) -> dict[str,
     }
 
 
-def static_meeting(world: World) -> dict[str, str]:
+def static_rendezvous(world: World) -> dict[str, str]:
     """Where the ranks find rank 0, in a world where that is known beforehand."""
     return {"MASTER_ADDR": world.meeting.host, "MASTER_PORT": str(world.meeting.port)}
 
@@ -85,11 +85,11 @@ class Owner(Protocol):
     def leave(self, code: ExitCode, cause: Cause) -> None:
         """The ranks cannot work together: end with this code."""
 
-    def settle(self) -> None:
+    def end_if_all_ended(self) -> None:
         """Decide, if no rank runs any more."""
 
 
-class Crew(Protocol):
+class Launcher(Protocol):
     """One for each way of starting ranks."""
 
     def start(self, start: Start, owner: Owner) -> Sequence[Rank]:
@@ -99,7 +99,7 @@ class Crew(Protocol):
         """A child of the supervisor was reaped; it may be an orphan of whom nobody knew."""
 
 
-class LocalCrew:
+class LocalLauncher:
     """Ranks that are children of this supervisor.
 
     Args:
@@ -131,11 +131,13 @@ class LocalCrew:
                 self._owner.rank_ended(rank, status)
 
 
-def local_crew(setting: Setting, place: PodPlace, meeting: Mapping[str, str], nodes: int | None = None) -> LocalCrew:
+def local_launcher(
+    setting: Setting, place: PodPlace, rendezvous_env: Mapping[str, str], nodes: int | None = None
+) -> LocalLauncher:
     """The ranks of one node, as children of its supervisor.
 
     Args:
-        meeting: Where and how they find the others.
+        rendezvous_env: Where and how they find the others.
         nodes: In an elastic run, how many there are this time.
     """
     world, node = setting.spec.world, place.node or 0
@@ -144,7 +146,8 @@ def local_crew(setting: Setting, place: PodPlace, meeting: Mapping[str, str], no
     def environment(local_rank: int, start: Start, link: int) -> dict[str, str]:
         return rank_environment(
             setting.environ, world, node=node, local_rank=local_rank, attempt=start.attempt,
-            specification=setting.specification.path, link=link, meeting=meeting, nodes=nodes, resume_before=start.resume_before,
+            specification=setting.specification.path, link=link, rendezvous_env=rendezvous_env, nodes=nodes,
+            resume_before=start.resume_before,
         )
 
-    return LocalCrew(range(first, first + world.processes_per_node), setting.rank_command, environment)
+    return LocalLauncher(range(first, first + world.processes_per_node), setting.rank_command, environment)

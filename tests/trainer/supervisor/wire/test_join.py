@@ -12,7 +12,7 @@ from tests.trainer.supervisor.conftest import NewRun
 from trainwright_trainer import __version__
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.rank import software
-from trainwright_trainer.supervisor.wire.connection import difference
+from trainwright_trainer.supervisor.wire.control import difference_from_node_0
 from trainwright_trainer.supervisor.wire.messages import MESSAGE, Join
 
 JOIN = {"type": "join", "node": 1, "host": "pod-1", "sha256": "a" * 64, "version": __version__}
@@ -21,7 +21,7 @@ JOIN = {"type": "join", "node": 1, "host": "pod-1", "sha256": "a" * 64, "version
 def differs(changed: dict[str, object], versions: dict[str, str] | None = None) -> str | None:
     join = MESSAGE.validate_python({**JOIN, **changed})
     assert isinstance(join, Join)
-    return difference(join, software.installed() if versions is None else versions, "a" * 64, 4)
+    return difference_from_node_0(join, software.installed() if versions is None else versions, "a" * 64, 4)
 
 
 def test_a_pod_like_node_0() -> None:

@@ -8,7 +8,7 @@ from tests.trainer.supervisor.conftest import specification
 
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT, SPEC_ENV
 from trainwright_trainer.rank.messages import ATTEMPT_ENV, LINK_FD_ENV, RESUME_BEFORE_ENV
-from trainwright_trainer.supervisor.pod.crew import attempt_variables, rank_environment
+from trainwright_trainer.supervisor.pod.launcher import attempt_variables, rank_environment
 
 
 def test_everything_a_rank_reads(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from trainwright_trainer.checkpoint import StorageError, UnknownSchemaError
 from trainwright_trainer.contract import failures
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.rank.ending import cause_of, code_of
 
 
 @pytest.mark.parametrize(
@@ -38,13 +39,13 @@ from trainwright_trainer.contract.exit_codes import ExitCode
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 def test_codes(error: BaseException, code: ExitCode) -> None:
-    assert failures.code_of(error) is code
+    assert code_of(error) is code
 
 
 def test_cause_is_one_line() -> None:
-    cause = failures.cause_of(RuntimeError("first\nsecond\n"), 3)
+    cause = cause_of(RuntimeError("first\nsecond\n"), 3)
     assert cause.model_dump() == {"rank": 3, "kind": "RuntimeError", "message": "RuntimeError: first"}
-    assert failures.cause_of(failures.DataError("gone"), None).message == "gone"
-    assert failures.cause_of(OSError("/data/\udcff"), 0).model_dump_json()
-    assert len(failures.cause_of(RuntimeError("long " * 10_000), 0).message) < 2100
-    assert failures.cause_of(KeyError(), 0).message == "KeyError: no message"
+    assert cause_of(failures.DataError("gone"), None).message == "gone"
+    assert cause_of(OSError("/data/\udcff"), 0).model_dump_json()
+    assert len(cause_of(RuntimeError("long " * 10_000), 0).message) < 2100
+    assert cause_of(KeyError(), 0).message == "KeyError: no message"
