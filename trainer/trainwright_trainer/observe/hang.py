@@ -25,7 +25,7 @@ class Stuck(Contract):
 
 
 class RankState(Contract):
-    """How a rank stands in a run that hangs."""
+    """Where a rank is in a run that hangs."""
 
     rank: int
     pod: str

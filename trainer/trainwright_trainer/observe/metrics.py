@@ -36,7 +36,7 @@ class Measurements(Collector):
             self._labelled.setdefault(name, {}).update(values)
 
     def forget(self, names: Iterable[str]) -> None:
-        """These values hold no more."""
+        """Drop values that no longer hold."""
         with self._lock:
             for name in names:
                 self._values.pop(name, None)

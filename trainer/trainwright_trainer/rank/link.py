@@ -37,6 +37,8 @@ from trainwright_trainer.rank.progress import Hold, Progress
 
 _RECEIVE_BYTES = 65536
 BEAT_SECONDS = 1.0
+_ACTIONS: tuple[Action, ...] = ("stop", "save")
+"""The first that anybody wants is done: who stops saves too."""
 
 
 class Link(Protocol):
@@ -89,7 +91,7 @@ def open_link(environment: Mapping[str, str]) -> Link:
 
 
 def leave_at_once() -> NoReturn:
-    """End this process without clean-up: nobody is left to report to, and a collective may hold the main thread for ever."""
+    """End this process without clean-up: nobody is left to report to, and a collective may hold the main thread forever."""
     os._exit(ExitCode.INTERNAL)
 
 
@@ -205,6 +207,40 @@ class SupervisorLink:
         """A wish of this pod alone. Ranks of linked pods hear an :class:`Act` instead, so there is nothing to do here."""
 
 
+class CollectiveLink(SupervisorLink):
+    """Takes the same arguments as its base. A rank that is alone needs no :meth:`agree_through`."""
+
+    def __init__(
+        self, connection: socket.socket, on_lost: Callable[[], object] = leave_at_once, beat_seconds: float = BEAT_SECONDS
+    ) -> None:
+        self._wished: set[Action] = set()
+        self._reduce: Callable[[Sequence[float]], list[float]] | None = None
+        super().__init__(connection, on_lost, beat_seconds)  # last: its threads use what stands above
+
+    def agree_through(self, reduce_sums: Callable[[Sequence[float]], list[float]]) -> None:
+        self._reduce = reduce_sums
+
+    def boundary(self, tick: int) -> Action | None:
+        super().boundary(tick)
+        with self._changed:
+            wishes = [float(action in self._wished) for action in _ACTIONS]
+        sums = wishes if self._reduce is None else self._reduce(wishes)
+        for action, wanted in zip(_ACTIONS, sums, strict=True):
+            if wanted:
+                self._agreed(action)
+                return action
+        return None
+
+    def _asked(self, action: Action) -> None:
+        self._wished.add(action)
+
+    def _agreed(self, action: Action) -> None:
+        with self._changed:
+            self._wished -= {action, "save"}
+            if self._asked_at is None:  # another pod was told: this rank's grace period is at most as far gone
+                self._asked_at = time.monotonic()
+
+
 class SoloLink:
     """No supervisor: a rank run by hand. It obeys SIGTERM and SIGINT itself.
 
@@ -250,41 +286,3 @@ class SoloLink:
         if not self._alone:
             os._exit(ExitCode.PREEMPTED_NOT_SAVED)
         self._asked_at = time.monotonic()
-
-
-_ACTIONS: tuple[Action, ...] = ("stop", "save")
-"""The first that anybody wants is done: who stops saves too."""
-
-
-class CollectiveLink(SupervisorLink):
-    """Takes the same arguments as its base. A rank that is alone needs no :meth:`agree_through`."""
-
-    def __init__(
-        self, connection: socket.socket, on_lost: Callable[[], object] = leave_at_once, beat_seconds: float = BEAT_SECONDS
-    ) -> None:
-        self._wished: set[Action] = set()
-        self._reduce: Callable[[Sequence[float]], list[float]] | None = None
-        super().__init__(connection, on_lost, beat_seconds)  # last: its threads use what stands above
-
-    def agree_through(self, reduce_sums: Callable[[Sequence[float]], list[float]]) -> None:
-        self._reduce = reduce_sums
-
-    def boundary(self, tick: int) -> Action | None:
-        super().boundary(tick)
-        with self._changed:
-            wishes = [float(action in self._wished) for action in _ACTIONS]
-        sums = wishes if self._reduce is None else self._reduce(wishes)
-        for action, wanted in zip(_ACTIONS, sums, strict=True):
-            if wanted:
-                self._agreed(action)
-                return action
-        return None
-
-    def _asked(self, action: Action) -> None:
-        self._wished.add(action)
-
-    def _agreed(self, action: Action) -> None:
-        with self._changed:
-            self._wished -= {action, "save"}
-            if self._asked_at is None:  # another pod was told: this rank's grace period is at most as far gone
-                self._asked_at = time.monotonic()

@@ -65,7 +65,7 @@ class Hold:
 
 
 class Progress:
-    """Written by the main thread, read by the heartbeat's. A reading between two assignments is a moment old, no more."""
+    """Written by the main thread, read by the heartbeat's. A reading between two assignments is at most a moment old."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -42,24 +42,24 @@ class Setting:
 
 
 class Role(Protocol):
-    """Made before the pod says that it is ready, and played once. Signals and children are told to it all the while."""
+    """Made before the pod says that it is ready, and run once. It hears of every signal and of every child that ended."""
 
     place: PodPlace
 
     @property
     def attempt(self) -> str | None:
-        """Of the run, once one has begun."""
+        """Nonce of the attempt, once one has begun."""
 
     @property
     def step(self) -> int | None:
-        """That training came to, as far as this pod knows."""
+        """Last step that training reached, as far as this pod knows."""
 
     @property
     def committed_step(self) -> int | None:
-        """Of the newest commit that this pod knows of."""
+        """Step of the newest commit that this pod knows of."""
 
     async def run_to_end(self) -> PodOutcome:
-        """Do it, until nothing of it runs any more. Call once, with the signals let through."""
+        """Run until nothing of it is left. Call once, with the signals let through."""
 
     async def leave(self, decided: PodOutcome) -> None:
         """After the outcome was reported: note it where it is kept, and leave the other pods in order."""
@@ -68,7 +68,7 @@ class Role(Protocol):
         """SIGTERM or SIGINT. Later ones change nothing."""
 
     def child_ended(self, pid: int, status: int) -> None:
-        """A child was reaped; it may be an orphan of whom nobody knew."""
+        """A child was reaped; it may be an orphan that nobody here started."""
 
     def fail(self, cause: Cause) -> None:
         """Something unexpected in the supervisor itself: end whatever runs, and end."""

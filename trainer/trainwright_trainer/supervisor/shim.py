@@ -11,7 +11,16 @@ import os
 import signal
 import sys
 
+TYPE_CHECKING = False  # typing and collections.abc would take longer to import than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 PR_SET_PDEATHSIG = 1
+
+
+def tied(command: "Sequence[str]") -> list[str]:
+    """The command line of a child that runs ``command``, and is killed when this process ends."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
 def main(arguments: list[str]) -> None:

@@ -67,7 +67,7 @@ class LocalPod:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> LocalPod:
-        command = [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *_COMMAND, str(self._run.path)]
+        command = shim.tied([*_COMMAND, str(self._run.path)])
         with self._log.open("wb") as log:
             # A session of its own: a Ctrl-C at the terminal is this process's to act on.
             self._process = subprocess.Popen(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, TypeAdapter
@@ -189,7 +187,7 @@ class ElasticRole:
             ADDRESS_ENV: address, **({HOST_ENV: "1"} if self._hosts_store else {}),
         }
         self._program = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *PROGRAM],
+            shim.tied(PROGRAM),
             env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
         )
         theirs.close()

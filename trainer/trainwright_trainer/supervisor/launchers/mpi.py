@@ -26,8 +26,8 @@ from trainwright_trainer.contract.spec import Script, World
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.event_loop import in_background, in_daemon_thread
-from trainwright_trainer.supervisor.launchers.program import PARENT_MODULE, LauncherProgram, RemoteLauncher, launched_role
-from trainwright_trainer.supervisor.launchers.remote import DIAL_ENV
+from trainwright_trainer.supervisor.launchers.program import LauncherProgram, RemoteLauncher, launched_role
+from trainwright_trainer.supervisor.launchers.remote_rank import DIAL_ENV, PARENT_MODULE
 from trainwright_trainer.supervisor.place import PodPlace, bind_address, host_name, mismatch
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import MARGIN_SECONDS
@@ -43,7 +43,6 @@ _OPTIONS = ("plm_rsh_args", "-bootstrap-exec-args")
 _VARIABLES = ("HYDRA_LAUNCHER_EXTRA_ARGS", "OMPI_MCA_plm_rsh_args")
 _NAMED = 20
 LOOK_SECONDS = 0.2
-_PARENT = b"trainwright_trainer.supervisor.launchers.remote_rank"
 LAUNCHER, WORKER = "launcher", "worker"
 
 
@@ -225,7 +224,7 @@ class WorkerRole:
 
     async def run_to_end(self) -> PodOutcome:
         self._sshd = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *self._setting.program],
+            shim.tied(self._setting.program),
             env=dict(self._setting.environ), stdin=subprocess.DEVNULL, start_new_session=True,
         )
         get_log().info("sshd_started", pid=self._sshd.pid)
@@ -276,5 +275,5 @@ def _parents_of_ranks() -> Iterator[int]:
             with suppress(OSError):
                 for child in map(int, listing.read_text().split()):
                     pending.append(child)
-                    if _PARENT in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                    if PARENT_MODULE.encode() in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
                         yield child

@@ -8,11 +8,9 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import TypeAdapter
@@ -22,18 +20,18 @@ from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.messages import Act, Ask, Carry, Where
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.event_loop import Timers
-from trainwright_trainer.supervisor.launchers.remote import (
+from trainwright_trainer.supervisor.launchers.remote_rank import (
     DIAL_ENV,
-    FROM_AFAR,
+    FROM_REMOTE_RANK,
     Exited,
-    FromAfarMessage,
+    FromRemoteRankMessage,
     Hello,
     SendSignal,
     StacksWritten,
     ToldToEnd,
     Welcome,
+    keep_alive,
 )
-from trainwright_trainer.supervisor.launchers.remote_rank import keep_alive
 from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Owner, attempt_variables, numbers
 from trainwright_trainer.supervisor.pod.processes import kill_group
@@ -42,10 +40,8 @@ from trainwright_trainer.supervisor.role import Setting
 from trainwright_trainer.supervisor.run.attempt import Attempt, linked_attempt
 from trainwright_trainer.supervisor.wire.messages import Start
 
-OnRankMessage = Callable[["RankConnection", FromAfarMessage], None]
+OnRankMessage = Callable[["RankConnection", FromRemoteRankMessage], None]
 OnEnd = Callable[["RankConnection"], None]
-PARENT_MODULE = "trainwright_trainer.supervisor.launchers.remote_rank"
-"""What the launcher starts as each rank: the parent of the rank's own program."""
 LAST_ENV = "TRAINWRIGHT_LAST"
 """Stands last in the launcher's environment, for MPICH (4.0.2 and 5.0.2) loses the last variable on its way through ssh."""
 TERM_SECONDS = 5.0
@@ -108,7 +104,7 @@ class RemoteLauncher:
             rank.alive, rank.progressed_at = True, now
             self._ranks.append(rank)
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *self._program.command],
+            shim.tied(self._program.command),
             env={**self._setting.environ, DIAL_ENV: self._listener.address, LAST_ENV: ""},
             stdin=subprocess.DEVNULL, start_new_session=True,
         )
@@ -261,7 +257,7 @@ class RankListener:
         keep_alive(endpoint)
         RankConnection(endpoint, self._hear, self._ended)
 
-    def _hear(self, connection: RankConnection, message: FromAfarMessage) -> None:
+    def _hear(self, connection: RankConnection, message: FromRemoteRankMessage) -> None:
         rank = connection.rank
         match message:
             case Hello():
@@ -299,7 +295,7 @@ class RankListener:
 class RankConnection(RankLink):
     """One connection. ``rank`` is known after its :class:`Hello`."""
 
-    messages: ClassVar[TypeAdapter[Any]] = FROM_AFAR
+    messages: ClassVar[TypeAdapter[Any]] = FROM_REMOTE_RANK
 
     def __init__(self, ours: socket.socket, on_message: OnRankMessage, on_end: OnEnd) -> None:
         self.rank: RemoteRank | None = None

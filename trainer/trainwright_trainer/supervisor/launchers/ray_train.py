@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from trainwright_trainer.contract.base import Contract, Count, Seconds
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.supervisor.launchers.remote import DIAL_ENV
+from trainwright_trainer.supervisor.launchers.remote_rank import DIAL_ENV
 
 NO_CLUSTER: Final = int(ExitCode.INTERNAL)
 """Exit status: no Ray cluster answered."""

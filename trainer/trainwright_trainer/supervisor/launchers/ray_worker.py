@@ -19,9 +19,7 @@ from ray.train.torch import TorchConfig
 
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.supervisor import shim
-from trainwright_trainer.supervisor.launchers.remote import DIAL_ENV
-
-PARENT_MODULE = "trainwright_trainer.supervisor.launchers.remote_rank"
+from trainwright_trainer.supervisor.launchers.remote_rank import DIAL_ENV, PARENT_MODULE
 
 
 def run_rank(config: dict[str, Any]) -> None:
@@ -32,9 +30,8 @@ def run_rank(config: dict[str, Any]) -> None:
         "WORLD_SIZE": str(context.get_world_size()), "LOCAL_RANK": str(context.get_local_rank()),
     }
     # From the thread that waits: the kernel ends the parent, and the parent's end the rank, if this thread is no more.
-    bound = [sys.executable, "-I", "-S", shim.__file__, str(os.getpid())]
-    parent = [sys.executable, "-m", PARENT_MODULE, *config["command"]]
-    status = subprocess.run([*bound, *parent], env=environment, stdin=subprocess.DEVNULL, check=False).returncode
+    parent = shim.tied([sys.executable, "-m", PARENT_MODULE, *config["command"]])
+    status = subprocess.run(parent, env=environment, stdin=subprocess.DEVNULL, check=False).returncode
     if status:
         raise RuntimeError(f"the parent of rank {context.get_world_rank()} ended with {status}; its output says why")
 

@@ -20,17 +20,30 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import trainwright_trainer
+from pydantic import Field, TypeAdapter
+
+from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.observe.stacks import STACKS_FD_ENV
 from trainwright_trainer.rank.cpus import available_cpus
-from trainwright_trainer.rank.messages import LINK_FD_ENV
-from trainwright_trainer.supervisor.launchers.remote import DIAL_ENV
+from trainwright_trainer.rank.messages import (
+    LINK_FD_ENV,
+    At,
+    Committed,
+    Heartbeat,
+    Measured,
+    Pace,
+    PhaseChanged,
+    Result,
+)
+from trainwright_trainer.supervisor import shim
 
-SHIM = Path(trainwright_trainer.__file__).parent / "supervisor" / "shim.py"
+DIAL_ENV = "TRAINWRIGHT_DIAL"
+"""Environment variable of a rank that a launcher started: ``TOKEN/HOST/PORT`` of its supervisor."""
+PARENT_MODULE = "trainwright_trainer.supervisor.launchers.remote_rank"
+"""This program, by the name with which launchers start it."""
 DIAL_SECONDS = 30.0
 STACKS_SECONDS = 0.3
 """For a rank to write its stacks."""
@@ -46,6 +59,60 @@ _NUMBERS = (
 torch's names, which our program on a Ray cluster sets."""
 
 
+class Hello(Contract):
+    """The first message."""
+
+    type: Literal["hello"] = "hello"
+    token: str
+    """Of this attempt: a rank of the one before must not take part."""
+    rank: Index
+    size: Index
+    """Of the world, as the launcher numbered it."""
+    local_rank: Index | None
+    host: str
+
+
+class Welcome(Contract):
+    """The answer: start."""
+
+    type: Literal["welcome"] = "welcome"
+    environment: dict[str, str]
+
+
+class Exited(Contract):
+    """The last message, of the rank's parent: its exit status, negative for a signal."""
+
+    type: Literal["exited"] = "exited"
+    status: int
+
+
+class ToldToEnd(Contract):
+    """The rank's own pod is told to end."""
+
+    type: Literal["told_to_end"] = "told_to_end"
+    host: str
+
+
+class StacksWritten(Contract):
+    """The stacks of the rank's threads, after ``SIGUSR2``."""
+
+    type: Literal["stacks_written"] = "stacks_written"
+    text: str
+
+
+class SendSignal(Contract):
+    """Give the rank this signal."""
+
+    type: Literal["send_signal"] = "send_signal"
+    number: int
+
+
+FromRemoteRankMessage = (
+    Hello | Exited | ToldToEnd | StacksWritten | PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
+)
+FROM_REMOTE_RANK: TypeAdapter[FromRemoteRankMessage] = TypeAdapter(Annotated[FromRemoteRankMessage, Field(discriminator="type")])
+
+
 def mpi_numbers(environment: Mapping[str, str]) -> tuple[int, int, int | None]:
     """Rank, world size and local rank by the launcher's own variables. Raises ``KeyError`` where it set none."""
     for rank, size, local in _NUMBERS:
@@ -55,7 +122,7 @@ def mpi_numbers(environment: Mapping[str, str]) -> tuple[int, int, int | None]:
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Notice a peer that is gone without a word."""
+    """Have the kernel notice a peer that is silently gone."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEP_ALIVE.items():
         if hasattr(socket, name):
@@ -68,7 +135,7 @@ def main(command: Sequence[str], environment: dict[str, str]) -> int:
         token, host, port = environment.pop(DIAL_ENV).split("/")
         rank, size, local_rank = mpi_numbers(environment)
     except (KeyError, ValueError) as error:
-        return _complain(f"{error} is not set: mpirun or Ray Train starts this program, and `trainwright-trainer` starts them")
+        return _print_failure(f"{error} is not set: mpirun or Ray Train starts this program, as `trainwright-trainer` tells them")
     try:
         line = _Line(_dial(host, int(port)))
         line.send({
@@ -76,12 +143,12 @@ def main(command: Sequence[str], environment: dict[str, str]) -> int:
         })
         welcome = line.first()
     except OSError as error:
-        return _complain(f"rank {rank} cannot reach its supervisor at {host}:{port}: {error.strerror or error}")
+        return _print_failure(f"rank {rank} cannot reach its supervisor at {host}:{port}: {error.strerror or error}")
     if welcome is None:
-        return _complain(f"rank {rank} was refused by its supervisor at {host}:{port}, whose log says why")
+        return _print_failure(f"rank {rank} was refused by its supervisor at {host}:{port}, whose log says why")
     told: dict[str, str] = welcome["environment"]
     threads = str(max(1, available_cpus() // int(told["LOCAL_WORLD_SIZE"])))
-    return _Errand(line, command, {"OMP_NUM_THREADS": threads, **environment, **told}).run()
+    return _RankParent(line, command, {"OMP_NUM_THREADS": threads, **environment, **told}).run()
 
 
 class _Line:
@@ -116,7 +183,7 @@ class _Line:
         return lines
 
 
-class _Errand:
+class _RankParent:
     """The rank as a child, and two sockets to carry lines between."""
 
     def __init__(self, line: _Line, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -132,7 +199,7 @@ class _Errand:
         signal.set_wakeup_fd(self._wake.fileno())
         # In the launcher's process group: its kill reaches the rank too.
         self._child = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(SHIM), str(os.getpid()), *command], stdin=subprocess.DEVNULL,
+            shim.tied(command), stdin=subprocess.DEVNULL,
             env={**environment, LINK_FD_ENV: str(theirs.fileno()), STACKS_FD_ENV: str(self._stacks)},
             pass_fds=[theirs.fileno(), self._stacks],
         )
@@ -218,7 +285,7 @@ def _dial(host: str, port: int) -> socket.socket:
         return connection
 
 
-def _complain(sentence: str) -> int:
+def _print_failure(sentence: str) -> int:
     print(sentence, file=sys.stderr, flush=True)
     return int(ExitCode.INTERNAL)
 

@@ -96,7 +96,7 @@ class Launcher(Protocol):
         """Start all ranks, from the main thread. Raises ``OSError`` if the machine cannot."""
 
     def child_ended(self, pid: int, status: int) -> None:
-        """A child of the supervisor was reaped; it may be an orphan of whom nobody knew."""
+        """A child of the supervisor was reaped; it may be an orphan that nobody here started."""
 
 
 class LocalLauncher:

@@ -99,7 +99,7 @@ class Watchdog:
 class Observer:
     """Of one attempt. All times are on the event loop's clock.
 
-    A script of the user says nothing of phases and steps: it is not watched, and its time is not told apart.
+    A user's script reports no phases and no steps: it is not watched, and its time is not split into phases.
     """
 
     def __init__(self, spec: RunSpec, ranks: Sequence[Rank], past: Past, measurements: Measurements, now: float) -> None:

@@ -171,7 +171,7 @@ class Pod:
         self._answer_query()
 
     def child_ended(self, pid: int, status: int) -> None:
-        """A child was reaped; it may be an orphan of whom nobody knew."""
+        """A child was reaped; it may be an orphan that nobody here started."""
         self._launcher.child_ended(pid, status)
 
     def leave(self, code: ExitCode, cause: Cause) -> None:

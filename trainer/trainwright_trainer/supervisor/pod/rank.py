@@ -7,11 +7,9 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -195,7 +193,7 @@ class RankProcess(Rank):
     def spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         """Start the process. Call from the main thread (see :mod:`shim`). Raises ``OSError`` if the machine cannot."""
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(Path(shim.__file__)), str(os.getpid()), *command],
+            shim.tied(command),
             env={**environment, STACKS_FD_ENV: str(self.stacks.descriptor)}, stdin=subprocess.DEVNULL,
             pass_fds=[self._theirs.fileno(), self.stacks.descriptor], start_new_session=True,
         )

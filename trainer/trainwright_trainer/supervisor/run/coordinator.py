@@ -95,7 +95,7 @@ class Coordinator:
             get_log().error("join_refused", peer=peer.node, reason=cause.message)
             return Leave(code=ExitCode.TOPOLOGY_MISMATCH, cause=cause, patience_seconds=0)
         if join.node in self._peers:
-            cause = Cause(kind="PeerLost", message=f"{peer} joined anew while the run still counted on the one before it")
+            cause = Cause(kind="PeerLost", message=f"{peer} joined anew while the pod before it still counted as connected")
             get_log().error("peer_lost", peer=peer.node, reason=cause.message)
             self._everyone_obeys(leave_without_peer(cause))
             return leave_without_peer(cause, silent=True)
@@ -319,7 +319,7 @@ class Coordinator:
     def _everyone_said_bye(self) -> None:
         if all(peer.bye is not None and peer.bye.code == ExitCode.DONE for peer in self._peers.values()):
             in_background(self._finish())
-        else:  # those that were done before the run was told to end have waited for the others in vain
+        else:  # some were done before the run was told to end, and the others never will be
             self._everyone_leaves(ExitCode.PREEMPTED_NOT_SAVED, self._stop_cause)
 
     async def _finish(self) -> None:
