@@ -62,7 +62,7 @@ def export(request: Request) -> Exported:
     Raises:
         NoCheckpointError: There is none, or none that verifies.
         InvalidRunError: The weights are not the specification's model, or something is at the output already.
-        Refusal: The specification is needed and cannot be read.
+        PodError: The specification is needed and cannot be read.
         StorageError: A volume failed.
     """
     store = CheckpointStore(request.checkpoints if "://" in request.checkpoints else os.path.abspath(request.checkpoints))

@@ -204,7 +204,7 @@ class ElasticRole:
                 where, seconds = self._rendezvous, self._setting.spec.lifecycle.peer_wait_seconds
                 text = (
                     f"fewer than {where.min_nodes} nodes met at {where.host}:{where.port} within {seconds:g} s: {why}; "
-                    "see whether their pods are scheduled"
+                    "check that their pods are scheduled"
                 )
                 get_log().error("peers_never_came", reason=why, seconds=seconds)
                 self._give_up(PodOutcome(ExitCode.PEERS_NEVER_CAME, Cause(kind="PeersNeverCame", message=text)))

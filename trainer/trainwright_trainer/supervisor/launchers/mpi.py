@@ -189,7 +189,7 @@ async def all_reachable(hosts: Sequence[str], port: int, own: str, seconds: floa
         names = ", ".join(f"{host} ({reason})" for host, reason in sorted(reasons.items())[:_NAMED])
         more = " and others" if len(reasons) > _NAMED else ""
         get_log().error("peers_never_came", missing=sorted(reasons), seconds=seconds)
-        message = f"not reachable on port {port} within {seconds:g} s: {names}{more}; see whether their pods are scheduled"
+        message = f"not reachable on port {port} within {seconds:g} s: {names}{more}; check that their pods are scheduled"
         raise PodError(ExitCode.PEERS_NEVER_CAME, "PeersNeverCame", message)
 
 

@@ -146,7 +146,7 @@ class RemoteLauncher:
             return None
         rank = self._ranks[hello.rank]
         if rank.host:
-            get_log().warning("call_refused", host=hello.host, reason=f"rank {hello.rank} was there before, from {rank.host}")
+            get_log().warning("call_refused", host=hello.host, reason=f"rank {hello.rank} is connected already, from {rank.host}")
             return None
         numbered = numbers(world.processes_per_node, world.nodes, node, local_rank)
         return rank, Welcome(environment={**numbered, **self._program.rendezvous_env, **self._of_attempt})

@@ -107,7 +107,7 @@ def main() -> int:
     spec = read_specification(specification_path(os.environ)).spec
     rendezvous = spec.world.rendezvous
     if not isinstance(rendezvous, ElasticRendezvous):
-        raise SystemExit("this program is for rendezvous c10d")
+        raise SystemExit("this program is for the rendezvous c10d")
     line = socket.socket(fileno=int(os.environ[LINK_FD_ENV]))
     line.set_inheritable(False)
     seat = NodeSeat(spec, rendezvous, os.environ[ADDRESS_ENV], hosts_store=HOST_ENV in os.environ)

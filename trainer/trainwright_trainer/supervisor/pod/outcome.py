@@ -35,7 +35,7 @@ def outcome_of(rank: int, work: Work, result: Result | None, status: int | None,
     if result is not None:
         return _said(rank, result, at)
     if status is None:
-        raise ValueError(f"rank {rank} has neither said a result nor ended")
+        raise ValueError(f"rank {rank} has neither reported a result nor ended")
     code, cause = _by_status(rank, work, status)
     return RankOutcome(rank, code, at, cause, aborted=not isinstance(work, Script) and status == -signal.SIGABRT)
 

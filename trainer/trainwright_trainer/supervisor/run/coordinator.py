@@ -159,7 +159,7 @@ class Coordinator:
         missing, seconds = self._missing(), self._spec.lifecycle.peer_wait_seconds
         names = ", ".join(map(str, missing[:20])) + (" and others" if len(missing) > 20 else "")
         of = f"{len(missing)} of {self._pods} nodes"
-        message = f"{of} did not join within {seconds:g} s: {names}; see whether their pods are scheduled"
+        message = f"{of} did not join within {seconds:g} s: {names}; check that their pods are scheduled"
         get_log().error("peers_never_came", missing=missing, seconds=seconds)
         self._everyone_leaves(ExitCode.PEERS_NEVER_CAME, Cause(kind="PeersNeverCame", message=message))
 

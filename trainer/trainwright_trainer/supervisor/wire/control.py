@@ -235,7 +235,7 @@ class ControlClient:
             await asyncio.sleep(min(RETRY_SECONDS, max(0.0, deadline - loop.time())))
         message = (
             f"node 0 did not come within {self._spec.lifecycle.peer_wait_seconds:g} s: "
-            f"{self._host}:{self._port}: {reason}; see whether its pod is scheduled"
+            f"{self._host}:{self._port}: {reason}; check that its pod is scheduled"
         )
         get_log().error("peers_never_came", missing=[0], reason=reason)
         cause = Cause(kind="PeersNeverCame", message=message)
