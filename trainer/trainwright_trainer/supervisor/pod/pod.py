@@ -120,7 +120,7 @@ class Pod:
             return  # each script ends by itself, within the grace period
         cause = Cause(kind="PeerLost", message=f"node 0 ({self._place.control_host}) is lost: {why}")
         get_log().error("peer_lost", peer=0, reason=why)
-        self._leave(leave_without_peer(cause, silent=silent))
+        self._obey(leave_without_peer(cause, silent=silent))
 
     def fail(self, cause: Cause) -> None:
         """Something unexpected in the supervisor itself: kill the ranks and end."""
@@ -145,7 +145,7 @@ class Pod:
             case Dump():
                 in_background(self._dump())
             case Leave():
-                self._leave(message)
+                self._obey(message)
             case Finished() if self._state in ("waiting", "done"):
                 self._end(PodOutcome(ExitCode.DONE))
 
@@ -176,7 +176,7 @@ class Pod:
 
     def leave(self, code: ExitCode, cause: Cause) -> None:
         """The ranks cannot work together: end with this code."""
-        self._obey(PodOutcome(code, cause), 0)
+        self._obey(Leave(code=code, cause=cause, patience_seconds=0))
 
     def rank_lost(self, rank: Rank, why: str) -> None:
         """A rank that runs elsewhere is gone, and nobody knows how it ended."""
@@ -266,23 +266,21 @@ class Pod:
         cause = Cause(kind="OutOfTime", message=message)
         get_log().error("out_of_time", grace_seconds=self._spec.lifecycle.grace_seconds)
         self._stopping = cause
-        self._obey(PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause), 0)
+        self.leave(ExitCode.PREEMPTED_NOT_SAVED, cause)
 
-    def _leave(self, order: Leave) -> None:
-        self._obey(PodOutcome(ExitCode(order.code), order.cause), order.patience_seconds)
-
-    def _obey(self, order: PodOutcome, patience_seconds: float) -> None:
+    def _obey(self, order: Leave) -> None:
         """End with this code, unless a rank of this pod failed by itself and says so within the patience."""
+        ordered = PodOutcome(ExitCode(order.code), order.cause)
         if self._state == "waiting":
-            self._end(order)
+            self._end(ordered)
             return
         if self._order is None:
-            self._order = order
+            self._order = ordered
         if self._state == "done":
-            self._watch_marker(0, order)
+            self._watch_marker(0, ordered)
         elif self._state == "running":
-            if patience_seconds > 0:
-                self._timers.after(patience_seconds, self._kill_ranks)
+            if order.patience_seconds > 0:
+                self._timers.after(order.patience_seconds, self._kill_ranks)
             else:
                 self._kill_ranks()
             self.end_if_all_ended()
