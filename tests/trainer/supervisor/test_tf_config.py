@@ -1,4 +1,4 @@
-"""A pod finds its place in TF_CONFIG, and ranks of pods that nothing links agree among themselves."""
+"""A pod finds its place in TF_CONFIG, and ranks of pods that nothing connects agree among themselves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.trainer.supervisor.lone_pods import LoneRun
 from tests.trainer.supervisor.pods import wait_until
-from tests.trainer.supervisor.unlinked_pods import UnlinkedRun
 
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import ExitCode, RunSpec
@@ -86,15 +86,15 @@ def test_refusals(tmp_path: Path, environ: dict[str, str], sentence: str) -> Non
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[UnlinkedRun]:
+def run(tmp_path: Path) -> Iterator[LoneRun]:
     base = f"127.{os.getpid() % 250 + 1}.{60 + next(_numbers) % 40}."
     http = free_port()
-    started = UnlinkedRun(tmp_path, specification(tmp_path, 2, (http, 0)), base)
+    started = LoneRun(tmp_path, specification(tmp_path, 2, (http, 0)), base)
     yield started
     started.clean_up()
 
 
-def start_both(run: UnlinkedRun) -> None:
+def start_both(run: LoneRun) -> None:
     port = free_port()
     addresses = [f"{run.address_base}{number + 1}:{port}" for number in range(2)]
     for number in range(2):
@@ -102,7 +102,7 @@ def start_both(run: UnlinkedRun) -> None:
 
 
 @pytest.mark.slow
-def test_ranks_know_who_they_are(run: UnlinkedRun) -> None:
+def test_ranks_know_who_they_are(run: LoneRun) -> None:
     run.steps = 5
     start_both(run)
     assert [pod.wait() for pod in run.pods] == [0, 0], run.logs()
@@ -115,7 +115,7 @@ def test_ranks_know_who_they_are(run: UnlinkedRun) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("told", [0, 1])
-def test_all_ranks_stop_at_one_step_whichever_pod_is_told(run: UnlinkedRun, told: int) -> None:
+def test_all_ranks_stop_at_one_step_whichever_pod_is_told(run: LoneRun, told: int) -> None:
     start_both(run)
     wait_until(lambda: len(run.journal("started")) == 2, f"both ranks train:\n{run.logs()}", 90)
     run.pods[told].process.send_signal(signal.SIGTERM)
@@ -126,7 +126,7 @@ def test_all_ranks_stop_at_one_step_whichever_pod_is_told(run: UnlinkedRun, told
 
 
 @pytest.mark.slow
-def test_the_ledger_is_worker_0s(run: UnlinkedRun) -> None:
+def test_the_ledger_is_worker_0s(run: LoneRun) -> None:
     run.steps = 5
     start_both(run)
     assert [pod.wait() for pod in run.pods] == [0, 0], run.logs()

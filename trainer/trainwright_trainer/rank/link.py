@@ -52,7 +52,7 @@ class Link(Protocol):
         """Call before each tick, on every rank. Waits while an agreement is under way; gives what to do before the tick."""
 
     def agree_through(self, reduce_sums: Callable[[Sequence[float]], list[float]]) -> None:
-        """Give a way to add numbers up over all ranks, before the first boundary. Used where nothing links the pods of a run."""
+        """Give a way to add numbers up over all ranks, before the first boundary. Used where nothing connects a run's pods."""
 
     def phase(self, phase: Phase, step: int | None = None) -> None:
         """Say what this rank is doing now."""
@@ -204,7 +204,7 @@ class SupervisorLink:
             self._changed.notify_all()
 
     def _asked(self, action: Action) -> None:
-        """A wish of this pod alone. Ranks of linked pods hear an :class:`Act` instead, so there is nothing to do here."""
+        """A wish of this pod alone. Ranks of connected pods hear an :class:`Act` instead, so there is nothing to do here."""
 
 
 class CollectiveLink(SupervisorLink):

@@ -24,7 +24,7 @@ RESUME_BEFORE_ENV = "TRAINWRIGHT_RESUME_BEFORE"
 """Environment variable of an attempt that begins with a commit of a step before this one, if there is one that verifies."""
 
 AGREEMENT_ENV = "TRAINWRIGHT_AGREEMENT"
-"""Environment variable that is ``collective`` where the ranks of a run agree among themselves, because nothing links its pods."""
+"""Environment variable that is ``collective`` where a run's ranks agree among themselves, because nothing connects its pods."""
 
 Action = Literal["stop", "save"]
 
@@ -113,7 +113,7 @@ class Carry(Contract):
 
 
 class Ask(Contract):
-    """This pod wants it. Sent where nothing links the supervisors of a run: its ranks agree on a boundary among themselves."""
+    """This pod wants it. Sent where nothing connects the supervisors of a run: its ranks agree on a boundary among themselves."""
 
     type: Literal["ask"] = "ask"
     action: Action

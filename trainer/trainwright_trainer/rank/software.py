@@ -3,8 +3,8 @@
 Ranks speak with each other in the words of these packages: collectives, pickled objects, the state of an optimizer. With two
 versions of one they hang, crash or train wrongly, and none of them says why. Nothing here imports them.
 
-Supervisors that are linked compare versions before any rank starts. Ranks do so once more, because not all supervisors are
-linked, and one that starts mpirun or Ray Train is not in the image of the ranks.
+Supervisors that are connected compare versions before any rank starts. Ranks do so once more, because not all supervisors are
+connected, and one that starts mpirun or Ray Train is not in the image of the ranks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a pod stands in its run: its node index, the address it listens on, its name for people, and whom it is linked with.
+"""Where a pod stands in its run: its node index, the address it listens on, its name, and which pods it is connected to.
 
 Under an operator of TensorFlow's all of that is in ``TF_CONFIG``: the list of all tasks and this pod's own. The chief is node 0,
 and worker i follows; without a chief worker 0 is it, as ``MultiWorkerMirroredStrategy`` has it
@@ -27,7 +27,7 @@ _ROLES = ("chief", "worker")
 
 @dataclass(frozen=True, slots=True)
 class ControlAddress:
-    """Where the supervisors of pods that are linked meet."""
+    """Where the supervisors of pods that are connected meet."""
 
     host: str
     """Of node 0."""
@@ -43,7 +43,7 @@ class PodPlace:
     bind: str
     host: str
     control: ControlAddress | None = None
-    """None where nothing links the supervisors: then each of them decides for its own pod alone."""
+    """None where nothing connects the supervisors: then each of them decides for its own pod alone."""
 
     @property
     def pods(self) -> int:
@@ -52,7 +52,7 @@ class PodPlace:
 
     @property
     def leads(self) -> bool:
-        """Whether this pod's supervisor decides for all pods that it is linked with."""
+        """Whether this pod's supervisor decides for all pods that it is connected to."""
         return self.control is None or self.node == 0
 
     @property

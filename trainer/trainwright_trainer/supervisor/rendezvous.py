@@ -14,7 +14,7 @@ from trainwright_trainer.supervisor.launchers.ray import ray_role
 from trainwright_trainer.supervisor.place import PodPlace, pod_place, tasks, tf_place
 from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, local_launcher, static_rendezvous
 from trainwright_trainer.supervisor.role import Role, Setting, check_program
-from trainwright_trainer.supervisor.run.attempt import linked_attempt, lone_attempt
+from trainwright_trainer.supervisor.run.attempt import connected_attempt, lone_attempt
 
 
 def role_of(setting: Setting) -> Role:
@@ -34,12 +34,12 @@ def role_of(setting: Setting) -> Role:
 
 
 def _numbered(setting: Setting) -> Role:
-    """Static and dmlc-tracker: node 0 is known beforehand, and all supervisors are linked with its own."""
+    """Static and dmlc-tracker: node 0 is known beforehand, and all supervisors are connected to its own."""
     world = setting.spec.world
     place, rendezvous_env = pod_place(setting.environ, world), static_rendezvous(world)
     if isinstance(world.rendezvous, TrackerRendezvous):
         rendezvous_env |= _tracker(world, place)
-    return linked_attempt(setting, place, local_launcher(setting, place, rendezvous_env))
+    return connected_attempt(setting, place, local_launcher(setting, place, rendezvous_env))
 
 
 def _tracker(world: World, place: PodPlace) -> dict[str, str]:
@@ -51,12 +51,12 @@ def _tracker(world: World, place: PodPlace) -> dict[str, str]:
 
 
 def _by_tf_config(setting: Setting) -> Role:
-    """tf-config: the operator names every task. Without ``control_port`` nothing links the supervisors of several pods."""
+    """tf-config: the operator names every task. Without ``control_port`` nothing connects the supervisors of several pods."""
     spec, environ = setting.spec, setting.environ
     host, port = tasks(environ, spec.world).first
     place, rendezvous_env = tf_place(environ, spec.world), {"MASTER_ADDR": host, "MASTER_PORT": port}
     if place.control is not None or spec.world.nodes == 1:
-        return linked_attempt(setting, place, local_launcher(setting, place, rendezvous_env))
+        return connected_attempt(setting, place, local_launcher(setting, place, rendezvous_env))
     return lone_attempt(setting, place, local_launcher(setting, place, {**rendezvous_env, **AGREE_BY_COLLECTIVE}))
 
 

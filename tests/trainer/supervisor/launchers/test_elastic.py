@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 from tests.trainer.supervisor.conftest import training_work
+from tests.trainer.supervisor.lone_pods import LoneRun
 from tests.trainer.supervisor.pods import PodProcess, wait_until
-from tests.trainer.supervisor.unlinked_pods import UnlinkedRun
 
 from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import ExitCode, RunSpec
@@ -22,14 +22,14 @@ from trainwright_trainer.contract import ExitCode, RunSpec
 TRAINER = (sys.executable, "-m", "trainwright_trainer.rank")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 _numbers = itertools.count(1)
-NewElasticRun = Callable[..., UnlinkedRun]
+NewElasticRun = Callable[..., LoneRun]
 
 
 @pytest.fixture
 def new_run(tmp_path: Path) -> Iterator[NewElasticRun]:
-    runs: list[UnlinkedRun] = []
+    runs: list[LoneRun] = []
 
-    def make(least: int = 1, most: int = 2, **lifecycle: float) -> UnlinkedRun:
+    def make(least: int = 1, most: int = 2, **lifecycle: float) -> LoneRun:
         base = f"127.{os.getpid() % 250 + 1}.{100 + next(_numbers) % 100}."
         http, port = free_ports(2)
         spec = RunSpec.model_validate({
@@ -45,7 +45,7 @@ def new_run(tmp_path: Path) -> Iterator[NewElasticRun]:
             "http_port": http,
             "work": training_work(tmp_path / "state") | {"batch": {"micro": 4, "keep": "micro", "effective": 4 * most}},
         })
-        runs.append(UnlinkedRun(tmp_path, spec, base))
+        runs.append(LoneRun(tmp_path, spec, base))
         return runs[-1]
 
     yield make
@@ -53,7 +53,7 @@ def new_run(tmp_path: Path) -> Iterator[NewElasticRun]:
         run.clean_up()
 
 
-def sizes(run: UnlinkedRun) -> list[int]:
+def sizes(run: LoneRun) -> list[int]:
     """Of the rounds, in order."""
     found = dict[str, int]()
     for line in run.journal("started"):

@@ -37,7 +37,7 @@ from trainwright_trainer.supervisor.pod.launcher import Owner, attempt_variables
 from trainwright_trainer.supervisor.pod.processes import kill_group
 from trainwright_trainer.supervisor.pod.rank import OnWord, Rank, RankLink
 from trainwright_trainer.supervisor.role import Setting
-from trainwright_trainer.supervisor.run.attempt import Attempt, linked_attempt
+from trainwright_trainer.supervisor.run.attempt import Attempt, connected_attempt
 from trainwright_trainer.supervisor.wire.messages import Start
 
 OnRankMessage = Callable[["RankConnection", FromRemoteRankMessage], None]
@@ -73,7 +73,7 @@ class LauncherProgram:
 
 def launched_role(setting: Setting, place: PodPlace, launcher: RemoteLauncher) -> Attempt:
     """The role of the pod with the launcher: it holds no ranks, and decides for all of them."""
-    attempt = linked_attempt(setting, place, launcher)
+    attempt = connected_attempt(setting, place, launcher)
     launcher.on_told = lambda host: attempt.stop(Cause(kind="ToldToEnd", message=f"{host} was told to end"))
     return attempt
 

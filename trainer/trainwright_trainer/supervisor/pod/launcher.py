@@ -19,7 +19,7 @@ from trainwright_trainer.supervisor.role import Setting
 from trainwright_trainer.supervisor.wire.messages import Start
 
 AGREE_BY_COLLECTIVE: Mapping[str, str] = {AGREEMENT_ENV: "collective"}
-"""For ranks whose supervisors are not linked with each other."""
+"""For ranks whose supervisors are not connected to each other."""
 
 
 def rank_environment(

@@ -28,8 +28,8 @@ FLUSH_SECONDS = 2.0
 LEDGER_SECONDS = 5.0
 
 
-def linked_attempt(setting: Setting, place: PodPlace, launcher: Launcher) -> Attempt:
-    """An attempt in which node 0 decides for all pods that it is linked with."""
+def connected_attempt(setting: Setting, place: PodPlace, launcher: Launcher) -> Attempt:
+    """An attempt in which node 0 decides for all pods that it is connected to."""
     history = History(setting.spec)
     return Attempt(
         setting, place, launcher, history,
@@ -38,7 +38,7 @@ def linked_attempt(setting: Setting, place: PodPlace, launcher: Launcher) -> Att
 
 
 def lone_attempt(setting: Setting, place: PodPlace, launcher: Launcher, nonce: str | None = None) -> Attempt:
-    """An attempt in which nothing links the supervisors, so that each decides for its own pod. Node 0 keeps the history.
+    """An attempt in which nothing connects the supervisors, so that each decides for its own pod. Node 0 keeps the history.
 
     Args:
         nonce: Of the attempt, where the pods have agreed on one. Default: this pod's own.
@@ -54,7 +54,7 @@ class Attempt:
     """A :class:`Role`.
 
     Args:
-        place: With ``control`` where this pod's supervisor is linked with those of the other pods.
+        place: With ``control`` where this pod's supervisor is connected to those of the other pods.
         launcher: Starts the ranks.
         history: As this pod sees it.
         coordinator: Makes the one that decides, if this pod leads.
@@ -144,7 +144,7 @@ class Attempt:
 
     async def _follow(self) -> None:
         specification, control = self._setting.specification, self.place.control
-        assert control is not None  # noqa: S101 - a pod that nothing links leads itself
+        assert control is not None  # noqa: S101 - a pod that nothing connects leads itself
         self._client = ControlClient(specification.spec, specification.sha256, self.place, control, self.pod)
         await self._client.follow()
 

@@ -1,4 +1,4 @@
-"""Pods whose supervisors nothing links: each has its own environment, and they share a run, a journal and a commit."""
+"""Pods whose supervisors nothing connects: each has its own environment, and they share a run, a journal and a commit."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ SUPERVISE = (
     "from trainwright_trainer.supervisor.supervise import supervise\n"
     "sys.exit(supervise(os.environ, trainer_command=sys.argv[1:]))\n"
 )
-RANK = Path(__file__).with_name("fake_unlinked_rank.py")
+RANK = Path(__file__).with_name("fake_lone_rank.py")
 
 
 @dataclass
-class UnlinkedRun(Pods):
+class LoneRun(Pods):
     """Pod i has the address that ends with i + 1."""
 
     steps: int = 1_000_000

@@ -1,4 +1,4 @@
-"""A rank without a model whose supervisor is linked with no other: it agrees with the other ranks through their own group.
+"""A rank without a model whose supervisor is connected to no other: it agrees with the other ranks through their own group.
 
 Goes on from the step in ``FAKE_COMMIT``, up to ``FAKE_STEPS``. ``FAKE_PLANS`` maps a rank's number to ``fail:CODE:N``: it reports
 a code before step N, once in the whole run. What it did is appended to ``FAKE_JOURNAL``.
