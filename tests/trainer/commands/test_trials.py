@@ -34,7 +34,7 @@ def test_no_place_for_temporary_files_is_a_sentence(command: str, tmp_path: Path
 
 
 @pytest.mark.parametrize("command", ["bench", "verify-resume"])
-@pytest.mark.parametrize(("file", "says"), [("none/found.json", "is no directory; make it"), (".", "is a directory; name")])
+@pytest.mark.parametrize(("file", "says"), [("none/found.json", "is not a directory; make it"), (".", "is a directory; name")])
 def test_figures_that_would_have_no_place_are_refused_first(command: str, file: str, says: str, tmp_path: Path) -> None:
     result = call(tmp_path, command, "--json", str(tmp_path / file))
     assert result.exit_code == 10, result.output

@@ -48,5 +48,5 @@ def test_split_is_fixed_and_disjoint() -> None:
 
 
 def test_split_without_samples() -> None:
-    with pytest.raises(DataError, match="leaves a split without samples"):
+    with pytest.raises(DataError, match="leaves one split empty"):
         digits.load(Digits(source="digits", held_out=0.0001))

@@ -210,5 +210,5 @@ def test_folders_that_are_no_data_set(tmp_path: Path, tokenizer: Path) -> None:
 
 def test_a_tokenizer_that_is_none(reviews: Path, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"model": 1}')
-    with pytest.raises(DataError, match=r"tokenizer\.json is no tokenizer"):
+    with pytest.raises(DataError, match=r"tokenizer\.json is not a tokenizer"):
         hf_dataset.load(source(reviews, tmp_path))

@@ -147,11 +147,11 @@ def test_a_record_bounds_the_ids(tmp_path: Path) -> None:
 
 
 REFUSALS: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "cut off": (b"123", {}, r"a\.bin has 3 bytes, no multiple of the 2 of a uint16"),
+    "cut off": (b"123", {}, r"a\.bin has 3 bytes, which is not a multiple of the 2 of a uint16"),
     "too short": (b"12" * 16, {}, "has 16 tokens, too few for one sequence of 16"),
     "other samples": (b"12" * 100, {"samples": 7}, r"has 6 sequences of 16, and data\.samples is 7"),
-    "nothing held out": (b"12" * 100, {"held_out": 0.01}, r"data\.held_out 0\.01 of 6 sequences leaves a split without samples"),
-    "nothing left": (b"12" * 100, {"held_out": 0.99}, "leaves a split without samples"),
+    "nothing held out": (b"12" * 100, {"held_out": 0.01}, r"data\.held_out 0\.01 of 6 sequences leaves one split empty"),
+    "nothing left": (b"12" * 100, {"held_out": 0.99}, "leaves one split empty"),
     "empty": (b"", {}, r"a\.bin is empty"),
 }
 

@@ -108,7 +108,7 @@ def _check_place(file: Path | None) -> None:
         return
     folder = file.absolute().parent
     if not folder.is_dir():
-        raise InvalidRunError(f"--json {file} cannot be written: {folder} is no directory; make it, or name another file")
+        raise InvalidRunError(f"--json {file} cannot be written: {folder} is not a directory; make it, or name another file")
     if file.is_dir():
         raise InvalidRunError(f"--json {file} is a directory; name a file in it")
     if not os.access(file if file.exists() else folder, os.W_OK):

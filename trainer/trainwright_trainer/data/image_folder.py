@@ -100,7 +100,7 @@ class Images:
             with Image.open(io.BytesIO(content)) as image:
                 scaled = self._scaled(image.convert(_MODES[self._channels]), numbers)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise DataError(f"{path} is no image that can be read: {_plain(error)}") from error
+            raise DataError(f"{path} is not a readable image: {_plain(error)}") from error
         return np.asarray(scaled, dtype=np.uint8).reshape(self._size, self._size, self._channels)
 
     def _scaled(self, image: Image.Image, numbers: Uniforms | None) -> Image.Image:
@@ -155,7 +155,7 @@ def _images(folder: Path) -> list[tuple[str, int]]:
             if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(".")
         )
     if not found:
-        raise DataError(f"{folder} holds no image ({', '.join(SUFFIXES)})")
+        raise DataError(f"{folder} has no image ({', '.join(SUFFIXES)})")
     return found
 
 

@@ -61,7 +61,7 @@ def _source_files(root: Path, limit: int | None) -> list[Path]:
             if name.endswith(".py") and not name.startswith("_sysconfigdata") and not path.is_symlink():
                 found[path.relative_to(root).as_posix()] = path
     if not found:
-        raise DataError(f"no Python sources under {root}: this Python has its standard library elsewhere, or zipped")
+        raise DataError(f"no Python sources under {root}: this Python keeps its standard library elsewhere, or in a zip file")
     return [found[name] for name in sorted(found)][:limit]
 
 

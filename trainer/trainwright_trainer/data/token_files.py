@@ -74,7 +74,7 @@ def load(data: TokenFiles, model_vocabulary: int | None = None) -> Dataset:
     train, held_out = divide(_count(data, stream), data.held_out)
     if not len(train) or not len(held_out):
         raise DataError(
-            f"data.held_out {data.held_out} of {len(train) + len(held_out):,} sequences leaves a split without samples; "
+            f"data.held_out {data.held_out} of {len(train) + len(held_out):,} sequences leaves one split empty; "
             "give it more tokens, or change data.held_out"
         )
     digest = hashlib.sha256(f"tokens v1:{data.sequence_length}:{data.dtype}:{data.held_out!r}:".encode())
@@ -107,7 +107,8 @@ def _check_file(data: TokenFiles, path: Path, size: int, record: TokenRecord | N
         raise DataError(f"{path} was written as {record.dtype}, and data.dtype is {data.dtype}")
     if size % width:
         raise DataError(
-            f"{path} has {size:,} bytes, no multiple of the {width} of a {data.dtype}: it was cut off, or holds more than ids"
+            f"{path} has {size:,} bytes, which is not a multiple of the {width} of a {data.dtype}: it was cut off, or "
+            "holds more than ids"
         )
     if record is not None and record.tokens != size // width:
         raise DataError(f"{path} has {size // width:,} tokens, and its record says {record.tokens:,}: it was cut off or replaced")

@@ -33,7 +33,7 @@ class TextTokenizer:
         path: ``tokenizer.json``, or the directory that holds it.
 
     Raises:
-        DataError: It is missing, or is no tokenizer.
+        DataError: It is missing, or is not a tokenizer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +49,7 @@ class TextTokenizer:
         try:
             self.library: Tokenizer = Tokenizer.from_str(text.decode())
         except Exception as error:  # the library raises plain Exception
-            raise DataError(f"{self.path} is no tokenizer: {error}") from error
+            raise DataError(f"{self.path} is not a tokenizer: {error}") from error
 
     @cached_property
     def vocabulary(self) -> int:

@@ -144,7 +144,7 @@ def test_another_model_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_files_of_an_engine_that_nobody_reads(tmp_path: Path) -> None:
     commit(tmp_path / "run", {"other.safetensors": {"a": torch.zeros(1)}}, 3, trained(llama()))
-    with pytest.raises(InvalidRunError, match=r"in no form that this trainer exports \(its files are other\.safetensors"):
+    with pytest.raises(InvalidRunError, match=r"cannot export the checkpoint's weights \(its files are other\.safetensors"):
         export(Request(str(tmp_path / "run"), tmp_path / "out", Path("/none")))
 
 

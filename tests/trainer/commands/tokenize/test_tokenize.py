@@ -184,7 +184,7 @@ INPUTS = {
     "no column": (b'{"body": "a"}', "has no key text; name another one with --column"),
     "no object": (b"[1]", "has no key text"),
     "null": (b'{"text": null}', "text in line 1 of"),
-    "number": (b'{"text": 3}', "is no text: 3"),
+    "number": (b'{"text": 3}', "is not text: 3"),
     "surrogate": (b'{"text": "\\ud800"}', "half of a surrogate pair"),
     "nothing": (b"\n", "hold no text"),
 }
@@ -202,12 +202,12 @@ def test_inputs_that_are_no_text(tmp_path: Path, content: bytes | None, message:
 def test_files_and_folders_that_are_no_text(tokenizer: Path, tmp_path: Path) -> None:
     output = ("--output", tmp_path / "out.bin", "--tokenizer")
     (tmp_path / "a.txt").write_bytes(b"ab\xff")
-    assert "a.txt is no text in UTF-8" in refused(12, tmp_path / "a.txt", *output, "bytes")
+    assert "a.txt is not UTF-8 text" in refused(12, tmp_path / "a.txt", *output, "bytes")
     (tmp_path / "empty").mkdir()
     assert "no .txt, .md, .jsonl, .ndjson file below" in refused(12, tmp_path / "empty", *output, "bytes")
     assert "gone cannot be read" in refused(12, tmp_path / "a.txt", *output, tmp_path / "gone")
     (tmp_path / "tokenizer.json").write_text("{}")
-    assert "tokenizer.json is no tokenizer" in refused(12, tmp_path / "a.txt", *output, tmp_path)
+    assert "tokenizer.json is not a tokenizer" in refused(12, tmp_path / "a.txt", *output, tmp_path)
 
 
 def test_what_is_there_stays(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """All that is told."""
+    """Everything that a bench reports."""
 
     identity: str
     engine: str
@@ -115,11 +115,11 @@ def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
     kind = "resident" if speed.device == "cpu" else "taken by torch on the GPU"
     yield "memory", f"{speed.peak_bytes / _MEBI:,.0f} MiB at most in a rank ({kind})"
     if figures.flops is None:
-        yield "model FLOPs", "not told: there is no formula for this architecture"
+        yield "model FLOPs", "unknown: there is no formula for this architecture"
         return
     yield "model FLOPs", f"{figures.flops / _GIGA:,.3f} GFLOP a {figures.flops_unit}: {figures.flops_formula}"
     if figures.mfu is None or figures.peak_flops is None:
-        yield "MFU", "not told: the peak of this device is not known; give --peak-tflops"
+        yield "MFU", "unknown: give the peak of this device with --peak-tflops"
     else:
         yield "MFU", f"{figures.mfu:.1%} of {figures.peak_flops / _TERA:,.1f} TFLOP/s a device"
 

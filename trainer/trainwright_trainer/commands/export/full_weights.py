@@ -55,6 +55,6 @@ def full_weights(files: CommittedFiles) -> Weights:
         if file in held:
             return read(files)
     raise InvalidRunError(
-        f"the checkpoint's weights are in no form that this trainer exports (its files are {', '.join(names[:3])}, …); "
-        "checkpoints of the torch engines are"
+        f"this trainer cannot export the checkpoint's weights (its files are {', '.join(names[:3])}, …); "
+        "it exports those of the torch engines and of TensorFlow"
     )

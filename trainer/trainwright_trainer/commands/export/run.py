@@ -102,7 +102,7 @@ def _choose(store: CheckpointStore, request: Request) -> CommitRecord:
 def _from_specification(path: Path) -> Trained:
     work = read_specification(path).spec.work
     if not isinstance(work, Training):
-        raise InvalidRunError(f"{path}: work.kind is {work.kind}, and only what kind trainer learnt has weights to export")
+        raise InvalidRunError(f"{path}: work.kind is {work.kind}, and only a run of kind trainer has weights to export")
     return Trained.of(work)
 
 

@@ -35,7 +35,7 @@ Event = Mapping[str, Any]
 
 
 class PodFailedError(Exception):
-    """A pod ended otherwise than it should have; carries its code and says its cause."""
+    """A pod did not end as it should have. Carries its exit code, and says the cause."""
 
     exit_code: ExitCode
 

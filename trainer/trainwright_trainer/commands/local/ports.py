@@ -25,7 +25,7 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has on any address, no two alike. Other processes that ask here are given others.
+    """Different ports that are free on every address. Other processes that ask here get others.
 
     Raises:
         OSError: So many are not free.

@@ -156,7 +156,7 @@ def witnessed_training(spec: RunSpec, command: str) -> Training:
     """The work of a run whose steps can be told. Raises :class:`InvalidRunError` for any other, in the name of ``command``."""
     work = spec.work
     if not isinstance(work, Training):
-        raise InvalidRunError(f"{command} looks into the steps of work trainer, and this run's work is {work.kind}")
+        raise InvalidRunError(f"{command} needs a run of work trainer, and this run's work is {work.kind}")
     if work.engine not in _WITNESSED:
         raise InvalidRunError(
             f"{command} starts ranks of {', '.join(_WITNESSED[:-1])} and {_WITNESSED[-1]} on this machine, and this run's engine "

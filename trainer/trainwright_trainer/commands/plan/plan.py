@@ -115,7 +115,7 @@ def plan(spec: RunSpec, source: Path) -> Plan:
         source: Where the specification was read from.
 
     Raises:
-        InvalidRunError: The model cannot be built, or DeepSpeed's configuration is no such thing.
+        InvalidRunError: The model cannot be built, or DeepSpeed's configuration is not one.
         DataError: The data is here, and is not what the specification says.
     """
     work, world = spec.work, spec.world

@@ -70,7 +70,7 @@ class Source:
                 try:
                     found = json.loads(line)
                 except ValueError as error:
-                    raise DataError(f"line {number:,} of {path} is no JSON: {error}") from None
+                    raise DataError(f"line {number:,} of {path} is not JSON: {error}") from None
                 if not isinstance(found, dict) or self.column not in found:
                     raise DataError(f"line {number:,} of {path} has no key {self.column}; name another one with --column")
                 yield from _document(found[self.column], f"line {number:,} of {path}", self.column)
@@ -95,12 +95,12 @@ def _files(folder: Path) -> list[Path]:
 
 def _document(value: Any, where: str, column: str) -> Iterator[Piece]:
     if not isinstance(value, str):
-        raise DataError(f"{column} in {where} is {'missing' if value is None else f'no text: {value!r:.40}'}")
+        raise DataError(f"{column} in {where} is {'missing' if value is None else f'not text: {value!r:.40}'}")
     if not value.isascii():
         try:
             value.encode()
         except UnicodeEncodeError:  # JSON can write half of a surrogate pair, which no UTF-8 can
-            raise DataError(f"{column} in {where} holds half of a surrogate pair, which is no character") from None
+            raise DataError(f"{column} in {where} holds half of a surrogate pair, which is not a character") from None
     if value:
         yield Piece(value, ends=True)
 
@@ -116,4 +116,4 @@ def _text(path: Path) -> Iterator[Piece]:
                 yield Piece(rest[:cut], ends=not more)
                 rest = rest[cut:] + more
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text in UTF-8: {error.reason}") from None
+        raise DataError(f"{path} is not UTF-8 text: {error.reason}") from None
