@@ -1,11 +1,39 @@
-"""What Linux says of processes that a test started, and their end."""
+"""Processes that a test starts: addresses of their own, waiting for what they do, and their end."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+
+PATIENCE_SECONDS = 300.0
+"""For anything that takes seconds on an idle machine: on a busy one TensorFlow takes half a minute to trace a model."""
+_networks = itertools.count(1)
+
+
+def own_network() -> str:
+    """``127.8.1.``, the beginning of loopback addresses that no other run of the tests has: one for each pod, as in a cluster."""
+    return f"127.{os.getpid() % 250 + 1}.{next(_networks) % 250 + 1}."
+
+
+def wait_until(
+    condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS, *, every: float = 0.02,
+    told: Callable[[], str] = str,
+) -> None:
+    """Look ``every`` so many seconds until it is so.
+
+    Args:
+        what: That is waited for.
+        told: What the processes have said until then, for the message of the assertion.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}\n{told()}"
+        time.sleep(every)
 
 
 def is_running(pid: int) -> bool:

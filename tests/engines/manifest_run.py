@@ -20,7 +20,7 @@ from tests.engines import manifest_scale as scale
 from tests.engines.manifest_pods import Manifest, Pod, Tree, added_variables, hostfile, own_variables, read
 from tests.engines.manifest_volumes import Volumes
 from tests.engines.processes import BIN
-from tests.engines.ranks import PATIENCE_SECONDS
+from tests.processes import PATIENCE_SECONDS, own_network
 
 from trainwright_trainer.checkpoint import read_complete
 from trainwright_trainer.commands.local import free_port
@@ -49,7 +49,7 @@ class Playing:
         self._processes: list[tuple[Pod, subprocess.Popen[bytes], Path]] = []
         self._begun: list[subprocess.Popen[bytes]] = []
         self.pods = self.manifest.pods(scale.nodes(self._run))
-        self._base = f"127.{os.getpid() % 250 + 1}.{150 + next(_runs) % 50}."
+        self._base = own_network()
         mounts = (mount["mountPath"] for pod in self.pods for mount in pod.container["volumeMounts"])
         self._volumes = Volumes(folder, (*mounts, *OF_IMAGE))
         self.small = scale.specification(self._run, self.manifest.specification, self._port)

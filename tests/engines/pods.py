@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.engines.processes import QUIET
-from tests.engines.ranks import PATIENCE_SECONDS
+from tests.processes import PATIENCE_SECONDS
 
 from trainwright_trainer.contract import TerminationMessage
 from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_PATH_ENV

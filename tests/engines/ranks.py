@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.engines.processes import QUIET
+from tests.processes import PATIENCE_SECONDS
 
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import SPEC_ENV
@@ -31,8 +32,6 @@ from trainwright_trainer.rank.messages import (
     ToRankMessage,
 )
 
-PATIENCE_SECONDS = 240.0
-"""For anything that takes seconds on an idle machine: on a busy one TensorFlow takes half a minute to trace a model."""
 LAST_SECONDS = 10.0
 """For each rank that has not ended by then: others may have used up the patience, and it is on its way out."""
 
@@ -178,11 +177,3 @@ class Ranks:
                 rank.kill()
                 rank.process.wait()
             rank.link.close()
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"never came: {what}"
-        time.sleep(0.02)
-

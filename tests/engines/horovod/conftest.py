@@ -20,7 +20,8 @@ import pytest
 from tests.conformance_record import watch
 from tests.engines.horovod.rank_process import run_rank
 from tests.engines.processes import QUIET, ROOT
-from tests.engines.ranks import LAST_SECONDS, PATIENCE_SECONDS
+from tests.engines.ranks import LAST_SECONDS
+from tests.processes import PATIENCE_SECONDS, own_network
 from tests.trainer.supervisor.mpi_pods import MPIRun
 from tests.trainer.training import conftest as harness
 from tests.trainer.training.conformance import hard
@@ -156,7 +157,7 @@ def new_run(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     runs: list[MPIRun] = []
 
     def make(every_steps: int) -> MPIRun:
-        base = f"127.{os.getpid() % 250 + 1}.199."
+        base = own_network()
         http, rendezvous = free_ports(2)
         described = hard(spec, tmp_path / "lineage", "horovod")
         described["work"]["checkpoints"]["every_steps"] = every_steps

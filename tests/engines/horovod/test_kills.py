@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 from tests.engines.horovod.conftest import PROGRAM, NewRun
-from tests.trainer.supervisor.pods import PodProcess, wait_until
+from tests.processes import wait_until
+from tests.trainer.supervisor.pods import PodProcess
 from tests.trainer.training.conformance import assert_same_bits, committed
 from tests.trainer.training.test_kills import has_committed, is_saving
 

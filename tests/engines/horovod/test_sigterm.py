@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.engines.horovod.conftest import NewRun
 from tests.engines.horovod.test_kills import assert_went_on_from
-from tests.trainer.supervisor.pods import wait_until
+from tests.processes import wait_until
 from tests.trainer.training import slow_rank
 from tests.trainer.training.conformance import EVERY, STEPS, assert_same_bits, newest
 

@@ -10,7 +10,7 @@ from tempfile import mkdtemp
 
 import pytest
 from tests.engines.processes import Processes
-from tests.engines.ranks import wait_until
+from tests.processes import wait_until
 
 from trainwright_trainer.commands.local import free_port
 

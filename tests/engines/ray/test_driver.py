@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from tests.engines.processes import QUIET
-from tests.engines.ranks import PATIENCE_SECONDS, wait_until
 from tests.engines.ray.conftest import Cluster
+from tests.processes import PATIENCE_SECONDS, wait_until
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.checkpoint.ledger import AttemptEnded, AttemptStarted, Ledger

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.engines.manifest_data import write_images
-from tests.engines.ranks import Rank, wait_until
+from tests.engines.ranks import Rank
 from tests.engines.tensorflow.conftest import RESNET, VIT, Spec, Workers
+from tests.processes import wait_until
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.checkpoint.array_file import decode

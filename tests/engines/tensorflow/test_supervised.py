@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.engines.pods import Pods, address
-from tests.engines.ranks import wait_until
 from tests.engines.tensorflow.conftest import Spec
+from tests.processes import wait_until
 
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.commands.local import free_port

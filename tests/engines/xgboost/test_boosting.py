@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 import xgboost
-from tests.engines.ranks import Rank, Ranks, wait_until
+from tests.engines.ranks import Rank, Ranks
 from tests.engines.xgboost.conftest import COLUMNS, Spec, rows, write_csv
+from tests.processes import wait_until
 
 from trainwright_trainer.boosting.event_loop import is_event_loop
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from tests.engines.pods import Pods, address
-from tests.engines.ranks import wait_until
 from tests.engines.xgboost.conftest import Spec
+from tests.processes import wait_until
 
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.commands.local import free_port

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from tests.trainer.supervisor.pods import wait_until
+from tests.processes import wait_until
 
 from trainwright_trainer.observe.stacks import STACKS_FD_ENV, Frame, StackFile, main_thread_frame
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from tests.processes import own_network
 from tests.trainer.supervisor.pods import Run
 
 from trainwright_trainer.commands.local import free_ports
@@ -57,7 +57,7 @@ def new_run(tmp_path: Path) -> Iterator[NewRun]:
 
     def make(nodes: int = 2, processes: int = 1, *, work: dict[str, Any] | None = None, **lifecycle: Any) -> Run:
         number = next(_runs)
-        base = f"127.{os.getpid() % 250 + 1}.{number % 250 + 1}."  # an address for each pod, as in a cluster
+        base = own_network()
         directory = tmp_path / f"run-{number}"
         directory.mkdir()
         run = Run(directory, specification(directory, nodes, processes, work, base, **lifecycle), base)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.trainer.supervisor.pods import FAKE_RANK, PodProcess, Pods, wait_until
+from tests.processes import wait_until
+from tests.trainer.supervisor.pods import PodProcess, Pods
 
 from trainwright_trainer.commands.local import free_port
-from trainwright_trainer.contract.layout import BIND_ENV, RANK_COMMAND, SPEC_ENV, TERMINATION_PATH_ENV
+from trainwright_trainer.contract.layout import RANK_COMMAND, SPEC_ENV
 
-SUPERVISE = (
-    "import os, sys\n"
-    "from trainwright_trainer.supervisor import signals\n"
-    "signals.hold()\n"
-    "from trainwright_trainer.supervisor.supervise import supervise\n"
-    "sys.exit(supervise(os.environ, None, sys.argv[2:], trainer_command=sys.argv[1].split()))\n"
-)
 SSHD = "/usr/sbin/sshd"
 HYDRA = "mpiexec.hydra"
 FORWARDED = ("FAKE_JOURNAL", "FAKE_PLANS", "FAKE_TICK_SECONDS", SPEC_ENV, "PATH", "PYTHONPATH")
@@ -37,8 +29,6 @@ class MPIRun(Pods):
 
     options: list[str] = field(default_factory=list)
     """More options of mpirun."""
-    rank: Sequence[str] = (sys.executable, str(FAKE_RANK))
-    """What each rank of a run that is no script really runs."""
     program: tuple[str, ...] = RANK_COMMAND
 
     def __post_init__(self) -> None:
@@ -99,36 +89,25 @@ class MPIRun(Pods):
         self.start_launcher()
 
     def _start(self, number: int, role: str, command: list[str]) -> PodProcess:
-        spec_path = self.directory / "run.json"
-        spec_path.write_text(self.spec.model_dump_json())
-        log_path, message_path = self.directory / f"{role}{number}.log", self.directory / f"{role}{number}.json"
         address = f"{self.address_base}{number + 2}"
-        with log_path.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", SUPERVISE, " ".join(self.rank), *command],
-                env={
-                    **os.environ, **self.variables(), SPEC_ENV: str(spec_path), BIND_ENV: address, "K_MPI_JOB_ROLE": role,
-                    TERMINATION_PATH_ENV: str(message_path), "FAKE_JOURNAL": str(self.journal_path), "HOSTNAME": address,
-                    "FAKE_PLANS": json.dumps(self.plans), "FAKE_TICK_SECONDS": "0.02", "PYTHONPATH": os.pathsep.join(sys.path),
-                },
-                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-            )
-        pod = PodProcess(number, process, log_path, message_path, address, self.spec.http_port)
-        self.pods.append(pod)
-        return pod
+        variables = {
+            **self.variables(), "K_MPI_JOB_ROLE": role, "HOSTNAME": address, "FAKE_TICK_SECONDS": "0.02",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        return self.launch(f"{role}{number}", number, address, variables, command)
 
     def wait_for_training(self) -> dict[int, int]:
         """Process ids by rank, once all ranks train."""
         wait_until(
             lambda: len(self.journal("training")) == self.spec.world.size or self.launcher.process.poll() is not None,
-            f"all ranks train:\n{self.logs()}",
+            "all ranks train", told=self.logs,
         )
         self.wait_for_a_step()
         return {int(str(line["rank"])): int(str(line["pid"])) for line in self.journal("started")}
 
     def wait_for_a_step(self) -> None:
         self.launcher.wait_for_event("supervisor_started")
-        wait_until(lambda: "\ntrainwright_step " in self.launcher.get("/metrics")[1], f"a step of training:\n{self.logs()}", 180)
+        self.launcher.wait_for_a_step()
 
 
 class HydraRun(MPIRun):

@@ -10,34 +10,24 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.processes import is_running, kill_tree
+from tests.processes import PATIENCE_SECONDS, is_running, kill_tree, wait_until
 
 from trainwright_trainer.contract import RunSpec, TerminationMessage
 from trainwright_trainer.contract.layout import BIND_ENV, SPEC_ENV, TERMINATION_PATH_ENV
 
-PATIENCE_SECONDS = 150.0
-"""For anything that takes a second on an idle machine."""
 FAKE_RANK = Path(__file__).with_name("fake_rank.py")
 SUPERVISE = (
-    "import os, sys\n"
+    "import json, os, sys\n"
     "from trainwright_trainer.supervisor import signals\n"
     "signals.hold()\n"  # as the program does
     "from trainwright_trainer.supervisor.supervise import supervise\n"
-    "sys.exit(supervise(os.environ, trainer_command=[sys.executable, sys.argv[1]]))\n"
+    "sys.exit(supervise(os.environ, None, sys.argv[2:], trainer_command=json.loads(sys.argv[1])))\n"
 )
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:g} s: {what}")
-        time.sleep(0.02)
 
 
 def parent_of(pid: int) -> int:
@@ -77,6 +67,10 @@ class PodProcess:
         assert event is not None, f"node {self.node} ended without {name}:\n{self.log_path.read_text()}"
         return event
 
+    def wait_for_a_step(self) -> None:
+        """Until its metrics show a step of training."""
+        wait_until(lambda: "\ntrainwright_step " in self.get("/metrics")[1], f"a step of node {self.node}")
+
     def wait(self) -> int:
         try:
             code = self.process.wait(PATIENCE_SECONDS)
@@ -102,6 +96,33 @@ class Pods:
     address_base: str
     plans: dict[str, str] = field(default_factory=dict)
     pods: list[PodProcess] = field(default_factory=list)
+    rank: Sequence[str] = (sys.executable, str(FAKE_RANK))
+    """What each rank of a run that is no script really runs."""
+
+    def launch(
+        self, name: str, node: int, address: str, environment: Mapping[str, str], program: Sequence[str] = (),
+        spec: RunSpec | None = None,
+    ) -> PodProcess:
+        """A real supervisor as a process, whose files here begin with a name of their own.
+
+        Args:
+            program: What it is told to start, after ``supervise --``.
+            spec: Default: the run's.
+        """
+        spec_path = self.directory / f"{name}-run.json"
+        spec_path.write_text((spec or self.spec).model_dump_json())
+        log_path, message_path = self.directory / f"{name}.log", self.directory / f"{name}-termination.json"
+        with log_path.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", SUPERVISE, json.dumps(self.rank), *program],
+                env={
+                    **os.environ, SPEC_ENV: str(spec_path), BIND_ENV: address, TERMINATION_PATH_ENV: str(message_path),
+                    "FAKE_JOURNAL": str(self.journal_path), "FAKE_PLANS": json.dumps(self.plans), **environment,
+                },
+                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            )
+        self.pods.append(PodProcess(node, process, log_path, message_path, address, self.spec.http_port))
+        return self.pods[-1]
 
     @property
     def journal_path(self) -> Path:
@@ -139,23 +160,9 @@ class Run(Pods):
 
     def start(self, node: int, *, spec: RunSpec | None = None, environment: Mapping[str, str] | None = None) -> PodProcess:
         number = len(self.pods)
-        spec_path = self.directory / f"spec-{number}.json"
-        spec_path.write_text((spec or self.spec).model_dump_json())
-        log_path, message_path = self.directory / f"pod-{number}.log", self.directory / f"termination-{number}.json"
         address = f"{self.address_base}{node + 1 if all(pod.node != node for pod in self.pods) else 100 + number}"
-        with log_path.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", SUPERVISE, str(FAKE_RANK)],
-                env={
-                    **os.environ, SPEC_ENV: str(spec_path), BIND_ENV: address, "NODE_INDEX": str(node),
-                    TERMINATION_PATH_ENV: str(message_path), "FAKE_JOURNAL": str(self.journal_path),
-                    "FAKE_PLANS": json.dumps(self.plans), **self.environment, **(environment or {}),
-                },
-                stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-            )
-        pod = PodProcess(node, process, log_path, message_path, address, self.spec.http_port)
-        self.pods.append(pod)
-        return pod
+        variables = {"NODE_INDEX": str(node), **self.environment, **(environment or {})}
+        return self.launch(f"pod-{number}", node, address, variables, spec=spec)
 
     def start_all(self) -> list[PodProcess]:
         return [self.start(node) for node in range(self.spec.world.nodes)]
@@ -175,5 +182,5 @@ class Run(Pods):
     def wait_for_training(self) -> dict[int, int]:
         pids = self.wait_for_ranks()
         for pod in self.pods:
-            wait_until(lambda pod=pod: "\ntrainwright_step " in pod.get("/metrics")[1], "a step of training")  # type: ignore[misc]
+            pod.wait_for_a_step()
         return pids

@@ -7,8 +7,9 @@ import signal
 import time
 
 import pytest
+from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import PodProcess, Run, wait_until
+from tests.trainer.supervisor.pods import PodProcess, Run
 
 from trainwright_trainer.contract import ExitCode
 

@@ -7,9 +7,9 @@ import signal
 import time
 
 import pytest
-from tests.processes import is_running
+from tests.processes import is_running, wait_until
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import Run, parent_of, wait_until
+from tests.trainer.supervisor.pods import Run, parent_of
 
 from trainwright_trainer.contract import Cause, ExitCode
 

@@ -8,8 +8,8 @@ import socket
 import time
 
 import pytest
+from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import wait_until
 from tests.trainer.supervisor.run.test_history import commit
 
 from trainwright_trainer.checkpoint import write_complete

@@ -8,8 +8,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import Run, wait_until
+from tests.trainer.supervisor.pods import Run
 
 from trainwright_trainer.checkpoint import read_complete
 from trainwright_trainer.contract import ExitCode

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.processes import PATIENCE_SECONDS, wait_until
 from tests.trainer.supervisor.conftest import NewRun, specification, training_work
-from tests.trainer.supervisor.pods import PATIENCE_SECONDS, wait_until
 
 from trainwright_trainer.contract import ExitCode, TerminationMessage
 from trainwright_trainer.contract.layout import SPEC_ENV, TERMINATION_PATH_ENV

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun, training_work
-from tests.trainer.supervisor.pods import Run, wait_until
+from tests.trainer.supervisor.pods import Run
 
 from trainwright_trainer.contract import ExitCode
 
@@ -54,7 +55,7 @@ def test_a_rank_that_has_not_begun_leaves_nothing_to_save(new_run: NewRun) -> No
     run.plans = {"*": "finish:100000", "1": "starting"}
     run.start_all()
     run.wait_for_ranks()
-    wait_until(lambda: "\ntrainwright_step " in run.pods[0].get("/metrics")[1], "rank 0 trains")
+    run.pods[0].wait_for_a_step()
     run.pods[0].process.send_signal(signal.SIGTERM)
     assert run.wait() == [NOT_SAVED] * 2, run.logs()
     assert "rank 1 of node 1 is still" in last_words(run, 0)
@@ -67,6 +68,7 @@ def test_a_rank_that_does_not_answer(new_run: NewRun) -> None:
     run.plans = {"*": "finish:100000", "1": "mute"}
     run.start_all()
     run.wait_for_ranks()
+    run.pods[0].wait_for_a_step()  # a rank that still starts has nothing to save, whatever the others answer
     told = time.monotonic()
     run.pods[0].process.send_signal(signal.SIGTERM)
     assert run.wait() == [NOT_SAVED] * 2, run.logs()

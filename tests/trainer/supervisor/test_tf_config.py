@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processes import own_network, wait_until
 from tests.trainer.supervisor.lone_pods import LoneRun
-from tests.trainer.supervisor.pods import wait_until
 
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import ExitCode, RunSpec
@@ -87,7 +86,7 @@ def test_refusals(tmp_path: Path, environ: dict[str, str], sentence: str) -> Non
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[LoneRun]:
-    base = f"127.{os.getpid() % 250 + 1}.{60 + next(_numbers) % 40}."
+    base = own_network()
     http = free_port()
     started = LoneRun(tmp_path, specification(tmp_path, 2, (http, 0)), base)
     yield started

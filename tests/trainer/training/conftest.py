@@ -44,11 +44,10 @@ sys.path.insert(0, str(ROOT))  # multiprocessing hands this path to the children
 
 pytest.register_assert_rewrite("tests.trainer.training.conformance")
 
+from tests.processes import PATIENCE_SECONDS  # noqa: E402
 from tests.trainer.training.conformance import hard  # noqa: E402
 from tests.trainer.training.rank_process import run_rank  # noqa: E402
 
-PATIENCE_SECONDS = 300.0
-"""For anything that takes a second on an idle machine."""
 LAST_SECONDS = 10.0
 """For each rank that has not ended by then: others may have used up the patience, and it is on its way out."""
 

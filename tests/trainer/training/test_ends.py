@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.trainer.training.conftest import PATIENCE_SECONDS, Rank, Ranks, Spec
+from tests.processes import PATIENCE_SECONDS
+from tests.trainer.training.conftest import Rank, Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.contract.layout import SPEC_ENV

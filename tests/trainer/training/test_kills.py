@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.processes import wait_until
 from tests.trainer.training.conformance import assert_same_bits, committed, hard
-from tests.trainer.training.conftest import PATIENCE_SECONDS, Rank, Ranks, Spec
+from tests.trainer.training.conftest import Rank, Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
 
@@ -25,11 +25,8 @@ def saving_often(spec: Spec, directory: Path, engine: str) -> dict[str, Any]:
     return built
 
 
-def wait_until(condition: Callable[[], bool], ranks: list[Rank], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"never came: {what}\n" + "\n".join(rank.output.read_text() for rank in ranks)
-        time.sleep(0.002)
+def output_of(ranks: list[Rank]) -> str:
+    return "\n".join(rank.output.read_text() for rank in ranks)
 
 
 def has_committed(store: CheckpointStore, step: int) -> bool:
@@ -51,9 +48,10 @@ def test_three_kills_lose_nothing_that_was_committed(
     for victim, in_a_save in ((1, False), (0, True), (0, False)):
         safe = committed(store)
         started = ranks.start(saving_often(spec, directory, engine))
-        wait_until(partial(has_committed, store, safe + dice.randrange(3, 9)), started, "commits")
+        told = partial(output_of, started)
+        wait_until(partial(has_committed, store, safe + dice.randrange(3, 9)), "commits", every=0.002, told=told)
         if in_a_save:
-            wait_until(partial(is_saving, store, started[0].attempt), started, "a save")
+            wait_until(partial(is_saving, store, started[0].attempt), "a save", every=0.002, told=told)
         else:
             time.sleep(dice.uniform(0, 0.03))
         started[victim].kill()

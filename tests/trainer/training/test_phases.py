@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.trainer.supervisor.pods import Run, wait_until
+from tests.processes import wait_until
+from tests.trainer.supervisor.pods import Run
 from tests.trainer.training.conftest import Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete

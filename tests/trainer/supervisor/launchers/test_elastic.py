@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import signal
 import sys
@@ -12,9 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.processes import own_network, wait_until
 from tests.trainer.supervisor.conftest import training_work
 from tests.trainer.supervisor.lone_pods import LoneRun
-from tests.trainer.supervisor.pods import PodProcess, wait_until
+from tests.trainer.supervisor.pods import PodProcess
 
 from trainwright_trainer.commands.local import free_ports
 from trainwright_trainer.contract import ExitCode, RunSpec
@@ -30,7 +30,7 @@ def new_run(tmp_path: Path) -> Iterator[NewElasticRun]:
     runs: list[LoneRun] = []
 
     def make(least: int = 1, most: int = 2, **lifecycle: float) -> LoneRun:
-        base = f"127.{os.getpid() % 250 + 1}.{100 + next(_numbers) % 100}."
+        base = own_network()
         http, port = free_ports(2)
         spec = RunSpec.model_validate({
             "run": "fake", "identity": "fake-1a2b3c",

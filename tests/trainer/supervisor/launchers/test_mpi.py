@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.processes import is_running
+from tests.processes import is_running, own_network, wait_until
 from tests.trainer.supervisor.conftest import training_work
 from tests.trainer.supervisor.mpi_pods import HYDRA, HydraRun, MPIRun, can_run
-from tests.trainer.supervisor.pods import wait_until
 from tests.trainer.supervisor.run.test_history import commit
 
 from trainwright_trainer.checkpoint.ledger import AttemptStarted, Ledger
@@ -161,7 +160,7 @@ def new_run(tmp_path: Path, mpi: type[MPIRun]) -> Iterator[NewMPIRun]:
     runs: list[MPIRun] = []
 
     def make(nodes: int = 2, processes: int = 1, *, work: dict[str, Any] | None = None, **lifecycle: float) -> MPIRun:
-        base = f"127.{os.getpid() % 250 + 1}.{200 + next(_numbers) % 50}."
+        base = own_network()
         http, rendezvous = free_ports(2)
         spec = RunSpec.model_validate({
             "run": "fake", "identity": "fake-1a2b3c",

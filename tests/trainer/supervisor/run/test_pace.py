@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
-from tests.trainer.supervisor.pods import wait_until
 
 from trainwright_trainer.observe.pace import Gathering, Slowest, Stragglers
 
