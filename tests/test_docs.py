@@ -20,8 +20,8 @@ LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)#\s]*)(#(?P<anchor>[^)]*))?\)")
 ACTIONS = {
     Disposition.DONE: "the index is complete",
     Disposition.PERMANENT: "FailJob: the run ends",
-    Disposition.COUNTED: "counted against `restarts`, then tried again",
-    Disposition.IGNORED: "Ignore: tried again at no cost",
+    Disposition.COUNTED: "counts against `restarts`, then retried",
+    Disposition.IGNORED: "Ignore: retried, not counted",
 }
 
 

@@ -68,26 +68,26 @@ EXIT_CODES = _table(
     ExitCodeEntry(ExitCode.DONE, "Completed", "target reached and the final checkpoint committed", _D, "nothing"),
     ExitCodeEntry(ExitCode.INVALID_SPEC, "InvalidSpec", "the run specification is invalid or of an unknown version", _P,
                   "fix the run, or use an image whose trainer knows this version"),
-    ExitCodeEntry(ExitCode.TOPOLOGY_MISMATCH, "TopologyMismatch", "declared topology differs from the real one", _P,
+    ExitCodeEntry(ExitCode.TOPOLOGY_MISMATCH, "TopologyMismatch", "the declared topology differs from the real one", _P,
                   "compare nodes, processes per node and the image of every pod"),
     ExitCodeEntry(ExitCode.DATA_CHANGED, "DataChanged", "data is missing or its fingerprint changed", _P,
                   "restore the data, or start a new lineage"),
     ExitCodeEntry(ExitCode.NO_CHECKPOINT, "NoCheckpoint", "a checkpoint was committed, or is required, and none verifies", _P,
-                  "restore one, or start at step 0 in the way that the message names"),
+                  "restore one, or start at step 0 as the message says"),
     ExitCodeEntry(ExitCode.DIVERGED, "Diverged", "the loss or the gradients are not finite", _P,
                   "lower the learning rate or lengthen the warm-up"),
     ExitCodeEntry(ExitCode.OUT_OF_MEMORY, "OutOfMemory", "out of memory in a training step", _P,
                   "lower the micro batch and raise accumulation"),
     ExitCodeEntry(ExitCode.NO_PROGRESS, "NoProgress", "several attempts ended without a newer checkpoint", _P,
                   "read the termination messages of the attempts in the ledger"),
-    ExitCodeEntry(ExitCode.INTERNAL, "InternalError", "an unexpected error", _C, "read the log of the rank named"),
+    ExitCodeEntry(ExitCode.INTERNAL, "InternalError", "an unexpected error", _C, "read the log of the named rank"),
     ExitCodeEntry(ExitCode.NODE_UNHEALTHY, "NodeUnhealthy", "the node failed a health check", _C, "cordon the node"),
     ExitCodeEntry(ExitCode.PEER_LOST, "PeerLost", "another pod of the run ended or fell silent", _I,
                   "look for the pod that ended first"),
     ExitCodeEntry(ExitCode.STORAGE, "StorageUnavailable", "the checkpoint volume cannot be read or written", _C,
                   "check the claim: space, quota, permissions"),
-    ExitCodeEntry(ExitCode.HANG, "Hang", "a rank made no progress and was ended by the watchdog", _C,
-                  "read the stack dump beside the checkpoints"),
+    ExitCodeEntry(ExitCode.HANG, "Hang", "a rank made no progress, and the watchdog ended it", _C,
+                  "read the stack dump next to the checkpoints"),
     ExitCodeEntry(ExitCode.PEERS_NEVER_CAME, "PeersNeverCame", "not all pods joined in time", _C,
                   "look for pods that are not scheduled"),
     ExitCodeEntry(ExitCode.PREEMPTED_SAVED, "PreemptedSaved", "told to end; every finished step is committed", _I, "nothing"),
@@ -95,7 +95,7 @@ EXIT_CODES = _table(
                   "compare the save time with the grace period"),
     ExitCodeEntry(ExitCode.USER_FAILURE, "UserFailure", "the user's own program failed", _C, "read its log"),
 )
-"""Every code with its meaning, its disposition and what a person does about it."""
+"""Every code with its meaning, its disposition and what to do about it."""
 
 
 def codes_with(disposition: Disposition) -> tuple[int, ...]:
