@@ -193,7 +193,8 @@ def _placed(shape: Shape, cluster: Data, namespace: Data) -> st.SearchStrategy[D
         )
         optional["placement"] = level
     if "kueue" in cluster:
-        optional["queue"] = st.sampled_from(sorted(namespace["queues"]))
+        if CASES[shape.target].kueue:
+            optional["queue"] = st.sampled_from(sorted(namespace["queues"]))
     elif cluster.get("scheduling", {}).get("gang") == "volcano":
         optional["queue"] = labels(63)
     if CASES[shape.target].host_network:
