@@ -8,6 +8,7 @@ Written from what the controllers do, and from nothing in the compiler:
 - TrainJob: kubeflow/trainer 2.3, pkg/runtime/core/trainingruntime.go and pkg/runtime/framework/plugins/{torch,xgboost,mpi,jobset}
 - MPIJob: kubeflow/mpi-operator 0.8, pkg/controller/mpi_job_controller.go
 - RayJob: ray-project/kuberay 1.7, ray-operator/controllers/ray/common/pod.go
+- Volcano Job: volcano 1.15, pkg/controllers/job/job_controller_util.go and plugins/{env,svc}
 """
 
 from __future__ import annotations
@@ -309,6 +310,31 @@ def _ray_job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
             )
 
 
+def _volcano_job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
+    name, spec = manifest["metadata"]["name"], manifest["spec"]
+    env, svc = spec["plugins"]["env"], spec["plugins"]["svc"]
+    assert env == []
+    assert "--publish-not-ready-addresses=true" in svc, "ranks look for each other before they are ready"
+    assert spec["minAvailable"] <= sum(task["replicas"] for task in spec["tasks"])
+    for task in spec["tasks"]:
+        hosts = [f"{name}-{task['name']}-{index}.{name}" for index in range(task["replicas"])]
+        about = task["name"].upper().replace("-", "_")
+        for index, host in enumerate(hosts):
+            labels = {
+                "volcano.sh/job-name": name, "volcano.sh/job-namespace": manifest["metadata"]["namespace"],
+                "volcano.sh/task-spec": task["name"], "volcano.sh/task-index": str(index), "volcano.sh/queue-name": spec["queue"],
+            }  # fmt: skip
+            variables = {
+                "VK_TASK_INDEX": str(index), "VC_TASK_INDEX": str(index),
+                f"VC_{about}_HOSTS": ",".join(hosts), f"VC_{about}_NUM": str(len(hosts)),
+            }  # fmt: skip
+            pod = _pod(task["name"], index, host, task["template"], labels, variables)
+            group = {"scheduling.k8s.io/group-name": f"{name}-uid"}
+            yield replace(
+                pod, spec={"schedulerName": spec["schedulerName"], **pod.spec}, annotations={**pod.annotations, **group}
+            )
+
+
 READERS: Mapping[tuple[str, str], Callable[[Data, Sequence[Data]], Iterator[Pod]]] = {
     ("batch", "Job"): _job,
     ("jobset.x-k8s.io", "JobSet"): _job_set,
@@ -318,6 +344,7 @@ READERS: Mapping[tuple[str, str], Callable[[Data, Sequence[Data]], Iterator[Pod]
     ("kubeflow.org", "TFJob"): _tf_job,
     ("kubeflow.org", "XGBoostJob"): _xgboost_job,
     ("ray.io", "RayJob"): _ray_job,
+    ("batch.volcano.sh", "Job"): _volcano_job,
 }
 """API group and kind -> its pods."""
 

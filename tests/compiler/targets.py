@@ -298,6 +298,33 @@ _ALL = (
         host_network=False,
         hosts_are_known=False,
     ),
+    Case(
+        name="volcano-job",
+        kind=("batch.volcano.sh", "Job"),
+        kueue=None,
+        roles={"node": "trainer"},
+        shapes=("ddp", *SHARDED),
+        statuses={
+            "new": ({}, "Progressing", ": "),
+            "waits in a queue": ({"state": {"phase": "Pending"}}, "Progressing", "Pending: "),
+            "runs": ({"state": {"phase": "Running"}}, "Progressing", "Running: "),
+            "starts again": ({"state": {"phase": "Restarting"}, "retryCount": 1}, "Progressing", "Restarting: "),
+            "complete": ({"state": {"phase": "Completed"}}, "Healthy", "Completed: "),
+            "failed": ({"state": {"phase": "Failed", "message": "too often"}}, "Degraded", "Failed: too often"),
+            "failed for good": ({"state": {"phase": "Terminated"}}, "Degraded", "Terminated: "),
+            "stopped by hand": ({"state": {"phase": "Aborted"}}, "Degraded", "Aborted: "),
+        },
+        changes=(
+            ("trainer", "Job", "/spec/tasks/0/replicas", 3),
+            ("trainer", "Job", "/spec/tasks/0/name", "worker"),
+            ("trainer", "Job", "/spec/plugins/svc", []),
+            ("trainer", "Job", "/spec/minAvailable", 5),
+            ("torchrun", "Job", "/spec/plugins", {"svc": ["--publish-not-ready-addresses=true"]}),
+            ("torchrun", "Job", "/spec/tasks/0/template/spec/containers/0/env/0/value", "other"),
+        ),
+        place_variables=("VC_", "VK_"),
+        gang="volcano",
+    ),
 )  # fmt: skip
 
 CASES: dict[str, Case] = {case.name: case for case in _ALL}

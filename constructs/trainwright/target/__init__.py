@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trainwright.target.base import Target
 
 TargetName = Literal[
-    "indexed-job", "job-set", "pytorch-job", "train-job", "mpi-job", "tf-job", "xgboost-job", "ray-job"
+    "indexed-job", "job-set", "pytorch-job", "train-job", "mpi-job", "tf-job", "xgboost-job", "ray-job", "volcano-job"
 ]
 """Every target, as runs and cluster profiles name it: module ``mpi_job`` holds target ``mpi-job``."""
 

@@ -1,0 +1,215 @@
+"""Volcano Job (batch.volcano.sh/v1alpha1): one task of pods that Volcano starts together, and starts again together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trainwright.cluster import Cluster
+from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Success
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.pod import pod_template, template_reasons
+from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.scheduling import top_labels
+from trainwright.plan import Resolution
+from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Target, Template
+from trainwright_trainer.contract import Disposition
+from trainwright_trainer.contract.exit_codes import EXIT_CODES
+from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
+
+KIND = GroupKind("batch.volcano.sh", "Job")
+TASK = "node"
+TEMPLATE = "/spec/tasks/0/template"
+
+INDEX_LABEL = "metadata.labels['volcano.sh/task-index']"
+"""Set on every pod, beside the annotation of that name (pkg/controllers/job/job_controller_util.go, createJobPod)."""
+
+
+class VolcanoJob(BaseTarget):
+    """Pod ``<name>-node-<i>`` is reachable as ``<name>-node-<i>.<name>``, behind the headless Service of the plugin ``svc``."""
+
+    name = "volcano-job"
+    title = "Volcano Job"
+    kind = KIND
+    operator: KnownOperator | None = None
+    """Its controller comes with the scheduler, whose release the profile states under ``scheduling``."""
+    kueue: str | None = None
+    minimum_kubernetes = (1, 29)
+    templates: Mapping[str, Template] = {TASK: (KIND, TEMPLATE)}
+    reserved_labels: tuple[str, ...] = (
+        "volcano.sh/job-name", "volcano.sh/job-namespace", "volcano.sh/task-index", "volcano.sh/task-spec",
+    )  # fmt: skip
+
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+        if needs.elastic:
+            return Refusal("ranks are numbered by the pods' indexes, so their number is fixed", "remove topology.elastic")
+        if needs.rendezvous is not Rendezvous.STATIC:
+            reason = f"each pod only gets a name and an index, which is not enough for the rendezvous {needs.rendezvous.value}"
+            return Refusal(reason, "choose a target whose operator makes it")
+        if needs.success is not Success.ALL_RANKS:
+            reason = f"this Job is complete when every pod is, not when {needs.success.value}"
+            return Refusal(reason, "choose a target whose operator knows that rule")
+        if cluster.scheduling.gang != "volcano":
+            reason = f"cluster {cluster.cluster} has no Volcano, which makes the pods and their group"
+            return Refusal(reason, "write `scheduling: {gang: volcano, version: …}` in the profile if it is there")
+        return Binding(
+            roles=(Role(name=TASK, pods=needs.nodes, host="{name}-node-{index}.{name}", container="trainer"),),
+            rank_zero_host="{name}-node-0.{name}",
+            rendezvous_port=RENDEZVOUS_PORT,
+            node_index_env="VC_TASK_INDEX",
+            injects=_INJECTED,
+            renders={"PET_NODE_RANK": INDEX_LABEL},
+            peer_list=("VC_NODE_HOSTS", "{host},"),
+            gang=Gang.OBJECTS,
+            guarantees=frozenset(Guarantee),
+            generated_names=(f"{{name}}-node-{needs.nodes - 1}",),
+        )
+
+    def lower(self, resolution: Resolution) -> list[Tree]:
+        return [_job(resolution)]
+
+    kinds: tuple[ObjectKind, ...] = (
+        ObjectKind(
+            KIND,
+            reasons={
+                **RUN_OBJECT,
+                "/spec/plugins": "what the controller adds to the pods of the run",
+                "/spec/plugins/env": "tells each pod its index",
+                "/spec/plugins/svc": "gives every pod a DNS name, before it is ready too: ranks must find each other first. Its "
+                "NetworkPolicy would keep Prometheus out; the run has one where the cluster asks for it",
+                "/spec/policies": "what to do when a pod fails, from the trainer's table of exit codes; the first match wins",
+                "/spec/tasks": "one task for all nodes, so that an index is a node",
+                "/spec/tasks/0/maxRetry": "the webhook's default, so that Argo CD sees no difference; no policy restarts one pod",
+                **template_reasons(TEMPLATE),
+            },
+            owned=(
+                Owned(
+                    r"/spec/ttlSecondsAfterFinished",
+                    "the life of the run",
+                    "remove it: Argo CD would make a deleted Job again, and train again",
+                ),
+                Owned(r"/spec/(minAvailable|minSuccess)", "how pods start together, and when the run is done", "change topology"),
+                Owned(r"/spec/(schedulerName|queue|priorityClassName)", "how the run is scheduled", "change queue or priority"),
+                Owned(r"/spec/maxRetry", "the retry budget", "change restarts"),
+                Owned(r"/spec/plugins.*", "the address of the ranks", "remove it: peers find each other by names and indexes"),
+                Owned(
+                    r"/spec/policies.*",
+                    "the failure rules, made from the trainer's exit codes",
+                    "remove it: all ranks come back together, or none does",
+                ),
+                Owned(r"/spec/tasks", "the nodes of the run", "write it under overrides.pod.node"),
+                Owned(r"/spec/tasks/0/(name|replicas|minAvailable)", "the number of pods", "change topology.nodes"),
+                Owned(r"/spec/tasks/0/(policies|maxRetry|dependsOn).*", "how pods come back", "change restarts"),
+                Owned(r"/spec/tasks/[1-9].*", "the nodes of the run", "change topology.nodes"),
+            ),
+        ),
+    )
+
+    health = """\
+-- Volcano has one word for the phase of a Job, and a message where there is something to say.
+local meaning = {
+  Completed = "Healthy",
+  Failed = "Degraded",
+  Terminated = "Degraded",
+  Aborted = "Degraded",
+}
+local state = obj.status ~= nil and obj.status.state or {}
+local phase = state.phase or ""
+return { status = meaning[phase] or "Progressing", message = phase .. ": " .. (state.message or "") }
+"""
+
+    guide = """\
+- **Emits** a ConfigMap and a Volcano Job with one task, `node`. Volcano's controller creates the pods and, through its plugin
+  `svc`, the Service `<name>`; pod i is `<name>-node-<i>.<name>`, even before it is ready. The plugin `env` tells each pod its
+  index.
+- **Needs** Volcano: the profile has `scheduling: {gang: volcano}`. There is no operator besides it. Kueue has no integration for
+  Volcano Jobs: on a cluster with Kueue a run with a `queue` is refused ([TW436](findings/TW436.md)). Without Kueue the `queue`
+  is one of Volcano.
+- **Gang.** The controller makes the PodGroup of every Job, with `minAvailable` from the plan; no flag is involved. With
+  `gang: false` Volcano still places the pods, but may start them one by one.
+- **Failures.** The policies follow from the exit codes: a permanent code terminates the Job. Any other failure and the loss of a
+  pod restart all pods together. Volcano ends the Job when it has counted `maxRetry` restarts, so `maxRetry` is `restarts` + 1.
+  It knows no free retries: an evicted pod and a lost peer count too. A restart deletes the failed pods with their logs.
+- **Special.** The Job is complete when every pod is (`minSuccess`). Volcano's webhook writes defaults into the Job; they are
+  all written out here, so that Argo CD sees no difference.
+"""
+
+
+TARGET: Target = VolcanoJob()
+
+_INJECTED = {
+    "VC_TASK_INDEX": "the pod's index, by the plugin env",
+    "VK_TASK_INDEX": "the pod's index, by the plugin env",
+    "VC_NODE_HOSTS": "the names of all pods, by the plugin svc",
+    "VC_NODE_NUM": "the number of pods, by the plugin svc",
+}
+"""Variables that the plugins append after the run's own (pkg/controllers/job/plugins/env/env.go and svc/svc.go)."""
+
+
+def _job(resolution: Resolution) -> Tree:
+    run, plan, role = resolution.run, resolution.plan, resolution.binding.roles[0]
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "spec": {
+            **_scheduling(resolution),
+            "minSuccess": Why(role.pods, "run:/topology/nodes", "the run is done when every pod is"),
+            "maxRetry": Why(
+                run.restarts + 1,
+                "run:/restarts",
+                "restarts + 1: the Job has failed when it was to start again so often (pkg/controllers/job/state/restarting.go)",
+            ),
+            "plugins": {"env": [], "svc": ["--publish-not-ready-addresses=true", "--disable-network-policy=true"]},
+            "policies": _policies(resolution),
+            "tasks": [
+                {
+                    "name": TASK,
+                    "replicas": Why(role.pods, "run:/topology/nodes", "one pod a node"),
+                    "minAvailable": Why(role.pods, "run:/topology/nodes", "all nodes at once: ranks wait for each other"),
+                    "maxRetry": 3,
+                    "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
+                }
+            ],
+        },
+    }
+
+
+def _scheduling(resolution: Resolution) -> Tree:
+    """The controller makes the PodGroup from this. A part of the tasks' pods is enough where the run asks for no gang
+    (pkg/scheduler/api/job_info.go, CheckTaskMinAvailable)."""
+    run, gang, scheduling = resolution.run, resolution.plan.gang, resolution.cluster.scheduling
+    fields: Tree = {
+        "schedulerName": Why(scheduling.name, "cluster:/scheduling", "Volcano, which alone reads the group of the pods"),
+        "queue": Why(gang.queue if gang and gang.queue else "default", "run:/queue", "the Volcano queue"),
+    }
+    if run.priority:
+        fields["priorityClassName"] = Why(run.priority, "run:/priority", "as asked")
+    if gang:
+        fields["minAvailable"] = Why(gang.minimum, "run:/topology", gang.minimum_reason)
+    else:
+        fields["minAvailable"] = Why(1, "run:/gang", "no gang is asked for: pods may start one by one")
+    return fields
+
+
+def _policies(resolution: Resolution) -> list[Tree | Why]:
+    """A code each, then everything else. What starts a Job again kills all of its pods first, and counts; a request of a pod that
+    was killed then is older than the Job and changes nothing (pkg/controllers/job/job_controller_util.go, applyPolicies)."""
+    again = Why(
+        {"action": "RestartJob", "events": ["PodFailed", "PodEvicted"]},
+        "trainwright",
+        "all pods go, and all come back together: ranks cannot do without each other",
+    )
+    if not all(process.supervised for process in resolution.processes.values()):
+        return [again]
+    permanent = [row for row in EXIT_CODES.values() if row.disposition is Disposition.PERMANENT]
+    return [
+        *(
+            Why(
+                {"action": "TerminateJob", "exitCode": int(row.code)},
+                "trainwright",
+                f"{row.reason}: the same pod would fail again, so the run ends and keeps its logs",
+            )
+            for row in sorted(permanent, key=lambda row: int(row.code))
+        ),
+        again,
+    ]
