@@ -106,7 +106,7 @@ def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:
             "TW310",
             context.locate.run("/namespace"),
             f"RDMA on pool {resolution.plan.world.pool} needs IPC_LOCK, which pod security {namespace.pod_security} refuses",
-            "let the node's runtime give unlimited memlock (ipc_lock: false), or use a namespace of level privileged",
+            "configure unlimited memlock in the node's runtime and write ipc_lock: false, or use a namespace of level privileged",
         )
 
 
@@ -130,7 +130,7 @@ def fenced(context: Context, resolution: Resolution) -> Iterator[Finding]:
         cause = "it uses the node's network" if context.run.host_network else "the operator's own pods must reach it"
         message = f"the run has no NetworkPolicy, since {cause}"
         where = context.locate.run("/host_network" if context.run.host_network else "/target")
-        yield found("TW440", where, message, "nothing, or choose another target; the cluster's own policies still hold")
+        yield found("TW440", where, message, "accept it, or choose another target; the cluster's own policies still apply")
 
 
 RUN = (image, known_namespace)
@@ -165,6 +165,6 @@ def _unmade_claims(cluster: Cluster, locate: Locator) -> Iterator[Finding]:
                 yield found(
                     "TW312",
                     where,
-                    f"storage class {claim.storage_class} cannot give {claim.access}",
+                    f"storage class {claim.storage_class} does not offer {claim.access}",
                     f"it offers {', '.join(offered.access)}",
                 )

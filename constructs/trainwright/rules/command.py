@@ -44,8 +44,8 @@ def arguments(context: Context) -> Iterator[Finding]:
             yield found(
                 "TW405",
                 where,
-                f"{_short(token)} is one argument with a blank in it",
-                f"write its words as elements of their own: {_short(words)}",
+                f"{_short(token)} is one argument with a space in it",
+                f"write its words as separate elements: {_short(words)}",
             )
         if SECRET_VALUE.search(token):
             yield found(
@@ -93,7 +93,7 @@ def launcher_in_script(context: Context) -> Iterator[Finding]:
         yield found(
             "TW411",
             context.locate.run("/workload/command"),
-            f"the supervisor starts one process a rank, and {name} would start all of them in each",
+            f"the supervisor starts one process per rank, and {name} would start all ranks in each",
             f"write the program without {name}; or use workload command",
         )
 
@@ -123,14 +123,14 @@ def options_against_plan(context: Context, resolution: Resolution) -> Iterator[F
     if start is None or not torch or isinstance(context.run.workload, ScriptWorkload):
         return
     where, options = context.locate.run("/workload/command"), _torchrun_options(words[start + 1 :])
-    for name, (wanted, field) in _planned(resolution).items():
+    for name, (wanted, decided) in _planned(resolution).items():
         given = options.get(name)
         if given is not None and given != wanted and "$" not in given:
             yield found(
                 "TW411",
                 where,
                 f"{name.replace('-', '_').replace('__', '--', 1)} {_short(given)} is not what the plan says, {wanted}",
-                f"remove it: torchrun reads PET_ variables; to change it, change {field}",
+                f"remove it: torchrun reads PET_ variables; {decided}",
             )
     if "--node-rank" in options and "$" not in (options["--node-rank"] or "") and resolution.plan.world.nodes > 1:
         yield found("TW411", where, "--node_rank is the same number in every pod", "remove it: torchrun reads PET_NODE_RANK")
@@ -139,16 +139,16 @@ def options_against_plan(context: Context, resolution: Resolution) -> Iterator[F
 
 
 def _planned(resolution: Resolution) -> dict[str, tuple[str, str]]:
-    """Option -> its value in the plan, and the field of the run that decides it."""
+    """Option -> its value in the plan, and what decides it."""
     plan, elastic = resolution.plan, resolution.needs.elastic
-    each = {"--nproc-per-node": (str(plan.world.processes_per_node), "topology")}
+    each = {"--nproc-per-node": (str(plan.world.processes_per_node), "to change it, change topology")}
     if elastic:
-        return {"--nnodes": (f"{elastic.minimum}:{elastic.maximum}", "topology.elastic"), **each}
+        return {"--nnodes": (f"{elastic.minimum}:{elastic.maximum}", "to change it, change topology.elastic"), **each}
     return {
-        "--nnodes": (str(plan.world.nodes), "topology.nodes"),
+        "--nnodes": (str(plan.world.nodes), "to change it, change topology.nodes"),
         **each,
-        "--master-addr": (plan.rendezvous.host, "nothing: the plan names rank 0"),
-        "--master-port": (str(plan.rendezvous.port), "nothing: the plan decides ports"),
+        "--master-addr": (plan.rendezvous.host, "the plan names rank 0"),
+        "--master-port": (str(plan.rendezvous.port), "the plan decides ports"),
     }
 
 
@@ -183,12 +183,12 @@ def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Findi
     launcher = next((name for name in programs if name in _OTHER_PODS), None)
     if launcher is not None:
         if needs.nodes > 1 and not any(option in words for option in _OTHER_PODS[launcher]):
-            message = f"{launcher} starts ranks in its own pod only, and the run has {needs.nodes}: each would train alone"
+            message = f"{launcher} starts ranks in its own pod only, and the run has {needs.nodes} pods: each would train alone"
             yield found("TW450", where, message, f"{fix}; or give {launcher} the other hosts")
     elif any(_PYTHON.fullmatch(program) for program in programs):
         alone = _alone(resolution)
         if alone:
-            yield found("TW450", where, alone, f"{fix}; or use workload script, which starts one process a rank")
+            yield found("TW450", where, alone, f"{fix}; or use workload script, which starts one process per rank")
 
 
 def _alone(resolution: Resolution) -> str | None:
@@ -198,7 +198,8 @@ def _alone(resolution: Resolution) -> str | None:
         return None if told else f"nothing tells the program its rank: each of {needs.nodes} pods would train alone"
     missing = needs.world_size - needs.nodes
     if told:
-        return f"the program finds WORLD_SIZE {needs.world_size} and its pod's number for a rank, and waits for {missing} others"
+        seen = f"the program sees WORLD_SIZE {needs.world_size} and takes its pod's number for its rank"
+        return f"{seen}: it would wait for {missing} ranks that never start"
     return f"the program is one process in each of {needs.nodes} pods: {missing} of {needs.world_size} ranks are not started"
 
 

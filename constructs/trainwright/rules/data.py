@@ -23,7 +23,7 @@ def places(context: Context) -> Iterator[Finding]:
     for path in run.prepare:
         where = context.locate.run(f"/prepare/{escape(path)}")
         if path.startswith("//") or posixpath.normpath(path) != path:
-            fix = "write it without '.', '..', doubled and closing slashes"
+            fix = "write it without '.', '..', double slashes, or a slash at the end"
             yield found("TW240", where, f"{path} is not a plain absolute path", fix)
             continue
         mount = mount_of(run, path)
@@ -52,7 +52,7 @@ def claims(context: Context) -> Iterator[Finding]:
                 "TW241",
                 context.locate.run(f"/prepare/{escape(path)}"),
                 f"claim {mount.claim} is ReadOnlyMany: no Job can write {path}",
-                "use a ReadWriteMany claim, or remove the entry where somebody else fills the claim",
+                "use a ReadWriteMany claim, or remove the entry if something else fills the claim",
             )
 
 
@@ -68,10 +68,10 @@ def failures(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if not run.prepare or binding.counts_init_failures:
         return
     message = (
-        f"where the data never comes, pods of a {resolution.target.title} fail every {run.peer_wait} and come back uncounted, "
+        f"if the data never arrives, pods of a {resolution.target.title} fail every {run.peer_wait} and are replaced uncounted, "
         "holding their nodes until somebody repairs the Job that fetches it"
     )
-    fix = f"see that somebody hears of a failed Job `data-*` in namespace {run.namespace}, and waive this{_counting(resolution)}"
+    fix = f"alert on failed Jobs `data-*` in namespace {run.namespace}, and waive this{_counting(resolution)}"
     yield found("TW244", context.locate.run("/prepare"), message, fix)
 
 

@@ -202,7 +202,7 @@ def _batch(configuration: Configuration, ranks: int, ranks_per_node: int) -> Ite
         "TW223",
         configuration.where("train_batch_size"),
         f"train_batch_size {total} leaves each rank a micro batch of {micro} on {nodes} nodes, and DeepSpeed fails on {breaks}",
-        f"write `train_micro_batch_size_per_gpu: {micro}` and `gradient_accumulation_steps: {steps}` instead of it",
+        f"write `train_micro_batch_size_per_gpu: {micro}` and `gradient_accumulation_steps: {steps}` instead",
     )
 
 
@@ -211,7 +211,7 @@ def _contradiction(configuration: Configuration, total: int, micro: int, steps: 
     if given:
         message = f"train_batch_size {total} is not micro {micro} x accumulation {steps} x {ranks} ranks = {product}"
         return found("TW222", where, message, f"write {product}, or remove it: DeepSpeed multiplies")
-    message = f"train_batch_size {total} cannot be shared out: micro {micro} x accumulation {steps} x {ranks} ranks = {product}"
+    message = f"train_batch_size {total} does not divide: micro {micro} x accumulation {steps} x {ranks} ranks = {product}"
     fix = "write train_micro_batch_size_per_gpu and gradient_accumulation_steps, and remove it: DeepSpeed multiplies"
     return found("TW222", where, message, fix)
 
@@ -287,7 +287,7 @@ def _auto(configuration: Configuration) -> Iterator[Finding]:
         "TW226",
         configuration.where(*keys[0]),
         f"{shown} {'is' if len(keys) == 1 else 'are'} auto, which only the Trainer of transformers fills in",
-        "write the values; or waive this where the program is that Trainer",
+        "write the values; or waive this if the program is that Trainer",
     )
 
 

@@ -59,11 +59,11 @@ def fabric(context: Context, resolution: Resolution) -> Iterator[Finding]:
         if not isinstance(value, str):
             yield found("TW403", where, f"{fact.name} follows from {field}", "remove it: the network is no secret")
         elif not fact.agrees(value):
-            message = f"{fact.name}={value} is against {field}, which is {_text(getattr(resolution.pool.fabric, fact.field))}"
-            yield found("TW403", where, message, "remove it; or change the profile, if that is what is wrong")
+            message = f"{fact.name}={value} contradicts {field}, which is {_text(getattr(resolution.pool.fabric, fact.field))}"
+            yield found("TW403", where, message, "remove it; or correct the profile")
         else:
             yield found(
-                "TW416", where, f"{fact.name}={value} is what {field} says already", "remove it: the plan takes care of it"
+                "TW416", where, f"{fact.name}={value} repeats {field}", "remove it: the plan sets it"
             )
 
 
@@ -88,7 +88,7 @@ def rdma(context: Context, resolution: Resolution) -> Iterator[Finding]:
             "TW415",
             context.locate.cluster(f"/node_pools/{escape(pool)}/fabric"),
             f"the fabric of pool {pool} is {offered.kind}, and names no resource: pods get no RDMA device and train over TCP",
-            "name the extended resource of the device plugin in fabric.resource; or write kind: tcp, if that is what is wanted",
+            "name the extended resource of the device plugin in fabric.resource; or write kind: tcp, if that is intended",
         )
 
 
@@ -138,7 +138,7 @@ def _together(env: Environment, where: Callable[[str], Where]) -> Iterator[Findi
     if isinstance(hca, str) and hca and not hca.startswith(("=", "^=")):
         word = "leaves out" if hca.startswith("^") else "matches"
         exact = "^=mlx5_1,mlx5_4" if hca.startswith("^") else "=mlx5_0,mlx5_1"
-        message = f"NCCL_IB_HCA={hca} {word} every adapter whose name starts so, storage adapters included"
+        message = f"NCCL_IB_HCA={hca} {word} every adapter whose name starts with it, including storage adapters"
         fix = f"write exact names, as in {exact!r}, best as fabric.hca in the cluster profile"
         yield found("TW408", where("NCCL_IB_HCA"), message, fix)
     if "NCCL_DEBUG_SUBSYS" in env and str(env.get("NCCL_DEBUG")).upper() not in ("INFO", "TRACE"):
@@ -161,7 +161,7 @@ def peer_list(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if size > LONGEST_VARIABLE:
         title, most = resolution.target.title, len(hosts) * LONGEST_VARIABLE // size
         message = f"{title} cannot carry {len(hosts):,} pods: {variable} would name them all in {size:,} characters"
-        fix = f"write topology.nodes of at most {most:,}, or a shorter name of the run: {LONGEST_VARIABLE:,} characters fit"
+        fix = f"lower topology.nodes to at most {most:,}, or shorten the run's name: {LONGEST_VARIABLE:,} characters fit"
         yield found("TW401", context.locate.run("/topology/nodes"), message, fix)
 
 

@@ -70,15 +70,15 @@ def metrics(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found(
             "TW320",
             context.locate.run("/topology/kind"),
-            "the operator starts its own program in the pods, which serves none of our metrics: there are no PodMonitor, "
-            "no alerts and no dashboard",
+            "the operator starts its own program in the pods, which serves none of our metrics: there is no PodMonitor, "
+            "no alert and no dashboard",
             "watch the metrics and the dashboard of Ray itself, and waive this; or use another topology",
         )
     elif not serving_pods(resolution):
         yield found(
             "TW320",
             where,
-            "no pod serves metrics: there are no PodMonitor, no alerts and no dashboard",
+            "no pod serves metrics: there is no PodMonitor, no alert and no dashboard",
             "use workload script, which puts the program under the supervisor, or accept it",
         )
     elif not isinstance(context.run.workload, TrainerWorkload | BoostingWorkload):
@@ -86,7 +86,7 @@ def metrics(context: Context, resolution: Resolution) -> Iterator[Finding]:
             "TW321",
             where,
             "the program reports no steps: only restarts and idle GPUs raise an alert",
-            "use workload trainer where it can do the job, or watch the program's own log",
+            "use workload trainer if it can do the work, or watch the program's own log",
         )
 
 
@@ -98,7 +98,7 @@ def watched_namespace(context: Context) -> Iterator[Finding]:
     yield found(
         "TW322",
         context.locate.cluster("/monitoring/watches"),
-        f"the Prometheus does not look for monitors and rules in namespace {context.run.namespace}",
+        f"Prometheus does not look for monitors and rules in namespace {context.run.namespace}",
         f"add {context.run.namespace} once podMonitorNamespaceSelector and ruleNamespaceSelector select it",
     )
 

@@ -88,7 +88,7 @@ Problems = Iterator[tuple[str, str, str]]
 def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     slots, given = resolution.needs.world_size, launch.values(_PROCESSES)
     if not given and mpi.implementation != "openmpi" and launch.program in _MPIRUN:
-        message = f"{launch.program} of {TITLES[mpi.implementation]} starts one rank where it is not told more"
+        message = f"{launch.program} of {TITLES[mpi.implementation]} starts one rank unless -n says otherwise"
         yield "TW423", message, f"add -n {slots}"
     if not given or not given[0].isdigit() or int(given[0]) == slots:
         return
@@ -108,9 +108,10 @@ def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
         if file != wanted and "$" not in file:
             yield "TW420", f"{file} is not the host file that the operator writes, {wanted}", f"write {wanted}"
     if any("$" not in host for host in hosts):
-        yield "TW420", "hosts by name: pods are called after the run's identity, which the next edit changes", f"use {wanted}"
+        message = "the command names hosts, and pods are named after the run's identity, which changes with the next edit"
+        yield "TW420", message, f"use {wanted}"
     if not files and not hosts and mpi.implementation == "openmpi":
-        message = "without --hostfile Open MPI 5 looks for slots in the launcher: the operator names the file to Open MPI 4 alone"
+        message = "without --hostfile Open MPI 5 looks for slots in the launcher: the operator passes the file to Open MPI 4 only"
         yield "TW423", message, f"add --hostfile {wanted}"
 
 
@@ -130,8 +131,8 @@ def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     named = {value.partition("=")[0] for value in launch.values(("-x",))}
     missing = [name for name in forwarded(resolution.plan.environment) if name not in named]
     if missing:
-        message = f"ranks on other pods do not get {', '.join(missing)}: mpirun hands on what -x names"
-        yield "TW423", message, f"add {' '.join(f'-x {name}' for name in missing)}, each word an element of its own"
+        message = f"ranks on other pods do not get {', '.join(missing)}: mpirun passes on only what -x names"
+        yield "TW423", message, f"add {' '.join(f'-x {name}' for name in missing)}, each word as a separate element"
 
 
 def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -146,7 +147,7 @@ def launcher_among_hosts(context: Context, resolution: Resolution) -> Iterator[F
     """A launcher that is a node stands in the host file, where mpirun knows it by the address of its name."""
     needs = resolution.needs
     if needs.mpi and needs.mpi.launcher_holds_ranks and needs.nodes > 1 and isinstance(context.run.workload, CommandWorkload):
-        message = "the launcher stands in the host file, and mpirun fails where DNS does not know it yet (kubeflow/trainer#3783)"
+        message = "the launcher is in the host file, and mpirun fails where DNS does not know it yet (kubeflow/trainer#3783)"
         fix = "let the command wait until `getent hosts` finds every host of the host file, or write `launcher_is_node: false`"
         yield found("TW423", context.locate.run("/workload/command"), message, fix)
 

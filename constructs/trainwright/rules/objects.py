@@ -92,7 +92,7 @@ def values_are_plain(context: Context, resolution: Resolution, manifests: Sequen
                 "TW107",
                 where,
                 f"{manifest['kind']}{pointer} {reason}",
-                "write it in other words, or keep it in a file of the image",
+                "write it differently, or keep it in a file of the image",
             )
 
 

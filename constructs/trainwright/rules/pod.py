@@ -106,10 +106,10 @@ def writes_once(context: Context, resolution: Resolution, manifests: Manifests) 
     for role, name, claim in writers:
         count = sum(pods_of[other] for other in {other for other, _, its in writers if its == claim})
         if count > 1:
-            message = f"init container {name} can write to claim {claim}, and so do those of {count} pods at the same time"
+            message = f"init container {name} can write to claim {claim}, and {count} pods run it at the same time"
             fix = (
-                "fetch data once, by `prepare`; or mount the claim with readOnly: true, or a folder for each pod by subPathExpr; "
-                "waive this where it does no harm"
+                "fetch data once, by `prepare`; or mount the claim with readOnly: true, or with a folder for each pod by "
+                "subPathExpr; waive this if it does no harm"
             )
             yield found("TW243", overridden_at(context, role, "initContainers", name), message, fix)
 
@@ -211,7 +211,7 @@ def ports_are_free(context: Context, resolution: Resolution, manifests: Manifest
                         "TW601",
                         overridden_at(context, role, field, container.get("name")),
                         f"container {container.get('name')} listens on {port['containerPort']}, a port of the plan",
-                        f"use another than {', '.join(map(str, planned))}",
+                        f"use a port other than {', '.join(map(str, planned))}",
                     )
 
 
@@ -243,7 +243,7 @@ def host_network(context: Context, resolution: Resolution, manifests: Manifests)
                 "TW605",
                 where,
                 f"two pods on one node would want the same ports of it, {ports}",
-                "take whole nodes, so that no other run can be there: raise topology.gpus_per_node; or remove hostNetwork",
+                "raise topology.gpus_per_node to take whole nodes, so that no other run can be there; or remove hostNetwork",
             )
 
 

@@ -33,7 +33,7 @@ def queue(context: Context) -> Iterator[Finding]:
         message = f"cluster {cluster.cluster} has neither Kueue nor Volcano: nothing reads the queue"
         yield found("TW432", where, message, "remove queue, or add `kueue: {version: …}` to the profile if it is installed")
     elif in_volcano_queue(run, cluster) and not run.gang:
-        message = "a queue of Volcano is read from the group of the pods, and with `gang: false` there is none"
+        message = "Volcano reads the queue from the group of the pods, and with `gang: false` there is none"
         yield found("TW432", where, message, "remove `gang: false`, or remove queue")
     elif cluster.kueue and namespace and run.queue not in namespace.queues:
         known = ", ".join(namespace.queues) or "none"
@@ -60,7 +60,7 @@ def by_hand(context: Context) -> Iterator[Finding]:
         for key in getattr(context.run, field):
             where = context.locate.run(f"/{field}/{escape(key)}")
             if key in _read() or (field == "pod_labels" and key.startswith("kueue.x-k8s.io/")):
-                message = f"label {key} is the plan's to set, and not on every object"
+                message = f"label {key} is set by the plan, on the object where it is read"
                 yield found("TW451", where, message, f"remove it, and use {_read().get(key, 'queue')}")
             elif key in _UNREAD:
                 message = f"no scheduler reads label {key}: pods are placed one by one"
@@ -137,7 +137,7 @@ def _maker(context: Context, resolution: Resolution) -> tuple[OperatorName, Gang
 
 
 def _set_flag(operator: OperatorName, value: str) -> str:
-    return f"set the flag to {value} and write so under operators.{operator}.gang_scheduler"
+    return f"set the flag to {value} and write the same under operators.{operator}.gang_scheduler"
 
 
 def watched(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -178,7 +178,7 @@ def slices(context: Context, resolution: Resolution, manifests: Sequence[dict[st
             message = f"the pods of role {role} have the annotation {alone} without {other}"
             yield found("TW603", where, message, "write both: a level of the topology, and the pods of one slice")
         elif size is not None and not (re.fullmatch("[0-9]{1,9}", size) and 1 <= int(size) <= pods[role]):
-            message = f"Kueue cannot make slices of {size} pods of the {pods[role]} of role {role}"
+            message = f"Kueue cannot divide the {pods[role]} pods of role {role} into slices of {size}"
             yield found("TW603", where, message, f"write a number from 1 to {pods[role]} in {SLICE_SIZE}")
 
 

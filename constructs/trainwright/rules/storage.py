@@ -57,9 +57,9 @@ def store_credentials(context: Context) -> Iterator[Finding]:
         return
     half = [name for name in ACCESS_KEYS if name in stated]
     missing = [name for name in ACCESS_KEYS if name not in stated]
-    has = f"env has {half[0]} without {missing[0]}" if half else "nothing says who the pods are there"
+    has = f"env has {half[0]} without {missing[0]}" if half else "nothing gives the pods credentials there"
     keys = ", ".join(f"{name}: {{secret: NAME, key: KEY}}" for name in missing)
-    fix = f"write `env: {{{keys}}}`, or a service_account with a role; waive this where the nodes' own role may write there"
+    fix = f"write `env: {{{keys}}}`, or a service_account with a role; waive this if the nodes' own role may write there"
     yield found("TW245", context.locate.run("/checkpoints/store"), f"checkpoints go to {store}, and {has}", fix)
 
 
@@ -79,7 +79,7 @@ def path_findings(path: str, where: Where) -> Iterator[Finding]:
 def _path_problem(path: str) -> tuple[str, str] | None:
     """Message and fix."""
     if not path.startswith("/") or path.startswith("//") or posixpath.normpath(path) != path:
-        return f"{path} is not a plain absolute path", "write it without '.', '..', doubled and closing slashes"
+        return f"{path} is not a plain absolute path", "write it without '.', '..', double slashes, or a slash at the end"
     for reserved in (*RESERVED_PATHS, TERMINATION_PATH):
         if PurePosixPath(reserved).is_relative_to(path) or PurePosixPath(path).is_relative_to(reserved):
             return f"{path} is in the way of {reserved}, which the plan mounts", "mount it elsewhere"
@@ -136,14 +136,14 @@ def checkpoints_fit(context: Context, resolution: Resolution) -> Iterator[Findin
         return
     size, held = checkpoint.size, claim.size.bytes
     larger = f"use a claim of at least {_rounded(size * (checkpoint.keep + 1))}"
-    each = f"one has about {_rounded(size)}, and claim {checkpoint.claim} {claim.size}"
+    each = f"one takes about {_rounded(size)}, and claim {checkpoint.claim} has {claim.size}"
     if 2 * size > held:
-        message = f"there is no room for a new checkpoint beside the last one: {each}"
+        message = f"a new checkpoint does not fit beside the last one: {each}"
         yield found("TW238", context.locate.run(f"/mounts/{escape(context.run.checkpoints.mount)}"), message, larger)
     elif size * (checkpoint.keep + 1) > held:
         most = held // size - 1
-        fix = f"write keep: {most}, or {larger}" if most >= FEWEST_KEPT else f"{larger}, for keep is at least {FEWEST_KEPT}"
-        message = f"{checkpoint.keep} checkpoints that are kept and a new one do not fit: {each}"
+        fix = f"write keep: {most}, or {larger}" if most >= FEWEST_KEPT else f"{larger}: keep is at least {FEWEST_KEPT}"
+        message = f"{checkpoint.keep} kept checkpoints and a new one do not fit: {each}"
         yield found("TW239", context.locate.run("/checkpoints/keep"), message, fix)
 
 
@@ -168,7 +168,7 @@ def grace_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
             "TW249",
             context.locate.run("/checkpoints"),
             f"a final save needs {grace.seconds} s of grace, and the cluster autoscaler waits {LONGEST_DRAIN} s for a pod to end",
-            "use a claim that writes faster; or waive this where the autoscaler waits longer, or no node is taken away",
+            "use a claim that writes faster; or waive this if the autoscaler waits longer, or removes no node",
         )
 
 
@@ -181,9 +181,9 @@ def goes_on(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if resolution.needs.elastic:
         cause = "all ranks start again whenever nodes come or go"
     elif resolution.pool.spot:
-        cause = f"nodes of pool {plan.world.pool} are taken back"
+        cause = f"nodes of pool {plan.world.pool} can be reclaimed"
     elif supervised and not resolution.binding.counts_new_pods:
-        cause = "the operator makes failed pods anew without counting, and the supervisor counts attempts on this claim"
+        cause = "the operator replaces failed pods without counting them, and the supervisor counts attempts on this claim"
     else:
         return
     message = f"nothing is mounted at {run.checkpoints.mount}, and {cause}"
@@ -197,7 +197,7 @@ def files(context: Context) -> Iterator[Finding]:
         where = context.locate.run(f"/files/{escape(path)}")
         yield from path_findings(path, where)
         if path in run.mounts:
-            yield found("TW233", where, f"{path} is a mount of the run too", "give the file a name below it, or another place")
+            yield found("TW233", where, f"{path} is a mount of the run too", "name a file below it, or use another path")
         if SECRET_VALUE.search(content if isinstance(content, str) else json.dumps(content)):
             yield found("TW409", where, f"{path} holds what looks like a secret, which would be committed in plain text",
                         "put it into a Secret, and read it from env: {NAME: {secret: NAME, key: KEY}}")

@@ -132,7 +132,7 @@ def unreleased(context: Context, resolution: Resolution) -> Iterator[Finding]:
     fix = f"write trainer_version: {RELEASED[-1]}, which does all that this run asks for"
     if needs:
         message += f", and this run needs it for: {', '.join(needs)}"
-        fix = "review it and wait with the sync, or build an image of the trainer in this repository (docs/images.md)"
+        fix = "review it and do not sync yet, or build an image of the trainer in this repository (docs/images.md)"
     yield found("TW212", context.locate.run("/trainer_version"), message, fix)
 
 
@@ -159,7 +159,7 @@ def follows_the_batch(context: Context, resolution: Resolution) -> Iterator[Find
         has = f"{min(sizes)} to {max(sizes)}" if min(sizes) < max(sizes) else str(sizes[0])
         message = f"base was tuned for a batch of {rate.base_batch}, the run has {has}, and the rate stays {rate.base:.1e}"
         rule = "linear" if context.run.trainer and isinstance(context.run.trainer.optimizer, SGD) else "square_root"
-        fix = f"write `scaling: {rule}`, with warmup_steps; or `scaling: none` where the rate is meant to stay"
+        fix = f"write `scaling: {rule}`, with warmup_steps; or `scaling: none` if the rate is meant to stay"
         yield found("TW214", context.locate.run("/learning_rate"), message, fix)
 
 
@@ -170,7 +170,7 @@ def belongs_to_a_batch(context: Context, resolution: Resolution) -> Iterator[Fin
         return
     if batch.ranks > 1 and rate.base_batch is None and "scaling" not in rate.model_fields_set:
         message = f"nothing says which batch {rate.base:.1e} was tuned for, and {batch.ranks} ranks have {batch.effective}"
-        fix = f"add base_batch, with `scaling: linear` where it is another than {batch.effective}; or write `scaling: none`"
+        fix = f"add base_batch, with `scaling: linear` if it is not {batch.effective}; or write `scaling: none`"
         yield found("TW215", context.locate.run("/learning_rate"), message, fix)
 
 

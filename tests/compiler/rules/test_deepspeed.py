@@ -38,10 +38,10 @@ def test_a_configuration_that_agrees_has_no_findings() -> None:
 def test_the_three_numbers_of_the_batch_agree_with_the_ranks() -> None:
     assert said(train_batch_size=64).startswith("train_batch_size 64 is not micro 1 x accumulation 4 x 32 ranks = 128; write 128")
     assert codes(configured(train_batch_size=100)) == ["TW222"]
-    assert "cannot be shared out" in said(train_batch_size=100, gradient_accumulation_steps=None)
-    assert "cannot be shared out" in said(train_batch_size=100, train_micro_batch_size_per_gpu=None)
+    assert "does not divide" in said(train_batch_size=100, gradient_accumulation_steps=None)
+    assert "does not divide" in said(train_batch_size=100, train_micro_batch_size_per_gpu=None)
     alone = {"train_micro_batch_size_per_gpu": None, "gradient_accumulation_steps": None}
-    assert "cannot be shared out" in said(train_batch_size=8, **alone)
+    assert "does not divide" in said(train_batch_size=8, **alone)
     assert codes(configured(train_batch_size=64, **alone)) == ["TW223"]
     assert codes(configured(train_batch_size=128, gradient_accumulation_steps=None)) == []
 

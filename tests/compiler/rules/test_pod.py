@@ -48,7 +48,7 @@ def shared(**fields: Any) -> list[str]:
 def test_what_every_pod_writes_to_a_claim_is_found() -> None:
     (finding,) = findings(init(**SYNC))
     assert (finding.code, finding.where.pointer) == ("TW243", "/overrides/pod/node/initContainers/0")
-    assert "claim checkpoints, and so do those of 2 pods" in finding.message
+    assert "claim checkpoints, and 2 pods run it" in finding.message
     assert "prepare" in finding.fix
 
 

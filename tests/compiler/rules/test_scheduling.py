@@ -207,9 +207,9 @@ def annotated(annotations: Data, kind: str = "annotations") -> Data:
         ({"example.com/mine": "yes"}, None),
         ({SLICE: "example.com/rack"}, f"without {SIZE}"),
         ({SIZE: "2"}, f"without {SLICE}"),
-        ({SLICE: "example.com/rack", SIZE: "3"}, "slices of 3 pods of the 2"),
-        ({SLICE: "example.com/rack", SIZE: "0"}, "slices of 0 pods"),
-        ({SLICE: "example.com/rack", SIZE: "two"}, "slices of two pods"),
+        ({SLICE: "example.com/rack", SIZE: "3"}, "the 2 pods of role node into slices of 3"),
+        ({SLICE: "example.com/rack", SIZE: "0"}, "slices of 0"),
+        ({SLICE: "example.com/rack", SIZE: "two"}, "slices of two"),
     ],
 )
 def test_slices_by_hand_are_whole(annotations: Data, said: str | None) -> None:

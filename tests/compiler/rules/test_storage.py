@@ -140,8 +140,8 @@ SIZE = 830_328
     ("held", "keep", "code", "fix"),
     [
         (2 * SIZE - 1, 2, "TW238", "use a claim of at least 3Mi"),
-        (2 * SIZE, 2, "TW239", "use a claim of at least 3Mi, for keep is at least 2"),
-        (3 * SIZE - 1, 3, "TW239", "use a claim of at least 4Mi, for keep is at least 2"),
+        (2 * SIZE, 2, "TW239", "use a claim of at least 3Mi: keep is at least 2"),
+        (3 * SIZE - 1, 3, "TW239", "use a claim of at least 4Mi: keep is at least 2"),
         (3 * SIZE, 3, "TW239", "write keep: 2, or use a claim of at least 4Mi"),
         (10 * SIZE, 50, "TW239", "write keep: 9, or use a claim of at least 41Mi"),
         (3 * SIZE, 2, None, None),
@@ -152,7 +152,7 @@ def test_what_is_kept_and_a_new_one_must_fit_the_claim(held: int, keep: int, cod
     cluster = {"namespaces": {"training": {"claims": {"checkpoints": {"size": held}}}}}
     told = findings({"checkpoints": {"keep": keep}}, cluster)
     assert [(one.code, one.fix) for one in told] == ([(code, fix)] if code else [])
-    assert code is None or "one has about 1Mi, and claim checkpoints" in told[0].message
+    assert code is None or "one takes about 1Mi, and claim checkpoints has" in told[0].message
 
 
 @pytest.mark.parametrize("work", [script("python", "x.py"), command("torchrun", "x.py")], ids=["script", "command"])

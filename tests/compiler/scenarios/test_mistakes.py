@@ -144,7 +144,7 @@ MISTAKES: dict[str, tuple[str, Data, str, str]] = {
     # spot
     "a grace by hand": ("spot-resnet", {"overrides": {"pod": {"node": {"terminationGracePeriodSeconds": 10}}}}, "TW601", "grace"),
     "spot without checkpoints": (
-        "spot-resnet", {"mounts": None, "checkpoints": None, **script("python", "train.py")}, "TW453", "taken back",
+        "spot-resnet", {"mounts": None, "checkpoints": None, **script("python", "train.py")}, "TW453", "reclaimed",
     ),
     # NCCL
     "a prefix of adapters": ("roce-tuning", env(NCCL_IB_HCA="mlx5"), "TW403", "=mlx5_0"),
