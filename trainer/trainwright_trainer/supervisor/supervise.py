@@ -82,7 +82,7 @@ class _Supervisor:
 
         sweep()
         self._report.attempt, self._report.step, self._report.committed_step = role.attempt, role.step, role.committed_step
-        self._report.attempts, self._report.goodput = _chain(setting.measurements)
+        self._report.attempts, self._report.goodput = _attempts_and_goodput(setting.measurements)
         code = self._report.write(decided.code, decided.cause)
         await role.leave(decided)
         signals.hold()
@@ -104,7 +104,7 @@ class _Supervisor:
         loop.set_exception_handler(on_error)
 
 
-def _chain(measurements: Measurements) -> tuple[int | None, float | None]:
+def _attempts_and_goodput(measurements: Measurements) -> tuple[int | None, float | None]:
     """How many attempts there were, and their goodput."""
     attempts, goodput = measurements.value("trainwright_attempt"), measurements.value("trainwright_goodput")
     return None if attempts is None else int(attempts), None if goodput is None else round(goodput, 4)

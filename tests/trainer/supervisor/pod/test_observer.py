@@ -7,7 +7,7 @@ from tests.trainer.contract.specifications import changed
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.supervisor.pod.observer import OF_THE_PAST, Observer
+from trainwright_trainer.supervisor.pod.observer import OVER_ALL_ATTEMPTS, Observer
 
 SPEC = RunSpec.model_validate(changed({}))
 
@@ -15,7 +15,7 @@ SPEC = RunSpec.model_validate(changed({}))
 def test_a_pod_that_is_told_of_them() -> None:
     measurements = Measurements()
     Observer(SPEC, (), Past(attempts=3, down_seconds=20), measurements, 0)
-    assert [measurements.value(name) for name in OF_THE_PAST] == [3, 20, None]
+    assert [measurements.value(name) for name in OVER_ALL_ATTEMPTS] == [3, 20, None]
 
 
 def test_a_pod_that_is_not_told_says_no_more_what_held_before() -> None:
@@ -24,6 +24,6 @@ def test_a_pod_that_is_not_told_says_no_more_what_held_before() -> None:
     Observer(SPEC, (), Past(attempts=3, down_seconds=20), measurements, 0)
     measurements.update({"trainwright_goodput": 0.75, "trainwright_step": 10})
     Observer(SPEC, (), Past(), measurements, 60)
-    assert [measurements.value(name) for name in OF_THE_PAST] == [None] * 3
+    assert [measurements.value(name) for name in OVER_ALL_ATTEMPTS] == [None] * 3
     assert measurements.value("trainwright_step") == 10
     assert "\ntrainwright_attempt " not in measurements.text().decode()

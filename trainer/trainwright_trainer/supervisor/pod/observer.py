@@ -18,8 +18,8 @@ from trainwright_trainer.supervisor.pod.rank import Rank
 from trainwright_trainer.supervisor.wire.messages import Paces, Position, Times
 
 CHECK_SECONDS = 1.0
-OF_THE_PAST = ("trainwright_attempt", "trainwright_down_seconds", "trainwright_goodput")
-"""What only a pod knows that was told of the attempts before: in an elastic run another one from round to round."""
+OVER_ALL_ATTEMPTS = ("trainwright_attempt", "trainwright_down_seconds", "trainwright_goodput")
+"""Metrics that only a pod serves that was told of the earlier attempts: in an elastic run another pod in each round."""
 
 
 class PositionQuery:
@@ -108,7 +108,7 @@ class Observer:
         self._times = None if isinstance(spec.work, Script) else Timesheet(past, now)
         self._paces = Gathering(len(ranks))
         self._knows_past = past.attempts > 0
-        measurements.forget(OF_THE_PAST)
+        measurements.forget(OVER_ALL_ATTEMPTS)
         if self._knows_past:
             measurements.update({"trainwright_attempt": past.attempts})
         if self._times is not None and self._knows_past:
