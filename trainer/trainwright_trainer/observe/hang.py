@@ -80,11 +80,11 @@ class Hang:
 
 
 def suspects(states: Sequence[RankState]) -> list[RankState]:
-    """Who holds the others up; nobody in particular where all stand at the same place.
+    """The ranks that hold the others up; none where all are at the same place.
 
     Ranks make the same calls in the same order, and a collective holds everybody until the last has entered. So the one that the
-    others wait for is silent (its process is stopped, or waits for a disk), or has said "I go on" less often than they, or, at
-    the same count, is not inside a collective while they are.
+    others wait for is silent (its process is stopped, or waits for a disk), or has marked its progress less often than they have,
+    or, at the same count, is not inside a collective while they are.
     """
     silent = [state for state in states if state.marks is None or state.process in NOT_SCHEDULED]
     if silent:

@@ -91,7 +91,7 @@ class StackFile:
 def main_thread_frame(text: str) -> Frame | None:
     """Where the main thread is, by the newest stacks of a file; None where they do not show it.
 
-    Where it waits for another thread, whoever waits says more than Python's own code for it.
+    Where it waits for another thread, the code that waits says more than Python's own threading module.
     """
     main, thread, frames = "", "", list[Frame]()
     for line in text.splitlines():

@@ -70,7 +70,7 @@ class Link(Protocol):
         """Say which step is safe: after a save, or (with 0 seconds) after a restore."""
 
     def result(self, code: ExitCode, cause: Cause | None = None, step: int | None = None) -> None:
-        """The last word."""
+        """Report how this rank ends. The last message."""
 
 
 def open_link(environment: Mapping[str, str]) -> Link:
@@ -150,7 +150,7 @@ class SupervisorLink:
 
     def result(self, code: ExitCode, cause: Cause | None = None, step: int | None = None) -> None:
         with self._changed:
-            self._ended.set()  # it stays the last word
+            self._ended.set()  # it stays the last message
             self._send_locked(Result(code=code, cause=cause, step=step))
 
     def _send(self, message: FromRankMessage) -> None:

@@ -81,7 +81,7 @@ class At(Contract):
 
 
 class Result(Contract):
-    """A rank's last word. A rank that ends without one failed by what its exit status says."""
+    """A rank's last message. A rank that ends without one failed, in the way that its exit status says."""
 
     type: Literal["result"] = "result"
     code: int

@@ -10,11 +10,11 @@ from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.supervisor.wire.messages import Leave
 
 PATIENCE_SECONDS = 2.0
-"""For the ranks of a pod that is to leave to say what they know themselves."""
+"""How long the ranks of a pod that must leave have to report what they know themselves."""
 
 
 def leave_without_peer(cause: Cause, *, silent: bool = False, stopping: bool = False) -> Leave:
-    """What a pod is to do.
+    """What the pods that are left must do.
 
     Args:
         cause: Names the pod that is lost.

@@ -77,7 +77,7 @@ def _mpirun(setting: Setting, rendezvous: MPIRendezvous) -> LauncherProgram:
 
 
 def launcher_command(setting: Setting) -> tuple[str, ...]:
-    """The command of mpirun with a parent of ours around each rank, and with the line of this supervisor told to it.
+    """mpirun's command line, with a parent of ours before each rank's command, which gets the address of this supervisor.
 
     Raises :class:`PodError` with INVALID_SPEC where the command does not end with the ranks' own.
     """

@@ -98,7 +98,7 @@ class PodOutcome:
     code: ExitCode
     cause: Cause | None = None
     provisional: bool = False
-    """Whether it may be no more than the echo of a failure elsewhere, which node 0 would name."""
+    """Whether it may only echo a failure elsewhere, which node 0 would name."""
 
 
 def pod_outcome(outcomes: Sequence[RankOutcome], ranks: int, order: PodOutcome | None, stopping: Cause | None) -> PodOutcome:

@@ -41,16 +41,16 @@ from trainwright_trainer.supervisor.wire.messages import (
 )
 
 SIBLING_SECONDS = 3.0
-"""After a rank failed, the others of its pod have so long to say what they know."""
+"""How long the other ranks of a pod have, after one failed, to report what they know."""
 NEWS_SECONDS = 5.0
-"""A pod whose ranks only lost a peer, or may have, waits so long to hear which; longer than ``SIBLING_SECONDS``, which that pod
+"""How long a pod whose ranks may only have lost a peer waits to hear which one. Longer than ``SIBLING_SECONDS``, which that peer
 may take."""
 EXIT_SECONDS = 30.0
-"""Between a rank's last word and its end; then it hangs in teardown and is killed, and its word stands."""
+"""Between a rank's result and its end. After that it hangs in teardown and is killed; its result stands."""
 MARGIN_SECONDS = 3.0
 """Of the grace period, for the supervisor itself."""
 MARKER_SECONDS = 30.0
-"""A pod that is done looks so often whether the run is marked complete; then it waits for nobody."""
+"""How often a pod that is done checks whether the run is marked complete; then it waits for nobody."""
 
 
 class Pod:

@@ -95,7 +95,7 @@ class Attempt:
         self.pod.fail(cause)
 
     def stop(self, cause: Cause) -> None:
-        """End in an orderly way, without having been told to: for a reason that this pod found itself. Where it leads."""
+        """End in an orderly way for a reason that this pod found itself. Does nothing in a pod that does not lead."""
         if self._coordinator is not None:
             self._coordinator.stop(cause)
 
@@ -183,7 +183,7 @@ class LoneCoordinator(Coordinator):
     """Decides for its own pod alone.
 
     To stop or to save takes the ranks of every pod, and those agree among themselves: through a collective at each boundary. So
-    nobody is asked where he is, and nobody waits for an answer; the grace period bounds it.
+    no rank is asked where it is, and no answer is awaited; the grace period bounds it.
 
     Args:
         attempt: Nonce of the attempt, where the pods have agreed on one. Default: this pod's own.

@@ -17,7 +17,7 @@ from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor.event_loop import in_daemon_thread
 
 VOLUME_SECONDS = 60.0
-"""For any one look at the volume; a network file system that hangs would hold the pod forever."""
+"""For one access to the volume; a network file system that hangs would hold the pod forever."""
 SCRIPT_PROGRESS = timedelta(minutes=30)
 """A script's attempt that lasted so long counts as progress: its commits are its own, and a loop of failures is faster, also
 with a Job's back-off between attempts."""

@@ -156,8 +156,8 @@ def difference_from_node_0(join: Join, versions: Mapping[str, str], sha256: str,
     It finds the pods of a roll-out that is only half done: another ConfigMap here, another image there.
 
     Args:
-        join: The pod's first word.
-        versions: Of its software, which it says next.
+        join: The pod's first message.
+        versions: Of its software, which it sends next.
         sha256: Of node 0's specification.
         pods: Of the run.
     """
@@ -210,7 +210,7 @@ class ControlClient:
         return self._connection is not None
 
     def finish(self) -> None:
-        """The pod has said its last word."""
+        """The pod has sent its last message."""
         if self._connection is not None:
             self._connection.finish()
 

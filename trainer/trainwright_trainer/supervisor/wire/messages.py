@@ -23,7 +23,7 @@ class Ping(Contract):
 
 
 class Join(Contract):
-    """A pod's first word. Keep it readable for every trainer version: it is how two versions find out that they differ."""
+    """A pod's first message. Keep it readable for every trainer version: by it two versions find out that they differ."""
 
     type: Literal["join"] = "join"
     node: Index
@@ -35,7 +35,7 @@ class Join(Contract):
 
 
 class Installed(Contract):
-    """A pod's second word. Not part of the first, which a trainer that does not know a field there could not read."""
+    """A pod's second message. Not part of the first, which a trainer could not read if it did not know one of the fields."""
 
     type: Literal["installed"] = "installed"
     versions: dict[str, str]
