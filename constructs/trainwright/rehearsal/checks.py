@@ -1,4 +1,4 @@
-"""Everything about manifests that shows before a process runs: objects, names, commands and ports."""
+"""Every problem of manifests that can be found before a process runs: objects, names, commands and ports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trainwright.rehearsal.volumes import PathRewriter, check_volumes, rendered_
 from trainwright_trainer.contract.layout import SPEC_ENV
 
 HOST_ENDINGS = ("ADDR", "ADDRESS", "HOST", "ENDPOINT")
-"""Ends of variables whose whole value is a host, with or without a port."""
+"""Endings of the names of variables whose whole value is a host, with or without a port."""
 MOST_PODS = 200
 MASTER_PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 """Variables from which torch and torchrun take the port of the rendezvous."""
@@ -25,7 +25,7 @@ RENDEZVOUS = "rendezvous"
 
 
 def check_job(job: Job) -> Iterator[Problem]:
-    """Kinds of Jobs that cannot be played, or that would start nothing."""
+    """Problems of a Job that cannot be played, or that would start nothing."""
     where, spec = f"Job {job.name}", job.spec
     if spec.completion_mode != "Indexed":
         yield Problem(where, f"completionMode is {spec.completion_mode}", "a rehearsal plays only completionMode: Indexed")
@@ -53,7 +53,7 @@ def check_size(job: Job) -> Iterator[Problem]:
 
 
 def check_objects(objects: Objects, specification: Specification | None, options: Options) -> Iterator[Problem]:
-    """Missing objects and keys, names that do not resolve, ports that differ, commands that are not here."""
+    """Missing objects and keys, names that do not resolve, ports that differ, commands that this machine does not have."""
     job = objects.job
     pod = create_pod(job, 0, pod_address(options.first_address, 0))
     dns = ClusterDns(objects, options.first_address)
@@ -199,7 +199,7 @@ def _check_specification(container: Container, specification: Specification, whe
 
 
 def check_addresses(objects: Objects, first_address: str) -> Iterator[Problem]:
-    """Whether each pod can have its loopback address, and its declared ports there are free."""
+    """Whether each pod can have its loopback address, and whether its declared ports are free there."""
     job = objects.job
     for index in range(job.completions):
         address = pod_address(first_address, index)

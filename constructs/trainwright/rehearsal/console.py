@@ -20,7 +20,7 @@ from trainwright.rehearsal.setting import Options
 from trainwright_trainer.contract import ExitCode
 
 PLAIN_SECONDS = 2.0
-"""Between two lines of progress where there is no terminal to draw on."""
+"""Time between two lines of progress where the output is not a terminal."""
 LONGEST_MESSAGE = 200
 """Characters of a termination message that are shown."""
 FAILURE_LINES = 15
@@ -197,7 +197,7 @@ def describe_progress(log: TrainingLog) -> str:
 
 
 def describe_end(end: PodEnd) -> str:
-    """Exit codes, and why, as far as the termination messages say."""
+    """Exit codes, with the reasons that the termination messages give."""
     parts = []
     for container in end.containers:
         message = termination_message(container)

@@ -28,7 +28,7 @@ FROM_CALLER = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PA
 
 INIT = Path(__file__).with_name("container_init.py")
 MESSAGE_BYTES = 4096
-"""Most of a termination message that the kubelet keeps."""
+"""The most that the kubelet keeps of a termination message."""
 OUTPUT_SECONDS = 2.0
 """How long output may stay open after the end; the descendants that could hold it are killed."""
 
@@ -88,7 +88,7 @@ def set_up(container: Container, pod: Pod, setting: Setting) -> LocalProcess:
 
 
 def _termination_file(home: Path, container: Container) -> Path:
-    """The kubelet makes it before the container starts, empty."""
+    """An empty file, as the kubelet makes it before the container starts."""
     path = home / f"{container.name}.termination"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()
@@ -122,7 +122,7 @@ def _process_environment(
 
 
 def _directory(container: Container, local: Rewrite) -> Path:
-    """The working directory if it is a mounted one, else the caller's: what the image holds there is not known."""
+    """The working directory if it is mounted, else the caller's: what the image has there is not known."""
     mapped = Path(local(container.working_dir or "."))
     return mapped if mapped.is_dir() else Path.cwd()
 
@@ -146,7 +146,7 @@ class ContainerRun:
 
     @property
     def pid(self) -> int:
-        """Of the process that stands for the container's runtime; the command is its child."""
+        """The process that stands for the container's runtime; the command is its child."""
         return self._started.pid
 
     @property

@@ -2,8 +2,8 @@
 
 A container's processes end with its first one, because the kernel ends the whole process namespace. Here this small program is
 the parent instead: it adopts orphans, hands SIGTERM and SIGINT on to the command, and kills every descendant when the command
-ends, or when standard input closes. Its other end is held by the rehearsal alone, so that a rehearsal that dies in any way takes
-its pods along.
+ends, or when standard input closes. Its other end is held by the rehearsal alone, so that a rehearsal that dies in any way ends
+its pods too.
 
 Run as ``python -I -S container_init.py COMMAND...``: it imports nothing of this package, to start in milliseconds. Exits with the
 command's code, 128 + N if signal N ended it, 128 where it cannot be started, as container runtimes report them.
@@ -76,7 +76,7 @@ def start(command: list[str]) -> int:
 
 
 def prctl(option: int, value: int) -> None:
-    """Linux only; elsewhere the process group and standard input must do."""
+    """Linux only; elsewhere the process group and standard input have to be enough."""
     if sys.platform == "linux":
         import ctypes
 
@@ -84,7 +84,7 @@ def prctl(option: int, value: int) -> None:
 
 
 def reap(child: int) -> int | None:
-    """Collect whatever has ended. Gives the command's exit status (negative for a signal) if it is among them."""
+    """Collect every process that has ended. Returns the command's exit status (negative for a signal) if it is among them."""
     found = None
     with contextlib.suppress(ChildProcessError):
         while True:
@@ -114,7 +114,7 @@ def sweep(child: int) -> None:
 
 
 def children() -> list[int]:
-    """Of this process. An orphan of theirs becomes one of ours, so that a few rounds find them all."""
+    """Children of this process. Their orphans become ours, so that a few rounds find every descendant."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as listing:
             return [int(pid) for pid in listing.read().split()]

@@ -69,7 +69,7 @@ class JobController:
         self._ends: list[PodEnd] = []
 
     async def run(self) -> JobResult:
-        """Run the pods until the Job is over, or until it is told to stop. No process is left in any case."""
+        """Run the pods until the Job is over, or until it is told to stop. No process is ever left."""
         deadline = self._job.spec.active_deadline_seconds
         loop = asyncio.get_running_loop()
         over_at = None if deadline is None else loop.time() + deadline
@@ -107,7 +107,7 @@ class JobController:
             del self._runs[index]
 
     def _take(self, task: asyncio.Task[PodEnd]) -> JobEnd | None:
-        """Note a pod's end and do what follows from it. Gives the Job's end if this was it."""
+        """Note a pod's end and do what follows from it. Returns the Job's end if this ends the Job."""
         index = self._tasks.pop(task)
         end = task.result()
         self._ends.append(end)
@@ -125,7 +125,7 @@ class JobController:
         return JobResult(end, tuple(self._ends))
 
     async def _stopped(self, request: StopRequest) -> JobResult:
-        """Pods that end with success while they are told to stop still count: the Job may just be complete."""
+        """Pods that succeed while they are told to stop still count: they may complete the Job."""
         self._observer.stopping(request.message)
         end = None
         for pod_end in await self._end_all():
@@ -138,7 +138,7 @@ class JobController:
         return JobResult(end if complete else None, tuple(self._ends), request)
 
     async def _end_all(self) -> list[PodEnd]:
-        """Pods that run get SIGTERM and their grace period; those that wait for their start never come."""
+        """End every pod: one that runs gets SIGTERM and its grace period, one that waits for its start never comes."""
         for run in self._runs.values():
             run.terminate()
         for task, index in self._tasks.items():

@@ -102,7 +102,7 @@ class Scaled:
 
 
 def scale_down(objects: Objects, options: Options) -> Scaled:
-    """Fewer pods where asked or where it is a run on GPUs, and a specification that fits this machine."""
+    """Fewer pods where asked, or where the run is on GPUs, and a specification that fits this machine."""
     before = find_specification(objects.config_maps)
     on_gpus = before is not None and before.spec.world.device == "cuda"
     pods = min(objects.job.completions, options.nodes or (GPU_RUN_NODES if on_gpus else objects.job.completions))
@@ -159,7 +159,7 @@ def _shrink_training(work: Tree) -> None:
 
 
 def _keep_here(document: Tree) -> None:
-    """Nothing is sent to a service, and no figure of a cluster's node is asked of this machine."""
+    """Nothing is sent to a service, and this machine is not held to the thresholds of a cluster's node."""
     for sink in document["work"].get("metrics", ()):
         if sink["to"] == "wandb":
             sink["mode"] = "offline"
@@ -169,7 +169,7 @@ def _keep_here(document: Tree) -> None:
 
 
 def _shrink_model(model: Tree) -> None:
-    """Fewer and narrower layers of the same architecture; whatever must divide still does."""
+    """Fewer and narrower layers of the same architecture; sizes that must divide each other still do."""
     if model["architecture"] in ("llama", "vit"):
         heads, wide = model["num_attention_heads"], model["hidden_size"]
         few = min(heads, HEADS)
@@ -209,7 +209,7 @@ def _shown(value: Any) -> str:
 
 
 def local_differences(setting: Setting) -> Iterator[Difference]:
-    """What follows from the manifests and from this machine, whatever the run's size."""
+    """Differences that follow from the manifests and from this machine, whatever the size of the run."""
     objects, dns = setting.objects, setting.dns
     addresses = dns.address(0) + (f" to {dns.address(objects.job.completions - 1)}" if objects.job.completions > 1 else "")
     images = ", ".join(dict.fromkeys(container.image.partition("@")[0] for container in setting.pod_spec.containers))

@@ -60,7 +60,7 @@ class ClusterDns:
                 yield found
 
     def resolve(self, name: str) -> str | Unresolvable:
-        """Address of a pod by a name as its peers write it, with or without namespace and domain."""
+        """Address of the pod that a peer names so, with or without namespace and domain."""
         host, *rest = name.split(".")
         if not rest:
             return Unresolvable(name, "a pod's bare host name resolves only in that pod", f"write {name}.<service>")

@@ -56,7 +56,7 @@ def _condition(rule: FailureRule, end: PodEnd) -> str | None:
 
 
 DEFAULT_BACKOFF_LIMIT = 6
-"""Of a Job that counts failures for the whole Job; with a limit per index there is no other."""
+"""For a Job that counts failures for the whole Job; a Job with a limit per index has no default."""
 
 
 @dataclass(frozen=True, slots=True)

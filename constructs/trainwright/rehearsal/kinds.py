@@ -1,6 +1,6 @@
 """The part of the Kubernetes API that a rehearsal plays: Job, Service, ConfigMap, and what their pods are made of.
 
-Fields that a rehearsal does not look at are passed over; fields that it reads are checked as the API server would check them.
+Fields that a rehearsal does not read are ignored; fields that it reads are checked as the API server would check them.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class Container(Kind):
 
     @property
     def probes(self) -> Iterator[tuple[str, Probe]]:
-        """Field name and probe, in the order in which the kubelet heeds them."""
+        """Field name and probe, in the order in which the kubelet acts on them."""
         for field, probe in (
             ("startupProbe", self.startup_probe),
             ("readinessProbe", self.readiness_probe),
@@ -205,7 +205,7 @@ class ProjectedVolume(Kind):
 
 
 class Volume(BaseModel):
-    """One source by its key; a kind that a rehearsal does not know is kept by name, to say so."""
+    """One source by its key; a source that a rehearsal does not know is kept by name, for the message."""
 
     model_config = ConfigDict(frozen=True, extra="allow", alias_generator=to_camel, populate_by_name=True)
 

@@ -92,7 +92,7 @@ class PodRun:
         ]
         for run in self._running:
             await run.start()
-        if self._terminating:  # told so while the processes were starting
+        if self._terminating:  # requested while the processes were starting
             self.terminate()
         return self._running
 
@@ -179,10 +179,10 @@ class Prober:
         """Poll until the probe passes. After ``ready_seconds`` say why it does not, and go on polling."""
         deadline = time.monotonic() + self._ready_seconds + probe.initial_delay_seconds
         await asyncio.sleep(probe.initial_delay_seconds)
-        told = False
+        reported = False
         while (reason := await self._attempt(probe)) is not None:
-            if time.monotonic() > deadline and not told:
-                told = True
+            if time.monotonic() > deadline and not reported:
+                reported = True
                 why = self._with_listeners(reason)
                 self._on_never_ready(f"{name} probe of container {self._run.container.name} never passed: {why}")
             await asyncio.sleep(min(probe.period_seconds, FIRST_PERIOD_SECONDS))
@@ -233,7 +233,7 @@ def _http_get(get: HttpGet, address: str, port: int, timeout: int) -> str | None
 
 
 def _unverified() -> ssl.SSLContext:
-    """The kubelet verifies no certificate of a probe either."""
+    """As the kubelet, which does not verify the certificates of probes."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

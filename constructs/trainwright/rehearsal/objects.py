@@ -25,7 +25,7 @@ IGNORED_KINDS = frozenset({GroupKind("", "Namespace"), GroupKind("", "Persistent
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One reason, in the words of whoever would report it in a cluster."""
+    """One reason, in the words of the part of the cluster that would report it."""
 
     where: str
     """Kind, name and field: ``Job digits, container trainer, readinessProbe``."""
@@ -45,7 +45,7 @@ class CannotWorkError(Exception):
 
 
 class UsageError(Exception):
-    """The request itself is wrong: a file that is not there, a folder that is not ours, a rehearsal that already runs."""
+    """The request itself is wrong: a missing file, a folder that is not a rehearsal's, a rehearsal that already runs."""
 
 
 @dataclass(frozen=True, slots=True)

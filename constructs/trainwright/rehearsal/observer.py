@@ -1,4 +1,4 @@
-"""What is known of a rehearsal while it goes on: who is told what happens, and what rank 0's log says of the training."""
+"""What can be observed of a rehearsal while it runs: events of its pods, and what rank 0's log says of the training."""
 
 from __future__ import annotations
 

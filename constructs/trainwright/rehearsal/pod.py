@@ -73,7 +73,7 @@ def pod_host_name(job: Job, index: int) -> str:
 
 
 def pod_labels(job: Job, index: int) -> dict[str, str]:
-    """Of the template, and what the controller adds; its own keys win."""
+    """Labels of the template, and those that the controller adds; the controller's win."""
     uid = str(uuid.uuid5(uuid.NAMESPACE_DNS, f"{job.namespace}/{job.name}"))
     return {
         **job.spec.template.metadata.labels,

@@ -166,7 +166,7 @@ async def _play(setting: Setting, observer: Observer, training: TrainingLog) -> 
 
 @contextmanager
 def _signals(stops: StopRequests) -> Iterator[None]:
-    """SIGTERM and SIGINT become requests to stop; where this is not the main thread they are left alone."""
+    """SIGTERM and SIGINT become requests to stop, but only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -25,7 +25,7 @@ class Options:
     fresh: bool = False
     """Empty the volumes that the pods write to first."""
     nodes: int | None = None
-    """At most so many pods; None: two for a run on GPUs, all of them for a run on CPUs."""
+    """The most pods to play; None for two of a run on GPUs, and for all of a run on CPUs."""
     timeout_seconds: float | None = None
     """End the rehearsal as failed after so long."""
     mounts: Mapping[str, Path] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Workspace:
     def opened(self) -> Iterator[None]:
         """Make the folder, hold it for one rehearsal, and remove the pods of the one before.
 
-        Raises :class:`UsageError` where it cannot be made, is somebody else's, or is in use.
+        Raises :class:`UsageError` where it cannot be made, does not belong to a rehearsal, or is in use.
         """
         with ExitStack() as stack:
             try:
@@ -122,7 +122,7 @@ class Setting:
 
     @property
     def store_folders(self) -> dict[str, Path]:
-        """Address of the bucket that checkpoints go to -> the folder that stands for it; nothing is made."""
+        """Address of the bucket that checkpoints go to -> the folder that stands for it. No folder is made."""
         directories = [self.specification.spec.state_directory or ""] if self.specification else []
         directories += [variable.value for variable in self.pod_spec.main.env if variable.name == CHECKPOINT_ENV]
         buckets = [each.removeprefix(_STORE_SCHEME).partition("/")[0] for each in directories if each.startswith(_STORE_SCHEME)]

@@ -13,7 +13,7 @@ from trainwright.rehearsal.objects import Problem
 from trainwright.rehearsal.pod import Pod
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - path inside the container
-"""Stays the host's: programs reach it through shm_open, which no rewriting of paths can redirect."""
+"""Stays this machine's own: programs reach it through shm_open, which no rewriting of paths can redirect."""
 
 Files = dict[str, str]
 """Path inside a volume -> text."""
@@ -39,7 +39,7 @@ class VolumeFolders:
         return self.pod / "volumes" / volume
 
     def files(self, container: str, volume: str) -> Path:
-        """Rendered files differ by container, because paths in them are rewritten for its own mounts."""
+        """Rendered files differ by container, because paths in them are rewritten for the mounts of each."""
         return self.pod / "files" / container / volume
 
 
@@ -125,7 +125,7 @@ def mounted_folders(
 
 
 def claim_folders(spec: PodSpec, container: Container, claims: Path) -> dict[str, Path]:
-    """Mount path -> folder, of the claims alone; nothing is made."""
+    """Mount path -> folder, of claims only. No folder is made."""
     return {
         _clean(mount.mount_path): claims / claim.claim_name / mount.sub_path for mount, claim in spec.mounted_claims(container)
     }

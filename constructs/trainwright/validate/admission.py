@@ -15,7 +15,7 @@ from trainwright.validate.crd import Schema
 from trainwright.validate.problem import Problem, unknown_field
 
 TYPE_META = frozenset(("apiVersion", "kind", "metadata"))
-"""Fields of every object: checked apart from the schema."""
+"""Fields of every object, which are not checked by the schema of its kind."""
 
 
 def field_schema(schema: Schema | None, key: str) -> Schema | None:
@@ -56,7 +56,7 @@ def unknown_fields(value: Any, schema: Schema | None, pointer: str = "", root: b
 
 
 def admitted(value: Any, schema: Schema | None, root: bool = True) -> Any:
-    """A copy without unknown fields and without nulls that may not be, with the schema's defaults."""
+    """A copy with the schema's defaults, and without unknown fields and nulls that the schema does not allow."""
     preserving = schema is not None and bool(schema.get("x-kubernetes-preserve-unknown-fields"))
     if isinstance(value, Mapping):
         resource = root or (schema is not None and bool(schema.get("x-kubernetes-embedded-resource")))

@@ -20,7 +20,7 @@ from typing import Any
 from trainwright.validate.formats import FORMATS
 
 NOT_SUPPORTED = "not supported here:"
-"""In the message of a function that the API server has, for an argument that ours cannot treat as it does."""
+"""Start of the message where a function of the API server has an argument that ours cannot treat in the same way."""
 
 _TEXT = re.compile(r"""(r?"(?:\\.|[^"\\])*"|r?'(?:\\.|[^'\\])*')""")
 _UNLIKE_RE2 = re.compile(r"\\[zZAQEpPC]|\[\[:|\(\?(?![:P])|[*+?}]\+")

@@ -1,4 +1,4 @@
-"""Which check applies to which object, in files or not, and what is left unchecked."""
+"""Validates objects, in files or not: which check applies to each, and what is left unchecked."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Report:
 
 
 def newest(_: Path) -> None:
-    """The newest version that there are schemas of, for any file."""
+    """Choose the newest version that has schemas, whatever the file."""
 
 
 def validate_files(

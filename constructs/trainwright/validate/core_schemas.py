@@ -151,7 +151,7 @@ NOT_EMPTY = (f"{_CORE}PodSpec.containers",)
 
 
 def apply_facts(definitions: dict[str, Any]) -> None:
-    """Write the facts into loaded definitions; what a version of Kubernetes does not have is passed over."""
+    """Write the facts into loaded definitions; those of fields that a version of Kubernetes does not have are left out."""
     for place, values in CHOICES.items():
         _set(definitions, place, enum=[*values.split(), None])
     for place, pattern in PATTERNS.items():

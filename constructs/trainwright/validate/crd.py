@@ -18,7 +18,7 @@ Schema = Mapping[str, Any]
 
 SUFFIXES = frozenset((".yaml", ".yml", ".json"))
 LARGEST = 64 * 2**20
-"""Bytes. The largest upstream CRD has 1.4 MB; a list of all CRDs of a cluster has more."""
+"""In bytes. The largest upstream CRD has 1.4 MB; a list of all CRDs of a cluster has more."""
 
 
 _SHAPES: dict[str, tuple[type, str]] = {
@@ -46,7 +46,7 @@ class Version:
 class Crd:
     file: str
     name: str
-    """Of the CRD itself, such as ``jobsets.jobset.x-k8s.io``."""
+    """The CRD's own name, such as ``jobsets.jobset.x-k8s.io``."""
     key: GroupKind
     """Of the objects that it defines."""
     namespaced: bool
@@ -62,7 +62,7 @@ class Catalogue:
 
 
 def load_catalogue(folder: Path, groups: Collection[str] | None = None) -> Catalogue:
-    """The CRDs below a folder, of some groups only where those are named: the others cost time and are not needed."""
+    """The CRDs below a folder; only those of the given groups, where there are any, since reading the others takes time."""
     crds: dict[GroupKind, Crd] = {}
     findings: list[Finding] = []
     for path in sorted(path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file()):
@@ -152,7 +152,7 @@ def _unusable(path: Path, message: str, fix: str) -> Finding:
 
 
 def _documents(text: str) -> Iterator[Any]:
-    """The documents of a YAML text, read by libyaml: CRDs have megabytes, and nobody asks for a line of them."""
+    """The documents of a YAML text, read by libyaml: CRDs have megabytes, and no finding needs a line in them."""
     import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # a wheel without libyaml is slow, and right

@@ -106,7 +106,7 @@ FORMATS: dict[str, Callable[[str], bool]] = {
 """Format, without its dashes -> whether a text has it."""
 
 UNCHECKED = frozenset(("isbn", "isbn10", "isbn13", "creditcard", "rgbcolor"))
-"""Formats that the API server checks and this module does not: a schema with one of them is reported, not passed over."""
+"""Formats that the API server checks and this module does not: a schema with one of them is reported."""
 
 INTEGERS = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 """Format of an integer -> the numbers it holds."""
@@ -129,7 +129,7 @@ _FACTORS = {
 
 
 def amount(value: object) -> Decimal | None:
-    """The number that a quantity stands for; None for what is none."""
+    """The number that a quantity stands for; None for any other value."""
     match = _FORM.fullmatch(str(value)) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
     if match is None:
         return None

@@ -32,7 +32,7 @@ _GO_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _SUSPECT = re.compile(
     rf"(?<![\w\"'.])(?:{'|'.join(_YAML_1_1_WORDS)}|[-+]?0[0-9a-zA-Z_]\w*|[-+]?[0-9][\w.+-]*_[\w.+-]*)(?![\w\"'.])"
 )
-"""Text without a match has no such scalar; one that has may have none either."""
+"""Text without a match has no such scalar; text with a match may have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Manifest:
     data: dict[str, Any]
     document: Document
     pointer: str
-    """Of the object in its document: empty, or ``/items/3`` in a list."""
+    """Where the object is in its document: empty, or ``/items/3`` in a list."""
 
     def where(self, pointer: str) -> Where:
         return self.document.where(f"{self.pointer}{pointer}")
@@ -60,7 +60,7 @@ def files_below(paths: Sequence[Path]) -> list[Path]:
 
 
 def read_manifests(path: Path) -> tuple[list[Manifest], list[Finding]]:
-    """The objects of a file, and what cannot be read of it."""
+    """The objects of a file, and findings for what cannot be read."""
     shown = path.as_posix()
     try:
         text = read_text(path, shown)
@@ -81,7 +81,7 @@ def read_manifests(path: Path) -> tuple[list[Manifest], list[Finding]]:
 
 
 def documents_in(text: str) -> Iterator[str]:
-    """Each document of a YAML text, below as many empty lines as stand before it, so that its lines keep their numbers."""
+    """Each document of a YAML text, after an empty line for each line before it, so that its lines keep their numbers."""
     markers = list(_MARKER.finditer(text))
     ends = [marker.start() for marker in markers] + [len(text)]
     for start, end in zip([0, *(marker.end() for marker in markers)], ends, strict=True):
@@ -123,7 +123,7 @@ def ambiguous_scalars(text: str, file: str) -> Iterator[Finding]:
 
 
 def is_ambiguous(scalar: str) -> bool:
-    """Whether kubectl makes another value of a plain scalar than YAML 1.2."""
+    """Whether kubectl reads a plain scalar as another value than YAML 1.2."""
     try:
         ours = read_scalar(scalar)
     except ScalarError:
@@ -133,7 +133,7 @@ def is_ambiguous(scalar: str) -> bool:
 
 
 def read_by_kubectl(scalar: str) -> Scalar:
-    """The value of a plain scalar that is no null, as goyaml.v2 resolves it. A date stays text."""
+    """The value of a plain scalar other than null, as goyaml.v2 resolves it. A date stays text."""
     if scalar in _YAML_1_1_WORDS:
         return _YAML_1_1_WORDS[scalar]
     if not scalar or scalar[0] not in "+-0123456789":

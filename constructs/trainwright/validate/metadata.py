@@ -16,7 +16,7 @@ from trainwright.validate.problem import Problem
 LONGEST_LABEL = 63
 LONGEST_SUBDOMAIN = 253
 MOST_ANNOTATIONS = 256 * 1024
-"""Bytes, all keys and values of an object together."""
+"""In bytes: all keys and values of an object together."""
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_1035_LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -102,11 +102,11 @@ _NAME_RULES: Mapping[GroupKind, Callable[[str], str]] = {
         for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
     },
 }
-"""Kind -> why a name is not allowed, where that is another rule than that of DNS subdomains."""
+"""Kind -> why a name is not allowed, for kinds whose names follow another rule than DNS subdomains."""
 
 
 def identity_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
-    """What keeps a mapping from being an object that can be applied; nothing else is worth saying about it then."""
+    """What keeps a mapping from being an object that can be applied. Nothing else is checked then."""
     for key in ("apiVersion", "kind"):
         value = manifest.get(key)
         if not isinstance(value, str) or not value:

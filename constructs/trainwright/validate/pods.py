@@ -124,7 +124,7 @@ def _service(manifest: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _unique(owner: Any, place: str, field: str) -> Iterator[Problem]:
-    """Items that have the same text in a field. Only a container's variables may, where the last one wins."""
+    """Items with the same text in a field. A container's variables are not looked at: they may repeat, and the last one wins."""
     first: dict[str, int] = {}
     for index, item in items(owner, place):
         value = text(item, f"/{field}")

@@ -26,7 +26,7 @@ RESERVED = re.compile(
 """Names that CEL keeps for itself."""
 
 _TIMES = frozenset(("date-time", "date", "duration"))
-"""Formats that the API server hands to CEL as times, which the library takes as bare variables only."""
+"""Formats that the API server passes to CEL as times, which the library accepts only as variables of their own."""
 
 
 def rule_problems(value: Any, schema: Schema | None, pointer: str = "") -> Iterator[Problem]:
@@ -56,7 +56,7 @@ def rules_in(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def expression(rule: Mapping[str, Any]) -> str | None:
-    """What of a rule is evaluated when an object is created; None for a transition rule, which compares with an object before."""
+    """The expression that is evaluated when an object is created; None for a transition rule, which needs an older object."""
     text = str(rule["rule"])
     if not re.search(r"(?<![.\w])oldSelf\b", without_texts(text)):
         return text
@@ -100,7 +100,7 @@ def _field_path(rule: Mapping[str, Any]) -> str:
 
 
 def _time_read_by(text: str, schema: Schema) -> str | None:
-    """The first field with a time that a rule reads; ``has()`` alone reads none."""
+    """The first field with a time that a rule reads; ``has()`` does not read it."""
     if schema.get("format") in _TIMES:
         return "self"
     plain = re.sub(r"\bhas\([^()]*\)", "", without_texts(text))

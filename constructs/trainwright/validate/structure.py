@@ -39,7 +39,7 @@ def structure_problems(value: Any, schema: Schema, pointer: str = "") -> Iterato
 
 
 def _wrong_type(value: Any, schema: Schema) -> str:
-    """What the value should be instead, or nothing."""
+    """What the value should be instead; empty where its type is right."""
     both = ["integer", "string"] if schema.get("x-kubernetes-int-or-string") else []
     wanted = both or ([schema["type"]] if schema.get("type") else [])
     if not wanted or any(_is(value, name) for name in wanted):

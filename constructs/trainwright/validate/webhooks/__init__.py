@@ -1,7 +1,7 @@
-"""What operators refuse beyond their CRDs: in an admission webhook, or in the controller, where no one sees it but an Event.
+"""What operators refuse beyond their CRDs: in an admission webhook, or in the controller, where only an Event shows it.
 
 Each check reads one object and yields a pointer, what is wrong there, and what to write instead. It takes an object of any shape:
-what the CRD's schema demands is not its business.
+what the CRD's schema demands is checked elsewhere.
 """
 
 from __future__ import annotations

@@ -144,4 +144,4 @@ def _storage(manifest: Mapping[str, Any], spec: str) -> Iterator[Objection]:
         twice = bool(options) and name in ("REDIS_PASSWORD", "RAY_REDIS_ADDRESS")
         if twice or (name == "RAY_REDIS_ADDRESS" and enabled.lower() != "true") or name == "REDIS_USERNAME":
             pointer = f"{head}/template/spec/containers/0/env/{index}"
-            yield Objection(pointer, f"{name} does not belong here", "use gcsFaultToleranceOptions alone")
+            yield Objection(pointer, f"{name} does not belong here", "use only gcsFaultToleranceOptions")
