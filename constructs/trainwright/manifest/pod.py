@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
 from trainwright.manifest import scheduling
 from trainwright.manifest.data.awaiting import await_containers
 from trainwright.manifest.labels import ROLE_LABEL, pod_labels
 from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.security import container_security, pod_security
 from trainwright.manifest.volumes import volume_mounts, volumes
 from trainwright.plan import Resolution
 from trainwright.plan.model import EnvironmentVariable
 from trainwright.run import CommandWorkload
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
-
-USER_ID = 1000
-"""User, group and file system group of every pod; the trainer's images use the same."""
 
 
 def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
@@ -25,12 +22,12 @@ def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
     ``life`` is what the target writes first: restart policy and address, as far as its controller leaves them open.
     """
     run, plan, process = resolution.run, resolution.plan, resolution.processes[role.name]
-    waiting = await_containers(resolution, container_security())
+    waiting = await_containers(resolution)
     spec: Tree = {
         **life,
         "terminationGracePeriodSeconds": Why(plan.grace.seconds, "trainwright", plan.grace.reason),
         **scheduling.pod_fields(resolution, role),
-        **pool_placement(resolution.pool, plan.world.pool),
+        **scheduling.pool_placement(resolution.pool, plan.world.pool),
         **_network(resolution),
         **_service_account(resolution),
         "enableServiceLinks": False,
@@ -45,41 +42,9 @@ def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
     return {"metadata": metadata | ({"annotations": annotations} if annotations else {}), "spec": spec}
 
 
-def pod_security() -> Tree:
-    """A user who is not root, and no system calls but the usual: what the `restricted` standard asks of a pod."""
-    return {
-        "runAsNonRoot": True,
-        "runAsUser": USER_ID,
-        "runAsGroup": USER_ID,
-        "fsGroup": USER_ID,
-        "fsGroupChangePolicy": "OnRootMismatch",
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-
-
 def headless(resolution: Resolution) -> Tree:
     """The address of a pod behind the run's own headless Service."""
     return {"subdomain": Why(resolution.plan.name, "trainwright", "name of the headless Service: gives every pod a DNS name")}
-
-
-def pool_placement(pool: NodePool, name: str) -> Tree:
-    """What brings a pod to the nodes of a pool, and past their taints."""
-    pointer = f"cluster:/node_pools/{escape(name)}"
-    placement: Tree = {}
-    if pool.labels:
-        placement["nodeSelector"] = Why(dict(pool.labels), f"{pointer}/labels", "the nodes of the pool")
-    if pool.taints:
-        placement["tolerations"] = Why(
-            [
-                {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
-                if taint.value
-                else {"key": taint.key, "operator": "Exists", "effect": taint.effect}
-                for taint in pool.taints
-            ],
-            f"{pointer}/taints",
-            "the pool's taints, so that pods may go there",
-        )
-    return placement
 
 
 def _network(resolution: Resolution) -> Tree:
@@ -176,11 +141,6 @@ def uses_rdma(resolution: Resolution) -> bool:
     """Whether pods ask for RDMA devices: several GPU nodes on a fabric that offers them."""
     needs, fabric = resolution.needs, resolution.pool.fabric
     return bool(needs.gpus_per_node and needs.most_nodes > 1 and fabric.resource)
-
-
-def container_security() -> Tree:
-    """What the `restricted` standard asks of a container, and a read-only root file system."""
-    return {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
 
 
 def _container_security(resolution: Resolution, role: Role, process: Process) -> Tree:

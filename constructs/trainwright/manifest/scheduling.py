@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from trainwright.cluster import NodePool
+from trainwright.findings.locate import escape
 from trainwright.handshake import Gang, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import ROLE_LABEL, object_labels
@@ -50,6 +52,26 @@ def pod_annotations(resolution: Resolution, role: Role) -> Tree:
         level = resolution.cluster.topology[run.placement.together].label
         annotations[key] = Why(level, "run:/placement/together", "one place of this level for all pods")
     return annotations
+
+
+def pool_placement(pool: NodePool, name: str) -> Tree:
+    """What brings a pod to the nodes of a pool, and past their taints."""
+    pointer = f"cluster:/node_pools/{escape(name)}"
+    placement: Tree = {}
+    if pool.labels:
+        placement["nodeSelector"] = Why(dict(pool.labels), f"{pointer}/labels", "the nodes of the pool")
+    if pool.taints:
+        placement["tolerations"] = Why(
+            [
+                {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+                if taint.value
+                else {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+                for taint in pool.taints
+            ],
+            f"{pointer}/taints",
+            "the pool's taints, so that pods may go there",
+        )
+    return placement
 
 
 def pod_fields(resolution: Resolution, role: Role) -> Tree:

@@ -13,9 +13,10 @@ from trainwright.findings.codes import found
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Share
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import pod_labels
-from trainwright.manifest.pod import container_security, pod_security, pod_template, template_reasons
+from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
+from trainwright.manifest.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.target.base import RUN_OBJECT, BaseTarget, GangFlag, KnownOperator, Releases, Rule, Target, Template

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trainwright.manifest.labels import FOUNDATION
 from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.security import container_security
 from trainwright.manifest.volumes import volume_names
 from trainwright.plan import Resolution
 from trainwright.run import ClaimMount
@@ -26,7 +27,7 @@ def literal(text: str) -> str:
 AWAIT_CONTAINER = "await-data"
 
 
-def await_containers(resolution: Resolution, security: Tree) -> list[Tree]:
+def await_containers(resolution: Resolution) -> list[Tree]:
     """One for all data sets of the run; none where it prepares none.
 
     In the run's own image, which the node needs anyway: with the tool's, a newer tool would be another pod, and so another run.
@@ -51,7 +52,7 @@ def await_containers(resolution: Resolution, security: Tree) -> list[Tree]:
             ],
             "resources": {"requests": dict(amounts), "limits": dict(amounts)},
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "securityContext": security,
+            "securityContext": container_security(),
             "volumeMounts": _mounts(resolution),
         }
     ]

@@ -10,8 +10,9 @@ from trainwright.manifest.data.awaiting import literal, script
 from trainwright.manifest.data.store import credentials, settings
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.labels import FOUNDATION
-from trainwright.manifest.pod import container_security, pod_security, pool_placement
 from trainwright.manifest.provenance import Tree, Why, split
+from trainwright.manifest.scheduling import pool_placement
+from trainwright.manifest.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.plan.model import DataPlan
 from trainwright.run import Preparation, Run
