@@ -11,7 +11,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.provenance import Why
 
 KEEP = {"argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
-"""Argo CD neither prunes the object nor deletes it with its Application: no run's end may take checkpoints along."""
+"""Argo CD neither prunes the object nor deletes it with its Application: the end of a run must not delete checkpoints."""
 
 KINDS = (
     ObjectKind(
@@ -40,7 +40,7 @@ KINDS = (
 
 
 def foundation(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
-    """The managed objects of one namespace, in the order in which they are needed; empty where nothing is ours to create."""
+    """The managed objects of one namespace, in the order in which they are needed; empty if there is nothing for us to create."""
     described = cluster.namespaces[namespace]
     pointer = f"cluster:/namespaces/{escape(namespace)}"
     objects = [_namespace(namespace, described.pod_security, pointer)] if described.managed else []

@@ -16,7 +16,7 @@ class GroupKind(NamedTuple):
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> GroupKind:
-        """Of a manifest that states apiVersion and kind."""
+        """The kind of a manifest that states apiVersion and kind."""
         return cls(str(manifest["apiVersion"]).rpartition("/")[0], str(manifest["kind"]))
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class ObjectKey(NamedTuple):
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> ObjectKey:
-        """Of a manifest that states apiVersion, kind and metadata.name."""
+        """The key of a manifest that states apiVersion, kind and metadata.name."""
         metadata = manifest["metadata"]
         return cls(*GroupKind.of(manifest), str(metadata.get("namespace", "")), str(metadata["name"]))
 
@@ -68,7 +68,7 @@ class ObjectKind:
 
 
 def reasons_by_kind(kinds: Iterable[ObjectKind]) -> dict[GroupKind, Reasons]:
-    """Of all these kinds; where one is there twice, the later reasons hold."""
+    """The reasons of all these kinds; for a kind that is listed twice, the later reasons win."""
     merged: dict[GroupKind, Reasons] = {}
     for kind in kinds:
         merged[kind.key] = {**merged.get(kind.key, {}), **kind.reasons}

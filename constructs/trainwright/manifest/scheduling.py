@@ -92,7 +92,9 @@ def _selector(resolution: Resolution) -> Tree:
 
 
 def _affinity(resolution: Resolution) -> Tree:
-    """Near each other, by affinity where no queue sees to it. The first pod may go anywhere: it matches its own selector."""
+    """Affinity that puts the pods near each other, if no queue does that. The first pod may go anywhere: it matches its own
+    selector.
+    """
     run, cluster = resolution.run, resolution.cluster
     level = cluster.topology.get(run.placement.together or "")
     if level is None or (run.queue and cluster.kueue):
@@ -106,7 +108,9 @@ def _affinity(resolution: Resolution) -> Tree:
 
 
 def _anti_affinity(resolution: Resolution, role: Role) -> Tree:
-    """One pod a node: every pod where they share the node's ports, otherwise those that hold ranks, as asked."""
+    """Anti-affinity that puts one pod on a node: every pod if they use the node's ports, otherwise those that hold ranks, as
+    asked.
+    """
     run = resolution.run
     if run.host_network:
         reason = "two pods on one node would want the same ports of it"
@@ -130,7 +134,7 @@ def _ranks(resolution: Resolution) -> Tree:
 
 
 def pod_group(resolution: Resolution) -> list[Tree]:
-    """The group of a run whose operator makes none; it goes with the run."""
+    """The PodGroup of a run whose operator makes none."""
     run, plan, gang = resolution.run, resolution.plan, resolution.plan.gang
     if gang is None or gang.made_by is not Gang.OURS:
         return []

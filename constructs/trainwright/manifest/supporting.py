@@ -15,7 +15,7 @@ from trainwright.plan import Resolution
 
 
 def disruption_budget(resolution: Resolution) -> list[Tree]:
-    """For an elastic run that can spare a node of those it starts with.
+    """A PodDisruptionBudget for an elastic run that can spare a node of those it starts with.
 
     A run of fixed size stops with its first pod whatever a budget says; one that allows no eviction would block the draining of
     nodes for as long as the run lasts, where a save on SIGTERM and a restart cost minutes.
@@ -55,7 +55,7 @@ PDB = ObjectKind(
 
 
 def fences(resolution: Resolution) -> bool:
-    """Whether the run can be fenced off: not on the node's network, and not where the operator's own pods talk to it."""
+    """Whether the run gets a NetworkPolicy: not on the node's network, and not if the operator's own pods talk to it."""
     return (
         resolution.cluster.network_policy
         and not resolution.run.host_network
@@ -64,7 +64,7 @@ def fences(resolution: Resolution) -> bool:
 
 
 def network_policy(resolution: Resolution) -> list[Tree]:
-    """Ingress only: pods reach storage, name servers and whatever else they need as before."""
+    """Restricts ingress only: pods reach storage, name servers and whatever else they need as before."""
     run, plan = resolution.run, resolution.plan
     if not fences(resolution):
         return []
@@ -113,10 +113,12 @@ NETWORK_POLICY = ObjectKind(
 
 @dataclass(frozen=True, slots=True)
 class Supporting:
-    """One sort of supporting objects. One that is called like the run alone may change in place and outlives identities."""
+    """One sort of supporting objects. An object that is named like the run, without a hash, may change in place and outlives
+    identities.
+    """
 
     objects: Callable[[Resolution], list[Tree]]
-    """Empty where the run does not need any."""
+    """Empty if the run needs none."""
     kinds: tuple[ObjectKind, ...]
 
 
@@ -130,7 +132,7 @@ SUPPORTING: tuple[Supporting, ...] = (
 """In the order of the YAML, after the target's own objects."""
 
 KINDS: tuple[ObjectKind, ...] = (CONFIG_MAP, *(kind for sort in SUPPORTING for kind in sort.kinds))
-"""Of everything beside a target's own objects."""
+"""Kinds of everything beside a target's own objects."""
 
 
 def supporting_objects(resolution: Resolution) -> list[Tree]:

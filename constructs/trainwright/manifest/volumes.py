@@ -17,7 +17,7 @@ from trainwright_trainer.contract.layout import SPEC_DIRECTORY
 
 
 def configuration(resolution: Resolution) -> list[dict[str, Any]]:
-    """Immutable, and named like the run's other objects: an edit is a new run. None where the run brings no file."""
+    """The ConfigMap, immutable and named like the run's other objects: an edit is a new run. Empty if the run brings no file."""
     run, plan = resolution.run, resolution.plan
     if not resolution.payloads:
         return []
@@ -59,11 +59,11 @@ RESERVED_PATHS = ("/dev/shm", "/tmp", SPEC_DIRECTORY)  # noqa: S108 - paths insi
 
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 _OWN_VOLUMES = frozenset({"shm", "tmp", "spec", "ssh-auth", "mpi-job-config", "mpi-ssh-auth", "mpi-hostfile"})
-"""The plan's, and those that operators add to start ranks by mpirun, in the place of any other volume of that name."""
+"""Names of the plan's volumes, and of those that operators add for mpirun and that would replace any other of that name."""
 
 
 def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
-    """Shared memory, scratch, the run's files, then its own mounts; a claim mounted twice is one volume."""
+    """Volumes for shared memory, scratch, the run's files, then its own mounts; a claim mounted twice is one volume."""
     run, plan = resolution.run, resolution.plan
     own: list[dict[str, Any]] = []
     if _shares_memory(resolution, role):
@@ -93,7 +93,7 @@ def _shares_memory(resolution: Resolution, role: Role) -> bool:
 
 
 def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
-    """In the order of the volumes."""
+    """The mounts of the main container, in the order of the volumes."""
     run, plan = resolution.run, resolution.plan
     mounts: list[dict[str, Any]] = []
     if _shares_memory(resolution, role):

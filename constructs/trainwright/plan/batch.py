@@ -42,7 +42,7 @@ def plan_learning_rate(run: Run, batch: BatchPlan | None) -> LearningRatePlan | 
 
 
 def _factor(asked: LearningRate, effective: int) -> float:
-    """What the base rate is multiplied with at an effective batch."""
+    """The factor that turns the base rate into the rate at an effective batch."""
     ratio = effective / asked.base_batch if asked.base_batch else 1.0
     return {"none": 1.0, "linear": ratio, "square_root": sqrt(ratio)}[asked.scaling]
 

@@ -17,14 +17,14 @@ from trainwright.units import Duration
 DEFAULT_EVERY = Duration(1800)
 MINIMUM_GRACE_SECONDS = 60
 GRACE_MARGIN_SECONDS = 30
-"""For agreement, commit and the end of the processes, beside the save itself."""
+"""Time for agreement, commit and the end of the processes, on top of the save itself."""
 
 
 def lineage(run: Run) -> str | None:
     """Hash of model, optimizer kind and data: what a checkpoint must share with the run that resumes from it.
 
-    Where they start from counts, what is fetched for them, and an engine that writes files of its own. What a run leaves out is
-    left out here, so that a new field moves nobody's lineage.
+    It also hashes the initial weights, the data that is fetched, and an engine that writes files of its own. What a run leaves
+    out is left out here, so that a new field moves nobody's lineage.
     """
     work = run.workload
     fetched = {path: each.model_dump(include={"source", "endpoint", "revision"}) for path, each in run.prepare.items()}
@@ -78,7 +78,7 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
 
 
 def _claim(run: Run, locate: Locator) -> str | None:
-    """What is mounted for checkpoints; None where nothing is."""
+    """The claim that is mounted for checkpoints; None if there is none."""
     path = run.checkpoints.mount
     mount = run.mounts.get(path)
     if mount is None:
@@ -91,7 +91,7 @@ def _claim(run: Run, locate: Locator) -> str | None:
 
 
 def _bytes_per_second(run: Run, cluster: Cluster, name: str | None) -> int:
-    """Of all pods that write; an object store is taken to be as fast as a claim of which the profile says nothing."""
+    """Write speed of all pods together; an object store counts as a claim without a stated speed."""
     namespace = cluster.namespaces.get(run.namespace)
     claim = namespace.claims.get(name) if namespace and name else None
     needs = run.topology.needs()
@@ -109,7 +109,7 @@ def _size(run: Run) -> int | None:
 
 
 def _every(run: Run) -> tuple[str, float | None, int | None]:
-    """In words, in seconds, in steps; where the run says neither, a default in time."""
+    """The interval between saves in words, in seconds and in steps; a default in time if the run states none."""
     asked = run.checkpoints
     steps, time = asked.every_steps, asked.every if asked.every or asked.every_steps else DEFAULT_EVERY
     words = [f"every {steps} steps"] if steps else []

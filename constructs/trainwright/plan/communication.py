@@ -37,7 +37,7 @@ from trainwright.run import TrainerWorkload
 from trainwright.topology.base import Sharding
 
 FLOPS = 100e12
-"""Floating-point operations a second: what a GPU is taken to do. One of today that trains well does several times as many."""
+"""Floating-point operations per second that a GPU is assumed to do. One of today that trains well does several times as many."""
 
 
 
@@ -52,7 +52,7 @@ def communication(
 
 
 def traffic(work: TrainerWorkload, batch: BatchPlan, ranks: int, sharding: Sharding) -> tuple[int, str]:
-    """Bytes that one of so many ranks sends in one optimizer step, with the formula; the model's size is known."""
+    """Bytes that each of this many ranks sends in one optimizer step, with the formula. The model's size must be known."""
     parameters, size, steps = work.model.parameters or 0, PRECISION_BYTES[work.precision], batch.accumulation
     if sharding.engine is None:
         gradients = PRECISION_BYTES[work.gradient_reduction or "fp32"]
@@ -69,7 +69,7 @@ def traffic(work: TrainerWorkload, batch: BatchPlan, ranks: int, sharding: Shard
 
 
 def bytes_per_second(fabric: Fabric) -> float:
-    """Of a node, over all of its links."""
+    """Bandwidth of a node over all of its links."""
     return fabric.links * fabric.gigabits_per_link * 1e9 / 8
 
 
@@ -111,13 +111,13 @@ PEAKS = {
 UTILIZATION = 0.4
 HOP_SECONDS = 10e-6
 BUCKET_BYTES = 25 * 2**20
-"""In which DDP sums gradients (``bucket_cap_mb``)."""
+"""Size of the buckets in which DDP sums gradients (``bucket_cap_mb``)."""
 GPUS = (8, 64, 512, 4096)
 
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Of each GPU, against one node that only computes."""
+    """Efficiency of each GPU, compared with one node that only computes."""
 
     gpus: int
     low: float
@@ -152,7 +152,9 @@ def _traffic_seconds(
 
 
 def _collectives(work: TrainerWorkload, batch: BatchPlan, sharding: Sharding) -> int:
-    """Of one step: a sharded block is gathered twice and reduced once for each micro batch, whole gradients travel in buckets."""
+    """The number of collectives in one step: a sharded block is gathered twice and reduced once for each micro batch, whole
+    gradients travel in buckets.
+    """
     if sharding.weights > 1:
         return 3 * batch.accumulation * getattr(work.model, "num_hidden_layers", 1)
     return math.ceil(4 * (work.model.parameters or 0) / BUCKET_BYTES)

@@ -1,4 +1,4 @@
-"""Where data that is fetched once comes to lie, and how pods know that it is there."""
+"""Where data that is fetched once is put, and how pods know that it is there."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def _plan(run: Run, path: str, preparation: Preparation) -> DataPlan | None:
 
 
 def _key(preparation: Preparation) -> str:
-    """What tells one content from another: not the tool, and not who reads."""
+    """A hash of what decides the content: not of the tool or the credentials."""
     return short_hash(preparation.model_dump(include={"source", "endpoint", "revision"}))

@@ -16,7 +16,7 @@ POD_IP = "status.podIP"
 THREADS = "OMP_NUM_THREADS"
 
 _OF_EVERY_POD = frozenset({SPEC_ENV, BIND_ENV, "HOME", "PYTHONUNBUFFERED"})
-"""What a pod needs itself, where everything else reaches the ranks through a launcher."""
+"""What a worker's own pod needs if everything else reaches the ranks through a launcher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +31,13 @@ class EnvironmentInputs:
     fabric: Fabric
     resources: ResourcesPlan
     directory: str | None
-    """Of the checkpoints, where the work must be told."""
+    """Of the checkpoints, if the work must be told."""
 
 
 def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVariable, ...]:
-    """What the plan sets, then what the run sets; its own value replaces a default, and the rules refuse any other double."""
+    """What the plan sets, then what the run sets; a value of the run replaces a default, and the rules refuse any other
+    duplicate.
+    """
     needs, binding = inputs.needs, inputs.binding
     opaque = isinstance(run.workload, CommandWorkload)
     own = [_literal(variable) for variable in inputs.variables]
@@ -56,9 +58,10 @@ def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVa
 def environment_of(
     role: Role, binding: Binding, environment: tuple[EnvironmentVariable, ...]
 ) -> tuple[EnvironmentVariable, ...]:
-    """What of it the pods of one role get: all, but for workers whose ranks get it from the launcher.
+    """The part of it that the pods of one role get: everything, except for workers whose ranks get it from the launcher.
 
-    A launcher's threads are those of its ranks, to whom it hands them on; the head of Ray hands on nothing, and has its own.
+    A launcher keeps the thread count of its ranks, because it passes its environment on to them; the head of Ray passes nothing
+    on.
     """
     if binding.environment is EnvironmentChannel.POD:
         return environment if role.share is None else tuple(_of_share(variable, role.share) for variable in environment)
@@ -82,7 +85,7 @@ def _role(binding: Binding, value: str, reason: str) -> list[EnvironmentVariable
 
 
 def forwarded(environment: Sequence[EnvironmentVariable]) -> tuple[str, ...]:
-    """Names that a launcher hands on to its ranks; what a pod's own field holds is different in each."""
+    """Names that a launcher passes on to its ranks: not those taken from a field of the pod, which differ in each."""
     return tuple(variable.name for variable in environment if variable.field is None)
 
 
@@ -95,7 +98,7 @@ def _field(name: str, path: str, reason: str) -> EnvironmentVariable:
 
 
 def _defaults(run: Run, needs: Needs, resources: ResourcesPlan) -> list[Variable]:
-    """Settings that any run may have another opinion on."""
+    """Defaults that a run may override."""
     threads = max(1, resources.cpu.millicores // 1000 // needs.processes_per_node)
     return [
         Variable("HOME", "/tmp", "the root file system is read-only; caches go to the pod's scratch"),  # noqa: S108

@@ -17,7 +17,7 @@ from trainwright.topology import DDP, ZeRO
 from trainwright.units import GIB, Bytes
 
 LARGEST_GROWTH = 16
-"""Times the nodes of the run, up to which more nodes are proposed."""
+"""The largest multiple of the run's nodes that is proposed."""
 LARGEST_NODES = 4096
 
 
@@ -120,7 +120,7 @@ def _batches(run: Run) -> Iterator[_Step]:
 
 
 def _shardings(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
-    """Where the model states go."""
+    """Ways to spread the model states: more memory for the pod, a higher stage of ZeRO, offload, more nodes."""
     topology = run.topology
     yield from _pod_memory(run, cluster, pool)
     if topology.needs().gpus_per_node == 0:
@@ -168,7 +168,7 @@ def _flow(values: dict[str, Any]) -> str:
 
 
 def _pod_memory(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
-    """As much as the upper bound takes, where a node has it and its share of the pod is what does not fit."""
+    """As much memory as the upper bound takes, if it is the host that does not fit and a node has that much."""
     memory = _memory(run, cluster, pool)
     host = memory.host if memory and run.topology.needs().gpus_per_node else memory
     if host is None or host.high <= host.limit:

@@ -21,7 +21,7 @@ from trainwright_trainer.contract.data import HFDataset, PythonSource, TokenFile
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, ViT
 
 PRECISION_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-"""Of one element."""
+"""Bytes of one element."""
 
 Tensors = tuple[tuple[int, int], ...]
 """Elements of a tensor, and how many such tensors there are."""
@@ -36,7 +36,7 @@ class Layers:
     ends: Tensors
     """Before and after the blocks: embeddings, norms, head."""
     looked_up: int = 0
-    """Of an embedding table that enters no matrix product."""
+    """Elements of an embedding table that is in no matrix product."""
 
     @property
     def tensors(self) -> Iterator[tuple[int, int]]:
@@ -61,11 +61,11 @@ class Layers:
 
     @property
     def outside(self) -> int:
-        """All that is in no block."""
+        """Everything that is in no block."""
         return sum(size * count for size, count in self.ends)
 
     def up_to(self, elements: int) -> int:
-        """Weights in tensors of at most so many elements."""
+        """Weights in tensors of at most this many elements."""
         return sum(size * count for size, count in self.tensors if size <= elements)
 
 
@@ -169,19 +169,19 @@ class Activations:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """Elements that one sample leaves behind."""
+    """Elements that the forward pass of one sample keeps."""
 
     all_layers: int
     largest_layer: int
     inputs: int
-    """Of all layers."""
+    """Of all layers together."""
     head: int = 0
     logits: int = 0
     formula: str = ""
 
 
 def activations(work: TrainerWorkload, micro: int, *, autocast: bool) -> Activations:
-    """Of a micro batch; ``autocast`` says that weights are fp32 and residuals too."""
+    """Activations of one micro batch; with ``autocast``, weights and residuals are fp32."""
     size = PRECISION_BYTES[work.precision]
     kept = _kept(work)
     if kept is None:
@@ -198,7 +198,7 @@ def activations(work: TrainerWorkload, micro: int, *, autocast: bool) -> Activat
 
 
 def sequence_length(work: TrainerWorkload) -> int | None:
-    """Tokens of one sample; None where samples are no text."""
+    """Tokens of one sample; None if samples are not sequences."""
     if isinstance(work.data, PythonSource | TokenFiles | HFDataset):
         return work.data.sequence_length
     return work.model.sequence_length if isinstance(work.model, ViT) else None

@@ -51,9 +51,9 @@ FRAMEWORK_CPU = (GIB * 3 // 10, GIB * 9 // 10)
 FRAMEWORK_HOST = (GIB * 8 // 10, GIB * 4)
 """The same beside a GPU, with the libraries of CUDA: an assumption."""
 PINNED_SLACK = 1.5
-"""Most that pinned memory takes beyond what lies in it: DeepSpeed's own factor (estimate_zero3_model_states_mem_needs)."""
+"""How many times its content pinned memory can take: DeepSpeed's own factor (estimate_zero3_model_states_mem_needs)."""
 PINNED_BLOCKS = 2
-"""How many times what it holds a block of pinned memory can be, as a power of two."""
+"""How many times its content a block of pinned memory can be, since its size is a power of two."""
 
 
 def optimizer_bytes(optimizer: Optimizer) -> int:
@@ -64,7 +64,7 @@ def optimizer_bytes(optimizer: Optimizer) -> int:
 
 
 def plan_memory(run: Run, world: WorldPlan, resources: ResourcesPlan, pool: NodePool) -> tuple[MemoryPlan | None, str | None]:
-    """The estimate beside what there is; or None, and why."""
+    """The estimate with the memory that there is; or None, and why."""
     if isinstance(run.workload, BoostingWorkload):
         return None, "it follows from the table, which only the pods see"
     if run.trainer is None or run.batch is None:
@@ -125,12 +125,12 @@ class _Model:
     layers: Layers | None
     accumulation: int
     activations: int
-    """Bytes at least."""
+    """The lower bound, in bytes."""
     device: str
 
     @property
     def bytes(self) -> int:
-        """Of one element in the compute precision."""
+        """Bytes of one element in the compute precision."""
         return PRECISION_BYTES[self.work.precision]
 
     @property
@@ -159,7 +159,7 @@ def _whole(work: TrainerWorkload, parameters: int) -> tuple[MemoryPart, ...]:
 
 
 def _copies(work: TrainerWorkload, parameters: int) -> tuple[MemoryPart, ...]:
-    """Autocast's, in half precision."""
+    """The copies that autocast keeps in half precision."""
     if work.precision == "fp32":
         return ()
     known = layers(work.model)
@@ -194,7 +194,7 @@ def _deepspeed(model: _Model, sharding: Sharding) -> tuple[tuple[MemoryPart, ...
 
 
 def _deepspeed_gradients(model: _Model, sharding: Sharding) -> MemoryPart:
-    """Stage 1 keeps whole gradients until the step, beside fp32 sums where those are asked for."""
+    """Stage 1 keeps whole gradients until the step, and fp32 sums as well if the run asks for them."""
     size = model.bytes
     sums = PRECISION_BYTES[sharding.accumulates(model.work.precision, model.accumulation)]
     if sharding.stage >= 2:
@@ -207,7 +207,7 @@ def _deepspeed_gradients(model: _Model, sharding: Sharding) -> MemoryPart:
 
 
 def _gathered(model: _Model, sharding: Sharding) -> tuple[MemoryPart, ...]:
-    """What stage 3 has whole at one time."""
+    """What stage 3 gathers at one time."""
     if sharding.stage < 3:
         return ()
     low, high = model.largest
@@ -271,7 +271,7 @@ def _groups(model: _Model) -> tuple[int, int, int]:
 
 
 def _each(name: str, size: int, parameters: int, ranks: int) -> MemoryPart:
-    """So many bytes a parameter, shared by so many ranks."""
+    """A part of ``size`` bytes for each parameter, shared by ``ranks``."""
     share = _share(size * parameters, ranks)
     over = f" / {ranks:,} ranks" if ranks > 1 else ""
     return _part(name, share, share, f"{size} bytes x {parameters:,} parameters{over}")

@@ -47,7 +47,7 @@ class Resolution:
     payloads: tuple[Payload, ...]
 
     def environment(self, role: Role) -> tuple[EnvironmentVariable, ...]:
-        """What the pods of a role get."""
+        """The environment of a role's pods."""
         return environment_of(role, self.binding, self.plan.environment)
 
 
@@ -196,7 +196,7 @@ def _rendezvous(needs: Needs, binding: Binding, name: str, ports: Ports) -> Rend
 
 
 def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:
-    """What target, topology, workload and engine all keep; an opaque command keeps nothing."""
+    """The guarantees that target, topology, workload and engine all keep; an opaque command has none."""
     if isinstance(run.workload, CommandWorkload):
         return ()
     kept = binding.guarantees & run.topology.keeps

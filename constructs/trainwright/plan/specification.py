@@ -45,7 +45,7 @@ class Decided:
 def build_specification(
     run: Run, name: str, needs: Needs, binding: Binding, decided: Decided, locate: Locator
 ) -> RunSpec | None:
-    """None for an opaque command, which reads no specification.
+    """The specification; None for an opaque command, which reads none.
 
     Raises:
         CompileError: where a number that follows from the run's own is beyond what a trainer reads, such as years of grace.
@@ -84,7 +84,7 @@ def build_specification(
 
 
 def _stated(settings: Watchdog | Preflight) -> dict[str, Any] | None:
-    """What a run states otherwise than the default, by the contract's names; None where that is nothing, so no identity moves."""
+    """What a run states that is not the default, by the contract's names; None if that is nothing, so that no identity moves."""
     stated = {
         f"{name}_seconds" if isinstance(value, Duration) else name: value.seconds if isinstance(value, Duration) else value
         for name, value in changed_fields(settings).items()
@@ -308,7 +308,7 @@ class Payload:
 
 
 def plan_payloads(run: Run, spec: RunSpec | None, deepspeed: Mapping[str, object] | None) -> tuple[Payload, ...]:
-    """In the order of the ConfigMap."""
+    """The run's files, in the order of the ConfigMap."""
     payloads = []
     if spec is not None:
         rendered, _ = render_for(spec, run.trainer_version or "")
@@ -327,7 +327,7 @@ def plan_payloads(run: Run, spec: RunSpec | None, deepspeed: Mapping[str, object
 
 
 def _file_key(path: str) -> str:
-    """The name of a file as far as a key of a ConfigMap can hold it."""
+    """The name of a file, with underscores for what a key of a ConfigMap cannot hold."""
     return re.sub(r"[^-._a-zA-Z0-9]", "_", PurePosixPath(path).name)[-200:]
 
 

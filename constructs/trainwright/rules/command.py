@@ -116,7 +116,7 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
 
 
 def options_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Options of torchrun win over the PET_ variables of the plan; one that says something else lets ranks wait for ever."""
+    """Options of torchrun win over the PET_ variables of the plan; an option that differs makes ranks wait forever."""
     words = words_of(command_of(context))
     start = torchrun_at(words)
     torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
@@ -156,7 +156,7 @@ _FLAGS = frozenset({"--standalone", "--no-python", "--run-path", "-m", "--module
 
 
 def _torchrun_options(words: Sequence[str]) -> dict[str, str | None]:
-    """Options of torchrun itself, up to the program that it starts."""
+    """Options of torchrun itself, without those of the program that it starts."""
     options: dict[str, str | None] = {}
     index = 0
     while index < len(words) and words[index].startswith("-"):
@@ -192,7 +192,7 @@ def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Findi
 
 
 def _alone(resolution: Resolution) -> str | None:
-    """What a plain program sees; None where the operator tells each pod its rank and there is one a pod."""
+    """What a plain program would do; None if the operator tells each pod its rank and each pod holds one."""
     needs, told = resolution.needs, {"RANK", "WORLD_SIZE"} <= resolution.binding.injects.keys()
     if needs.processes_per_node == 1:
         return None if told else f"nothing tells the program its rank: each of {needs.nodes} pods would train alone"

@@ -57,13 +57,13 @@ def claims(context: Context) -> Iterator[Finding]:
 
 
 def images(context: Context) -> Iterator[Finding]:
-    """The tool's image, by the rules of the run's own."""
+    """The tool's image must follow the rules of the run's own."""
     for path, preparation in context.run.prepare.items():
         yield from image_findings(preparation.image, context.cluster, context.locate.run(f"/prepare/{escape(path)}/image"))
 
 
 def failures(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Pods that wait for their data in an init container, under an operator that counts no failure of one."""
+    """Pods that wait for their data in an init container, under an operator that does not count its failures."""
     run, binding = context.run, resolution.binding
     if not run.prepare or binding.counts_init_failures:
         return
@@ -76,7 +76,7 @@ def failures(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 def _counting(resolution: Resolution) -> str:
-    """Targets that would end the run."""
+    """Targets that would count the failures and end the run."""
     from trainwright.target import TARGETS  # targets are built on resolutions
 
     answers = {name: target.bind(resolution.needs, resolution.cluster) for name, target in TARGETS.items()}

@@ -68,7 +68,8 @@ def fabric(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 def _stated_facts(context: Context, resolution: Resolution) -> list[Fact]:
-    """What the fabric says on variables that the run states; of what the plan leaves to the library, only a plain yes or no."""
+    """What the fabric says about variables that the run states; of those that the plan leaves to the library, only clear cases.
+    """
     stated = [fact for fact in fabric_facts(resolution.pool.fabric, resolution.needs) if fact.name in context.run.env]
     values = {fact.name: context.run.env[fact.name] for fact in stated}
     return [
@@ -93,14 +94,14 @@ def rdma(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """The catalogue on the run's environment, but for names that another finding speaks of."""
+    """What the catalogue says about the run's environment, except for names that another finding covers."""
     reported = {fact.name for fact in _stated_facts(context, resolution)}
     env = {name: value for name, value in context.run.env.items() if name not in reported and not owner_of(name, resolution)}
     yield from variable_findings(env, lambda name: context.locate.run(f"/env/{name}"))
 
 
 def variable_findings(env: Environment, where: Callable[[str], Where]) -> Iterator[Finding]:
-    """Variables that nothing reads, that cannot hold what they are given, or that are rarely what one wants."""
+    """Variables that nothing reads, that cannot hold what they are given, or that are rarely a good idea."""
     if not env:
         return
     from trainwright.variables import Entry, is_made_up, lookup, suggestion  # hundreds of rows, for the runs that set any
@@ -133,7 +134,7 @@ def _of_entry(entry: Entry, value: str | None, where: Where) -> Iterator[Finding
 
 
 def _together(env: Environment, where: Callable[[str], Where]) -> Iterator[Finding]:
-    """What only shows in two variables at once, or in the form of a legal value."""
+    """Problems that show only in two variables together, or in the form of a legal value."""
     hca = env.get("NCCL_IB_HCA")
     if isinstance(hca, str) and hca and not hca.startswith(("=", "^=")):
         word = "leaves out" if hca.startswith("^") else "matches"
@@ -151,7 +152,7 @@ def _together(env: Environment, where: Callable[[str], Where]) -> Iterator[Findi
 
 
 def peer_list(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """A variable in which the operator names every pod, longer than any program can be given."""
+    """A variable in which the operator names every pod, and which becomes too long for any program to start."""
     binding, plan = resolution.binding, resolution.plan
     if binding.peer_list is None:
         return

@@ -17,7 +17,7 @@ from trainwright.topology import ZeRO
 from trainwright.units import GIB
 
 NOTICEABLE_SECONDS = 1.0
-"""Of a step on the network: less is lost among everything else."""
+"""Time of a step on the network from which a warning is worth it."""
 
 
 def memory_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -66,7 +66,7 @@ def _change(context: Context, resolution: Resolution, short: MemoryPlan) -> str:
 
 
 def _elsewhere(context: Context, resolution: Resolution, change: Change) -> str:
-    """What goes with a change from mpirun to ranks that find each other."""
+    """What else must change with a change from mpirun to ranks that find each other."""
     from trainwright.target import TARGETS  # targets are built on resolutions
 
     needs = change.run.topology.needs()

@@ -19,7 +19,7 @@ OWN_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kuber
 """Labels of every object of a run."""
 
 WANDB_KEY = "WANDB_API_KEY"
-"""Of Weights & Biases."""
+"""The variable that Weights & Biases reads its key from."""
 
 
 def needs_our_ranks(context: Context) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def preflight_checks_something(context: Context) -> Iterator[Finding]:
 
 
 def preflight_of_a_volume(context: Context) -> Iterator[Finding]:
-    """There is no volume to write a file to."""
+    """An object store has no volume to write a test file to."""
     run = context.run
     if run.preflight.max_storage is not None and run.checkpoints.store:
         message = "preflight writes no file to an object store: nothing is compared with max_storage"

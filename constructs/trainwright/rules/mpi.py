@@ -16,7 +16,7 @@ from trainwright.run import CommandWorkload
 
 _MPIRUN = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"})
 _HOROVODRUN = frozenset({"horovodrun"})
-"""Writes mpirun's command line itself, and hands on the whole environment."""
+"""Writes mpirun's command line itself, and passes on the whole environment."""
 
 _PROCESSES = ("-np", "--np", "-n", "--n", "-c")
 _HOSTFILE = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile", "-machine", "-f")
@@ -52,7 +52,7 @@ class Launch:
 
 
 def launch_of(command: Sequence[str]) -> Launch | None:
-    """The first mpirun in a command, or in a shell's script; None where there is none to be seen."""
+    """The first mpirun in a command or in a shell's script; None if there is none."""
     words = words_of(command)
     for index, word in enumerate(words):
         program = word.rpartition("/")[2]
@@ -62,7 +62,7 @@ def launch_of(command: Sequence[str]) -> Launch | None:
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Up to the program that is started; an option that is not known here is taken to have one value."""
+    """The options up to the program that is started; an option that is not known here counts as one with a value."""
     index = 0
     while index < len(words) and words[index].startswith("-"):
         name = words[index]
@@ -125,7 +125,7 @@ def _dialect(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 
 def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
-    """Hydra hands on the whole environment where nothing else is said; Open MPI hands on nothing."""
+    """Hydra passes on the whole environment by default; Open MPI passes on nothing."""
     if mpi.implementation != "openmpi" or launch.program not in _MPIRUN:
         return
     named = {value.partition("=")[0] for value in launch.values(("-x",))}
@@ -144,7 +144,7 @@ def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Findi
 
 
 def launcher_among_hosts(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """A launcher that is a node stands in the host file, where mpirun knows it by the address of its name."""
+    """A launcher that is a node is in the host file, and mpirun needs its name in DNS."""
     needs = resolution.needs
     if needs.mpi and needs.mpi.launcher_holds_ranks and needs.nodes > 1 and isinstance(context.run.workload, CommandWorkload):
         message = "the launcher is in the host file, and mpirun fails where DNS does not know it yet (kubeflow/trainer#3783)"

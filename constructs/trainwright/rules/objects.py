@@ -47,7 +47,7 @@ LONGEST_LABEL = 63
 
 
 def labels(context: Context) -> Iterator[Finding]:
-    """Keys by which something else finds the objects or pods."""
+    """Labels that the plan or a controller needs for itself."""
     for field in ("labels", "pod_labels"):
         for key in getattr(context.run, field):
             if _is_reserved(key):
@@ -97,7 +97,7 @@ def values_are_plain(context: Context, resolution: Resolution, manifests: Sequen
 
 
 def _place(context: Context, manifest: dict[str, Any], pointer: str) -> Where:
-    """The value's place in the run, where it stands there on its own."""
+    """Where the run states the value, if it does."""
     match = re.search(r"/containers/0/(env|command)/([0-9]+)", pointer)
     if match is None:
         return context.locate.run()

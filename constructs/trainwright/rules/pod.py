@@ -46,7 +46,7 @@ def overridden_at(context: Context, role: str, field: str, name: str | None = No
 
 
 def added_containers(pod: Tree, resolution: Resolution) -> list[tuple[str, Tree]]:
-    """All but those of the plan, each with the list that it stands in."""
+    """All containers but those of the plan, each with the list that it is in."""
     planned = [pod["containers"][0], *(pod["initContainers"][:1] if resolution.plan.data else ())]
     return [(field, container) for field, container in containers_of(pod) if not any(container is one for one in planned)]
 
@@ -142,7 +142,7 @@ def ends_with_the_run(context: Context, resolution: Resolution, manifests: Manif
 
 
 def has_resources(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
-    """Requests that equal limits in every container: what is not asked for is taken from the ranks."""
+    """Requests must equal limits in every container: what is not requested is taken from the ranks."""
     plan, pool = resolution.plan, resolution.pool
     for role, pod in pods(context, resolution, manifests):
         cpu, memory = plan.resources.cpu.millicores, plan.resources.memory.bytes

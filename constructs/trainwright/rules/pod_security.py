@@ -75,7 +75,7 @@ def violations(pod: Tree, level: str) -> Iterator[Problem]:
 
 
 def level_of(pod: Tree) -> tuple[str, list[str]]:
-    """The strictest level that takes a pod, and what keeps it from the next stricter one."""
+    """The strictest level that allows a pod, and what the next stricter one refuses."""
     problems: list[str] = []
     for level in ("restricted", "baseline"):
         found = list(dict.fromkeys(problem for _, _, problem in violations(pod, level)))
@@ -86,7 +86,7 @@ def level_of(pod: Tree) -> tuple[str, list[str]]:
 
 
 def containers_of(pod: Tree) -> Iterator[tuple[str, Tree]]:
-    """Every container with the list that it stands in."""
+    """Every container, with the list that it is in."""
     for field in ("containers", "initContainers"):
         for container in pod.get(field) or []:
             yield field, container

@@ -1,4 +1,4 @@
-"""Rules on queues, gangs and places."""
+"""Rules on queues, priorities, gangs and placement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SLICE, SLICE_SIZE = "kueue.x-k8s.io/podset-slice-required-topology", "kueue.x-k8
 
 
 def queue(context: Context) -> Iterator[Finding]:
-    """A queue that somebody reads, and that is there."""
+    """The queue must exist, and something must read it."""
     run, cluster = context.run, context.cluster
     if run.queue is None:
         return
@@ -46,7 +46,7 @@ def queue(context: Context) -> Iterator[Finding]:
 
 
 def priority(context: Context) -> Iterator[Finding]:
-    """A PriorityClass that is there, as far as the profile says."""
+    """The PriorityClass must exist, if the profile lists them."""
     name, known = context.run.priority, context.cluster.priorities
     if name is None or known is None or name in known or name.startswith("system-"):
         return
@@ -83,7 +83,7 @@ _UNREAD = frozenset({
 
 
 def topology_level(context: Context) -> Iterator[Finding]:
-    """A level of the topology that the profile knows."""
+    """The profile must know the level of the topology."""
     placement, levels = context.run.placement, context.cluster.topology
     if placement.together is not None and placement.together not in levels:
         known = ", ".join(levels) or "none"

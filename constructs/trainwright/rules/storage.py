@@ -50,7 +50,7 @@ def checkpoint_volume(context: Context) -> Iterator[Finding]:
 
 
 def store_credentials(context: Context) -> Iterator[Finding]:
-    """Who the pods are on an object store: what every AWS client looks for, as far as the run can state it."""
+    """Credentials for an object store: what every AWS client looks for, as far as the run can state it."""
     run = context.run
     store, stated = run.checkpoints.store, set(run.env)
     if store is None or run.service_account or stated & set(CREDENTIALS) or stated >= set(ACCESS_KEYS):
@@ -112,7 +112,9 @@ def claims(context: Context) -> Iterator[Finding]:
 
 
 def shared_claims(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Claims that one pod or node can mount, under several pods: those without ranks, such as a launcher, mount them too."""
+    """Claims that only one pod or node can mount, in a run of several pods: pods without ranks, such as a launcher, mount them
+    too.
+    """
     run, namespace = context.run, context.cluster.namespaces.get(context.run.namespace)
     elastic, roles = resolution.needs.elastic, resolution.binding.roles
     pods = elastic.maximum if elastic else sum(role.pods for role in roles)
@@ -129,7 +131,7 @@ def shared_claims(context: Context, resolution: Resolution) -> Iterator[Finding]
 
 
 def checkpoints_fit(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Where the sizes of model and claim are known. A checkpoint is complete before an older one is removed."""
+    """Checked if the sizes of model and claim are known. A checkpoint is complete before an older one is removed."""
     checkpoint, namespace = resolution.plan.checkpoint, context.cluster.namespaces.get(context.run.namespace)
     claim = namespace.claims.get(checkpoint.claim) if namespace and checkpoint and checkpoint.claim else None
     if checkpoint is None or checkpoint.size is None or claim is None or claim.size is None:
@@ -148,13 +150,13 @@ def checkpoints_fit(context: Context, resolution: Resolution) -> Iterator[Findin
 
 
 def _rounded(size: int) -> str:
-    """A quantity that holds so many bytes."""
+    """The smallest quantity in whole units that holds this many bytes."""
     unit, suffix = (GIB, "Gi") if size >= GIB else (2**20, "Mi")
     return f"{ceil(size / unit)}{suffix}"
 
 
 def grace_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """The time that a final save needs, in what nodes give; the notice of a spot node is the shorter one."""
+    """The time that a final save needs must fit what nodes give; the notice of a spot node is the shorter limit."""
     spot, grace = resolution.pool.spot, resolution.plan.grace
     if spot and grace.seconds > spot.notice.seconds:
         yield found(
@@ -173,7 +175,7 @@ def grace_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 def goes_on(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Work that starts again often, and has nothing of ours to go on from. Our own trainer cannot be without (TW230)."""
+    """Work that restarts often and has no checkpoint claim to resume from. Our own trainer cannot be without one (TW230)."""
     run, plan = context.run, resolution.plan
     if plan.checkpoint is not None:
         return

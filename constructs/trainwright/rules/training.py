@@ -18,7 +18,7 @@ from trainwright_trainer.contract.training import SGD, AdamW
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS, RELEASED
 
 LARGE_SCALING = 4.0
-"""Growth of the learning rate from which a missing warm-up is worth a word (Goyal et al. 2017, section 2.2)."""
+"""Growth of the learning rate from which a missing warm-up is worth a finding (Goyal et al. 2017, section 2.2)."""
 
 
 def work_fits_topology(context: Context) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def work_fits_topology(context: Context) -> Iterator[Finding]:
 
 
 def engine_fits(context: Context) -> Iterator[Finding]:
-    """What the engine of the topology cannot build, or cannot meet by."""
+    """Models that the engine cannot build, and ways to rendezvous that it does not know."""
     run, work, engine = context.run, context.run.trainer, context.run.topology.engine
     if work is None or engine == "xgboost":
         return
@@ -148,8 +148,8 @@ def linear_with_adam(context: Context) -> Iterator[Finding]:
 
 
 def follows_the_batch(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """The batch that the rate belongs to is stated, and no rule of scaling: to write ``scaling: none`` is a decision, to leave it
-    out is not.
+    """The run states the batch that the rate belongs to, but no rule of scaling: ``scaling: none`` is a decision, leaving it out
+    is not.
     """
     rate, batch, elastic = context.run.learning_rate, resolution.plan.batch, resolution.plan.elastic
     if rate is None or rate.base_batch is None or batch is None or "scaling" in rate.model_fields_set:

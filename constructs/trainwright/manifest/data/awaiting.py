@@ -1,4 +1,4 @@
-"""The container that keeps the ranks back until their data is complete, and how its script reaches a pod."""
+"""The init container that waits until the run's data is complete, and how scripts reach pods."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ AWAIT_CONTAINER = "await-data"
 
 
 def await_containers(resolution: Resolution) -> list[Tree]:
-    """One for all data sets of the run; none where it prepares none.
+    """One container for all data sets of the run; none if it prepares none.
 
-    In the run's own image, which the node needs anyway: with the tool's, a newer tool would be another pod, and so another run.
+    It uses the run's own image, which the node needs anyway: with the tool's image, a newer tool would make another run.
     """
     run, plan = resolution.run, resolution.plan
     if not plan.data:

@@ -23,7 +23,7 @@ LONGEST_CLAIM = 40
 
 
 def fetch_jobs(resolution: Resolution) -> list[Tree]:
-    """One Job a data set, called after all that is in it: runs that say the same share it, and an edit is another Job.
+    """One Job for each data set, named after its content: runs that state the same source share it, and an edit is another Job.
 
     It lives in the foundation, which can be synced before the runs are, so that no GPU waits for a download.
     """
@@ -32,7 +32,7 @@ def fetch_jobs(resolution: Resolution) -> list[Tree]:
 
 
 def job_name(resolution: Resolution, data: DataPlan) -> str:
-    """The claim, and a hash of the Job's spec: what is in a Job can never be changed."""
+    """The claim, and a hash of the Job's spec, since a Job cannot be changed."""
     claim = data.claim.replace(".", "-")[:LONGEST_CLAIM].rstrip("-")
     return f"data-{claim}-{short_hash(split(_spec(resolution, data))[0])}"
 
@@ -78,7 +78,7 @@ def _spec(resolution: Resolution, data: DataPlan) -> Tree:
 
 
 def _identity(run: Run, data: DataPlan, preparation: Preparation) -> Tree:
-    """The account for the cloud alone: clouds hand out its token in ways of their own, and the API server is not asked."""
+    """The service account, for the cloud only: clouds issue tokens in their own ways, and the Job never calls the API server."""
     identity: Tree = {}
     if preparation.service_account:
         reason = "the account that the cloud lets in"

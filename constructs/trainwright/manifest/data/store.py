@@ -27,7 +27,7 @@ def settings(preparation: Preparation, source: str) -> list[Why]:
 
 
 def credentials(preparation: Preparation) -> str:
-    """Who reads, as a message says it."""
+    """Which credentials are used, in words for a message."""
     known = preparation.credentials
     if isinstance(known, AccessKeys):
         names = dict.fromkeys(each.secret for each in (known.access_key, known.secret_key))

@@ -14,14 +14,14 @@ from trainwright.manifest.monitoring.series import ATTEMPTS, IDENTITY, Watched
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 
 SEEN = "15m"
-"""A run that restarts is away for so long at most: a Job waits up to six minutes between two pods."""
+"""The longest gap of a run that restarts: a Job waits up to six minutes between two pods."""
 
 
 def restarted(run: Watched, times: int, seconds: int) -> str:
-    """PromQL: an identity that began anew so often within so many seconds, and that was there of late.
+    """PromQL for an identity that restarted ``times`` times within ``seconds``, and that was there recently.
 
-    One of two counts is enough. The ledger's holds wherever an attempt began: in new pods (an Indexed Job), under the old names
-    and addresses (a PyTorchJob on the node's network), or with no more than a new launcher (an MPIJob). The count of series
+    One of two counts is enough. The ledger's count works wherever an attempt began: in new pods (an Indexed Job), under the old
+    names and addresses (a PyTorchJob on the node's network), or with no more than a new launcher (an MPIJob). The count of series
     holds where no attempt begins, or nobody keeps a ledger: a pod that comes back under a new name or address is a series of its
     own.
     """
@@ -149,7 +149,7 @@ def _restart_loop(run: Watched) -> str | None:
 
 
 def _gpu_idle(run: Watched) -> str | None:
-    """Whose ranks run is asked of the run: under mpirun the launcher has them all, and the workers the GPUs."""
+    """Whether ranks run is asked of the whole run: under mpirun the launcher has all ranks, and the workers have the GPUs."""
     if not run.gpus_seen:
         return None
     alive = run.series.highest("trainwright_ranks_alive")

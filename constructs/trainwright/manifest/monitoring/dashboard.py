@@ -113,7 +113,9 @@ SCHEMA = 39
 
 
 def dashboard_map(resolution: Resolution, monitoring: Monitoring, grafana: Dashboard) -> dict[str, Any]:
-    """One file, whose name is unique in the cluster: the sidecar puts the files of all namespaces into one folder."""
+    """A ConfigMap with one file, whose name is unique in the cluster: the sidecar puts the files of all namespaces into one
+    folder.
+    """
     run = resolution.run
     label = {grafana.label: Why(grafana.value, "cluster:/monitoring/dashboard", "Grafana's sidecar looks for it")}
     namespace = Why(run.namespace, "run:/namespace", "beside its run: the sidecar looks in every namespace")

@@ -64,7 +64,7 @@ class Series:
 
 
 ATTEMPTS = "trainwright_attempt"
-"""By the ledger beside the checkpoints: 1 for ever where nobody keeps one."""
+"""Counted by the ledger beside the checkpoints; always 1 without a ledger."""
 
 SUPERVISED = ("trainwright_up", "trainwright_ranks_alive", "trainwright_peers_connected", ATTEMPTS)
 """What the supervisor knows by itself; the rest comes from our trainer in the ranks."""
@@ -82,7 +82,7 @@ UNKNOWN_TO_BOOSTING_ON_GPUS = (
 
 
 def served_metrics(resolution: Resolution) -> frozenset[str]:
-    """Names of what the pods serve, once the run is under way."""
+    """Names of the metrics that the pods serve once the run is under way."""
     spec, version = resolution.spec, resolution.run.trainer_version
     kept = spec is not None and spec.state_directory is not None
     return frozenset(
@@ -116,15 +116,15 @@ class Watched:
     served: frozenset[str]
     """Metrics of the trainer's table that its pods serve."""
     renewed: str
-    """Metric that every pod serves which an attempt starts anew."""
+    """Metric that is served by every pod which a new attempt replaces."""
     renewed_pods: int
     """How many of those there are, at most."""
     attempts_an_incident: int
-    """An elastic run goes on without the pod that is lost, and begins anew once more with the one that takes its place."""
+    """An elastic run restarts without the pod that is lost, and once more with the one that replaces it."""
     log_every_steps: int | None
     """How often the trainer reports a step, or a round; None where the program is the user's own and reports none."""
     scored_each_step: bool
-    """Whether held-out data is scored after every step: then much else than steps is in order."""
+    """Whether held-out data is scored after every step: then much time outside of steps is normal."""
     save_every_seconds: float | None
     save_every_steps: int | None
     save_seconds: int
@@ -136,14 +136,14 @@ class Watched:
 
 
 def serving_pods(resolution: Resolution) -> int:
-    """How many pods serve metrics at most: those whose first process is our supervisor."""
+    """The largest number of pods that serve metrics: those whose first process is our supervisor."""
     pods = sum(role.pods for role in resolution.binding.roles if resolution.processes[role.name].supervised)
     elastic = resolution.needs.elastic
     return max(pods, elastic.maximum) if pods and elastic else pods
 
 
 def watched(resolution: Resolution) -> Watched:
-    """Of a run that :func:`serving_pods` finds some of, on a cluster with monitoring."""
+    """What the alerts of a run depend on; for runs with :func:`serving_pods`, on a cluster with monitoring."""
     spec, monitoring = resolution.spec, resolution.cluster.monitoring
     work = spec.work if spec is not None and isinstance(spec.work, Training | Boosting) else None
     by_launcher = resolution.needs.rendezvous is Rendezvous.MPI_HOSTFILE
