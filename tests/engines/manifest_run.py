@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 import os
@@ -27,7 +26,6 @@ from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, TERMINATION_PATH_ENV
 
-_runs = itertools.count(1)
 OF_IMAGE = ("/etc/mpi", "/home/mpiuser", "/app")
 """Folders that the MPI Operator or the image has, beside the volumes."""
 STEP = re.compile(r'"event": "step".*?"loss": "?(?P<json>[^",]+)|  step  step \d+ .*?  loss (?P<plain>\S+)')

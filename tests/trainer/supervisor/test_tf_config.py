@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import signal
 from collections.abc import Iterator
@@ -18,7 +17,6 @@ from trainwright_trainer.contract import ExitCode, RunSpec
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.supervisor.place import ControlAddress, tasks, tf_place
 
-_numbers = itertools.count(1)
 RESNET = {
     "architecture": "resnet", "num_channels": 1, "hidden_sizes": [8], "depths": [1], "layer_type": "basic", "image_size": 8,
     "num_labels": 10,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import signal
@@ -21,7 +20,6 @@ from trainwright_trainer.contract import ExitCode, RunSpec
 
 TRAINER = (sys.executable, "-m", "trainwright_trainer.rank")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-_numbers = itertools.count(1)
 NewElasticRun = Callable[..., LoneRun]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import signal
@@ -142,7 +141,6 @@ pytestmark = [
     pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.skipif(not can_run, reason="needs Open MPI and an ssh server"),
 ]
 EACH_MPI = pytest.mark.parametrize("mpi", [MPIRun, HydraRun], ids=["Open MPI", "MPICH"], indirect=True)
-_numbers = itertools.count(1)
 NewMPIRun = Callable[..., MPIRun]
 
 
