@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from trainwright_trainer.checkpoint.record import encode_record
 from trainwright_trainer.commands.app import app
 from trainwright_trainer.commands.verify_resume import trial
-from trainwright_trainer.commands.verify_resume.trial import Killed, Leg, Trial, draw_moments
+from trainwright_trainer.commands.verify_resume.trial import Killed, ObservedAttempt, Trial, draw_moments
 from trainwright_trainer.contract import Training
 from trainwright_trainer.rank.specification import read_specification
 
@@ -30,7 +30,7 @@ class Fallen:
     """A run of ddp on one rank that was killed, beside one that was not: real ones, which several tests look at."""
 
     spec: Path
-    whole: Leg
+    whole: ObservedAttempt
     killed: Killed
 
 
@@ -82,13 +82,13 @@ def altered(fallen: Fallen, tmp_path: Path) -> Callable[[int], Fallen]:
 
     def alter(samples: int) -> Fallen:
         directory = tmp_path / "altered"
-        shutil.copytree(fallen.killed.leg.checkpoints, directory)
-        leg = replace(fallen.killed.leg, checkpoints=directory)
-        record = leg.newest
+        shutil.copytree(fallen.killed.attempt.checkpoints, directory)
+        attempt = replace(fallen.killed.attempt, checkpoints=directory)
+        record = attempt.newest
         assert record is not None
         moved = record.model_copy(update={"samples_consumed": record.samples_consumed + samples})
         (directory / "commits" / f"{record.name}.json").write_bytes(encode_record(moved))
-        return replace(fallen, killed=replace(fallen.killed, leg=leg))
+        return replace(fallen, killed=replace(fallen.killed, attempt=attempt))
 
     return alter
 
@@ -107,11 +107,11 @@ def test_a_position_that_moved_is_found_and_named(
 
 def test_a_resume_that_fails_is_no_proof(fallen: Fallen, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     directory = tmp_path / "in-the-way"
-    shutil.copytree(fallen.killed.leg.checkpoints, directory)
+    shutil.copytree(fallen.killed.attempt.checkpoints, directory)
     shutil.rmtree(directory / "commits")
     (directory / "commits").touch()
-    leg = replace(fallen.killed.leg, checkpoints=directory)
-    result = prove(replace(fallen, killed=replace(fallen.killed, leg=leg)), monkeypatch, *ONE_RANK)
+    attempt = replace(fallen.killed.attempt, checkpoints=directory)
+    result = prove(replace(fallen, killed=replace(fallen.killed, attempt=attempt)), monkeypatch, *ONE_RANK)
     assert result.exit_code == 1, result.output
     assert "the run ended with 203 (StorageUnavailable)" in result.output.splitlines()[-1]
 

@@ -20,7 +20,7 @@ class ElasticRendezvous(Contract):
 
     The settings are those of torch's ``c10d`` handler with its own defaults
     (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py); all times are whole seconds, because the handler reads integers.
-    A node that ends without a word is noticed after ``keep_alive_seconds x keep_alive_attempts``, and training goes on after
+    A node that vanishes is noticed after ``keep_alive_seconds x keep_alive_attempts``, and training goes on after
     ``last_call_seconds`` more.
     """
 

@@ -23,6 +23,18 @@ SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 CONFIG_FILE = "config.json"
 
+_FLOATS = ("F64", "F32", "F16", "BF16")
+_NAMED = 3
+"""Differences that a message spells out."""
+_IN_BASE = ("pooler",)
+"""Children of a base model that belong to a task, as heads do."""
+_MEANING = (
+    "model_type", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_act", "activation_function", "layer_type",
+)
+"""Keys of a configuration that decide what weights mean, and may leave their shapes alone."""
+_MAY_CHANGE = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rope_parameters")
+"""Keys that a person may want to change with the same weights, to stretch the context for example."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -100,19 +112,6 @@ class WeightFiles:
         except (OSError, SafetensorError) as error:
             raise InvalidRunError(f"initial_weights: {path} cannot be read, it is missing, cut or damaged: {error}") from error
         return entries
-
-
-_FLOATS = ("F64", "F32", "F16", "BF16")
-_NAMED = 3
-"""Differences that a message spells out."""
-_IN_BASE = ("pooler",)
-"""Children of a base model that belong to a task, as heads do."""
-_MEANING = (
-    "model_type", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_act", "activation_function", "layer_type",
-)
-"""Keys of a configuration that decide what weights mean, and may leave their shapes alone."""
-_MAY_CHANGE = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rope_parameters")
-"""Keys that a person may want to change with the same weights, to stretch the context for example."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a comparison says of legs that are the same, and of those that are not."""
+"""What a comparison says of attempts that are the same, and of those that are not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from trainwright_trainer.commands.verify_resume.comparison import (
     parameter_names,
 )
 from trainwright_trainer.commands.verify_resume.report import document, report
-from trainwright_trainer.commands.verify_resume.trial import Leg, Seen, draw_moments
+from trainwright_trainer.commands.verify_resume.trial import ObservedAttempt, Seen, draw_moments
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.engine.whole_state import MODEL_FILE
 
@@ -36,7 +36,7 @@ def seen(step: int, salt: str = "") -> tuple[Seen, ...]:
     return tuple(Seen(position, position * 7 % 20, f"{position}{salt}") for position in range(4 * (step - 1), 4 * step))
 
 
-WHOLE = Leg(2, Path("/none"), {step: seen(step) for step in range(1, 5)}, {1: 2.0, 2: 1.5, 3: 1.25, 4: 1.0}, None)
+WHOLE = ObservedAttempt(2, Path("/none"), {step: seen(step) for step in range(1, 5)}, {1: 2.0, 2: 1.5, 3: 1.25, 4: 1.0}, None)
 KILLED = replace(WHOLE, samples={1: seen(1), 2: seen(2), 3: seen(3)})
 RESUMED = replace(WHOLE, samples={3: seen(3), 4: seen(4)}, losses={3: 1.25, 4: 1.0}, restored_step=2)
 
@@ -56,7 +56,7 @@ def test_what_is_equal_holds() -> None:
     (replace(KILLED, samples={1: seen(1), 2: seen(1)}), RESUMED, 2, "before the kill"),
     (replace(KILLED, samples={2: seen(2)}), RESUMED, 1, "not every rank told of it before the kill"),
 ])
-def test_other_samples_are_found(killed: Leg, resumed: Leg, step: int, says: str) -> None:
+def test_other_samples_are_found(killed: ObservedAttempt, resumed: ObservedAttempt, step: int, says: str) -> None:
     check = compare_samples(WHOLE, killed, resumed, STEPS)
     assert (check.holds, check.step) == (False, step)
     assert says in check.says
@@ -64,8 +64,8 @@ def test_other_samples_are_found(killed: Leg, resumed: Leg, step: int, says: str
 
 @pytest.mark.parametrize(("missing", "when"), [(1, "uninterrupted"), (4, "uninterrupted")])
 def test_a_step_that_nobody_told_of_is_not_equal(missing: int, when: str) -> None:
-    def without(leg: Leg) -> Leg:
-        return replace(leg, samples={step: told for step, told in leg.samples.items() if step != missing})
+    def without(attempt: ObservedAttempt) -> ObservedAttempt:
+        return replace(attempt, samples={step: told for step, told in attempt.samples.items() if step != missing})
 
     check = compare_samples(without(WHOLE), without(KILLED), without(RESUMED), STEPS)
     assert (check.holds, check.step) == (False, missing)
@@ -138,7 +138,7 @@ END = {"in.weight": FIRST["in.weight"] + 3e-3, "out.bias": FIRST["out.bias"] - 4
 PARAMETERS = frozenset(FIRST)
 
 
-def leg(folder: Path, commits: dict[int, dict[str, Tensor]]) -> Leg:
+def attempt(folder: Path, commits: dict[int, dict[str, Tensor]]) -> ObservedAttempt:
     """A run with these weights at these steps, beside batch statistics of its own."""
     store = CheckpointStore(folder)
     for step, weights in commits.items():
@@ -148,26 +148,26 @@ def leg(folder: Path, commits: dict[int, dict[str, Tensor]]) -> Leg:
         store.commit(CommitRecord(
             identity="small-1", attempt="first", step=step, samples_consumed=step, world_size=1, files=(digest,)
         ))
-    return Leg(1, folder, {}, {}, None)
+    return ObservedAttempt(1, folder, {}, {}, None)
 
 
 @pytest.fixture
-def whole(tmp_path: Path) -> Leg:
-    return leg(tmp_path / "whole", {4: FIRST, 8: {name: tensor + 1 for name, tensor in FIRST.items()}, 12: END})
+def whole(tmp_path: Path) -> ObservedAttempt:
+    return attempt(tmp_path / "whole", {4: FIRST, 8: {name: tensor + 1 for name, tensor in FIRST.items()}, 12: END})
 
 
-def resumed(tmp_path: Path, weights: dict[str, Tensor], step: int = 12) -> Leg:
-    return leg(tmp_path / "resumed", {step: weights})
+def resumed(tmp_path: Path, weights: dict[str, Tensor], step: int = 12) -> ObservedAttempt:
+    return attempt(tmp_path / "resumed", {step: weights})
 
 
-def test_weights_that_ended_in_the_same_place_hold(whole: Leg, tmp_path: Path) -> None:
+def test_weights_that_ended_in_the_same_place_hold(whole: ObservedAttempt, tmp_path: Path) -> None:
     near = {name: FIRST[name] + 0.99 * (END[name] - FIRST[name]) for name in FIRST}
     check = compare_weights(whole, resumed(tmp_path, near), PARAMETERS, 0.05)
     assert (check.name, check.holds, check.step) == (WEIGHTS, True, None)
     assert check.says == "1.0e-02 of their way from step 4 to step 12 apart, 0.05 is allowed"
 
 
-def test_weights_that_never_moved_do_not(whole: Leg, tmp_path: Path) -> None:
+def test_weights_that_never_moved_do_not(whole: ObservedAttempt, tmp_path: Path) -> None:
     length = math.sqrt(sum(float(tensor.square().sum()) for tensor in END.values()))
     way = math.sqrt(sum(float((END[name] - FIRST[name]).square().sum()) for name in END))
     assert way / length < 1e-3  # measured by their length, they would
@@ -179,18 +179,18 @@ def test_weights_that_never_moved_do_not(whole: Leg, tmp_path: Path) -> None:
 @pytest.mark.parametrize("weights", [
     END | {"out.bias": torch.full((8,), math.nan)}, {"in.weight": END["in.weight"]},
 ], ids=["no number", "not there"])
-def test_weights_that_cannot_be_near_do_not(weights: dict[str, Tensor], whole: Leg, tmp_path: Path) -> None:
+def test_weights_that_cannot_be_near_do_not(weights: dict[str, Tensor], whole: ObservedAttempt, tmp_path: Path) -> None:
     check = compare_weights(whole, resumed(tmp_path, weights), PARAMETERS, 0.3)
     assert (check.holds, check.step) == (False, 12)
 
 
-def test_ends_of_two_steps_are_found(whole: Leg, tmp_path: Path) -> None:
+def test_ends_of_two_steps_are_found(whole: ObservedAttempt, tmp_path: Path) -> None:
     check = compare_weights(whole, resumed(tmp_path, END, 8), PARAMETERS, 0.3)
     assert (check.name, check.holds, check.step) == (WEIGHTS, False, 9)
 
 
 def test_a_run_that_does_not_move_proves_nothing(tmp_path: Path) -> None:
-    still = leg(tmp_path / "still", {4: FIRST, 12: FIRST})
+    still = attempt(tmp_path / "still", {4: FIRST, 12: FIRST})
     check = compare_weights(still, resumed(tmp_path, FIRST), PARAMETERS, 0.3)
     assert check.holds is None
     assert check.says == "those of the uninterrupted run do not move from step 4 to step 12"

@@ -10,6 +10,7 @@ from itertools import pairwise
 from trainwright_trainer.training.witness import StepTime
 
 _TENTHS = 10
+_GIGA, _TERA, _MEBI = 1e9, 1e12, 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,6 @@ def speed(accounts: Mapping[int, Sequence[StepTime]], warm_up: int, steps: int, 
         peak_bytes=max(account[-1].peak_bytes for account in measured.values()),
         device=measured[0][-1].device,
     )
-
-
-_GIGA, _TERA, _MEBI = 1e9, 1e12, 2**20
 
 
 def report(figures: Figures) -> str:

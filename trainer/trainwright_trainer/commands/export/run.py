@@ -27,6 +27,9 @@ from trainwright_trainer.model.initialise import skeleton
 from trainwright_trainer.model.weights import INDEX_FILE, SINGLE_FILE
 from trainwright_trainer.rank.specification import read_specification
 
+SHARD_BYTES = 5 * 10**9
+"""Of tensors in one file, which is also what the host holds at once; more only for a tensor that is larger by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -116,10 +119,6 @@ def _another_model(record: CommitRecord, name: str) -> InvalidRunError:
     return InvalidRunError(
         f"step {record.step} is not of the specification's model: {name} differs; name the specification that it was trained with"
     )
-
-
-SHARD_BYTES = 5 * 10**9
-"""Of tensors in one file, which is also what the host holds at once; more only for a tensor that is larger by itself."""
 
 
 @contextmanager

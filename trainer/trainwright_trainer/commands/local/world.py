@@ -21,6 +21,8 @@ from trainwright_trainer.data.batch import Passes, refit
 
 NODE_INDEX_ENV = "TRAINWRIGHT_LOCAL_NODE"
 _TF_CONFIG = "TF_CONFIG"
+_WITNESSED = ("ddp", "fsdp2", "deepspeed")
+"""Engines whose loop tells a witness of its steps, and that one pod can play."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +148,6 @@ def _deepspeed(config: str, source: Path, folder: Path, samples: int, passes: Pa
     local = folder.absolute() / DEEPSPEED_FILE
     local.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     return local
-
-
-_WITNESSED = ("ddp", "fsdp2", "deepspeed")
-"""Engines whose loop tells a witness of its steps, and that one pod can play."""
 
 
 def witnessed_training(spec: RunSpec, command: str) -> Training:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord
 from trainwright_trainer.checkpoint.store import CommittedFiles
-from trainwright_trainer.commands.verify_resume.trial import Leg, Seen
+from trainwright_trainer.commands.verify_resume.trial import ObservedAttempt, Seen
 from trainwright_trainer.contract.training import Training
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ COMMIT = "newest commit"
 SAMPLES = "samples"
 LOSSES = "losses"
 STATE = "weights and optimizer"
+WEIGHTS = "weights"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,22 +71,22 @@ class Proof:
         return min(failed, key=lambda found: math.inf if found[1].step is None else found[1].step, default=None)
 
 
-def compare_commit(committed: int, leg: Leg) -> Check:
+def compare_commit(committed: int, attempt: ObservedAttempt) -> Check:
     """No step that was committed is done again."""
-    if leg.restored_step == committed:
+    if attempt.restored_step == committed:
         return Check(COMMIT, True, f"step {committed}")
-    began = "from the start" if leg.restored_step is None else f"from step {leg.restored_step}"
-    return Check(COMMIT, False, f"step {committed} was committed, and the run went on {began}", (leg.restored_step or 0) + 1)
+    began = "from the start" if attempt.restored_step is None else f"from step {attempt.restored_step}"
+    return Check(COMMIT, False, f"step {committed} was committed, and the run went on {began}", (attempt.restored_step or 0) + 1)
 
 
-def compare_samples(whole: Leg, killed: Leg, resumed: Leg, steps: int) -> Check:
+def compare_samples(whole: ObservedAttempt, killed: ObservedAttempt, resumed: ObservedAttempt, steps: int) -> Check:
     """Each step from the same samples with the same contents: those before the kill, and all after the resume."""
     first = (resumed.restored_step or 0) + 1
     before = sorted({*range(1, first), *killed.samples})
     attempts = ((killed, "before the kill", before), (resumed, "after the resume", range(first, steps + 1)))
-    for leg, when, told in attempts:
+    for attempt, when, told in attempts:
         for step in told:
-            difference = _difference(whole.samples.get(step), leg.samples.get(step), when)
+            difference = _difference(whole.samples.get(step), attempt.samples.get(step), when)
             if difference is not None:
                 return Check(SAMPLES, False, f"step {step}: {difference}", step)
     every = sum(len(whole.samples[step]) for step in range(1, steps + 1))
@@ -107,7 +108,7 @@ def _difference(wanted: tuple[Seen, ...] | None, found: tuple[Seen, ...] | None,
     return f"{where}, id {one.id}, has other contents {when}"
 
 
-def compare_losses(whole: Leg, resumed: Leg, steps: int, tolerance: float) -> Check:
+def compare_losses(whole: ObservedAttempt, resumed: ObservedAttempt, steps: int, tolerance: float) -> Check:
     """Each step's loss after the resume within a relative tolerance; 0 asks for the same digits as logged."""
     worst, worst_step = 0.0, None
     for step in range((resumed.restored_step or 0) + 1, steps + 1):
@@ -132,7 +133,7 @@ def _distance(one: float, other: float) -> float:
     return abs(one - other) / max(abs(one), abs(other), 1e-30)
 
 
-def compare_bits(whole: Leg, resumed: Leg) -> Check:
+def compare_bits(whole: ObservedAttempt, resumed: ObservedAttempt) -> Check:
     """Every file of the last checkpoints: weights, optimizer, random states."""
     one, other = whole.newest, resumed.newest
     if one is None or other is None or one.step != other.step:
@@ -153,15 +154,12 @@ def unequal_ends(name: str, one: CommitRecord | None, other: CommitRecord | None
 
 
 def failed_checks(names: Iterable[str], reason: str, step: int | None) -> tuple[Check, ...]:
-    """For a resume that did not come to its end."""
+    """For a resume that did not reach its end."""
     first, *rest = names
-    return (Check(first, False, reason, step), *(Check(name, None, "the resume did not come so far") for name in rest))
+    return (Check(first, False, reason, step), *(Check(name, None, "the resume did not get so far") for name in rest))
 
 
-WEIGHTS = "weights"
-
-
-def compare_weights(whole: Leg, resumed: Leg, parameters: frozenset[str], tolerance: float) -> Check:
+def compare_weights(whole: ObservedAttempt, resumed: ObservedAttempt, parameters: frozenset[str], tolerance: float) -> Check:
     """Both at their ends, as one vector each: their distance, as a share of the uninterrupted run's way since its first commit.
 
     Args:
@@ -193,10 +191,10 @@ def parameter_names(training: Training) -> frozenset[str]:
     return frozenset(name for name, _ in module.named_parameters())
 
 
-def _weights(leg: Leg, record: CommitRecord) -> Iterator[tuple[str, Tensor]]:
+def _weights(attempt: ObservedAttempt, record: CommitRecord) -> Iterator[tuple[str, Tensor]]:
     from trainwright_trainer.commands.export.full_weights import full_weights
 
-    return full_weights(CommittedFiles(CheckpointStore(leg.checkpoints), record))
+    return full_weights(CommittedFiles(CheckpointStore(attempt.checkpoints), record))
 
 
 def _vector_distance(end: Mapping[str, Tensor], weights: Iterator[tuple[str, Tensor]]) -> float:

@@ -36,14 +36,14 @@ def verdict(proof: Proof) -> str:
     difference = proof.first_difference
     if difference is None:
         whole = [f"at {_ranks(size)}" for size in proof.resumed if size not in proof.not_compared]
-        parts = [_part(size, checks) for size, checks in proof.resumed.items() if size in proof.not_compared]
-        return "proven " + "; ".join([*([_listed(whole)] if whole else []), *parts])
+        partly = [_partly(size, checks) for size, checks in proof.resumed.items() if size in proof.not_compared]
+        return "proven " + "; ".join([*([_listed(whole)] if whole else []), *partly])
     size, check = difference
     where = "" if check.step is None else f", from step {check.step} on"
     return f"NOT PROVEN at {_ranks(size)}{where}: {check.name}: {check.says}"
 
 
-def _part(size: int, checks: Sequence[Check]) -> str:
+def _partly(size: int, checks: Sequence[Check]) -> str:
     """A size at which something was not compared."""
     names: dict[str, list[str]] = {}
     for check in checks:

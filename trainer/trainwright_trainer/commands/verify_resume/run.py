@@ -27,7 +27,7 @@ from trainwright_trainer.commands.verify_resume.comparison import (
     failed_checks,
     parameter_names,
 )
-from trainwright_trainer.commands.verify_resume.trial import Killed, Leg, Trial, draw_moments
+from trainwright_trainer.commands.verify_resume.trial import Killed, ObservedAttempt, Trial, draw_moments
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
 from trainwright_trainer.contract.training import Training
@@ -43,6 +43,8 @@ TOLERANCES = {"fp32": 1e-3, "bf16": 2e-2, "fp16": 2e-2}
 WEIGHT_TOLERANCES = {"fp32": 0.02, "bf16": 0.1, "fp16": 0.1}
 """The same for weights, as a share of their way. Other micro batches were seen to cost 0.0001 in fp32 and 0.02 in bf16, and an
 optimizer that lost its state at least 0.19."""
+DROPS = "the model's dropout is drawn by each rank"
+STATISTICS = "the model normalises by the statistics of a micro batch, and that is another one there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class _Comparison:
     """Args: ``incomparable`` is why losses and weights at another size say nothing, if there is a reason."""
 
     def __init__(
-        self, request: Request, training: Training, trial: Trial, whole: Leg, killed: Killed, incomparable: str | None
+        self, request: Request, training: Training, trial: Trial, whole: ObservedAttempt, killed: Killed, incomparable: str | None
     ) -> None:
         self._trial, self._whole, self._killed, self._incomparable = trial, whole, killed, incomparable
         self._training, self._steps, self._on_cpu = training, request.steps, request.specification.spec.world.device == "cpu"
@@ -114,17 +116,17 @@ class _Comparison:
             return failed_checks(checks, str(error), self._killed.committed_step + 1)
         return (
             compare_commit(self._killed.committed_step, resumed),
-            compare_samples(self._whole, self._killed.leg, resumed, self._steps),
+            compare_samples(self._whole, self._killed.attempt, resumed, self._steps),
             self._losses(resumed),
             self._state(resumed),
         )
 
-    def _losses(self, resumed: Leg) -> Check:
+    def _losses(self, resumed: ObservedAttempt) -> Check:
         if (reason := self._reason(resumed)) is not None:
             return Check(LOSSES, None, reason)
         return compare_losses(self._whole, resumed, self._steps, 0.0 if self._is_exact(resumed.processes) else self._tolerance)
 
-    def _state(self, resumed: Leg) -> Check:
+    def _state(self, resumed: ObservedAttempt) -> Check:
         if self._is_exact(resumed.processes):
             return compare_bits(self._whole, resumed)
         if (reason := self._reason(resumed)) is not None:
@@ -135,7 +137,7 @@ class _Comparison:
         """Whether nothing may differ: the same sums, by kernels that have one result."""
         return self._on_cpu and processes == self._whole.processes
 
-    def _reason(self, resumed: Leg) -> str | None:
+    def _reason(self, resumed: ObservedAttempt) -> str | None:
         return None if resumed.processes == self._whole.processes else self._incomparable
 
     @cached_property
@@ -162,10 +164,6 @@ def _other_size(samples: int, processes: int) -> int:
     if not possible:
         raise InvalidRunError("a step of this run has one sample, so no other number of ranks can share it; raise batch.micro")
     return min(possible, key=lambda size: (abs(size - wanted), size))
-
-
-DROPS = "the model's dropout is drawn by each rank"
-STATISTICS = "the model normalises by the statistics of a micro batch, and that is another one there"
 
 
 def incomparable(training: Training, *, same_micro: bool) -> str | None:

@@ -33,8 +33,8 @@ class Seen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
-    """What happened, told by those to whom it happened."""
+class ObservedAttempt:
+    """One attempt of the run, as its ranks told of it."""
 
     processes: int
     checkpoints: Path
@@ -55,10 +55,10 @@ class Leg:
         return next(iter(self.commits), None)
 
 
-def read_leg(processes: int, checkpoints: Path, witnesses: Path, events: Sequence[Event]) -> Leg:
-    """Put together what the ranks wrote and what they logged."""
+def observe_attempt(processes: int, checkpoints: Path, witnesses: Path, events: Sequence[Event]) -> ObservedAttempt:
+    """From what the ranks wrote and what they logged."""
     restored = [int(event["step"]) for event in events if event["event"] == "restored"]
-    return Leg(
+    return ObservedAttempt(
         processes=processes,
         checkpoints=checkpoints,
         samples=_samples([read_account(witnesses, rank, StepSamples) for rank in range(processes)]),
@@ -92,7 +92,7 @@ class Moment:
 class Killed:
     """What a kill left."""
 
-    leg: Leg
+    attempt: ObservedAttempt
     committed_step: int
     last_step: int
     """That was logged."""
@@ -116,13 +116,13 @@ class Trial:
         self._training = training.model_copy(update={"log_every_steps": 1, "checkpoints": checkpoints})
         self._steps, self._every = steps, every
 
-    def uninterrupted(self, processes: int) -> Leg:
+    def uninterrupted(self, processes: int) -> ObservedAttempt:
         """From step 0 to the end. Raises :class:`PodFailedError` where the run fails by itself."""
         checkpoints = self._folder / "whole-checkpoints"
         pod, witnesses = self._pod("whole", processes, checkpoints)
         with pod:
             pod.succeed()
-            return read_leg(processes, checkpoints, witnesses, pod.events())
+            return observe_attempt(processes, checkpoints, witnesses, pod.events())
 
     def killed(self, processes: int, moments: Sequence[Moment]) -> Killed:
         """From step 0 until SIGKILL to all ranks; the first moment that is not too late counts.
@@ -141,10 +141,10 @@ class Trial:
                 else:
                     pod.succeed()
                     dead = []
-                leg = read_leg(processes, checkpoints, witnesses, pod.events())
-            newest = leg.newest
+                attempt = observe_attempt(processes, checkpoints, witnesses, pod.events())
+            newest = attempt.newest
             if len(dead) == processes and newest is not None and newest.step < self._steps:
-                return Killed(leg, newest.step, max(leg.losses))
+                return Killed(attempt, newest.step, max(attempt.losses))
         last = moments[-1].step
         earlier = ", or let --kill-at be earlier" if last > self._every else ""
         raise InvalidRunError(
@@ -152,14 +152,14 @@ class Trial:
             f"{earlier}"
         )
 
-    def resumed(self, killed: Killed, processes: int) -> Leg:
+    def resumed(self, killed: Killed, processes: int) -> ObservedAttempt:
         """From a copy of what the kill left to the end. Raises :class:`PodFailedError` where the run does not come there."""
         checkpoints = self._folder / f"resumed-{processes}-checkpoints"
-        shutil.copytree(killed.leg.checkpoints, checkpoints)
+        shutil.copytree(killed.attempt.checkpoints, checkpoints)
         pod, witnesses = self._pod(f"resumed-{processes}", processes, checkpoints)
         with pod:
             pod.succeed()
-            return read_leg(processes, checkpoints, witnesses, pod.events())
+            return observe_attempt(processes, checkpoints, witnesses, pod.events())
 
     def _pod(self, name: str, processes: int, checkpoints: Path) -> tuple[LocalPod, Path]:
         folder = self._folder / name
