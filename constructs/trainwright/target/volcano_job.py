@@ -128,7 +128,7 @@ return { status = meaning[phase] or "Progressing", message = phase .. ": " .. (s
   `gang: false` Volcano still places the pods, but may start them one by one.
 - **Failures.** The policies follow from the exit codes: a permanent code terminates the Job. Any other failure and the loss of a
   pod restart all pods together. Volcano ends the Job when it has counted `maxRetry` restarts, so `maxRetry` is `restarts` + 1.
-  It knows no free retries: an evicted pod and a lost peer count too. A restart deletes the failed pods with their logs.
+  It cannot exempt a failure: an evicted pod and a lost peer count too. A restart deletes the failed pods with their logs.
 - **Special.** The Job is complete when every pod is (`minSuccess`). Volcano's webhook writes defaults into the Job; they are
   all written out here, so that Argo CD sees no difference.
 """
