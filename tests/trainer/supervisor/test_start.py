@@ -18,7 +18,7 @@ from tests.trainer.supervisor.conftest import NewRun, specification, training_wo
 from trainwright_trainer.contract import ExitCode, TerminationMessage
 from trainwright_trainer.contract.layout import SPEC_ENV, TERMINATION_PATH_ENV
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.supervisor.pod.probes import serve_probes
+from trainwright_trainer.supervisor.supervise import serve_probes
 
 TRAINER = [sys.executable, "-m", "trainwright_trainer"]
 

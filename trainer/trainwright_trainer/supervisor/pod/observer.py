@@ -1,99 +1,42 @@
-"""What a pod knows of its ranks: where they are, what their time goes into, how fast each is, and whether one hangs."""
+"""What a pod knows of its ranks: where they are, what their time goes into, how fast each is, and whether one hangs.
+
+Of a run that hangs it writes the stacks of the ranks into files.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.contract.spec import Lifecycle, RunSpec, Script
 from trainwright_trainer.contract.spec import Watchdog as WatchdogLimits
+from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.goodput import Timesheet
-from trainwright_trainer.observe.hang import Stuck
+from trainwright_trainer.observe.hang import Dumped, RankState, Stuck
+from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.observe.pace import Gathering
+from trainwright_trainer.observe.stacks import STACKS_SIGNAL, Frame, main_thread_frame
 from trainwright_trainer.rank.messages import FromRankMessage, Heartbeat, Measured, Pace, PhaseChanged, Result
-from trainwright_trainer.supervisor.pod.rank import Rank
+from trainwright_trainer.supervisor.event_loop import in_daemon_thread
+from trainwright_trainer.supervisor.place import PodPlace
+from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
 from trainwright_trainer.supervisor.wire.messages import Paces, Position, Times
 
+STACKS_SECONDS = 1.0
+"""For ranks to write their stacks; the signal's handler does it without waiting for anything but its processor."""
+SILENT_SECONDS = 5.0
+"""Without a sign of life for so long, a rank gives none."""
+WRITE_SECONDS = flight_recorder.ANSWER_SECONDS + 4.0
+"""For the volume, which may be what hangs."""
+_STATES = {"R": "running", "S": "sleeping", "D": "in uninterruptible sleep", "T": "stopped", "t": "stopped", "Z": "gone"}
 CHECK_SECONDS = 1.0
 OVER_ALL_ATTEMPTS = ("trainwright_attempt", "trainwright_down_seconds", "trainwright_goodput")
 """Metrics that only a pod serves that was told of the earlier attempts: in an elastic run another pod in each round."""
-
-
-class PositionQuery:
-    """Open until every rank has answered, is past its last tick, or cannot take part."""
-
-    def __init__(self, request: int, pod: str, ranks: Sequence[Rank]) -> None:
-        self._request, self._pod, self._ranks = request, pod, ranks
-        self._ticks: dict[int, int | None] = {}
-
-    def answer(self, rank: Rank, request: int, tick: int | None) -> None:
-        if request == self._request:
-            self._ticks[rank.number] = tick
-
-    def position(self) -> Position | None:
-        """The pod's answer; None while it is open."""
-        if not self._ranks:
-            return self._absent(f"{self._pod} has not started its ranks")
-        ticks = list[int]()
-        for rank in self._ranks:
-            if _past_the_end(rank):
-                continue
-            if not rank.alive:
-                return self._absent(f"rank {rank.number} of {self._pod} has ended")
-            if rank.number not in self._ticks:
-                return None
-            tick = self._ticks[rank.number]
-            if tick is None:
-                return self._absent(f"rank {rank.number} of {self._pod} is still {rank.phase}")
-            ticks.append(tick)
-        return Position(request=self._request, tick=max(ticks, default=None))
-
-    def _absent(self, why: str) -> Position:
-        return Position(request=self._request, absent=why)
-
-
-def _past_the_end(rank: Rank) -> bool:
-    return rank.phase == "finished" or (rank.outcome is not None and rank.outcome.code is ExitCode.DONE)
-
-
-class Watchdog:
-    """One per pod whose ranks give signs of life."""
-
-    def __init__(self, lifecycle: Lifecycle) -> None:
-        self._limits = lifecycle.watchdog or WatchdogLimits()
-        self._save_seconds = lifecycle.save_seconds
-
-    def stuck(self, ranks: Iterable[Rank], now: float) -> Stuck | None:
-        """The rank that has exceeded its limit by most, if one has. ``now`` is on the event loop's clock."""
-        worst: tuple[float, Stuck] | None = None
-        for rank in ranks:
-            if not rank.alive or rank.result is not None:
-                continue
-            idle, limit = now - rank.progressed_at, self.limit(rank.phase, rank.beat)
-            if idle > limit and (worst is None or idle / limit > worst[0]):
-                doing = rank.phase.replace("_", " ")
-                why = f"has been {doing} for {idle:.0f} s without progress, and {limit:g} s is the limit"
-                worst = idle / limit, Stuck(rank=rank.number, why=why)
-        return worst[1] if worst else None
-
-    def limit(self, phase: Phase, beat: Heartbeat | None) -> float:
-        """Seconds without progress that a phase allows. A step may take several times as long as those before it."""
-        limits = self._limits
-        match phase:
-            case "starting":
-                return limits.starting_seconds
-            case "restoring":
-                return limits.restoring_seconds
-            case "warming_up":
-                return limits.warming_up_seconds
-            case "saving" | "finished":  # what follows the last step is the marker on the volume
-                return max(limits.saving_seconds, limits.slowdown * self._save_seconds)
-            case "training" | "evaluating":
-                usual = beat.tick_seconds if beat is not None and beat.tick_seconds is not None else 0.0
-                return max(limits.training_seconds, limits.slowdown * usual)
 
 
 class Observer:
@@ -134,3 +77,146 @@ class Observer:
     def stuck(self, now: float) -> Stuck | None:
         """The rank that has made no progress for longer than it may, if there is one."""
         return None if self._watchdog is None else self._watchdog.stuck(self._ranks, now)
+
+
+class Watchdog:
+    """One per pod whose ranks give signs of life."""
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._limits = lifecycle.watchdog or WatchdogLimits()
+        self._save_seconds = lifecycle.save_seconds
+
+    def stuck(self, ranks: Iterable[Rank], now: float) -> Stuck | None:
+        """The rank that has exceeded its limit by most, if one has. ``now`` is on the event loop's clock."""
+        worst: tuple[float, Stuck] | None = None
+        for rank in ranks:
+            if not rank.alive or rank.result is not None:
+                continue
+            idle, limit = now - rank.progressed_at, self.limit(rank.phase, rank.beat)
+            if idle > limit and (worst is None or idle / limit > worst[0]):
+                doing = rank.phase.replace("_", " ")
+                why = f"has been {doing} for {idle:.0f} s without progress, and {limit:g} s is the limit"
+                worst = idle / limit, Stuck(rank=rank.number, why=why)
+        return worst[1] if worst else None
+
+    def limit(self, phase: Phase, beat: Heartbeat | None) -> float:
+        """Seconds without progress that a phase allows. A step may take several times as long as those before it."""
+        limits = self._limits
+        match phase:
+            case "starting":
+                return limits.starting_seconds
+            case "restoring":
+                return limits.restoring_seconds
+            case "warming_up":
+                return limits.warming_up_seconds
+            case "saving" | "finished":  # what follows the last step is the marker on the volume
+                return max(limits.saving_seconds, limits.slowdown * self._save_seconds)
+            case "training" | "evaluating":
+                usual = beat.tick_seconds if beat is not None and beat.tick_seconds is not None else 0.0
+                return max(limits.training_seconds, limits.slowdown * usual)
+
+
+class PositionQuery:
+    """Open until every rank has answered, is past its last tick, or cannot take part."""
+
+    def __init__(self, request: int, pod: str, ranks: Sequence[Rank]) -> None:
+        self._request, self._pod, self._ranks = request, pod, ranks
+        self._ticks: dict[int, int | None] = {}
+
+    def answer(self, rank: Rank, request: int, tick: int | None) -> None:
+        if request == self._request:
+            self._ticks[rank.number] = tick
+
+    def position(self) -> Position | None:
+        """The pod's answer; None while it is open."""
+        if not self._ranks:
+            return self._absent(f"{self._pod} has not started its ranks")
+        ticks = list[int]()
+        for rank in self._ranks:
+            if _past_the_end(rank):
+                continue
+            if not rank.alive:
+                return self._absent(f"rank {rank.number} of {self._pod} has ended")
+            if rank.number not in self._ticks:
+                return None
+            tick = self._ticks[rank.number]
+            if tick is None:
+                return self._absent(f"rank {rank.number} of {self._pod} is still {rank.phase}")
+            ticks.append(tick)
+        return Position(request=self._request, tick=max(ticks, default=None))
+
+    def _absent(self, why: str) -> Position:
+        return Position(request=self._request, absent=why)
+
+
+def _past_the_end(rank: Rank) -> bool:
+    return rank.phase == "finished" or (rank.outcome is not None and rank.outcome.code is ExitCode.DONE)
+
+
+async def dump(spec: RunSpec, place: PodPlace, attempt: str, ranks: Sequence[Rank]) -> Dumped:
+    """Ask every rank for its stacks and write them to ``hang-<attempt>/rank-<R>.txt`` in the state directory.
+
+    Where that cannot be written in time, or there is none, the stacks go to the log.
+    """
+    asked = [rank for rank in ranks if rank.alive]
+    for rank in asked:
+        if rank.stacks.read():  # else it has no handler yet, and the signal would end it
+            rank.signal(STACKS_SIGNAL)
+    await asyncio.sleep(STACKS_SECONDS)
+    texts = {rank: rank.stacks.read() for rank in asked if rank.alive}
+    frames = {rank: main_thread_frame(text) for rank, text in texts.items()}
+    states = tuple(_state(rank, place, frame) for rank, frame in frames.items())
+    for state in states:
+        get_log().error("rank_hangs", **state.model_dump(exclude={"pod"}, exclude_none=True))
+    files = {rank.number: _page(state, text) for (rank, text), state in zip(texts.items(), states, strict=True)}
+    return Dumped(ranks=states, path=await _keep(spec, attempt, files))
+
+
+async def _keep(spec: RunSpec, attempt: str, files: dict[int, str]) -> str | None:
+    """The directory that the files were written to, or None."""
+    reason = "the run has no state directory"
+    if spec.state_directory is not None and "://" not in spec.state_directory:
+        directory = Path(spec.state_directory) / f"hang-{attempt}"
+        try:
+            await asyncio.wait_for(in_daemon_thread(lambda: _write(directory, attempt, files)), WRITE_SECONDS)
+        except OSError as error:  # TimeoutError is one
+            reason = error.strerror or f"the volume did not answer within {WRITE_SECONDS:g} s"
+        else:
+            return str(directory)
+    for rank, text in files.items():
+        get_log().error("stacks", rank=rank, reason=reason, text=text)
+    return None
+
+
+def _write(directory: Path, attempt: str, files: dict[int, str]) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    for rank, text in files.items():
+        (directory / f"rank-{rank}.txt").write_text(text)
+    flight_recorder.collect(attempt, list(files), directory)
+
+
+def _state(rank: Rank, place: PodPlace, frame: Frame | None) -> RankState:
+    now = asyncio.get_running_loop().time()
+    silent = rank.beat is None or now - rank.beat_at > SILENT_SECONDS
+    return RankState(
+        rank=rank.number, pod=place.short, phase=rank.phase, step=rank.step,
+        marks=None if silent or rank.beat is None else rank.beat.marks,
+        idle_seconds=round(now - rank.progressed_at, 1), process=_process(rank), frame=None if frame is None else str(frame),
+        waits_for_others=frame is not None and frame.waits_for_others,
+    )
+
+
+def _process(rank: Rank) -> str:
+    """The kernel's word for the state of the main thread, which has the number of its process (proc_pid_stat(5))."""
+    if not isinstance(rank, RankProcess):
+        return "unknown"  # on another machine, or a child of a launcher
+    try:
+        letter = Path(f"/proc/{rank.pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "unknown"
+    return _STATES.get(letter, letter)
+
+
+def _page(state: RankState, stacks: str) -> str:
+    facts = "".join(f"{key}: {value}\n" for key, value in state.model_dump(exclude={"frame", "waits_for_others"}).items())
+    return facts + "\n" + (stacks or "no stacks: the rank has not come far enough to be asked\n")

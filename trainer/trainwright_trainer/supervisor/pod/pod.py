@@ -22,9 +22,8 @@ from trainwright_trainer.rank.messages import Act, Ask, At, Carry, Committed, Fr
 from trainwright_trainer.supervisor.event_loop import Timers, in_background
 from trainwright_trainer.supervisor.peer_loss import leave_without_peer
 from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.pod.dump import dump
 from trainwright_trainer.supervisor.pod.launcher import Launcher
-from trainwright_trainer.supervisor.pod.observer import CHECK_SECONDS, Observer, PositionQuery
+from trainwright_trainer.supervisor.pod.observer import CHECK_SECONDS, Observer, PositionQuery, dump
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome, RankOutcome, outcome_after_sigterm, outcome_of, pod_outcome
 from trainwright_trainer.supervisor.pod.rank import Rank
 from trainwright_trainer.supervisor.wire.messages import (
