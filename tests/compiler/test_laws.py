@@ -266,9 +266,16 @@ def test_a_group_counts_pods_that_there_are_and_its_pods_name_it(pair: tuple[Dat
     linked = {
         pod.labels.get("scheduling.x-k8s.io/pod-group") or pod.annotations.get("scheduling.k8s.io/group-name") for pod in made
     }
+    by_controller = CASES[compiled.target.name].gang is not None  # it groups its pods whether or not a gang is asked for
+    scheduler = compiled.resolution.cluster.scheduling.name
     for pod in made:
-        assert pod.spec.get("schedulerName") == (gang.scheduler_name if gang else None)
-    assert linked == {groups[0]["metadata"]["name"] if groups else None}
+        assert pod.spec.get("schedulerName") == (scheduler if gang or by_controller else None)
+    if by_controller:
+        assert not groups
+        assert len(linked) == 1
+        assert None not in linked
+    else:
+        assert linked == {groups[0]["metadata"]["name"] if groups else None}
     if gang:
         elastic = compiled.resolution.needs.elastic
         assert gang.minimum == (elastic.minimum if elastic else len(made))
