@@ -13,7 +13,7 @@ import torch
 from tests.trainer.training.rank_process import tell_weights
 
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.rank import __main__
+from trainwright_trainer.training import program
 
 
 def run_rank(environment: dict[str, str], folder: Path) -> NoReturn:
@@ -28,6 +28,6 @@ def run_rank(environment: dict[str, str], folder: Path) -> NoReturn:
     os.dup2(descriptor, 2)
     torch.set_num_threads(1)
     tell_weights()
-    code = __main__.run(os.environ)
+    code = program.run(program.TORCH, os.environ)
     (folder / f"rank-{number}.code").write_text(str(int(code)))
     os._exit(0)

@@ -17,6 +17,7 @@ from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank import __main__
 from trainwright_trainer.rank.messages import LINK_FD_ENV
 from trainwright_trainer.training.loop import Loop, Outcome
+from trainwright_trainer.training.torch_learner import TorchLearner
 
 PAUSE_ENV = "PAUSE_SECONDS"
 """How long this rank rests before each step; not at all where it is not set."""
@@ -38,13 +39,13 @@ def run_rank(environment: dict[str, str], output: str, link: socket.socket | Non
 
 def rest(seconds: float) -> None:
     """Have this rank take so long for each step at the least, and compute what it would have computed."""
-    step = Loop._train_step
+    step = TorchLearner.step
 
-    def resting(loop: Loop, *arguments: Any) -> None:
+    def resting(learner: TorchLearner) -> None:
         time.sleep(seconds)
-        step(loop, *arguments)
+        step(learner)
 
-    Loop._train_step = resting  # type: ignore[assignment,method-assign]
+    TorchLearner.step = resting  # type: ignore[assignment,method-assign]
 
 
 def tell_weights() -> None:
@@ -55,15 +56,15 @@ def tell_weights() -> None:
     finish = Loop._finish
 
     def telling(loop: Loop) -> Outcome:
-        get_log().info("weights_held", digest=_digest(loop._engine), graphs=_graphs())
+        get_log().info("weights_held", digest=_digest(loop._learner), graphs=_graphs())
         return finish(loop)
 
     Loop._finish = telling  # type: ignore[assignment,method-assign]
 
 
-def _digest(engine: Any) -> str:
+def _digest(learner: Any) -> str:
     digest = hashlib.sha256()
-    for name, parameter in engine._module.named_parameters():
+    for name, parameter in learner._engine._module.named_parameters():
         digest.update(name.encode())
         if not _is_spread(parameter):
             # A copy, for storage that NumPy has seen cannot be resized any more, which FSDP2 does with what it has gathered.

@@ -1,290 +1,233 @@
-"""The loop beside a save that is being written: one rank, an engine that only counts, a real checkpoint store."""
+"""The loop on a learner that only counts and is whole on every rank, with a real checkpoint store."""
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
-import torch
 from structlog.testing import capture_logs
-from tests.trainer.contract.specifications import changed
-from tests.trainer.training.test_replicated_loop import Line
-from torch import Tensor
+from tests.trainer.contract.specifications import BOOSTING, TRACKER, changed
 
-from trainwright_trainer.checkpoint import CheckpointStore, Draft, FileDigest, StorageError, tensor_file
-from trainwright_trainer.contract import ExitCode, RunSpec, Training
-from trainwright_trainer.contract.engine import CAPABILITIES
-from trainwright_trainer.contract.failures import DivergedError
+from trainwright_trainer.checkpoint import CheckpointStore, Piece, Snapshot, StorageError, read_complete
+from trainwright_trainer.contract import Boosting, Cause, ExitCode, RunSpec
+from trainwright_trainer.contract.failures import DataError, DivergedError, NoCheckpointError
 from trainwright_trainer.contract.metrics import Phase
-from trainwright_trainer.data.dataset import Columns, Dataset
-from trainwright_trainer.data.order import Samples
-from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
+from trainwright_trainer.rank.group import Alone
+from trainwright_trainer.rank.messages import Action
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.training import loop
-from trainwright_trainer.training.checkpointer import Checkpointer
+from trainwright_trainer.training.checkpointer import Checkpointer, Rank0Alone
+from trainwright_trainer.training.learner import Metadata, Position, Restored, StateSnapshot
 from trainwright_trainer.training.loop import Loop, Outcome, Parts
+from trainwright_trainer.training.reporting import Reporter
 
-T = TypeVar("T")
-PATIENCE_SECONDS = 30.0
-"""For what takes milliseconds: a test that comes so far has failed."""
-STATE = "model.safetensors"
+PLACE = Place(0, 1, 0, 0)
 
 
-class Watching(Line):
-    """Tells of each phase that the loop enters."""
+class Line:
+    """A link that orders what a test wrote down, by tick."""
 
-    def __init__(self, on_phase: Callable[[Phase, int | None], None]) -> None:
-        super().__init__({})
-        self._on_phase = on_phase
+    def __init__(self, orders: Mapping[int, Action]) -> None:
+        self._orders = orders
+        self.asked_at: float | None = None
+        self.phases: list[str] = []
+        self.committed_steps: list[int] = []
+
+    def boundary(self, tick: int) -> Action | None:
+        order = self._orders.get(tick)
+        if order is not None:
+            self.asked_at = time.monotonic()
+        return order
 
     def phase(self, phase: Phase, step: int | None = None) -> None:
-        super().phase(phase, step)
-        self._on_phase(phase, step)
+        self.phases.append(phase)
 
+    def committed(self, step: int, seconds: float) -> None:
+        self.committed_steps.append(step)
 
-class Alone:
-    """A world of one rank, and its groups."""
+    def agree_through(self, reduce_sums: Callable[[Sequence[float]], list[float]]) -> None:
+        assert reduce_sums([1.0]) == [1.0]
 
-    place, device = Place(0, 1, 0, 0), torch.device("cpu")
-
-    @property
-    def control(self) -> Alone:
-        return self
-
-    def new_group(self) -> Alone:
-        return self
-
-    def reduce_sums(self, values: Sequence[float]) -> list[float]:
-        return list(values)
-
-    def broadcast_object(self, value: T) -> T:
-        return value
-
-    def gather_objects(self, value: T) -> list[T]:
-        return [value]
-
-    def broadcast_tensor(self, tensor: Tensor) -> None: ...
-    def all_reduce(self, tensor: Tensor) -> None: ...
-    def broadcast(self, tensor: Tensor) -> None: ...
-    def close(self) -> None: ...
-
-
-class Numbers:
-    """A task whose samples are numbers, and whose answer nobody asks for."""
-
-    items_each = 1
-
-    def collate(self, split: Any, samples: Samples) -> Mapping[str, Tensor]:
-        return {"numbers": torch.from_numpy(samples.ids)}
-
-    def items(self, batch: Mapping[str, Tensor]) -> int:
-        return len(batch["numbers"])
-
-    def measure(self, model: Any, batch: Any) -> Any:
-        raise NotImplementedError
-
-
-@dataclass
-class Disk:
-    """Writes snapshots, one thread at a time or not, after it has been asked."""
-
-    before_write: Callable[[int], None]
-    writing: list[int] = field(default_factory=list)
-    at_once: int = 0
-    """Most writes that were under way together."""
-
-    def write(self, snapshot: TensorSnapshot, step: int, draft: Draft) -> list[FileDigest]:
-        self.writing.append(step)
-        self.at_once = max(self.at_once, len(self.writing))
-        try:
-            self.before_write(step)
-            return snapshot.write(draft)
-        finally:
-            self.writing.remove(step)
-
-
-class HeldBack:
-    """A snapshot that goes through a disk."""
-
-    def __init__(self, snapshot: TensorSnapshot, step: int, disk: Disk) -> None:
-        self._snapshot, self._step, self._disk = snapshot, step, disk
-
-    def hold(self) -> None:
-        self._snapshot.hold()
-
-    def write(self, draft: Draft) -> list[FileDigest]:
-        return self._disk.write(self._snapshot, self._step, draft)
+    def mark(self) -> None: ...
+    def pace(self, step: int, own_seconds: float) -> None: ...
+    def measured(self, values: Mapping[str, float]) -> None: ...
+    def result(self, code: ExitCode, cause: Cause | None = None, step: int | None = None) -> None: ...
 
 
 class Counting:
-    """Its state is how many steps it took."""
+    """Its state is a list of the steps it took."""
 
-    capabilities = CAPABILITIES["ddp"]
-    world = Alone()
+    step_samples, saves_in_background, evaluates_before_saving = 10, False, True
 
-    def __init__(self, disk: Disk, diverges_at: int | None, on_step: Callable[[int], None]) -> None:
-        self._disk, self._diverges_at, self._on_step = disk, diverges_at, on_step
-        self.steps = torch.zeros((), dtype=torch.int64)
+    def __init__(self, target: int, diverges_at: int | None = None) -> None:
+        self.target_samples, self._diverges_at = target * 10, diverges_at
+        self.steps: list[int] = []
+        self.scored: list[int] = []
+        self.published = False
 
-    def setup(self, recipe: Recipe) -> None: ...
+    @property
+    def position(self) -> Position:
+        return Position(len(self.steps), len(self.steps) * 10)
+
+    @property
+    def done(self) -> bool:
+        return len(self.steps) * 10 >= self.target_samples
+
+    def metadata(self) -> Metadata:
+        return {"scored": list(self.scored)}
+
+    def snapshots(self) -> list[Snapshot]:
+        return [StateSnapshot(self._files)]
+
+    def _files(self) -> Mapping[str, Iterable[Piece]]:
+        return {"steps.txt": [repr(self.steps).encode()]}
+
+    def load(self, checkpoint: Restored) -> None:
+        self.steps, self.scored = eval(checkpoint.read("steps.txt")), list(checkpoint.metadata["scored"])  # noqa: S307
+        assert self.position == checkpoint.position
+
     def initialise(self) -> None: ...
-    def load(self, files: Any) -> None: ...
-    def warm_up(self, batch: Any) -> None: ...
-    def forward_backward(self, batch: Any, *, loss_denominator: float, sync: bool) -> None: ...
+    def warm_up(self) -> None: ...
+    def close(self) -> None: ...
 
-    def step(self, rate: float) -> StepResult:
-        self.steps += 1  # in place, as an optimizer does: what is saved must be a copy
-        step = int(self.steps)
-        self._on_step(step)
-        value = torch.tensor(float("nan") if step == self._diverges_at else 1.0)
-        return StepResult(value, value, lambda: step != self._diverges_at)
+    def step(self) -> None:
+        self.steps.append(len(self.steps) + 1)
 
-    def evaluate(self, batch: Any) -> Tensor:
-        return torch.zeros(2, dtype=torch.float64)
+    def check(self) -> None:
+        if self._diverges_at == len(self.steps):
+            raise DivergedError("not finite")
 
-    def snapshot(self) -> HeldBack:
-        return HeldBack(TensorSnapshot({STATE: {"steps": self.steps}}), int(self.steps), self._disk)
+    def evaluate(self, before_batch: Callable[[], None]) -> None:
+        self.scored.append(len(self.steps))
+
+    def publish(self) -> None:
+        self.published = True
 
 
 def attempt(
-    directory: Path, disk: Disk, *, steps: int = 10, diverges_at: int | None = None,
-    on_step: Callable[[int], None] = lambda step: None, on_phase: Callable[[Phase, int | None], None] = lambda phase, step: None,
+    directory: Path, learner: Counting, orders: Mapping[int, Action] | None = None, *, number: int = 1, fingerprint: str = "data",
+    grace: float = 60, resume_before: int | None = None, **checkpoints: Any,
 ) -> tuple[Outcome, Line]:
-    """A run that saves every four steps."""
-    spec = RunSpec.model_validate(changed({
-        "world.nodes": 1, "world.processes_per_node": 1, "work.duration": {"steps": steps},
-        "work.batch": {"micro": 2}, "work.log_every_steps": 100,
-        "work.checkpoints": {"directory": str(directory), "every_steps": 4},
-    }))
-    assert isinstance(spec.work, Training)
-    line, engine = Watching(on_phase), Counting(disk, diverges_at, on_step)
-    numbers = Columns({"numbers": torch.arange(64).numpy()})
-    checkpoints = Checkpointer(
-        spec.work.checkpoints, engine, line, Alone.place, identity=spec.identity, attempt="a1", fingerprint="numbers",
-        metadata={}, save_seconds=0, grace_seconds=60, resume_before=None,
+    settings = {"directory": str(directory), "every_steps": 4, **checkpoints}
+    document = changed({
+        "world.rendezvous": TRACKER, "world.nodes": 1, "world.processes_per_node": 1, "work": BOOSTING,
+        "work.checkpoints": settings, "lifecycle.grace_seconds": grace, "lifecycle.save_seconds": 1,
+    })
+    spec = RunSpec.model_validate(document)
+    assert isinstance(spec.work, Boosting)
+    line, group = Line(orders or {}), Rank0Alone(PLACE, Alone())
+    checkpointer = Checkpointer(
+        spec, spec.work.checkpoints, learner, line, PLACE, reading=group, writing=group, attempt=f"a{number}",
+        fingerprint=fingerprint, resume_before=resume_before,
     )
-    running = Loop(Parts(
-        spec, spec.work, Alone.place, line, engine, Numbers(), Dataset(numbers, numbers, "numbers"), checkpoints,
-    ))
+    report = Reporter(PLACE, line)
+    loop = Loop(Parts(spec, spec.work.checkpoints, 2, PLACE, line, report, Alone(), learner, checkpointer))
     try:
-        return running.run(), line
+        outcome = loop.run()
     finally:
-        running.close()
+        loop.close()
+    return outcome, line
 
 
-def saved(directory: Path) -> dict[int, int]:
-    """Step -> the state in its checkpoint."""
-    store = CheckpointStore(directory)
-    return {record.step: int(tensor_file.decode(store.path(record, STATE))["steps"]) for record in store.records()}
-
-
-def test_steps_go_on_while_a_save_is_written(tmp_path: Path) -> None:
-    """The write of step 4 ends only after step 7 was taken: training that waited for it would never come there."""
-    seventh, found = threading.Event(), list[dict[int, int]]()
-
-    def before_write(step: int) -> None:
-        if step == 4 and not seventh.wait(PATIENCE_SECONDS):
-            raise AssertionError("training stood still")
-
-    def on_step(step: int) -> None:
-        if step == 7:
-            found.append(saved(tmp_path))
-            seventh.set()
-
-    outcome, line = attempt(tmp_path, Disk(before_write), on_step=on_step)
+def test_from_first_to_last(tmp_path: Path) -> None:
+    learner = Counting(10)
+    outcome, line = attempt(tmp_path, learner)
     assert outcome == Outcome(ExitCode.DONE, 10, 10)
-    assert found == [{}]  # nothing was committed yet
+    assert learner.scored == [2, 4, 6, 8, 10]
+    assert learner.published
     assert line.committed_steps == [4, 8, 10]
-    assert saved(tmp_path) == {4: 4, 8: 8, 10: 10}  # as they were when the saves began
+    assert [phase for phase in line.phases if phase != "evaluating"][:4] == ["restoring", "warming_up", "training", "training"]
+    assert line.phases[-1] == "finished"
+    complete = read_complete(tmp_path)
+    assert complete is not None
+    assert (complete.step, complete.attempt) == (10, "a1")
 
 
-def test_the_next_save_waits_for_the_one_under_way(tmp_path: Path) -> None:
-    """The write of step 4 goes on when step 8 is to be saved, and gives whoever did not wait the time to show."""
-    next_save, another = threading.Event(), threading.Event()
-    steps, reached = list[int](), list[int]()
+def test_an_evaluation_is_in_the_checkpoint_of_its_step(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(10))
+    records = {record.step: record.metadata["scored"] for record in CheckpointStore(tmp_path).records()}
+    assert records == {4: [2, 4], 8: [2, 4, 6, 8], 10: [2, 4, 6, 8, 10]}
 
-    def on_phase(phase: Phase, step: int | None) -> None:
-        if phase == "saving" and step == 8:
-            next_save.set()
 
-    def before_write(step: int) -> None:
-        if step > 4:
-            another.set()
-        elif not next_save.wait(PATIENCE_SECONDS) or another.wait(0.2):
-            raise AssertionError("two saves are under way")
-        else:
-            reached.append(max(steps))
-
-    disk = Disk(before_write)
-    outcome, line = attempt(tmp_path, disk, on_phase=on_phase, on_step=steps.append)
+def test_told_to_save_and_to_stop(tmp_path: Path) -> None:
+    outcome, line = attempt(tmp_path, Counting(10), {3: "save", 7: "stop"})
+    assert outcome == Outcome(ExitCode.PREEMPTED_SAVED, 6, 6)
+    assert line.committed_steps == [2, 4, 6]
+    learner = Counting(10)
+    outcome, line = attempt(tmp_path, learner, number=2)
     assert outcome == Outcome(ExitCode.DONE, 10, 10)
-    assert disk.at_once == 1
-    assert reached == [8]  # training stood still meanwhile: what waits is bounded
-    assert line.committed_steps == [4, 8, 10]
+    assert line.committed_steps == [6, 8, 10]
+    assert learner.steps == list(range(1, 11))
+    assert learner.scored == [2, 4, 6, 8, 10]
 
 
-def diverged(directory: Path, before_write: Callable[[int], None], on_phase: Callable[[Phase, int | None], None]) -> None:
-    """Step 6 is not finite, while step 4 is being saved."""
-    with pytest.raises(DivergedError, match="step 6 is not finite"):
-        attempt(directory, Disk(before_write), diverges_at=6, on_phase=on_phase)
+def test_no_time_to_save(tmp_path: Path) -> None:
+    outcome, line = attempt(tmp_path, Counting(10), {4: "stop"}, grace=5.5)
+    assert outcome == Outcome(ExitCode.PREEMPTED_NOT_SAVED, 3, None)
+    assert line.committed_steps == []
 
 
-@dataclass
-class AfterDivergence:
-    """Holds the write of step 4 back until a run that has diverged waits for it."""
-
-    waited_for: threading.Event = field(default_factory=threading.Event)
-
-    def on_phase(self, phase: Phase, step: int | None) -> None:
-        if phase == "saving" and step == 6:
-            self.waited_for.set()
-
-    def before_write(self, step: int) -> None:
-        assert self.waited_for.wait(PATIENCE_SECONDS)
+def test_what_is_saved_is_finite(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError):
+        attempt(tmp_path, Counting(10, diverges_at=8))
+    assert [record.step for record in CheckpointStore(tmp_path).records()] == [4]
 
 
-def test_a_run_that_diverges_keeps_the_save_under_way(tmp_path: Path) -> None:
-    held = AfterDivergence()
-    diverged(tmp_path, held.before_write, held.on_phase)
-    assert saved(tmp_path) == {4: 4}
+def test_a_finished_run_that_is_run_again(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(10))
+    learner = Counting(10)
+    outcome, line = attempt(tmp_path, learner, number=2)
+    assert outcome == Outcome(ExitCode.DONE, 10, 10)
+    assert line.committed_steps == [10]
 
 
-def test_a_save_that_fails_hides_no_divergence(tmp_path: Path) -> None:
-    held = AfterDivergence()
-
-    def before_write(step: int) -> None:
-        held.before_write(step)
-        raise StorageError("write", tmp_path, "No space left on device", "free some")
-
-    with capture_logs() as lines:
-        diverged(tmp_path, before_write, held.on_phase)
-    assert not saved(tmp_path)
-    [warning] = warnings(lines)
-    assert warning["step"] == 4
-    assert "No space left on device" in warning["reason"]
-
-
-def test_a_save_that_hangs_does_not_hold_a_run_that_diverged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    let_go = threading.Event()
-
-    def before_write(step: int) -> None:
-        let_go.wait(PATIENCE_SECONDS)
-        raise AssertionError("nobody waits for it any more")
-
-    monkeypatch.setattr(loop, "SAVE_PATIENCE_SECONDS", 0.1)
-    try:
-        with capture_logs() as lines:
-            diverged(tmp_path, before_write, lambda phase, step: None)
-        assert warnings(lines) == [{"step": 4, "reason": "it took 0.1 s longer than expected"}]
-    finally:
-        let_go.set()
+def test_refusals(tmp_path: Path) -> None:
+    with pytest.raises(NoCheckpointError, match="resume is required"):
+        attempt(tmp_path, Counting(10), resume="required")
+    attempt(tmp_path, Counting(4), number=2)
+    with pytest.raises(DataError, match="the data is not what step 4 was trained on"):
+        attempt(tmp_path, Counting(8), number=3, fingerprint="other")
+    learner = Counting(8)
+    attempt(tmp_path, learner, number=4, resume="never")  # of its own identity an attempt goes on
+    assert len(learner.steps) == 8
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError):
+        attempt(tmp_path / "file", Counting(8))
 
 
-def warnings(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Of saves that came to nothing."""
-    found = [line for line in lines if line["event"] == "checkpoint_not_finished"]
-    return [{name: line[name] for name in ("step", "reason")} for line in found]
+def test_the_commit_before_the_newest(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(8))
+    with capture_logs() as said:
+        _, line = attempt(tmp_path, Counting(9), {3: "stop"}, number=2, resume_before=8)
+    assert line.committed_steps == [4, 6]
+    [told] = [event for event in said if event["event"] == "checkpoint_passed_over"]
+    assert (told["step"], told["log_level"]) == (8, "warning")
+    _, line = attempt(tmp_path, Counting(9), number=3, resume_before=8)
+    assert line.committed_steps == [6, 8, 9]
+    records = CheckpointStore(tmp_path).records()
+    assert [(record.step, record.attempt) for record in records] == [(9, "a3"), (8, "a3"), (8, "a1")], "the newer commit counts"
+
+
+def test_the_newest_where_nothing_else_verifies(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(8))
+    [older] = tmp_path.glob("step-4.*/steps.txt")
+    older.write_text("")
+    with capture_logs() as said:
+        _, line = attempt(tmp_path, Counting(8), number=2, resume_before=8)
+    assert line.committed_steps == [8]
+    assert "checkpoint_passed_over" not in {event["event"] for event in said}
+
+
+def test_damage_on_the_way(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(8))
+    [newest] = tmp_path.glob("step-8.*/steps.txt")
+    newest.write_text("[1]")
+    outcome, line = attempt(tmp_path, Counting(8), number=2)
+    assert outcome.code is ExitCode.DONE
+    assert line.committed_steps == [4, 8]
+    for file in tmp_path.glob("step-*/steps.txt"):
+        file.write_text("")
+    with pytest.raises(NoCheckpointError, match="damaged and set aside"):
+        attempt(tmp_path, Counting(8), number=3)

@@ -8,8 +8,7 @@ import pytest
 
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.rank.link import SoloLink
-from trainwright_trainer.training.reporting import Meter
-from trainwright_trainer.training.watched_group import WatchedGroup
+from trainwright_trainer.training.reporting import Meter, WatchedGroup
 
 
 class Clock:
@@ -73,7 +72,7 @@ def test_a_watched_group_tells_before_and_after_each_wait() -> None:
             time.sleep(0.02)
             return [1.0]
 
-        def broadcast_object(self, value: ExitCode) -> ExitCode:
+        def broadcast(self, value: ExitCode) -> ExitCode:
             raise RuntimeError("connection closed by peer")
 
     group = WatchedGroup(Inner(), link, meter)  # type: ignore[arg-type]
@@ -83,5 +82,5 @@ def test_a_watched_group_tells_before_and_after_each_wait() -> None:
     speed = meter.read()
     assert speed.own_seconds <= speed.step_seconds - 0.019
     with pytest.raises(RuntimeError, match="closed"):
-        group.broadcast_object(ExitCode.DONE)
+        group.broadcast(ExitCode.DONE)
     assert link.marks == 3

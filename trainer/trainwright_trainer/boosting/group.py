@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 from xgboost import collective
@@ -22,7 +22,7 @@ from trainwright_trainer.contract.failures import RankError
 from trainwright_trainer.contract.layout import BIND_ENV
 from trainwright_trainer.contract.rendezvous import TrackerRendezvous
 from trainwright_trainer.contract.spec import Lifecycle
-from trainwright_trainer.rank.group import Alone, Group, LostWorkersError
+from trainwright_trainer.rank.group import Alone, LostWorkersError
 from trainwright_trainer.rank.place import Place
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod's network is its own
@@ -82,7 +82,7 @@ class TrackerNotThereError(RankError):
 def meet(
     where: TrackerRendezvous, place: Place, lifecycle: Lifecycle, tracker: Tracker | None,
     leave: Callable[[LostWorkersError], object],
-) -> Group:
+) -> Workers:
     """Meet the other workers.
 
     Args:
@@ -138,6 +138,11 @@ class TrackerGroup:
             received: tuple[T] = collective.broadcast((value,), 0)
             return received[0]
 
+    def gather(self, value: T) -> list[T]:
+        with lost_workers():
+            sent = [collective.broadcast((value,), rank)[0] for rank in range(collective.get_world_size())]
+            return sent if collective.get_rank() == 0 else []
+
     def reduce_sums(self, values: Sequence[float]) -> list[float]:
         return [float(value) for value in self.reduce_array(np.array(values, dtype=np.float64))]
 
@@ -152,6 +157,10 @@ class TrackerGroup:
             collective.finalize()
         if self._tracker is not None:
             self._tracker.close()
+
+
+Workers: TypeAlias = TrackerGroup | Alone
+"""The group of a boosting run."""
 
 
 @contextmanager

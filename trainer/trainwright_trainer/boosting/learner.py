@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import xgboost
 
 from trainwright_trainer.boosting.formats import Rows
-from trainwright_trainer.boosting.group import lost_workers
+from trainwright_trainer.boosting.group import Workers, lost_workers
 from trainwright_trainer.boosting.report import BoostingReport
-from trainwright_trainer.checkpoint import open_volume
-from trainwright_trainer.checkpoint.store import Piece
+from trainwright_trainer.checkpoint import Snapshot, open_volume
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.failures import DataError, DivergedError, InvalidRunError, TopologyMismatchError
-from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.training.learner import Metadata, Position
+from trainwright_trainer.training.learner import Metadata, Position, Restored, StateSnapshot
 from trainwright_trainer.training.reporting import Meter
 
 MODEL_FILE = "model.ubj"
@@ -41,8 +39,12 @@ class BoostingLearner:
         held_out: This worker's rows to evaluate on; the metrics are of the training rows without them.
     """
 
+    saves_in_background = False
+    evaluates_before_saving = True
+    """Whether to stop early follows from the evaluation, and goes into the checkpoint."""
+
     def __init__(
-        self, work: Boosting, device: str, threads: int | None, place: Place, link: Link, group: Group, *, total_rows: int,
+        self, work: Boosting, device: str, threads: int | None, place: Place, link: Link, group: Workers, *, total_rows: int,
         train: xgboost.DMatrix, held_out: xgboost.DMatrix | None,
     ) -> None:
         self._work, self._device, self._threads, self._group = work, device, threads, group
@@ -77,17 +79,23 @@ class BoostingLearner:
         stopped = patience is not None and self._best_round > 0 and self._round - self._best_round >= patience
         return stopped or self._round >= self._work.rounds
 
-    def state(self) -> tuple[Mapping[str, Iterable[Piece]], Metadata]:
+    def metadata(self) -> Metadata:
         best = {_BEST_ROUND: self._best_round, _BEST_SCORE: self._best_score} if self._best_round else {}
-        return {MODEL_FILE: [self._booster.save_raw("ubj")]}, {"library": f"xgboost {xgboost.__version__}", **best}
+        return {"library": f"xgboost {xgboost.__version__}", **best}
 
-    def load(self, files: Mapping[str, bytes], metadata: Metadata, at: Position) -> None:
-        model = bytearray(files[MODEL_FILE])
-        self._refuse_another_model(xgboost.Booster(model_file=model), at)
+    def snapshots(self) -> Sequence[Snapshot]:
+        return [StateSnapshot(lambda: {MODEL_FILE: [self._booster.save_raw("ubj")]})]
+
+    def initialise(self) -> None:
+        """There are no trees yet."""
+
+    def load(self, checkpoint: Restored) -> None:
+        model = bytearray(checkpoint.read(MODEL_FILE))
+        self._refuse_another_model(xgboost.Booster(model_file=model), checkpoint.position)
         self._booster = self._build(model)
-        self._round = at.step
-        self._best_round = int(metadata.get(_BEST_ROUND, 0))
-        self._best_score = float(metadata.get(_BEST_SCORE, math.nan))
+        self._round = checkpoint.position.step
+        self._best_round = int(checkpoint.metadata.get(_BEST_ROUND, 0))
+        self._best_score = float(checkpoint.metadata.get(_BEST_SCORE, math.nan))
 
     def warm_up(self) -> None:
         if self._device == "cuda" and not _on_gpu(self._booster):
@@ -133,6 +141,9 @@ class BoostingLearner:
             # The names that XGBoost's own early stopping leaves in a model, and that its predictors read.
             self._booster.set_attr(best_iteration=str(self._best_round - 1), best_score=repr(self._best_score))
         open_volume(self._work.checkpoints.directory).replace(MODEL_FILE, bytes(self._booster.save_raw("ubj")))
+
+    def close(self) -> None:
+        self._group.close()
 
     def _build(self, model: bytearray | None) -> xgboost.Booster:
         parameters: dict[str, Any] = self._work.booster.model_dump(exclude_none=True)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from trainwright_trainer.boosting.table import Share, files_of, fingerprint, read_share
 from trainwright_trainer.contract.boosting import Boosting
-from trainwright_trainer.contract.failures import DataError, InvalidRunError
+from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.rendezvous import TrackerRendezvous
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.rank import software
 from trainwright_trainer.rank.ending import fail, leave
-from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
-from trainwright_trainer.rank.messages import ATTEMPT_ENV
 from trainwright_trainer.rank.place import Place, place_from
-from trainwright_trainer.rank.preflight import Checks, Control, preflight
+from trainwright_trainer.rank.preflight import Checks
 from trainwright_trainer.rank.preflight.on_host import HostBuffer, HostMatrices, HostMemory
-from trainwright_trainer.rank.software import same_software_everywhere
+from trainwright_trainer.training.agreement import agreed_attempt, check_data, check_ranks
+from trainwright_trainer.training.checkpointer import Checkpointer, Rank0Alone
+from trainwright_trainer.training.loop import Loop, Parts
 from trainwright_trainer.training.program import Program
-from trainwright_trainer.training.replicated_checkpointer import Checkpointer
-from trainwright_trainer.training.replicated_loop import Loop, Parts
 from trainwright_trainer.training.reporting import Reporter
 from trainwright_trainer.training.resume import resume_before
+
+if TYPE_CHECKING:
+    from trainwright_trainer.boosting.group import Workers
 
 
 def find_place(spec: RunSpec, environment: Mapping[str, str]) -> Place:
@@ -49,22 +49,20 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     rows = read_share(work.data, work.booster, share)
     held_out = read_share(work.data, work.booster, share, evaluation=True) if work.data.evaluation_path else None
     group = meet(rendezvous, place, spec.lifecycle, tracker, lambda error: leave(fail(error, environment, link)))
-    same_software_everywhere(software.installed(), place, group.broadcast, group.reduce_sums)
-    preflight(spec, place, link, _checks(spec.world.device, group), Control(group.broadcast, group.reduce_sums))
+    check_ranks(spec, place, link, group, _checks(spec.world.device, group))
     digest = fingerprint(work.data, files_of(work.data.path))
-    _same_data_everywhere(group, digest)
+    check_data(group, digest)
     [total] = group.reduce_sums([len(rows)])
     learner = BoostingLearner(
         work, spec.world.device, _threads(environment), place, link, group, total_rows=int(total), train=matrix(rows),
         held_out=None if held_out is None else matrix(held_out),
     )
     checkpoints = Checkpointer(
-        work.checkpoints, group, link, place,
-        identity=spec.identity,
-        attempt=group.broadcast(environment.get(ATTEMPT_ENV) or secrets.token_hex(6)),
+        spec, work.checkpoints, learner, link, place,
+        reading=Rank0Alone(place, group),
+        writing=Rank0Alone(place, group),
+        attempt=agreed_attempt(environment, group),
         fingerprint=digest,
-        save_seconds=spec.lifecycle.save_seconds,
-        grace_seconds=spec.lifecycle.grace_seconds,
         resume_before=resume_before(environment),
     )
     report = Reporter(place, link)
@@ -82,7 +80,7 @@ def _work_of(spec: RunSpec) -> tuple[Boosting, TrackerRendezvous]:
     return spec.work, spec.world.rendezvous
 
 
-def _checks(device: str, group: Group) -> Checks:
+def _checks(device: str, group: Workers) -> Checks:
     """XGBoost has no matrix product, and so nothing to check a GPU with but what its driver says."""
     on_host = device == "cpu"
     return Checks(
@@ -94,12 +92,6 @@ def _threads(environment: Mapping[str, str]) -> int | None:
     """XGBoost counts cores by itself and does not look at OMP_NUM_THREADS, which the supervisor and the plan set."""
     text = environment.get("OMP_NUM_THREADS", "")
     return int(text) if text.isdecimal() and int(text) else None
-
-
-def _same_data_everywhere(group: Group, digest: str) -> None:
-    [different] = group.reduce_sums([digest != group.broadcast(digest)])
-    if different:
-        raise DataError(f"{different:.0f} workers see other files of data than the first: the pods' images or volumes differ")
 
 
 BOOSTING = Program(find_place, assemble)

@@ -1,1 +1,1 @@
-"""Engines: how many processes train one model. The loop knows only :class:`~trainwright_trainer.engine.base.Engine`."""
+"""Engines: how many processes train one model. The learner knows only :class:`~trainwright_trainer.engine.base.Engine`."""

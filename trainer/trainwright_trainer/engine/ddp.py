@@ -57,7 +57,7 @@ class DDPEngine:
         self._recipe.initialise(self._module, write)
 
     def load(self, files: CommittedFiles) -> None:
-        whole_state.load(files, self._module, self._optimizer, self._update, self.world.place, self.world.control)
+        whole_state.load(files, self._module, self._optimizer, self._update, self.world)
 
     def warm_up(self, batch: Batch) -> None:
         # Besides memory, this settles two things for DDP. Whether some parameters get no gradient: DDP then has to look for them

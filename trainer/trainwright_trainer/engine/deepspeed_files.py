@@ -116,14 +116,14 @@ def converted(files: CommittedFiles, world: TorchWorld) -> Iterator[Path]:
     source = _folder(files)
     target = source.parent.with_name(f"{source.parent.name}.{_UNIVERSAL}")
     problem = _convert(source, target / _UNIVERSAL) if world.place.leads else None
-    problem = world.control.broadcast_object(problem)
+    problem = world.control.broadcast(problem)
     if problem is not None:
         ranks = f"{files.world_size} ranks cannot be converted for {world.place.world_size}"
         raise InvalidRunError(f"the checkpoint of {ranks}: {problem}")
     try:
         yield target
     finally:
-        world.control.gather_objects(None)  # nobody reads any more
+        world.control.gather(None)  # nobody reads any more
         if world.place.leads:
             shutil.rmtree(target, ignore_errors=True)
 

@@ -37,16 +37,13 @@ class HorovodGroup:
         summed = self._horovod.allreduce(tensor, op=self._horovod.Sum, name=f"{self._name}.sums")
         return [float(value) for value in summed]
 
-    def broadcast_object(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         told: T = self._horovod.broadcast_object(value, root_rank=0, name=f"{self._name}.told")
         return told
 
-    def gather_objects(self, value: T) -> list[T]:
+    def gather(self, value: T) -> list[T]:
         gathered: list[T] = self._horovod.allgather_object(value, name=f"{self._name}.gathered")
         return gathered if self._place.leads else []
-
-    def broadcast_tensor(self, tensor: Tensor) -> None:
-        self._horovod.broadcast_(tensor, root_rank=0, name=f"{self._name}.tensor")
 
 
 class HorovodWorld:
@@ -126,7 +123,7 @@ class HorovodEngine:
         self._recipe.initialise(self._module, write)
 
     def load(self, files: CommittedFiles) -> None:
-        whole_state.load(files, self._module, self._optimizer, self._update, self.world.place, self.world.control)
+        whole_state.load(files, self._module, self._optimizer, self._update, self.world)
 
     def warm_up(self, batch: Batch) -> None:
         self.world.horovod.broadcast_parameters(self._module.state_dict(), root_rank=0)

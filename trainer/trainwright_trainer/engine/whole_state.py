@@ -11,8 +11,7 @@ from trainwright_trainer.checkpoint import CommittedFiles, tensor_file
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.engine.base import Tensors
 from trainwright_trainer.engine.update import Update
-from trainwright_trainer.engine.world import Group
-from trainwright_trainer.rank.place import Place
+from trainwright_trainer.engine.world import World
 
 MODEL_FILE = "model.safetensors"
 OPTIMIZER_FILE = "optimizer.safetensors"
@@ -29,12 +28,12 @@ def files(module: nn.Module, optimizer: torch.optim.Optimizer, update: Update) -
 
 
 def load(
-    checkpoint: CommittedFiles, module: nn.Module, optimizer: torch.optim.Optimizer, update: Update, place: Place, group: Group
+    checkpoint: CommittedFiles, module: nn.Module, optimizer: torch.optim.Optimizer, update: Update, world: World
 ) -> None:
     """Take over a checkpoint. Raises :class:`InvalidRunError` where it is another model's or optimizer's."""
-    load_weights(module, _from_rank_0(checkpoint, MODEL_FILE, place, group))
-    restore_optimizer(module, optimizer, _from_rank_0(checkpoint, OPTIMIZER_FILE, place, group))
-    update.load(_from_rank_0(checkpoint, UPDATE_FILE, place, group) if UPDATE_FILE in checkpoint.names() else {})
+    load_weights(module, _from_rank_0(checkpoint, MODEL_FILE, world))
+    restore_optimizer(module, optimizer, _from_rank_0(checkpoint, OPTIMIZER_FILE, world))
+    update.load(_from_rank_0(checkpoint, UPDATE_FILE, world) if UPDATE_FILE in checkpoint.names() else {})
 
 
 def weights(module: nn.Module) -> dict[str, Tensor]:
@@ -68,15 +67,15 @@ def refuse_other_model(ours: dict[str, tuple[int, ...]], theirs: dict[str, tuple
             )
 
 
-def _from_rank_0(checkpoint: CommittedFiles, file: str, place: Place, group: Group) -> dict[str, Tensor]:
+def _from_rank_0(checkpoint: CommittedFiles, file: str, world: World) -> dict[str, Tensor]:
     """Rank 0 reads, the others receive: one reader on the volume, whatever the world size."""
-    leads = place.leads
+    leads = world.place.leads
     tensors = tensor_file.decode(checkpoint.path(file)) if leads else {}
-    shapes = group.broadcast_object({name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
+    shapes = world.control.broadcast({name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()})
     received = {}
     for name, (shape, dtype) in shapes.items():
         received[name] = tensors[name].contiguous() if leads else torch.empty(shape, dtype=dtype)
-        group.broadcast_tensor(received[name])
+        world.broadcast(received[name])
     return received
 
 

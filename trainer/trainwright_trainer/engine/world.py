@@ -1,4 +1,4 @@
-"""The ranks of a run as they are connected, and groups: words between their hosts, apart from the tensors of training."""
+"""World: the ranks of a run as an engine connects them, and torch's own way to do it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.place import Place
 
 T = TypeVar("T")
-
-
-class Group(Protocol):
-    """All ranks make the same calls in the same order; two groups may be used at the same time, each by one thread."""
-
-    def reduce_sums(self, values: Sequence[float]) -> list[float]:
-        """Sums over ranks."""
-
-    def broadcast_object(self, value: T) -> T:
-        """Rank 0's value, on every rank; also a point that nobody passes before rank 0 reached it."""
-
-    def gather_objects(self, value: T) -> list[T]:
-        """All values by rank on rank 0, nothing on the others."""
-
-    def broadcast_tensor(self, tensor: Tensor) -> None:
-        """Overwrite a tensor on the host with rank 0's."""
 
 
 class World(Protocol):
@@ -53,7 +38,7 @@ class World(Protocol):
         """Sum a tensor on the device over all ranks, in place."""
 
     def broadcast(self, tensor: Tensor) -> None:
-        """Overwrite a tensor on the device with rank 0's."""
+        """Overwrite a tensor with rank 0's, on the device or on the host."""
 
     def close(self) -> None:
         """Leave in order."""
@@ -71,17 +56,18 @@ class TorchGroup:
         dist.all_reduce(tensor, group=self._group)
         return [float(value) for value in tensor]
 
-    def broadcast_object(self, value: T) -> T:
+    def broadcast(self, value: T) -> T:
         values = [value]
         dist.broadcast_object_list(values, src=0, group=self._group)
         return values[0]
 
-    def gather_objects(self, value: T) -> list[T]:
+    def gather(self, value: T) -> list[T]:
         gathered: list[T | None] | None = [None] * self._place.world_size if self._place.leads else None
         dist.gather_object(value, gathered, dst=0, group=self._group)
         return [part for part in gathered or [] if part is not None]
 
     def broadcast_tensor(self, tensor: Tensor) -> None:
+        """Overwrite a tensor on the host with rank 0's."""
         dist.broadcast(tensor, src=0, group=self._group)
 
 
@@ -110,7 +96,10 @@ class TorchWorld:
         dist.all_reduce(tensor)
 
     def broadcast(self, tensor: Tensor) -> None:
-        dist.broadcast(tensor, src=0)
+        if tensor.device == self.device:
+            dist.broadcast(tensor, src=0)
+        else:
+            self.control.broadcast_tensor(tensor)
 
     def close(self) -> None:
         dist.destroy_process_group()

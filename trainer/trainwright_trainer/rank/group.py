@@ -1,4 +1,4 @@
-"""Group: what a loop must be able to ask of all ranks together."""
+"""Group: what the ranks of a run say to each other, from host to host, apart from the tensors of training."""
 
 from __future__ import annotations
 
@@ -19,32 +19,35 @@ class LostWorkersError(RankError):
 
 
 class Group(Protocol):
-    """All ranks of the run. Every rank makes the same calls in the same order, from its main thread."""
+    """All ranks of the run. Every rank makes the same calls in the same order.
 
-    def broadcast(self, value: T) -> T:
-        """Rank 0's value, on every rank; also a point that nobody passes before rank 0 reached it."""
+    Two groups may be used at the same time, each by one thread.
+    """
 
     def reduce_sums(self, values: Sequence[float]) -> list[float]:
-        """Sums over ranks of numbers on the host."""
+        """Sums over ranks. No rank has them before every rank has come."""
 
-    def reduce_array(self, values: Array) -> Array:
-        """The same of many, float64 in one dimension."""
+    def broadcast(self, value: T) -> T:
+        """Rank 0's value, on every rank; also a point that no rank passes before rank 0 reached it."""
 
-    def close(self) -> None:
-        """Leave the others in order."""
+    def gather(self, value: T) -> list[T]:
+        """All values by rank on rank 0, nothing on the others."""
 
 
 class Alone:
     """The group of one rank."""
-
-    def broadcast(self, value: T) -> T:
-        return value
 
     def reduce_sums(self, values: Sequence[float]) -> list[float]:
         return list(values)
 
     def reduce_array(self, values: Array) -> Array:
         return values
+
+    def broadcast(self, value: T) -> T:
+        return value
+
+    def gather(self, value: T) -> list[T]:
+        return [value]
 
     def close(self) -> None:
         pass

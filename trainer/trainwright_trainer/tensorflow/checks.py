@@ -9,14 +9,13 @@ import numpy as np
 import tensorflow as tf
 
 from trainwright_trainer.checkpoint.array_file import Array
-from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.preflight import Checks
 from trainwright_trainer.rank.preflight.device import MEMORY_MEGABYTES
 from trainwright_trainer.rank.preflight.on_host import HostBuffer
-from trainwright_trainer.tensorflow.strategy import Strategy
+from trainwright_trainer.tensorflow.strategy import Strategy, StrategyGroup
 
 
-def tensorflow_checks(device: str, strategy: Strategy, group: Group) -> Checks:
+def tensorflow_checks(device: str, strategy: Strategy, group: StrategyGroup) -> Checks:
     """For a worker on ``cpu`` or ``cuda``. Sums go through the host's memory, as all that the group sums does."""
     names = list(strategy.extended.worker_devices)  # of this worker; TensorFlow's list has those of all
     return Checks(

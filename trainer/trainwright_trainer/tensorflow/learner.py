@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from trainwright_trainer.checkpoint import array_file
+from trainwright_trainer.checkpoint import Piece, Snapshot, array_file
 from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.checkpoint.record import TRAINED, Trained
-from trainwright_trainer.checkpoint.store import Piece
 from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.spec import World
 from trainwright_trainer.contract.training import Training
@@ -23,15 +22,14 @@ from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.data.prefetch import Prefetch
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
 from trainwright_trainer.rank.cpus import available_cpus
-from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.tensorflow.batches import Batch, Batches
 from trainwright_trainer.tensorflow.functions import Functions
 from trainwright_trainer.tensorflow.model.build import build_model
 from trainwright_trainer.tensorflow.optimizer import build_optimizer
-from trainwright_trainer.tensorflow.strategy import Strategy, lost_workers
-from trainwright_trainer.training.learner import Metadata, Position
+from trainwright_trainer.tensorflow.strategy import Strategy, StrategyGroup, lost_workers
+from trainwright_trainer.training.learner import Metadata, Position, Restored, StateSnapshot
 from trainwright_trainer.training.reporting import Meter, Reporter, Score
 
 MODEL_FILE, OPTIMIZER_FILE = "model.safetensors", "optimizer.safetensors"
@@ -47,9 +45,13 @@ class TensorFlowLearner:
         strategy: All workers.
     """
 
+    saves_in_background = False
+    evaluates_before_saving = True
+    """A save blocks, so that no evaluation could go on beside it."""
+
     def __init__(
-        self, training: Training, world: World, place: Place, link: Link, report: Reporter, group: Group, strategy: Strategy,
-        dataset: Dataset,
+        self, training: Training, world: World, place: Place, link: Link, report: Reporter, group: StrategyGroup,
+        strategy: Strategy, dataset: Dataset,
     ) -> None:
         self._training, self._link, self._group, self._dataset = training, link, group, dataset
         self._order = DataOrder(training.seed, len(dataset.train), dataset.fingerprint)
@@ -86,16 +88,19 @@ class TensorFlowLearner:
     def done(self) -> bool:
         return self._at.samples >= self._target
 
-    def state(self) -> tuple[Mapping[str, Iterable[Piece]], Metadata]:
-        files = {MODEL_FILE: self._weights, OPTIMIZER_FILE: self._optimizer.slots}
-        arrays = {file: {name: _host(variable) for name, variable in variables.items()} for file, variables in files.items()}
-        encoded = {file: array_file.encode(held) for file, held in arrays.items()}
-        return encoded, {"library": f"tensorflow {tf.__version__}", TRAINED: Trained.of(self._training).model_dump(mode="json")}
+    def metadata(self) -> Metadata:
+        return {"library": f"tensorflow {tf.__version__}", TRAINED: Trained.of(self._training).model_dump(mode="json")}
 
-    def load(self, files: Mapping[str, bytes], metadata: Metadata, at: Position) -> None:
-        _restore(self._weights, array_file.decode(files[MODEL_FILE]), "model")
-        _restore(self._optimizer.slots, array_file.decode(files[OPTIMIZER_FILE]), "optimizer")
-        self._at = at
+    def snapshots(self) -> Sequence[Snapshot]:
+        return [StateSnapshot(self._files)]
+
+    def initialise(self) -> None:
+        """Keras has done so."""
+
+    def load(self, checkpoint: Restored) -> None:
+        _restore(self._weights, array_file.decode(checkpoint.read(MODEL_FILE)), "model")
+        _restore(self._optimizer.slots, array_file.decode(checkpoint.read(OPTIMIZER_FILE)), "optimizer")
+        self._at = checkpoint.position
 
     def warm_up(self) -> None:
         self._functions.trace(self._batches.step(self._dataset.train, self._order, 0, self._global_batch)[0])
@@ -144,6 +149,9 @@ class TensorFlowLearner:
     def publish(self) -> None:
         """The last checkpoint's ``model.safetensors`` is all there is."""
 
+    def close(self) -> None:
+        self._group.close()
+
     @property
     def _prefetched(self) -> Iterator[list[list[Batch]]]:
         if self._steps is None:
@@ -154,6 +162,11 @@ class TensorFlowLearner:
         """The batches of each step from here to the target."""
         for samples in range(start, self._target, self._global_batch):
             yield self._batches.step(self._dataset.train, self._order, samples, self._global_batch)
+
+    def _files(self) -> Mapping[str, Iterable[Piece]]:
+        files = {MODEL_FILE: self._weights, OPTIMIZER_FILE: self._optimizer.slots}
+        arrays = {file: {name: _host(variable) for name, variable in variables.items()} for file, variables in files.items()}
+        return {file: array_file.encode(held) for file, held in arrays.items()}
 
     def _read(self, unread: tuple[Any, Any]) -> tuple[float, float]:
         """Loss and gradient norm; what went wrong on a GPU is heard of here."""

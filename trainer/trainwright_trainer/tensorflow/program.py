@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping
 
-from trainwright_trainer.contract.failures import DataError, InvalidRunError, TopologyMismatchError
+from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.load import load
 from trainwright_trainer.observe.sinks import open_sinks
-from trainwright_trainer.rank import software
-from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
-from trainwright_trainer.rank.messages import ATTEMPT_ENV
 from trainwright_trainer.rank.place import Place, place_from
-from trainwright_trainer.rank.preflight import Control, preflight
-from trainwright_trainer.rank.software import same_software_everywhere
 from trainwright_trainer.supervisor.place import bind_address, tasks
 from trainwright_trainer.tensorflow.gathering import gather
+from trainwright_trainer.training.agreement import agreed_attempt, check_data, check_ranks
+from trainwright_trainer.training.checkpointer import Checkpointer, Rank0Alone
+from trainwright_trainer.training.loop import Loop, Parts
 from trainwright_trainer.training.program import Program
-from trainwright_trainer.training.replicated_checkpointer import Checkpointer
-from trainwright_trainer.training.replicated_loop import Loop, Parts
 from trainwright_trainer.training.reporting import Reporter
 from trainwright_trainer.training.resume import resume_before
 
@@ -60,19 +55,16 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
         gather(addresses, place.rank, bind, spec.lifecycle.peer_wait_seconds)
     strategy = make_strategy(spec)
     group = StrategyGroup(strategy, place)
-    same_software_everywhere(software.installed(), place, group.broadcast, group.reduce_sums)
-    checks = tensorflow_checks(spec.world.device, strategy, group)
-    preflight(spec, place, link, checks, Control(group.broadcast, group.reduce_sums))
-    _same_data_everywhere(group, dataset.fingerprint)
+    check_ranks(spec, place, link, group, tensorflow_checks(spec.world.device, strategy, group))
+    check_data(group, dataset.fingerprint)
     report = Reporter(place, link, open_sinks(spec, leads=place.leads))
     learner = TensorFlowLearner(training, spec.world, place, link, report, group, strategy, dataset)
     checkpoints = Checkpointer(
-        training.checkpoints, group, link, place,
-        identity=spec.identity,
-        attempt=group.broadcast(environment.get(ATTEMPT_ENV) or secrets.token_hex(6)),
+        spec, training.checkpoints, learner, link, place,
+        reading=Rank0Alone(place, group),
+        writing=Rank0Alone(place, group),
+        attempt=agreed_attempt(environment, group),
         fingerprint=dataset.fingerprint,
-        save_seconds=spec.lifecycle.save_seconds,
-        grace_seconds=spec.lifecycle.grace_seconds,
         resume_before=resume_before(environment),
     )
     every = training.evaluation.every_steps
@@ -96,12 +88,6 @@ def _prepare(spec: RunSpec) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its errors and nothing else: what matters is in our own lines
     if spec.world.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-
-
-def _same_data_everywhere(group: Group, fingerprint: str) -> None:
-    [different] = group.reduce_sums([fingerprint != group.broadcast(fingerprint)])
-    if different:
-        raise DataError(f"{different:.0f} workers read other data than the first: the pods' images or volumes differ")
 
 
 TENSORFLOW = Program(find_place, assemble)

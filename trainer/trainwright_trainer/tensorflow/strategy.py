@@ -129,14 +129,21 @@ class StrategyGroup:
         return reduced
 
     def broadcast(self, value: T) -> T:
-        """Rank 0's value, which was pickled: workers trust each other, as they run one image.
+        return self._sent_by(0, value)
 
-        Bytes go as integers of which all but rank 0's are zero, so that a sum changes none; of 8 bytes, since GPUs keep smaller
-        ones on the host.
+    def gather(self, value: T) -> list[T]:
+        everyones = [self._sent_by(rank, value) for rank in range(self._place.world_size)]
+        return everyones if self._place.leads else []
+
+    def _sent_by(self, rank: int, value: T) -> T:
+        """One rank's value on every rank, pickled on the way: workers trust each other, as they run one image.
+
+        Bytes go as integers of which all but that rank's are zero, so that a sum changes none; of 8 bytes, since GPUs keep
+        smaller ones on the host.
         """
         if self._place.world_size == 1:
             return value
-        data = pickle.dumps(value) if self._place.leads else b""
+        data = pickle.dumps(value) if self._place.rank == rank else b""
         [length] = self.reduce_sums([len(data)])
         words = np.zeros(_padded(int(length)), dtype=np.int64)
         words.view(np.uint8)[:len(data)] = np.frombuffer(data, dtype=np.uint8)

@@ -1,5 +1,5 @@
-"""Runs beside the torch loop: every rank holds the whole state, and rank 0 writes it.
+"""Training: one loop for every library, the learner that it drives, saves, evaluation and reports.
 
-XGBoost and TensorFlow bring a way of their own to train together; what a run owes to its supervisor and to the checkpoint volume
-is the same. No torch in here.
+A run's program assembles a :class:`~trainwright_trainer.training.loop.Loop` from a learner and a checkpointer. Torch's learner and
+its assembly are in here; TensorFlow and XGBoost bring their own, so only ``torch_learner`` and ``assembly`` import torch.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -11,29 +10,30 @@ import torch
 from torch import nn
 
 from trainwright_trainer.checkpoint.record import TRAINED, Trained
-from trainwright_trainer.contract.failures import DataError, InvalidRunError, TopologyMismatchError
+from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.load import load
-from trainwright_trainer.engine.base import Engine, Recipe
+from trainwright_trainer.engine.base import Recipe
 from trainwright_trainer.engine.build import build_engine
 from trainwright_trainer.model.blocks import blocks, checkpoint_activations, compile_blocks
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import Store, initialise
 from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.observe.sinks import open_sinks
 from trainwright_trainer.optim.build import build_optimizer
-from trainwright_trainer.rank import random_state, software
+from trainwright_trainer.rank import random_state
 from trainwright_trainer.rank.link import Link
-from trainwright_trainer.rank.messages import ATTEMPT_ENV
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.rank.preflight import Control, preflight
 from trainwright_trainer.rank.preflight.on_torch import torch_checks
-from trainwright_trainer.rank.software import same_software_everywhere
 from trainwright_trainer.task.base import Task
 from trainwright_trainer.task.build import build_task
-from trainwright_trainer.training.checkpointer import Checkpointer
+from trainwright_trainer.training.agreement import agreed_attempt, check_data, check_ranks
+from trainwright_trainer.training.checkpointer import Checkpointer, EveryRank
 from trainwright_trainer.training.loop import Loop, Parts
+from trainwright_trainer.training.reporting import Meter, Reporter, WatchedGroup
 from trainwright_trainer.training.resume import resume_before
+from trainwright_trainer.training.torch_learner import TorchLearner, Work
 from trainwright_trainer.training.witness import open_witness
 
 MIN_COLLECTIVE_SECONDS = 1800.0
@@ -54,25 +54,25 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     dataset = load(training.data, training.seed, getattr(training.model, "vocab_size", None))
     task = build_task(training.task, training.data, training.seed)
     engine = build_engine(training, place, device, _timeout(spec))
-    control = engine.world.control
-    same_software_everywhere(software.installed(), place, control.broadcast_object, control.reduce_sums)
-    checks = torch_checks(device, engine.world.all_reduce)
-    preflight(spec, place, link, checks, Control(control.broadcast_object, control.reduce_sums))
-    _same_data_everywhere(engine, dataset.fingerprint)
+    control, meter = engine.world.control, Meter()
+    check_ranks(spec, place, link, control, torch_checks(device, engine.world.all_reduce))
+    check_data(control, dataset.fingerprint)
     engine.setup(_recipe(training, task))
     random_state.seed_all(training.seed, f"rank {place.rank}")
+    metadata = {TRAINED: Trained.of(training).model_dump(mode="json")}
+    work = Work(training, engine, task, dataset, metadata, open_witness(environment, place, device))
+    group, report = WatchedGroup(control, link, meter), Reporter(place, link, open_sinks(spec, leads=place.leads))
+    learner = TorchLearner(work, place, link, report, group, meter)
     checkpoints = Checkpointer(
-        training.checkpoints, engine, link, place,
-        identity=spec.identity,
-        attempt=environment.get(ATTEMPT_ENV) or engine.world.control.broadcast_object(secrets.token_hex(6)),
+        spec, training.checkpoints, learner, link, place,
+        reading=EveryRank(place, control),
+        writing=EveryRank(place, engine.world.new_group()),
+        attempt=agreed_attempt(environment, control),
         fingerprint=dataset.fingerprint,
-        metadata={TRAINED: Trained.of(training).model_dump(mode="json")},
-        save_seconds=spec.lifecycle.save_seconds,
-        grace_seconds=spec.lifecycle.grace_seconds,
         resume_before=resume_before(environment),
     )
-    witness = open_witness(environment, place, device)
-    return Loop(Parts(spec, training, place, link, engine, task, dataset, checkpoints, witness))
+    every = training.evaluation.every_steps
+    return Loop(Parts(spec, training.checkpoints, every, place, link, report, group, learner, checkpoints))
 
 
 def _device(spec: RunSpec, place: Place) -> torch.device:
@@ -123,11 +123,3 @@ def _recipe(training: Training, task: Task) -> Recipe:
         return build_optimizer(training.optimizer, module, training.learning_rate.peak)
 
     return Recipe(build, prepare, first_values, blocks, optimizer, task)
-
-
-def _same_data_everywhere(engine: Engine, fingerprint: str) -> None:
-    fingerprints = engine.world.control.gather_objects(fingerprint)
-    different = [rank for rank, found in enumerate(fingerprints) if found != fingerprints[0]]
-    different = engine.world.control.broadcast_object(different)
-    if different:
-        raise DataError(f"ranks {different} read other data than rank 0: the pods' images or volumes differ")

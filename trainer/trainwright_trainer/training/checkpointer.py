@@ -1,70 +1,127 @@
-"""Saving and restoring a run, all ranks together, on top of the commit store."""
+"""Saving and restoring a run on top of the commit store, in step with training or beside it. No torch in here."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-
-from pydantic import JsonValue
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol, TypeVar, cast
 
 from trainwright_trainer.checkpoint import (
     CheckpointStore,
     CommitRecord,
+    Draft,
+    FileDigest,
     Lease,
     Problem,
     Quarantined,
     Snapshot,
     StorageError,
-    tensor_file,
 )
-from trainwright_trainer.checkpoint.store import CommittedFiles
+from trainwright_trainer.contract.failures import own_code
+from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Checkpoints
-from trainwright_trainer.engine.base import Engine, TensorSnapshot
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.rank import random_state
 from trainwright_trainer.rank.ending import warn_of_slow_save
+from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training import resume
-from trainwright_trainer.training.learner import Position
-from trainwright_trainer.training.resume import become_writer
+from trainwright_trainer.training.learner import Learner, Metadata, Position, Restored
 
+T = TypeVar("T")
 _FINGERPRINT = "data_fingerprint"
+
+
+class Division(Protocol):
+    """How the ranks of a run divide the work on a checkpoint. All ranks make the same calls in the same order."""
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """Of what is divided: which part is this rank's, and of how many."""
+
+    def once(self, act: Callable[[], T]) -> T:
+        """Rank 0 acts; every rank gets its result, and none goes on before it is there."""
+
+    def each(self, act: Callable[[], list[T]]) -> list[T]:
+        """Whoever has a share acts; rank 0 gets all results, in the order of ranks."""
+
+
+class EveryRank:
+    """Each rank verifies a share of the bytes and writes files of its own. An error ends the rank that has it."""
+
+    def __init__(self, place: Place, group: Group) -> None:
+        self._place, self._group = place, group
+
+    @property
+    def share(self) -> tuple[int, int]:
+        return self._place.rank, self._place.world_size
+
+    def once(self, act: Callable[[], T]) -> T:
+        return cast("T", self._group.broadcast(act() if self._place.leads else None))
+
+    def each(self, act: Callable[[], list[T]]) -> list[T]:
+        return [result for results in self._group.gather(act()) for result in results]
+
+
+class Rank0Alone:
+    """Rank 0 reads, writes and decides. What it fails with ends every rank, so that all have the same code and sentence."""
+
+    share = (0, 1)
+
+    def __init__(self, place: Place, group: Group) -> None:
+        self._place, self._group = place, group
+
+    def once(self, act: Callable[[], T]) -> T:
+        result: T | None = None
+        refusal: Exception | None = None
+        if self._place.leads:
+            try:
+                result = act()
+            except Exception as error:
+                if own_code(error) is None:
+                    raise
+                refusal = error
+        result, refusal = self._group.broadcast((result, refusal))
+        if refusal is not None:
+            raise refusal
+        return cast("T", result)
+
+    def each(self, act: Callable[[], list[T]]) -> list[T]:
+        return self.once(act)
 
 
 class Checkpointer:
     """Checkpoints of one attempt.
 
-    Periodic saves are written by a thread while training goes on, one at a time: the next one waits for it. What the thread says
-    to the other ranks goes through a group of its own. A failure comes up in the main thread, in :meth:`poll` or
-    :meth:`finish`.
+    Where the learner can be saved in the background, periodic saves are written by a thread while training goes on, one at a
+    time: the next one waits for it. A failure comes up in the main thread, in :meth:`poll` or :meth:`finish`.
 
     Args:
+        spec: Of the run, for its identity and its grace period, and for what a save is expected to take until one was measured.
         settings: The run's ``checkpoints``.
-        identity: Name of the run's objects, for the record.
+        learner: What is saved.
+        link: To the supervisor.
+        place: This rank.
+        reading: Who reads and verifies.
+        writing: Who writes; through a group of its own where saves go on beside training.
         attempt: Nonce of this attempt, equal on all ranks.
         fingerprint: Of the data; a checkpoint of other data is refused.
-        metadata: What else the records say.
-        save_seconds: What a save is expected to take until one was measured.
-        grace_seconds: How long an attempt before this one may still be saving.
-        resume_before: Step whose commits are the last to be tried (:mod:`candidates`).
+        resume_before: Step whose commits are the last to be tried (:mod:`resume`).
     """
 
     def __init__(
-        self, settings: Checkpoints, engine: Engine, link: Link, place: Place, *, identity: str, attempt: str, fingerprint: str,
-        metadata: Mapping[str, JsonValue], save_seconds: float, grace_seconds: float, resume_before: int | None,
+        self, spec: RunSpec, settings: Checkpoints, learner: Learner, link: Link, place: Place, *, reading: Division,
+        writing: Division, attempt: str, fingerprint: str, resume_before: int | None,
     ) -> None:
-        self._settings, self._engine, self._link, self._place = settings, engine, link, place
-        self._identity, self._attempt, self._fingerprint = identity, attempt, fingerprint
-        self._metadata = {**metadata, _FINGERPRINT: fingerprint}
-        self._resume_before = resume_before
+        self._spec, self._settings, self._learner, self._link, self._place = spec, settings, learner, link, place
+        self._reading, self._writing = reading, writing
+        self.attempt, self._fingerprint, self._resume_before = attempt, fingerprint, resume_before
         self._store = CheckpointStore(settings.directory)
         self._log = get_log()
-        self._group = engine.world.new_group()
         self._saving: Saving | None = None
         self._measured: float | None = None
-        self._expected_seconds, self._grace_seconds = save_seconds, grace_seconds
         self._lease: Lease | None = None
         self.committed_step: int | None = None
         """Newest step that is safe: restored or saved, as far as :meth:`poll` and :meth:`finish` have seen."""
@@ -72,21 +129,22 @@ class Checkpointer:
         """Newest step that is safe or on its way there; the same on all ranks at the same place of the run."""
 
     @property
-    def attempt(self) -> str:
-        return self._attempt
-
-    @property
     def expected_seconds(self) -> float:
         """What the next save should take: the longest so far in this attempt."""
-        return self._expected_seconds if self._measured is None else self._measured
+        return self._spec.lifecycle.save_seconds if self._measured is None else self._measured
+
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is under way, or has ended and :meth:`finish` has not seen it."""
+        return self._saving is not None
 
     @property
     def seconds_to_go(self) -> float:
         """What is left of the save under way, if there is one."""
         return 0.0 if self._saving is None else max(0.0, self.expected_seconds - self._saving.age)
 
-    def restore(self) -> Position:
-        """Load the newest checkpoint that verifies, or start at 0 where nothing was ever committed.
+    def restore(self) -> bool:
+        """Load the newest checkpoint that verifies. False where nothing was ever committed.
 
         An attempt that is to pass over the newest takes one of an earlier step, if any verifies. With ``resume: never`` only this
         identity's own checkpoints count.
@@ -96,18 +154,15 @@ class Checkpointer:
             DataError: It was trained on other data.
             LeaseLostError: A newer attempt began meanwhile.
         """
-        if self._place.leads:
-            self._lease = become_writer(self._store, self._identity, self._attempt, self._grace_seconds)
+        self._reading.once(self._become_writer)
         record = self._latest_good()
         if record is None:
             if self._settings.resume != "never":
-                self._refuse_to_start_over()
-            return Position()
+                damaged = self._reading.once(lambda: [str(name) for name in self._store.quarantined()])
+                resume.refuse_to_start_over(self._settings, damaged)
+            return False
         resume.refuse_other_data(record.step, record.metadata.get(_FINGERPRINT), self._fingerprint)
-        self._engine.load(CommittedFiles(self._store, record))
-        if record.world_size == self._place.world_size:
-            states = tensor_file.decode(self._store.path(record, _random_file(self._place.rank)))
-            random_state.restore(states, self._engine.world.device)
+        self._learner.load(Restored(self._store, record, self._reading.once))
         self.committed_step = self.begun_step = record.step
         self._link.committed(record.step, 0.0)
         if self._place.leads:
@@ -115,27 +170,30 @@ class Checkpointer:
                 "restored", step=record.step, samples=record.samples_consumed, path=self._store.location(record.name),
                 from_world_size=record.world_size,
             )
-        return Position(record.step, record.samples_consumed)
+        return True
 
-    def begin(self, position: Position) -> float:
+    def begin(self) -> float:
         """Start to save, after the save before it is finished. Gives the seconds for which training stood still.
 
         Raises:
             StorageError: The volume refused, this time or the time before.
         """
         started = time.monotonic()
-        self.finish()
-        self.begun_step = position.step
-        snapshots = self._snapshots()
-        saving = self._saving = Saving(position, lambda: self._write(position, snapshots))
-        if self._engine.capabilities.saves_in_background and self._settings.save != "blocking":
-            for snapshot in snapshots:
-                snapshot.hold()
-            saving.start()
+        if self._learner.saves_in_background and self._settings.save != "blocking":
+            self._begin_beside_training()
         else:
-            saving.run()
-            self.finish()
+            self.save()
         return time.monotonic() - started
+
+    def save(self) -> None:
+        """Write, commit, clean up. On return the checkpoint is committed and every rank knows it.
+
+        Raises:
+            StorageError: The volume refused. Nothing was committed then, and the last good checkpoint is untouched.
+        """
+        self.finish()
+        self._prepare(self._learner.snapshots).run()
+        self.finish()
 
     def poll(self) -> None:
         """Take note of a save that has ended. Raises as :meth:`begin` does."""
@@ -147,113 +205,114 @@ class Checkpointer:
         if self._saving is None:
             return
         saving, self._saving = self._saving, None
-        self._conclude(saving)
-
-    def _conclude(self, saving: Saving) -> None:
-        try:
-            seconds = saving.result()
-        except StorageError:
-            if self._lease is not None:
-                self._lease.check()  # whoever took over may have removed what this attempt was writing: that is the reason then
-            raise
-        self._committed(saving.position, seconds)
-
-    def save(self, position: Position) -> None:
-        """Write, commit, clean up. On return the checkpoint is committed and every rank knows it.
-
-        Raises:
-            StorageError: The volume refused. Nothing was committed then, and the last good checkpoint is untouched.
-        """
-        self.finish()
-        self.begun_step = position.step
-        saving = Saving(position, lambda: self._write(position, self._snapshots()))
-        saving.run()
-        self._conclude(saving)
+        seconds = saving.result()
+        self._measured = max(seconds, self._measured or 0.0)
+        self.committed_step = saving.position.step
+        self._link.committed(saving.position.step, seconds)
+        if self._place.leads:
+            path = self._store.location(self._store.draft(saving.position.step, self.attempt).name)
+            self._log.info("checkpoint_committed", step=saving.position.step, seconds=round(seconds, 3), path=path)
+            warn_of_slow_save(seconds, self._spec.lifecycle.grace_seconds)
 
     def close(self) -> None:
         """Let the next attempt begin, after the last save."""
         if self._lease is not None:
             self._lease.release()
+            self._lease = None
         self._store.close()
 
-    def _snapshots(self) -> list[Snapshot]:
-        """All that this rank has to write."""
-        random = {_random_file(self._place.rank): random_state.capture(self._engine.world.device)}
-        return [self._engine.snapshot(), TensorSnapshot(random)]
-
-    def _write(self, position: Position, snapshots: Sequence[Snapshot]) -> None:
-        """All ranks together, through the group for saves; maybe in a thread."""
-        if self._place.leads:
-            self._store.begin(position.step, self._attempt)
-        self._group.broadcast_object(None)  # the directory is there
-        draft = self._store.draft(position.step, self._attempt)
-        digests = [digest for snapshot in snapshots for digest in snapshot.write(draft)]
-        everyones = self._group.gather_objects(digests)
-        if self._place.leads:
-            self._store.commit(CommitRecord(
-                identity=self._identity,
-                attempt=self._attempt,
-                step=position.step,
-                samples_consumed=position.samples,
-                world_size=self._place.world_size,
-                metadata=self._metadata,
-                files=tuple(digest for part in everyones for digest in part),
-            ))
-            self._clean_up(position)
-        self._group.broadcast_object(None)  # the commit is known to be good
-
-    def _clean_up(self, position: Position) -> None:
-        for failure in self._store.retain(self._settings.keep, self._attempt).failures:
-            self._log.warning("checkpoint_not_removed", step=position.step, reason=str(failure))
-
-    def _committed(self, position: Position, seconds: float) -> None:
-        self._measured = max(seconds, self._measured or 0.0)
-        self.committed_step = position.step
-        self._link.committed(position.step, seconds)
-        if self._place.leads:
-            path = self._store.location(self._store.draft(position.step, self._attempt).name)
-            self._log.info("checkpoint_committed", step=position.step, seconds=round(seconds, 3), path=path)
-            warn_of_slow_save(seconds, self._grace_seconds)
+    def _become_writer(self) -> None:
+        grace_seconds = self._spec.lifecycle.grace_seconds
+        self._lease = resume.become_writer(self._store, self._spec.identity, self.attempt, grace_seconds)
 
     def _latest_good(self) -> CommitRecord | None:
-        """Rank 0 proposes, all ranks verify a share of the bytes, rank 0 sets the damaged aside, until one is good."""
-        proposed: Sequence[CommitRecord] = ()
-        if self._place.leads:
-            proposed = self._store.quarantine_unreadable(self._report_damage)
-            if self._settings.resume == "never":  # of another identity, that is: an attempt goes on where the one before it ended
-                proposed = [record for record in proposed if record.identity == self._identity]
-            proposed = resume.in_order(proposed, self._resume_before)
-        for record in self._engine.world.control.broadcast_object(proposed):
-            problems = self._store.verify(record, rank=self._place.rank, world_size=self._place.world_size)
-            found = [problem for part in self._engine.world.control.gather_objects(problems) for problem in part]
-            found = self._engine.world.control.broadcast_object(found)
-            if not found:
+        """Rank 0 proposes, the bytes are verified, rank 0 sets the damaged aside, until one is good."""
+        proposed = self._reading.once(self._candidates)
+        for record in proposed:
+            problems = self._problems(record)
+            if not problems:
                 if self._place.leads:
                     resume.tell_passed_over(proposed, record, self._resume_before)
                 return record
-            if self._place.leads:
-                self._report_damage(self._store.quarantine(record, _one_per_file(found)))
+            self._set_aside(record, problems)
         return None
 
-    def _refuse_to_start_over(self) -> None:
-        damaged = [str(name) for name in self._store.quarantined()] if self._place.leads else []
-        resume.refuse_to_start_over(self._settings, self._engine.world.control.broadcast_object(damaged))
+    def _candidates(self) -> Sequence[CommitRecord]:
+        found: Sequence[CommitRecord] = self._store.quarantine_unreadable(self._report_damage)
+        if self._settings.resume == "never":  # of another identity, that is: an attempt goes on where the one before it ended
+            found = [record for record in found if record.identity == self._spec.identity]
+        return resume.in_order(found, self._resume_before)
+
+    def _problems(self, record: CommitRecord) -> list[Problem]:
+        """What all ranks together find wrong; the same on all of them."""
+        rank, ranks = self._reading.share
+        found = self._reading.each(lambda: self._store.verify(record, rank=rank, world_size=ranks))
+        return self._reading.once(lambda: found)
+
+    def _set_aside(self, record: CommitRecord, problems: Sequence[Problem]) -> None:
+        # Several ranks may find the same file damaged; one sentence about it is enough.
+        one_per_file = list({problem.file: problem for problem in problems}.values())
+        self._reading.once(lambda: self._report_damage(self._store.quarantine(record, one_per_file)))
 
     def _report_damage(self, quarantined: Quarantined) -> None:
         self._log.warning("checkpoint_quarantined", reason=str(quarantined), path=str(quarantined.directory))
 
+    def _begin_beside_training(self) -> None:
+        self.finish()
+        snapshots = self._learner.snapshots()
+        saving = self._prepare(lambda: snapshots)
+        for snapshot in snapshots:
+            snapshot.hold()
+        saving.start()
 
-def _random_file(rank: int) -> str:
-    return f"rng-{rank}.safetensors"
+    def _prepare(self, snapshots: Callable[[], Sequence[Snapshot]]) -> Saving:
+        position, metadata = self._learner.position, self._learner.metadata()
+        self.begun_step = position.step
+        self._saving = Saving(position, lambda: self._write(position, metadata, snapshots()))
+        return self._saving
 
+    def _write(self, position: Position, metadata: Metadata, snapshots: Sequence[Snapshot]) -> None:
+        """All ranks together; maybe in a thread."""
+        self._writing.once(lambda: self._begin_draft(position))  # the directory is there
+        draft = self._store.draft(position.step, self.attempt)
+        digests = self._writing.each(lambda: self._write_files(draft, snapshots))
+        self._writing.once(lambda: self._commit(position, metadata, digests))  # the commit is known to be good
 
-def _one_per_file(problems: Sequence[Problem]) -> list[Problem]:
-    """Several ranks may find the same file damaged; one sentence about it is enough."""
-    return list({problem.file: problem for problem in problems}.values())
+    def _begin_draft(self, position: Position) -> None:
+        with self._displacement_first():
+            self._store.begin(position.step, self.attempt)
+
+    def _write_files(self, draft: Draft, snapshots: Sequence[Snapshot]) -> list[FileDigest]:
+        with self._displacement_first():
+            return [digest for snapshot in snapshots for digest in snapshot.write(draft)]
+
+    def _commit(self, position: Position, metadata: Metadata, digests: Sequence[FileDigest]) -> None:
+        with self._displacement_first():
+            self._store.commit(CommitRecord(
+                identity=self._spec.identity,
+                attempt=self.attempt,
+                step=position.step,
+                samples_consumed=position.samples,
+                world_size=self._place.world_size,
+                metadata={**metadata, _FINGERPRINT: self._fingerprint},
+                files=tuple(digests),
+            ))
+            for failure in self._store.retain(self._settings.keep, self.attempt).failures:
+                self._log.warning("checkpoint_not_removed", step=position.step, reason=str(failure))
+
+    @contextmanager
+    def _displacement_first(self) -> Iterator[None]:
+        """Whoever took over may have removed what this attempt was writing: that is the reason then, and not the volume."""
+        try:
+            yield
+        except StorageError:
+            if self._lease is not None:
+                self._lease.check()
+            raise
 
 
 class Saving:
-    """A function that is called once, and whose failure waits for somebody who asks."""
+    """One save under way, in a thread or not: a function that is called once, and whose failure waits for somebody who asks."""
 
     def __init__(self, position: Position, write: Callable[[], None]) -> None:
         self.position = position

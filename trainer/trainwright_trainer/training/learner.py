@@ -1,12 +1,16 @@
-"""Learner: what the loop of a replicated run drives, and its position."""
+"""Learner: what the loop drives, whichever library trains. No torch in here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from trainwright_trainer.checkpoint.store import Piece
+from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, CommittedFiles, Draft, FileDigest, Piece, Snapshot
+from trainwright_trainer.checkpoint.storage import storage_errors
+
+Metadata = Mapping[str, Any]
+"""Small values that go into the commit record; what JSON can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +21,49 @@ class Position:
     samples: int = 0
 
 
-Metadata = Mapping[str, Any]
-"""Small values that go into the commit record; what JSON can hold."""
+class Restored(CommittedFiles):
+    """A verified checkpoint that a learner is about to take over.
+
+    Args:
+        store: Where it is.
+        record: Of the checkpoint.
+        by_rank_0: Calls a function on rank 0 and gives its result to every rank.
+    """
+
+    def __init__(
+        self, store: CheckpointStore, record: CommitRecord, by_rank_0: Callable[[Callable[[], bytes]], bytes]
+    ) -> None:
+        super().__init__(store, record)
+        self._by_rank_0 = by_rank_0
+        self.metadata: Metadata = record.metadata
+        self.position = Position(record.step, record.samples_consumed)
+
+    def read(self, name: str) -> bytes:
+        """A file's bytes, which rank 0 alone reads. All ranks call it together. Raises :class:`StorageError`."""
+
+        def read_here() -> bytes:
+            path = self.path(name)
+            with storage_errors("read", path):
+                return path.read_bytes()
+
+        return self._by_rank_0(read_here)
+
+
+class StateSnapshot:
+    """Snapshot of a learner that every rank holds whole: rank 0 is asked for its files when they are written, and not before."""
+
+    def __init__(self, files: Callable[[], Mapping[str, Iterable[Piece]]]) -> None:
+        self._files = files
+
+    def hold(self) -> None:
+        raise NotImplementedError("this state cannot be kept while training goes on")
+
+    def write(self, draft: Draft) -> list[FileDigest]:
+        return [draft.write(name, pieces) for name, pieces in self._files().items()]
 
 
 class Learner(Protocol):
-    """A model that learns step by step, whole and equal on every rank. All ranks make the same calls in the same order."""
+    """A model that learns step by step. All ranks make the same calls in the same order."""
 
     @property
     def position(self) -> Position:
@@ -40,14 +81,28 @@ class Learner(Protocol):
     def done(self) -> bool:
         """Whether the target is reached."""
 
-    def state(self) -> tuple[Mapping[str, Iterable[Piece]], Metadata]:
-        """A checkpoint's files by name, in pieces, and what its record says besides. Asked of rank 0 alone: no collective."""
+    @property
+    def saves_in_background(self) -> bool:
+        """Whether training may go on while a snapshot that is held is written."""
 
-    def load(self, files: Mapping[str, bytes], metadata: Metadata, at: Position) -> None:
+    @property
+    def evaluates_before_saving(self) -> bool:
+        """Whether an evaluation comes before a save of the same step. Elsewhere it goes on beside the save."""
+
+    def metadata(self) -> Metadata:
+        """What the commit record says of the state now, besides its files."""
+
+    def snapshots(self) -> Sequence[Snapshot]:
+        """All that this rank has to write of the state now, valid until the next call of this learner unless it is held."""
+
+    def initialise(self) -> None:
+        """Give the model its first values, where there is no checkpoint to :meth:`load`."""
+
+    def load(self, checkpoint: Restored) -> None:
         """Take over a checkpoint's state. Raises :class:`InvalidRunError` where it is another model's or optimizer's."""
 
     def warm_up(self) -> None:
-        """Call once, after :meth:`load` and before the first step; changes nothing."""
+        """Call once, after :meth:`load` or :meth:`initialise` and before the first step; changes nothing."""
 
     def step(self) -> None:
         """One step, and the report of it where one is due.
@@ -64,3 +119,6 @@ class Learner(Protocol):
 
     def publish(self) -> None:
         """After the final commit, on rank 0: write what people take away from the run, if there is such a thing."""
+
+    def close(self) -> None:
+        """Leave the other ranks in order. The last thing that is done."""

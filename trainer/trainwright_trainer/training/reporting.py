@@ -1,17 +1,21 @@
-"""What a run says of itself: how fast it trains, what an evaluation found, and who is told."""
+"""What a run says of itself: how fast it trains, what it waits for, what an evaluation found, and who is told."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.sinks import Sinks
+from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Position
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,35 @@ class Meter:
         speed = Speed(self._samples / max(self._seconds, 1e-9), self._seconds / self._steps, own / self._steps)
         self._seconds, self._waited, self._steps, self._samples = 0.0, 0.0, 0, 0
         return speed
+
+
+class WatchedGroup:
+    """A :class:`Group` for the main thread. Before each collective this rank says that it has come so far.
+
+    In a run that hangs, the rank that has said it least often is the one that the others wait for.
+    """
+
+    def __init__(self, group: Group, link: Link, meter: Meter) -> None:
+        self._group, self._link, self._meter = group, link, meter
+
+    def reduce_sums(self, values: Sequence[float]) -> list[float]:
+        with self._together():
+            return self._group.reduce_sums(values)
+
+    def broadcast(self, value: T) -> T:
+        with self._together():
+            return self._group.broadcast(value)
+
+    def gather(self, value: T) -> list[T]:
+        with self._together():
+            return self._group.gather(value)
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        self._link.mark()
+        with self._meter.waiting():
+            yield
+        self._link.mark()
 
 
 @dataclass(frozen=True, slots=True)

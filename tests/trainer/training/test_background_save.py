@@ -1,0 +1,279 @@
+"""The loop beside a save that is being written: one rank, an engine that only counts, a real checkpoint store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from structlog.testing import capture_logs
+from tests.trainer.contract.specifications import changed
+from tests.trainer.training.test_loop import Line
+from torch import Tensor
+
+from trainwright_trainer.checkpoint import CheckpointStore, Draft, FileDigest, StorageError, tensor_file
+from trainwright_trainer.contract import ExitCode, RunSpec, Training
+from trainwright_trainer.contract.engine import CAPABILITIES
+from trainwright_trainer.contract.failures import DivergedError
+from trainwright_trainer.contract.metrics import Phase
+from trainwright_trainer.data.dataset import Columns, Dataset
+from trainwright_trainer.data.order import Samples
+from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
+from trainwright_trainer.rank.group import Alone
+from trainwright_trainer.rank.place import Place
+from trainwright_trainer.training import loop
+from trainwright_trainer.training.checkpointer import Checkpointer, EveryRank
+from trainwright_trainer.training.loop import Loop, Outcome, Parts
+from trainwright_trainer.training.reporting import Meter, Reporter
+from trainwright_trainer.training.torch_learner import TorchLearner, Work
+
+PATIENCE_SECONDS = 30.0
+"""For what takes milliseconds: a test that comes so far has failed."""
+STATE = "model.safetensors"
+
+
+class Watching(Line):
+    """Tells of each phase that the loop enters."""
+
+    def __init__(self, on_phase: Callable[[Phase, int | None], None]) -> None:
+        super().__init__({})
+        self._on_phase = on_phase
+
+    def phase(self, phase: Phase, step: int | None = None) -> None:
+        super().phase(phase, step)
+        self._on_phase(phase, step)
+
+
+class OneRank:
+    """A world of one rank."""
+
+    place, device, control = Place(0, 1, 0, 0), torch.device("cpu"), Alone()
+
+    def new_group(self) -> Alone:
+        return Alone()
+
+    def all_reduce(self, tensor: Tensor) -> None: ...
+    def broadcast(self, tensor: Tensor) -> None: ...
+    def close(self) -> None: ...
+
+
+class Numbers:
+    """A task whose samples are numbers, and whose answer nobody asks for."""
+
+    items_each = 1
+
+    def collate(self, split: Any, samples: Samples) -> Mapping[str, Tensor]:
+        return {"numbers": torch.from_numpy(samples.ids)}
+
+    def items(self, batch: Mapping[str, Tensor]) -> int:
+        return len(batch["numbers"])
+
+    def measure(self, model: Any, batch: Any) -> Any:
+        raise NotImplementedError
+
+
+@dataclass
+class Disk:
+    """Writes snapshots, one thread at a time or not, after it has been asked."""
+
+    before_write: Callable[[int], None]
+    writing: list[int] = field(default_factory=list)
+    at_once: int = 0
+    """Most writes that were under way together."""
+
+    def write(self, snapshot: TensorSnapshot, step: int, draft: Draft) -> list[FileDigest]:
+        self.writing.append(step)
+        self.at_once = max(self.at_once, len(self.writing))
+        try:
+            self.before_write(step)
+            return snapshot.write(draft)
+        finally:
+            self.writing.remove(step)
+
+
+class HeldBack:
+    """A snapshot that goes through a disk."""
+
+    def __init__(self, snapshot: TensorSnapshot, step: int, disk: Disk) -> None:
+        self._snapshot, self._step, self._disk = snapshot, step, disk
+
+    def hold(self) -> None:
+        self._snapshot.hold()
+
+    def write(self, draft: Draft) -> list[FileDigest]:
+        return self._disk.write(self._snapshot, self._step, draft)
+
+
+class Counting:
+    """Its state is how many steps it took."""
+
+    capabilities = CAPABILITIES["ddp"]
+    world = OneRank()
+
+    def __init__(self, disk: Disk, diverges_at: int | None, on_step: Callable[[int], None]) -> None:
+        self._disk, self._diverges_at, self._on_step = disk, diverges_at, on_step
+        self.steps = torch.zeros((), dtype=torch.int64)
+
+    def setup(self, recipe: Recipe) -> None: ...
+    def initialise(self) -> None: ...
+    def load(self, files: Any) -> None: ...
+    def warm_up(self, batch: Any) -> None: ...
+    def forward_backward(self, batch: Any, *, loss_denominator: float, sync: bool) -> None: ...
+
+    def step(self, rate: float) -> StepResult:
+        self.steps += 1  # in place, as an optimizer does: what is saved must be a copy
+        step = int(self.steps)
+        self._on_step(step)
+        value = torch.tensor(float("nan") if step == self._diverges_at else 1.0)
+        return StepResult(value, value, lambda: step != self._diverges_at)
+
+    def evaluate(self, batch: Any) -> Tensor:
+        return torch.zeros(2, dtype=torch.float64)
+
+    def snapshot(self) -> HeldBack:
+        return HeldBack(TensorSnapshot({STATE: {"steps": self.steps}}), int(self.steps), self._disk)
+
+
+def attempt(
+    directory: Path, disk: Disk, *, steps: int = 10, diverges_at: int | None = None,
+    on_step: Callable[[int], None] = lambda step: None, on_phase: Callable[[Phase, int | None], None] = lambda phase, step: None,
+) -> tuple[Outcome, Line]:
+    """A run that saves every four steps."""
+    spec = RunSpec.model_validate(changed({
+        "world.nodes": 1, "world.processes_per_node": 1, "work.duration": {"steps": steps},
+        "work.batch": {"micro": 2}, "work.log_every_steps": 100,
+        "work.checkpoints": {"directory": str(directory), "every_steps": 4},
+        "lifecycle.save_seconds": 0.001, "lifecycle.grace_seconds": 60,
+    }))
+    assert isinstance(spec.work, Training)
+    line, place, numbers = Watching(on_phase), OneRank.place, Columns({"numbers": torch.arange(64).numpy()})
+    work = Work(spec.work, Counting(disk, diverges_at, on_step), Numbers(), Dataset(numbers, numbers, "numbers"), metadata={})
+    report, together = Reporter(place, line), EveryRank(place, Alone())
+    learner = TorchLearner(work, place, line, report, Alone(), Meter())
+    checkpoints = Checkpointer(
+        spec, spec.work.checkpoints, learner, line, place, reading=together, writing=together, attempt="a1",
+        fingerprint="numbers", resume_before=None,
+    )
+    running = Loop(Parts(spec, spec.work.checkpoints, None, place, line, report, Alone(), learner, checkpoints))
+    try:
+        return running.run(), line
+    finally:
+        running.close()
+
+
+def saved(directory: Path) -> dict[int, int]:
+    """Step -> the state in its checkpoint."""
+    store = CheckpointStore(directory)
+    return {record.step: int(tensor_file.decode(store.path(record, STATE))["steps"]) for record in store.records()}
+
+
+def test_steps_go_on_while_a_save_is_written(tmp_path: Path) -> None:
+    """The write of step 4 ends only after step 7 was taken: training that waited for it would never come there."""
+    seventh, found = threading.Event(), list[dict[int, int]]()
+
+    def before_write(step: int) -> None:
+        if step == 4 and not seventh.wait(PATIENCE_SECONDS):
+            raise AssertionError("training stood still")
+
+    def on_step(step: int) -> None:
+        if step == 7:
+            found.append(saved(tmp_path))
+            seventh.set()
+
+    outcome, line = attempt(tmp_path, Disk(before_write), on_step=on_step)
+    assert outcome == Outcome(ExitCode.DONE, 10, 10)
+    assert found == [{}]  # nothing was committed yet
+    assert line.committed_steps == [4, 8, 10]
+    assert saved(tmp_path) == {4: 4, 8: 8, 10: 10}  # as they were when the saves began
+
+
+def test_the_next_save_waits_for_the_one_under_way(tmp_path: Path) -> None:
+    """The write of step 4 goes on when step 8 is to be saved, and gives whoever did not wait the time to show."""
+    next_save, another = threading.Event(), threading.Event()
+    steps, reached = list[int](), list[int]()
+
+    def on_phase(phase: Phase, step: int | None) -> None:
+        if phase == "saving" and step == 8:
+            next_save.set()
+
+    def before_write(step: int) -> None:
+        if step > 4:
+            another.set()
+        elif not next_save.wait(PATIENCE_SECONDS) or another.wait(0.2):
+            raise AssertionError("two saves are under way")
+        else:
+            reached.append(max(steps))
+
+    disk = Disk(before_write)
+    outcome, line = attempt(tmp_path, disk, on_phase=on_phase, on_step=steps.append)
+    assert outcome == Outcome(ExitCode.DONE, 10, 10)
+    assert disk.at_once == 1
+    assert reached == [8]  # training stood still meanwhile: what waits is bounded
+    assert line.committed_steps == [4, 8, 10]
+
+
+def diverged(directory: Path, before_write: Callable[[int], None], on_phase: Callable[[Phase, int | None], None]) -> None:
+    """Step 6 is not finite, while step 4 is being saved."""
+    with pytest.raises(DivergedError, match="step 6 is not finite"):
+        attempt(directory, Disk(before_write), diverges_at=6, on_phase=on_phase)
+
+
+@dataclass
+class AfterDivergence:
+    """Holds the write of step 4 back until a run that has diverged waits for it."""
+
+    waited_for: threading.Event = field(default_factory=threading.Event)
+
+    def on_phase(self, phase: Phase, step: int | None) -> None:
+        if phase == "saving" and step == 6:
+            self.waited_for.set()
+
+    def before_write(self, step: int) -> None:
+        assert self.waited_for.wait(PATIENCE_SECONDS)
+
+
+def test_a_run_that_diverges_keeps_the_save_under_way(tmp_path: Path) -> None:
+    held = AfterDivergence()
+    diverged(tmp_path, held.before_write, held.on_phase)
+    assert saved(tmp_path) == {4: 4}
+
+
+def test_a_save_that_fails_hides_no_divergence(tmp_path: Path) -> None:
+    held = AfterDivergence()
+
+    def before_write(step: int) -> None:
+        held.before_write(step)
+        raise StorageError("write", tmp_path, "No space left on device", "free some")
+
+    with capture_logs() as lines:
+        diverged(tmp_path, before_write, held.on_phase)
+    assert not saved(tmp_path)
+    [warning] = warnings(lines)
+    assert warning["step"] == 4
+    assert "No space left on device" in warning["reason"]
+
+
+def test_a_save_that_hangs_does_not_hold_a_run_that_diverged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go = threading.Event()
+
+    def before_write(step: int) -> None:
+        let_go.wait(PATIENCE_SECONDS)
+        raise AssertionError("nobody waits for it any more")
+
+    monkeypatch.setattr(loop, "SAVE_PATIENCE_SECONDS", 0.1)
+    try:
+        with capture_logs() as lines:
+            diverged(tmp_path, before_write, lambda phase, step: None)
+        assert warnings(lines) == [{"step": 4, "reason": "it took 0.1 s longer than expected"}]
+    finally:
+        let_go.set()
+
+
+def warnings(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of saves that came to nothing."""
+    found = [line for line in lines if line["event"] == "checkpoint_not_finished"]
+    return [{name: line[name] for name in ("step", "reason")} for line in found]

@@ -1,0 +1,207 @@
+"""A torch model that learns through an engine, an optimizer step at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from trainwright_trainer.checkpoint import Snapshot, tensor_file
+from trainwright_trainer.contract import training as contract
+from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
+from trainwright_trainer.contract.training import Training
+from trainwright_trainer.data.batch import BatchPlan, plan_batch
+from trainwright_trainer.data.dataset import Dataset
+from trainwright_trainer.data.order import NOTHING, DataOrder, Samples, evaluation_slices
+from trainwright_trainer.data.prefetch import Prefetch
+from trainwright_trainer.engine.base import Engine, StepResult, TensorSnapshot
+from trainwright_trainer.optim.schedule import learning_rate, target_samples
+from trainwright_trainer.rank import random_state
+from trainwright_trainer.rank.group import Group
+from trainwright_trainer.rank.link import Link
+from trainwright_trainer.rank.place import Place
+from trainwright_trainer.task.base import Batch, Task
+from trainwright_trainer.training.learner import Metadata, Position, Restored
+from trainwright_trainer.training.reporting import Meter, Reporter, Score
+from trainwright_trainer.training.witness import Nobody, Witness
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """This rank's part of a step, by micro batch."""
+
+    samples: list[Samples]
+    batches: list[Batch]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a learner is put together from."""
+
+    training: Training
+    engine: Engine
+    task: Task
+    dataset: Dataset
+    metadata: Metadata
+    """Of the model, for the commit records."""
+    witness: Witness = field(default_factory=Nobody)
+
+
+class TorchLearner:
+    """What an engine trains, and where it stands in the data.
+
+    Args:
+        work: What to learn, and through which engine.
+        place: This rank.
+        link: Hears of each micro batch that is begun.
+        report: Hears of steps and scores.
+        group: For what all ranks must know of a step; its waits are taken off by ``meter``.
+        meter: Of the steps.
+    """
+
+    evaluates_before_saving = False
+
+    def __init__(self, work: Work, place: Place, link: Link, report: Reporter, group: Group, meter: Meter) -> None:
+        self._work, self._training, self._engine = work, work.training, work.engine
+        self._place, self._link, self._report, self._group, self._meter = place, link, report, group, meter
+        self._order = DataOrder(self._training.seed, len(work.dataset.train), work.dataset.fingerprint)
+        self._batch = _batch_plan(self._training.batch, place.world_size)
+        self.step_samples = self._batch.samples
+        # Counted in the run's own steps: those of a world that has grown or shrunk may be of another size.
+        steps_of = self._training.batch.effective or self.step_samples
+        self.target_samples = target_samples(self._training.duration, len(work.dataset.train), steps_of)
+        self.position = Position()
+        self._unread: StepResult | None = None
+        self._ahead: Prefetch[Share] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.position.samples >= self.target_samples
+
+    @property
+    def saves_in_background(self) -> bool:
+        return self._engine.capabilities.saves_in_background
+
+    def metadata(self) -> Metadata:
+        return self._work.metadata
+
+    def snapshots(self) -> Sequence[Snapshot]:
+        random = {_random_file(self._place.rank): random_state.capture(self._engine.world.device)}
+        return [self._engine.snapshot(), TensorSnapshot(random)]
+
+    def initialise(self) -> None:
+        self._engine.initialise()
+
+    def load(self, checkpoint: Restored) -> None:
+        self._engine.load(checkpoint)
+        if checkpoint.world_size == self._place.world_size:
+            states = tensor_file.decode(checkpoint.path(_random_file(self._place.rank)))
+            random_state.restore(states, self._engine.world.device)
+        self.position = checkpoint.position
+
+    def warm_up(self) -> None:
+        self._engine.warm_up(self._share(0).batches[0])
+        self._ahead = Prefetch(self._shares())
+
+    def step(self) -> None:
+        with self._meter.step(self.step_samples):
+            asked = time.perf_counter()
+            share = next(self._shares_ahead)
+            data_seconds = time.perf_counter() - asked
+            items = self._items(share.batches)
+            for index, batch in enumerate(share.batches):
+                self._link.mark()
+                self._engine.forward_backward(batch, loss_denominator=items, sync=index == len(share.batches) - 1)
+            self.check()
+            at = Position(self.position.step + 1, self.position.samples + self.step_samples)
+            rate = learning_rate(
+                self._training.learning_rate, at.samples, self.target_samples, batch=self.step_samples,
+                base=self._training.batch.effective,
+            )
+            self._unread = self._engine.step(rate)
+            self.position = at
+        self._work.witness.took(at.step, share.samples, share.batches, data_seconds)
+        if at.step == 1 or at.step % self._training.log_every_steps == 0 or self.done:
+            self._check_and_report(rate)
+
+    def check(self) -> None:
+        """Read the last step's verdict. One step late, so that a GPU has work while the host waits; in time for any save."""
+        if self._unread is None or self._unread.finite():
+            self._unread = None
+            return
+        loss, norm = float(self._unread.loss), float(self._unread.gradient_norm)
+        raise DivergedError(f"step {self.position.step} is not finite: loss {loss:g}, gradient norm {norm:g}")
+
+    def evaluate(self, before_batch: Callable[[], None]) -> None:
+        """Score the held-out split, spread over all ranks, or each rank's first ``max_batches`` batches of it."""
+        split, task = self._work.dataset.held_out, self._work.task
+        slices = evaluation_slices(len(split), self._place.rank, self._place.world_size, self._training.batch.micro)
+        slices = slices[:self._training.evaluation.max_batches]
+        sums, items = torch.zeros(2, dtype=torch.float64, device=self._engine.world.device), 0
+        with Prefetch(task.collate(split, samples) for samples in slices) as batches:
+            for _ in slices:
+                before_batch()
+                batch = next(batches)
+                items += task.items(batch)
+                sums += self._engine.evaluate(batch)
+        loss, correct, count = self._group.reduce_sums([*sums.tolist(), items])
+        self._report.evaluated(self.position, Score(loss / count, correct / count, int(count)))
+
+    def publish(self) -> None:
+        """The last checkpoint is all there is."""
+
+    def close(self) -> None:
+        if self._ahead is not None:
+            self._ahead.close()
+        self._engine.world.close()
+
+    @property
+    def _shares_ahead(self) -> Iterator[Share]:
+        if self._ahead is None:
+            raise RuntimeError("warm_up comes before the first step")
+        return self._ahead
+
+    def _shares(self) -> Iterator[Share]:
+        """This rank's part of each step from here to the target."""
+        for samples in range(self.position.samples, self.target_samples, self.step_samples):
+            yield self._share(samples)
+
+    def _share(self, samples: int) -> Share:
+        """This rank's share of the global batch at a position."""
+        batch = self._order.batch(samples, self.step_samples)
+        slices = [part if len(part) else NOTHING for part in self._batch.slices(batch, self._place.rank)]
+        batches = [self._work.task.collate(self._work.dataset.train, part) for part in slices]
+        return Share(slices, [_pinned(batch) for batch in batches] if self._engine.world.device.type == "cuda" else batches)
+
+    def _items(self, batches: list[Batch]) -> float:
+        """Of the whole step, on all ranks."""
+        task = self._work.task
+        if task.items_each is not None:
+            return float(self.step_samples * task.items_each)
+        [items] = self._group.reduce_sums([sum(task.items(batch) for batch in batches)])
+        return items
+
+    def _check_and_report(self, rate: float) -> None:
+        result = self._unread
+        self.check()
+        if result is not None:
+            epoch = self._order.epoch(self.position.samples)
+            self._report.step(self.position, epoch, float(result.loss), float(result.gradient_norm), rate, self._meter.read())
+
+
+def _batch_plan(batch: contract.Batch, world_size: int) -> BatchPlan:
+    try:
+        return plan_batch(batch, world_size)
+    except ValueError as error:
+        raise InvalidRunError(str(error)) from error
+
+
+def _pinned(batch: Batch) -> Batch:
+    """In memory from which a GPU copies while it computes."""
+    return {name: tensor.pin_memory() for name, tensor in batch.items()}
+
+
+def _random_file(rank: int) -> str:
+    return f"rng-{rank}.safetensors"
