@@ -112,6 +112,9 @@ class BoostingLearner:
         if self._round == 1 or self._round % self._work.log_every_steps == 0 or self._round >= self._work.rounds:
             self._report.step(self.position, self._meter.read())
 
+    def stalled(self, seconds: float) -> None:
+        """It stands still for all of a save, which has a metric of its own."""
+
     def check(self) -> None:
         """Raise :class:`LostWorkersError` if a worker was lost. A round has no loss of its own to check.
 

@@ -6,20 +6,17 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.training import Precision
-from trainwright_trainer.engine import whole_state
-from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import autocast, measure, without_a_trace
-from trainwright_trainer.engine.update import Update, UpdateRules
+from trainwright_trainer.engine.replicated import ReplicatedEngine
+from trainwright_trainer.engine.update import UpdateRules
 from trainwright_trainer.engine.world import TorchWorld
-from trainwright_trainer.model.initialise import materialise, skeleton, write
 from trainwright_trainer.task.base import Batch
 
 _COMPRESS: dict[Precision | None, Callable[..., Future[Tensor]]] = {
@@ -29,7 +26,7 @@ _COMPRESS: dict[Precision | None, Callable[..., Future[Tensor]]] = {
 }
 
 
-class DDPEngine:
+class DDPEngine(ReplicatedEngine[TorchWorld]):
     """DDP. bf16 and fp16 autocast the forward pass; weights, gradients and optimizer stay fp32.
 
     Args:
@@ -41,23 +38,8 @@ class DDPEngine:
     capabilities = CAPABILITIES["ddp"]
 
     def __init__(self, world: TorchWorld, rules: UpdateRules, gradient_reduction: Precision | None = None) -> None:
-        self.world, self._rules, self._reduction = world, rules, gradient_reduction
-        self._loss = torch.zeros((), device=world.device)
-
-    def setup(self, recipe: Recipe) -> None:
-        self._recipe, self._task = recipe, recipe.task
-        module = skeleton(recipe.build)
-        recipe.prepare(module)
-        materialise(module, self.world.device)
-        self._module = module.train()
-        self._optimizer = recipe.optimizer(module)
-        self._update = Update(self._optimizer, self._rules)
-
-    def initialise(self) -> None:
-        self._recipe.initialise(self._module, write)
-
-    def load(self, files: CommittedFiles) -> None:
-        whole_state.load(files, self._module, self._optimizer, self._update, self.world)
+        super().__init__(world, rules)
+        self._reduction = gradient_reduction
 
     def warm_up(self, batch: Batch) -> None:
         # Besides memory, this settles two things for DDP. Whether some parameters get no gradient: DDP then has to look for them
@@ -96,14 +78,6 @@ class DDPEngine:
             (loss * (self.world.place.world_size * self._update.scale)).backward()  # type: ignore[no-untyped-call]
         self._loss += loss.detach()
 
-    def step(self, rate: float) -> StepResult:
-        gradients = [parameter.grad for parameter in self._module.parameters() if parameter.grad is not None]
-        loss = self._loss.clone()
-        self.world.all_reduce(loss)
-        self._loss.zero_()
-        # Equal on all ranks without asking: reduced gradients and loss have the same bits everywhere.
-        return self._update.apply(loss, nn.utils.get_total_norm(gradients), gradients, rate)
-
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Tensor:
         if self._ddp.training:
@@ -112,7 +86,3 @@ class DDPEngine:
         with autocast(self.world.device, self._rules.precision):
             measured = measure(self._task, self._ddp, batch, self.world.device)
         return torch.stack([measured.loss.double(), measured.correct.double()])
-
-    def snapshot(self) -> Snapshot:
-        state = whole_state.files(self._module, self._optimizer, self._update) if self.world.place.leads else {}
-        return TensorSnapshot(state)

@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
+from trainwright_trainer.checkpoint import Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.training import Precision
-from trainwright_trainer.engine import whole_state
-from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import Recipe, StepResult
 from trainwright_trainer.engine.forward import Rank0Buffers, autocast, measure, without_a_trace
-from trainwright_trainer.engine.update import Update, UpdateRules
-from trainwright_trainer.model.initialise import materialise, skeleton, write
+from trainwright_trainer.engine.replicated import ReplicatedEngine
+from trainwright_trainer.engine.update import UpdateRules
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.task.base import Batch
 
@@ -89,7 +88,7 @@ class HorovodWorld:
         self.horovod.shutdown()
 
 
-class HorovodEngine:
+class HorovodEngine(ReplicatedEngine[HorovodWorld]):
     """Horovod sums gradients while the backward pass goes on; torch's optimizer steps. bf16 and fp16 autocast the forward pass.
 
     Args:
@@ -104,26 +103,14 @@ class HorovodEngine:
     def __init__(
         self, world: HorovodWorld, rules: UpdateRules, gradient_reduction: Precision | None, accumulation: int
     ) -> None:
-        self.world, self._rules, self._accumulation = world, rules, accumulation
+        super().__init__(world, rules)
+        self._accumulation = accumulation
         compression = world.horovod.Compression
         self._compression = compression.fp16 if gradient_reduction == "fp16" else compression.none
-        self._loss = torch.zeros((), device=world.device)
 
     def setup(self, recipe: Recipe) -> None:
-        self._recipe, self._task = recipe, recipe.task
-        module = skeleton(recipe.build)
-        recipe.prepare(module)
-        materialise(module, self.world.device)
-        self._module = module.train()
-        self._buffers = Rank0Buffers(module, self.world)
-        self._optimizer = recipe.optimizer(module)
-        self._update = Update(self._optimizer, self._rules)
-
-    def initialise(self) -> None:
-        self._recipe.initialise(self._module, write)
-
-    def load(self, files: CommittedFiles) -> None:
-        whole_state.load(files, self._module, self._optimizer, self._update, self.world)
+        super().setup(recipe)
+        self._buffers = Rank0Buffers(self._module, self.world)
 
     def warm_up(self, batch: Batch) -> None:
         self.world.horovod.broadcast_parameters(self._module.state_dict(), root_rank=0)
@@ -149,11 +136,7 @@ class HorovodEngine:
 
     def step(self, rate: float) -> StepResult:
         self._hooks.synchronize()
-        gradients = [parameter.grad for parameter in self._module.parameters() if parameter.grad is not None]
-        loss = self._loss.clone()
-        self.world.all_reduce(loss)
-        self._loss.zero_()
-        return self._update.apply(loss, nn.utils.get_total_norm(gradients), gradients, rate)
+        return super().step(rate)
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Tensor:
@@ -166,5 +149,4 @@ class HorovodEngine:
 
     def snapshot(self) -> Snapshot:
         self._buffers.take()
-        state = whole_state.files(self._module, self._optimizer, self._update) if self.world.place.leads else {}
-        return TensorSnapshot(state)
+        return super().snapshot()

@@ -128,6 +128,9 @@ class TensorFlowLearner:
         """TensorFlow computes in threads of its own: the mean of what each of them used of a processor."""
         return time.process_time() / self._threads
 
+    def stalled(self, seconds: float) -> None:
+        """It stands still for all of a save, which has a metric of its own."""
+
     def check(self) -> None:
         """Read the last step's loss and norm. One step late, so that a GPU has work while the host waits."""
         if self._unread is None:

@@ -111,6 +111,9 @@ class Learner(Protocol):
             DivergedError: This step, or the one before it, is not finite.
         """
 
+    def stalled(self, seconds: float) -> None:
+        """Hear how long a periodic save has kept it from training, and report it where that is not all of the save."""
+
     def check(self) -> None:
         """Raise :class:`DivergedError` if the last step is not finite. Called before anything is saved."""
 

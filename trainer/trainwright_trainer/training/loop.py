@@ -146,7 +146,7 @@ class Loop:
         """Start to commit every finished step; training goes on where the learner can be saved beside it."""
         self._learner.check()
         if self._step > self._checkpoints.begun_step:
-            self._saving(lambda: self._report.stalled(self._checkpoints.begin()))
+            self._saving(lambda: self._learner.stalled(self._checkpoints.begin()))
 
     def _save(self) -> None:
         """Commit every finished step before anything else happens."""

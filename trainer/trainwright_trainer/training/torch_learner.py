@@ -126,6 +126,9 @@ class TorchLearner:
         if at.step == 1 or at.step % self._training.log_every_steps == 0 or self.done:
             self._check_and_report(rate)
 
+    def stalled(self, seconds: float) -> None:
+        self._report.stalled(seconds)
+
     def check(self) -> None:
         """Read the last step's verdict. One step late, so that a GPU has work while the host waits; in time for any save."""
         if self._unread is None or self._unread.finite():

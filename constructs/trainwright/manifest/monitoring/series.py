@@ -70,7 +70,7 @@ SUPERVISED = ("trainwright_up", "trainwright_ranks_alive", "trainwright_peers_co
 """What the supervisor knows by itself; the rest comes from our trainer in the ranks."""
 
 UNKNOWN_TO_REPLICATED = ("trainwright_checkpoint_stall_seconds",)
-"""TensorFlow and XGBoost stand still for all of a save, which has a metric of its own (training/replicated_loop.py)."""
+"""TensorFlow and XGBoost stand still for all of a save, which has a metric of its own (their ``learner.py``)."""
 
 UNKNOWN_TO_BOOSTING = ("trainwright_loss", "trainwright_learning_rate", "trainwright_gradient_norm", *UNKNOWN_TO_REPLICATED)
 """A round has no loss of its own; trees are scored on the held-out rows, or on all (boosting/learner.py)."""
