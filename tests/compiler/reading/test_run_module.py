@@ -34,7 +34,7 @@ def refused(folder: Path, text: str) -> tuple[Finding, ...]:
     return error.value.findings
 
 
-def test_a_module_is_read_without_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_module_is_read_preserving_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "probe.py"
     path.write_text(GOOD, encoding="utf-8")
     before = set(sys.modules)

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from trainwright_trainer.checkpoint import CommitRecord
 from trainwright_trainer.rank.messages import RESUME_BEFORE_ENV
-from trainwright_trainer.training.resume import in_order, resume_before, tell_passed_over
+from trainwright_trainer.training.resume import in_order, log_passed_over, resume_before
 
 
 def commits(*steps: int) -> list[CommitRecord]:
@@ -35,7 +35,7 @@ def test_commits_before_a_step_come_first(before: int | None, steps: list[int]) 
 def test_what_is_passed_over_is_told(before: int | None, taken: int, told: bool) -> None:
     records = commits(40, 30)
     with capture_logs() as said:
-        tell_passed_over(records, records[taken], before)
+        log_passed_over(records, records[taken], before)
     facts = [(line["event"], line["log_level"], line["step"]) for line in said]
     assert facts == [("checkpoint_passed_over", "warning", 40)] * told
     assert all("step-30.a1" in line["reason"] for line in said)

@@ -38,8 +38,8 @@ def test_nobody_asks_and_nothing_is_written() -> None:
 
 def test_samples_are_told_with_their_contents(tmp_path: Path) -> None:
     witness = open_witness({WITNESS_ENV: f"samples:{tmp_path}"}, PLACE, CPU)
-    witness.took(1, [samples(7, 3), NOTHING], [batch(0.5, 0.25), batch(0.0)], 0.1)
-    witness.took(2, [samples(3, 7)], [batch(0.25, 0.75)], 0.1)
+    witness.record(1, [samples(7, 3), NOTHING], [batch(0.5, 0.25), batch(0.0)], 0.1)
+    witness.record(2, [samples(3, 7)], [batch(0.25, 0.75)], 0.1)
     first, second = read_account(tmp_path, 1, StepSamples)
     assert (first.step, first.ids, first.positions) == (1, (7, 3), (10, 11))  # what stands for no sample is none
     assert len(set(first.contents + second.contents)) == 4  # other pixels, or another label with the same ones
@@ -49,7 +49,7 @@ def test_samples_are_told_with_their_contents(tmp_path: Path) -> None:
 def test_a_line_that_a_kill_cut_is_passed_over(tmp_path: Path) -> None:
     witness = open_witness({WITNESS_ENV: f"times:{tmp_path}"}, PLACE, CPU)
     for step in (1, 2):
-        witness.took(step, [samples(1)], [batch(1.0)], 0.25)
+        witness.record(step, [samples(1)], [batch(1.0)], 0.25)
     path = account_path(tmp_path, 1)
     path.write_bytes(path.read_bytes()[:-20])
     [only] = read_account(tmp_path, 1, StepTime)
@@ -61,7 +61,7 @@ def test_a_line_that_a_kill_cut_is_passed_over(tmp_path: Path) -> None:
 def test_any_other_line_that_is_none_is_an_error(at: int, tmp_path: Path) -> None:
     witness = open_witness({WITNESS_ENV: f"times:{tmp_path}"}, PLACE, CPU)
     for step in (1, 2, 3):
-        witness.took(step, [samples(1)], [batch(1.0)], 0.25)
+        witness.record(step, [samples(1)], [batch(1.0)], 0.25)
     path = account_path(tmp_path, 1)
     lines = path.read_bytes().splitlines()
     lines[at] = lines[at][:-20]

@@ -90,8 +90,8 @@ def _check_columns(
     if columns is not None and set(found) != set(columns):
         lacks, more = sorted(set(columns) - set(found)), sorted(set(found) - set(columns))
         differences = [f"lacks {', '.join(lacks)}"] * bool(lacks) + [f"has {', '.join(more)} more"] * bool(more)
-        told = " and ".join(differences)[:1000]
-        raise DataError(f"{file} has other columns than the first file of the training table: it {told}")
+        described = " and ".join(differences)[:1000]
+        raise DataError(f"{file} has other columns than the first file of the training table: it {described}")
 
 
 def _numbers(file: Path, name: str, column: Any) -> Labels:

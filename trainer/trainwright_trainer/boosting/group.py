@@ -25,6 +25,13 @@ from trainwright_trainer.contract.spec import Lifecycle
 from trainwright_trainer.rank.group import Alone, LostWorkersError
 from trainwright_trainer.rank.place import Place
 
+T = TypeVar("T")
+
+MIN_COLLECTIVE_SECONDS = 300.0
+"""Backstop for a worker that is there and silent; the supervisors find one that is gone within seconds."""
+_PAUSE_SECONDS = 0.2
+_UNANSWERED = "another worker is gone: XGBoost has given up its collectives and left one without an answer"
+_NO_TRACKER = ("Failed to connect to the tracker", "Failed to get addr info")
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - a pod's network is its own
 _BIND_PAUSE_SECONDS = 1.0
 _BIND_SECONDS = 90.0
@@ -34,6 +41,12 @@ _FAREWELL_SECONDS = 10
 
 class PortTakenError(RankError):
     """Something else listens where the tracker should. Worth another try, perhaps on another node."""
+
+
+class TrackerNotThereError(RankError):
+    """Nobody listens where the tracker should be."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.PEERS_NEVER_CAME
 
 
 class Tracker:
@@ -62,21 +75,6 @@ class Tracker:
         """Wait until every worker has said good-bye; one that hangs does not keep it for long."""
         with suppress(XGBoostError, ValueError):  # all that matters was committed before
             self._tracker.wait_for(_FAREWELL_SECONDS)
-
-
-T = TypeVar("T")
-
-MIN_COLLECTIVE_SECONDS = 300.0
-"""Backstop for a worker that is there and silent; the supervisors find one that is gone within seconds."""
-_PAUSE_SECONDS = 0.2
-_UNANSWERED = "another worker is gone: XGBoost has given up its collectives and left one without an answer"
-_NO_TRACKER = ("Failed to connect to the tracker", "Failed to get addr info")
-
-
-class TrackerNotThereError(RankError):
-    """Nobody listens where the tracker should be."""
-
-    exit_code: ClassVar[ExitCode] = ExitCode.PEERS_NEVER_CAME
 
 
 def meet(

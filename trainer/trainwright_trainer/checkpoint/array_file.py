@@ -14,6 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Array = npt.NDArray[Any]
+
+_NAMES = {
+    "float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
+    "uint8": "U8", "bool": "BOOL",
+}
+_DTYPES = {name: np.dtype(dtype) for dtype, name in _NAMES.items()}
 _ALIGNMENT = 8
 
 
@@ -28,7 +35,7 @@ class Entry:
     bytes: int
 
 
-def head(entries: Mapping[str, Entry]) -> tuple[bytes, list[str]]:
+def encode_head(entries: Mapping[str, Entry]) -> tuple[bytes, list[str]]:
     """The head, and the names in the order in which the tensors' bytes must follow it."""
     # Widest items first, so that every tensor is aligned for its own dtype.
     names = sorted(entries, key=lambda name: (-entries[name].item_bytes, name))
@@ -44,15 +51,6 @@ def head(entries: Mapping[str, Entry]) -> tuple[bytes, list[str]]:
     return len(text).to_bytes(8, "little") + text, names
 
 
-Array = npt.NDArray[Any]
-
-_NAMES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8",
-    "uint8": "U8", "bool": "BOOL",
-}
-_DTYPES = {name: np.dtype(dtype) for dtype, name in _NAMES.items()}
-
-
 def encode(arrays: Mapping[str, Array]) -> Iterator[memoryview]:
     """The file's bytes in pieces. Raises ``ValueError`` for a dtype that numpy or the format does not know."""
     entries = {}
@@ -60,7 +58,7 @@ def encode(arrays: Mapping[str, Array]) -> Iterator[memoryview]:
         if array.dtype.name not in _NAMES:
             raise ValueError(f"{name} has dtype {array.dtype}, which a safetensors file of numpy arrays cannot hold")
         entries[name] = Entry(_NAMES[array.dtype.name], array.shape, array.dtype.itemsize, array.nbytes)
-    start, names = head(entries)
+    start, names = encode_head(entries)
     yield memoryview(start)
     for name in names:
         flat = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8)

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from trainwright_trainer.checkpoint.array_file import Entry, head
+from trainwright_trainer.checkpoint.array_file import Entry, encode_head
 
 _DTYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
@@ -32,7 +32,7 @@ def encode(tensors: Mapping[str, Tensor]) -> Iterator[memoryview]:
             raise ValueError(f"{name} has dtype {tensor.dtype}, which a safetensors file cannot hold")
         item = tensor.element_size()
         entries[name] = Entry(_DTYPES[tensor.dtype], tensor.shape, item, tensor.numel() * item)
-    start, names = head(entries)
+    start, names = encode_head(entries)
     yield memoryview(start)
     for name in names:
         flat = tensors[name].detach().cpu().contiguous().reshape(-1)

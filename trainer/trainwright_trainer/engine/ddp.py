@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.training import Precision
-from trainwright_trainer.engine.forward import autocast, measure, without_a_trace
+from trainwright_trainer.engine.forward import autocast, measure, preserving_state
 from trainwright_trainer.engine.replicated import ReplicatedEngine
 from trainwright_trainer.engine.update import UpdateRules
 from trainwright_trainer.engine.world import TorchWorld
@@ -46,7 +46,7 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
         # in each pass. And the order in which it sums gradients: it sorts its buckets anew after the first backward pass
         # (Reducer::rebuild_buckets), and a ring sums an element in an order that depends on its place in a bucket, so that the
         # first step after a resume would sum in another order than the same step uninterrupted.
-        with without_a_trace(self._module, self.world.device):
+        with preserving_state(self._module, self.world.device):
             with autocast(self.world.device, self._rules.precision):
                 measure(self._task, self._module, batch, self.world.device).loss.backward()  # type: ignore[no-untyped-call]
             self._wrap()

@@ -19,7 +19,7 @@ from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import AdamW, Optimizer, Precision
 from trainwright_trainer.engine import deepspeed_files, whole_state
 from trainwright_trainer.engine.base import Recipe, StepResult
-from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, without_a_trace
+from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, preserving_state
 from trainwright_trainer.engine.update import read_later
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import materialise, skeleton
@@ -134,7 +134,7 @@ class DeepSpeedEngine:
                 parameter.copy_(value)
 
     def warm_up(self, batch: Batch) -> None:
-        with without_a_trace(self._module, self.world.device):
+        with preserving_state(self._module, self.world.device):
             loss = self._forward(batch)
             del loss
 
@@ -171,14 +171,14 @@ class DeepSpeedEngine:
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Tensor:
-        self._buffers.take()
+        self._buffers.synchronize()
         if self._engine.training:
             self._engine.eval()
         measured = measure(self._task, self._engine, self._cast(batch), self.world.device)
         return torch.stack([measured.loss.double(), measured.correct.double()])
 
     def snapshot(self) -> Snapshot:
-        self._buffers.take()
+        self._buffers.synchronize()
         return deepspeed_files.DeepSpeedSnapshot(self._engine, self.world.place)
 
 

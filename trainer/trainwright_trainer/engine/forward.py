@@ -28,7 +28,7 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
 
 
 @contextmanager
-def without_a_trace(module: nn.Module, device: torch.device) -> Iterator[None]:
+def preserving_state(module: nn.Module, device: torch.device) -> Iterator[None]:
     """Passes below leave buffers, such as the statistics of batch norm, and random numbers as they were. Gradients stay."""
     buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -48,8 +48,8 @@ class Rank0Buffers:
         """This rank trained on samples of its own."""
         self._differ = True
 
-    def take(self) -> None:
-        """Have those of rank 0 on every rank, before anybody evaluates or saves."""
+    def synchronize(self) -> None:
+        """Give every rank those of rank 0, before anything is evaluated or saved."""
         if self._differ:
             for _, buffer in persistent_buffers(self._module):
                 self._world.broadcast(buffer)

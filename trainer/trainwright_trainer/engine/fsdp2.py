@@ -13,7 +13,7 @@ from trainwright_trainer.contract.engine import CAPABILITIES, FSDP2
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import sharded_state
 from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
-from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, without_a_trace
+from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, preserving_state
 from trainwright_trainer.engine.update import Update, UpdateRules
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import materialise, skeleton, write
@@ -77,7 +77,7 @@ class FSDP2Engine:
         sharded_state.load(files, self._module, self._optimizer, self._update)
 
     def warm_up(self, batch: Batch) -> None:
-        with without_a_trace(self._module, self.world.device):
+        with preserving_state(self._module, self.world.device):
             self.forward_backward(batch, loss_denominator=1.0, sync=True)
         self._optimizer.zero_grad()
         self._loss.zero_()
@@ -103,14 +103,14 @@ class FSDP2Engine:
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Tensor:
-        self._buffers.take()
+        self._buffers.synchronize()
         if self._module.training:
             self._module.eval()
         measured = measure(self._task, self._module, batch, self.world.device)
         return torch.stack([measured.loss.double(), measured.correct.double()])
 
     def snapshot(self) -> Snapshot:
-        self._buffers.take()
+        self._buffers.synchronize()
         self._let_go()
         return TensorSnapshot(sharded_state.files(self._module, self._optimizer, self._update, self.world.place))
 

@@ -14,7 +14,7 @@ from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine.base import Recipe, StepResult
-from trainwright_trainer.engine.forward import Rank0Buffers, autocast, measure, without_a_trace
+from trainwright_trainer.engine.forward import Rank0Buffers, autocast, measure, preserving_state
 from trainwright_trainer.engine.replicated import ReplicatedEngine
 from trainwright_trainer.engine.update import UpdateRules
 from trainwright_trainer.rank.place import Place
@@ -37,8 +37,8 @@ class HorovodGroup:
         return [float(value) for value in summed]
 
     def broadcast(self, value: T) -> T:
-        told: T = self._horovod.broadcast_object(value, root_rank=0, name=f"{self._name}.told")
-        return told
+        received: T = self._horovod.broadcast_object(value, root_rank=0, name=f"{self._name}.told")
+        return received
 
     def gather(self, value: T) -> list[T]:
         gathered: list[T] = self._horovod.allgather_object(value, name=f"{self._name}.gathered")
@@ -114,7 +114,7 @@ class HorovodEngine(ReplicatedEngine[HorovodWorld]):
 
     def warm_up(self, batch: Batch) -> None:
         self.world.horovod.broadcast_parameters(self._module.state_dict(), root_rank=0)
-        with without_a_trace(self._module, self.world.device):
+        with preserving_state(self._module, self.world.device):
             with autocast(self.world.device, self._rules.precision):
                 loss = measure(self._task, self._module, batch, self.world.device).loss
             loss.backward()  # type: ignore[no-untyped-call]
@@ -140,7 +140,7 @@ class HorovodEngine(ReplicatedEngine[HorovodWorld]):
 
     @torch.no_grad()
     def evaluate(self, batch: Batch) -> Tensor:
-        self._buffers.take()
+        self._buffers.synchronize()
         if self._module.training:
             self._module.eval()
         with autocast(self.world.device, self._rules.precision):
@@ -148,5 +148,5 @@ class HorovodEngine(ReplicatedEngine[HorovodWorld]):
         return torch.stack([measured.loss.double(), measured.correct.double()])
 
     def snapshot(self) -> Snapshot:
-        self._buffers.take()
+        self._buffers.synchronize()
         return super().snapshot()

@@ -37,7 +37,7 @@ class Functions:
         self._update = tf.function(self._run_update)
         self._score = tf.function(self._run_score)
         self._statistics = [variable.value for variable in model.non_trainable_variables]
-        self._take = tf.function(self._run_take)
+        self._broadcast = tf.function(self._run_broadcast)
 
     def trace(self, replicas: Sequence[Batch]) -> None:
         """Make the graphs, which takes long for a deep model, without running them. All workers at the same time."""
@@ -68,11 +68,11 @@ class Functions:
             total: Array = sum(replica.numpy() for replica in sums)
         return total
 
-    def take_statistics_of_rank_0(self) -> None:
+    def broadcast_statistics(self) -> None:
         """Give every replica the batch-norm statistics of the first one, as DDP does before an evaluation."""
         if self._statistics:
             with lost_workers():
-                self._take()
+                self._broadcast()
 
     def _spread(self, replicas: Sequence[Batch]) -> tuple[Any, Any]:
         def value(column: str) -> Any:
@@ -129,7 +129,7 @@ class Functions:
             loss = _loss(logits, labels) / denominator
         return loss, tape.gradient(loss, self._variables)
 
-    def _run_take(self) -> None:
+    def _run_broadcast(self) -> None:
         def in_replica() -> None:
             context = tf.distribute.get_replica_context()
             first = tf.equal(context.replica_id_in_sync_group, 0)

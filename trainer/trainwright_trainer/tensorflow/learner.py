@@ -141,7 +141,7 @@ class TensorFlowLearner:
             raise DivergedError(f"step {self._at.step} is not finite: loss {loss:g}, gradient norm {norm:g}")
 
     def evaluate(self, before_batch: Callable[[], None]) -> None:
-        self._functions.take_statistics_of_rank_0()
+        self._functions.broadcast_statistics()
         sums = np.zeros(3)
         for replicas in self._batches.evaluation(self._dataset.held_out, self._training.evaluation.max_batches):
             before_batch()

@@ -41,10 +41,10 @@ class Division(Protocol):
     def share(self) -> tuple[int, int]:
         """Of what is divided: which part is this rank's, and of how many."""
 
-    def once(self, act: Callable[[], T]) -> T:
+    def on_rank_0(self, act: Callable[[], T]) -> T:
         """Rank 0 acts; every rank gets its result, and none goes on before it is there."""
 
-    def each(self, act: Callable[[], list[T]]) -> list[T]:
+    def on_each(self, act: Callable[[], list[T]]) -> list[T]:
         """Whoever has a share acts; rank 0 gets all results, in the order of ranks."""
 
 
@@ -58,10 +58,10 @@ class EveryRank:
     def share(self) -> tuple[int, int]:
         return self._place.rank, self._place.world_size
 
-    def once(self, act: Callable[[], T]) -> T:
+    def on_rank_0(self, act: Callable[[], T]) -> T:
         return cast("T", self._group.broadcast(act() if self._place.leads else None))
 
-    def each(self, act: Callable[[], list[T]]) -> list[T]:
+    def on_each(self, act: Callable[[], list[T]]) -> list[T]:
         return [result for results in self._group.gather(act()) for result in results]
 
 
@@ -73,7 +73,7 @@ class Rank0Alone:
     def __init__(self, place: Place, group: Group) -> None:
         self._place, self._group = place, group
 
-    def once(self, act: Callable[[], T]) -> T:
+    def on_rank_0(self, act: Callable[[], T]) -> T:
         result: T | None = None
         refusal: Exception | None = None
         if self._place.leads:
@@ -88,8 +88,8 @@ class Rank0Alone:
             raise refusal
         return cast("T", result)
 
-    def each(self, act: Callable[[], list[T]]) -> list[T]:
-        return self.once(act)
+    def on_each(self, act: Callable[[], list[T]]) -> list[T]:
+        return self.on_rank_0(act)
 
 
 class Checkpointer:
@@ -154,15 +154,15 @@ class Checkpointer:
             DataError: It was trained on other data.
             LeaseLostError: A newer attempt began meanwhile.
         """
-        self._reading.once(self._become_writer)
+        self._reading.on_rank_0(self._become_writer)
         record = self._latest_good()
         if record is None:
             if self._settings.resume != "never":
-                damaged = self._reading.once(lambda: [str(name) for name in self._store.quarantined()])
+                damaged = self._reading.on_rank_0(lambda: [str(name) for name in self._store.quarantined()])
                 resume.refuse_to_start_over(self._settings, damaged)
             return False
         resume.refuse_other_data(record.step, record.metadata.get(_FINGERPRINT), self._fingerprint)
-        self._learner.load(Restored(self._store, record, self._reading.once))
+        self._learner.load(Restored(self._store, record, self._reading.on_rank_0))
         self.committed_step = self.begun_step = record.step
         self._link.committed(record.step, 0.0)
         if self._place.leads:
@@ -227,12 +227,12 @@ class Checkpointer:
 
     def _latest_good(self) -> CommitRecord | None:
         """Rank 0 proposes, the bytes are verified, rank 0 sets the damaged aside, until one is good."""
-        proposed = self._reading.once(self._candidates)
+        proposed = self._reading.on_rank_0(self._candidates)
         for record in proposed:
             problems = self._problems(record)
             if not problems:
                 if self._place.leads:
-                    resume.tell_passed_over(proposed, record, self._resume_before)
+                    resume.log_passed_over(proposed, record, self._resume_before)
                 return record
             self._set_aside(record, problems)
         return None
@@ -246,13 +246,13 @@ class Checkpointer:
     def _problems(self, record: CommitRecord) -> list[Problem]:
         """What all ranks together find wrong; the same on all of them."""
         rank, ranks = self._reading.share
-        found = self._reading.each(lambda: self._store.verify(record, rank=rank, world_size=ranks))
-        return self._reading.once(lambda: found)
+        found = self._reading.on_each(lambda: self._store.verify(record, rank=rank, world_size=ranks))
+        return self._reading.on_rank_0(lambda: found)
 
     def _set_aside(self, record: CommitRecord, problems: Sequence[Problem]) -> None:
         # Several ranks may find the same file damaged; one sentence about it is enough.
         one_per_file = list({problem.file: problem for problem in problems}.values())
-        self._reading.once(lambda: self._report_damage(self._store.quarantine(record, one_per_file)))
+        self._reading.on_rank_0(lambda: self._report_damage(self._store.quarantine(record, one_per_file)))
 
     def _report_damage(self, quarantined: Quarantined) -> None:
         self._log.warning("checkpoint_quarantined", reason=str(quarantined), path=str(quarantined.directory))
@@ -273,10 +273,10 @@ class Checkpointer:
 
     def _write(self, position: Position, metadata: Metadata, snapshots: Sequence[Snapshot]) -> None:
         """All ranks together; maybe in a thread."""
-        self._writing.once(lambda: self._begin_draft(position))  # the directory is there
+        self._writing.on_rank_0(lambda: self._begin_draft(position))  # the directory is there
         draft = self._store.draft(position.step, self.attempt)
-        digests = self._writing.each(lambda: self._write_files(draft, snapshots))
-        self._writing.once(lambda: self._commit(position, metadata, digests))  # the commit is known to be good
+        digests = self._writing.on_each(lambda: self._write_files(draft, snapshots))
+        self._writing.on_rank_0(lambda: self._commit(position, metadata, digests))  # the commit is known to be good
 
     def _begin_draft(self, position: Position) -> None:
         with self._displacement_first():

@@ -52,7 +52,7 @@ class Outcome:
     committed_step: int | None
 
 
-class _ToldToStop(Exception):  # noqa: N818  a way out, not an error
+class _StopRequested(Exception):  # noqa: N818  a way out, not an error
     """The boundary says stop; carries nothing, ends whatever the loop is in."""
 
 
@@ -97,7 +97,7 @@ class Loop:
             self._evaluate()
             self._boundary()
             return self._finish()
-        except _ToldToStop:
+        except _StopRequested:
             return self._stop()
 
     def _train(self) -> None:
@@ -126,7 +126,7 @@ class Loop:
         self._tick += 1
         match self._link.boundary(self._tick):
             case "stop":
-                raise _ToldToStop
+                raise _StopRequested
             case "save":
                 self._begin_save()
             case None:

@@ -1,4 +1,4 @@
-"""What a run says of itself: how fast it trains, what it waits for, what an evaluation found, and who is told."""
+"""What a run says of itself: how fast it trains, what it waits for, and what an evaluation found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Speed:
     """Of the whole run."""
     step_seconds: float
     own_seconds: float
-    """Of a step, without the waits for other ranks that were told."""
+    """Of a step, without its waits for other ranks."""
 
 
 class Meter:

@@ -1,4 +1,4 @@
-"""Resume: becoming the one writer of a lineage, and the commits that an attempt may take, in the order in which they are tried.
+"""Resume: become the one writer of a lineage, and try its commits in order.
 
 The newest comes first, but for the last attempt that a run may make without progress. A checkpoint can verify and still lead
 every attempt into the same crash, by weights that are near to overflow for example; so that attempt begins with a commit of an
@@ -16,6 +16,25 @@ from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.messages import RESUME_BEFORE_ENV
 
 
+def become_writer(store: CheckpointStore, identity: str, attempt: str, grace_seconds: float) -> Lease:
+    """Acquire the lease of a store, on rank 0. Logs once that it has to wait.
+
+    Args:
+        grace_seconds: How long an attempt before this one may still be saving.
+
+    Raises :class:`StorageError`.
+    """
+    waited: list[Holder] = []
+
+    def on_wait(holder: Holder, _seconds: float) -> None:
+        if not waited:
+            get_log().info("waiting_for_lease", reason=f"{holder} may still be saving")
+        waited.append(holder)
+
+    timing = LeaseTiming(patience_seconds=max(grace_seconds, LeaseTiming().expiry_seconds))
+    return store.acquire_lease(identity, attempt, timing, on_wait)
+
+
 def resume_before(environment: Mapping[str, str]) -> int | None:
     """The step that this attempt passes over, from the environment that its supervisor gave it; None for most."""
     text = environment.get(RESUME_BEFORE_ENV, "")
@@ -27,11 +46,11 @@ def in_order(records: Sequence[CommitRecord], before: int | None) -> list[Commit
     return sorted(records, key=lambda record: before is not None and record.step >= before)
 
 
-def tell_passed_over(records: Sequence[CommitRecord], taken: CommitRecord, before: int | None) -> None:
-    """Say in the log which commit was passed over for the one that is taken, if one was (rank 0)."""
+def log_passed_over(records: Sequence[CommitRecord], chosen: CommitRecord, before: int | None) -> None:
+    """Log which commit was passed over for the chosen one, if one was (rank 0)."""
     newest = max((record.step for record in records), default=0)
-    if before is not None and taken.step < before <= newest:
-        reason = f"the attempts before this one began there and got no further, so the last that is left begins with {taken.name}"
+    if before is not None and chosen.step < before <= newest:
+        reason = f"the attempts before this one began there and got no further, so the last one left begins with {chosen.name}"
         get_log().warning("checkpoint_passed_over", step=newest, reason=reason)
 
 
@@ -59,22 +78,3 @@ def refuse_other_data(step: int, trained_on: object, fingerprint: str) -> None:
             f"the data is not what step {step} was trained on (fingerprint {fingerprint[:12]}, then {str(trained_on)[:12]}): "
             "restore the data, or use a checkpoint directory of its own"
         )
-
-
-def become_writer(store: CheckpointStore, identity: str, attempt: str, grace_seconds: float) -> Lease:
-    """The lease of a store, on rank 0. Who has to wait for it says so once.
-
-    Args:
-        grace_seconds: How long an attempt before this one may still be saving.
-
-    Raises :class:`StorageError`.
-    """
-    waited: list[Holder] = []
-
-    def on_wait(holder: Holder, _seconds: float) -> None:
-        if not waited:
-            get_log().info("waiting_for_lease", reason=f"{holder} may still be saving")
-        waited.append(holder)
-
-    timing = LeaseTiming(patience_seconds=max(grace_seconds, LeaseTiming().expiry_seconds))
-    return store.acquire_lease(identity, attempt, timing, on_wait)

@@ -122,7 +122,7 @@ class TorchLearner:
             )
             self._unread = self._engine.step(rate)
             self.position = at
-        self._work.witness.took(at.step, share.samples, share.batches, data_seconds)
+        self._work.witness.record(at.step, share.samples, share.batches, data_seconds)
         if at.step == 1 or at.step % self._training.log_every_steps == 0 or self.done:
             self._check_and_report(rate)
 

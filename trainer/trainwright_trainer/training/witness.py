@@ -64,16 +64,16 @@ _LINE: TypeAdapter[StepTime | StepSamples] = TypeAdapter(Annotated[StepTime | St
 
 
 class Witness(Protocol):
-    """Told by the loop."""
+    """Hears of each step from the learner."""
 
-    def took(self, step: int, samples: Sequence[Samples], batches: Sequence[Batch], data_seconds: float) -> None:
+    def record(self, step: int, samples: Sequence[Samples], batches: Sequence[Batch], data_seconds: float) -> None:
         """A step is done, from these micro batches of this rank."""
 
 
 class Nobody:
     """The witness of a run that nobody asked about."""
 
-    def took(self, step: int, samples: Sequence[Samples], batches: Sequence[Batch], data_seconds: float) -> None:
+    def record(self, step: int, samples: Sequence[Samples], batches: Sequence[Batch], data_seconds: float) -> None:
         pass
 
 
@@ -83,7 +83,7 @@ class TimeWitness:
     def __init__(self, path: Path, device: torch.device) -> None:
         self._lines, self._device, self._name = _Lines(path), device, _device_name(device)
 
-    def took(self, step: int, samples: Sequence[Samples], batches: Sequence[Batch], data_seconds: float) -> None:
+    def record(self, step: int, samples: Sequence[Samples], batches: Sequence[Batch], data_seconds: float) -> None:
         at, peak = time.monotonic(), _peak_bytes(self._device)
         self._lines.add(StepTime(step=step, at=at, data_seconds=data_seconds, peak_bytes=peak, device=self._name))
 
@@ -94,7 +94,7 @@ class SampleWitness:
     def __init__(self, path: Path) -> None:
         self._lines = _Lines(path)
 
-    def took(self, step: int, samples: Sequence[Samples], batches: Sequence[Batch], data_seconds: float) -> None:
+    def record(self, step: int, samples: Sequence[Samples], batches: Sequence[Batch], data_seconds: float) -> None:
         rows = [
             (position, number, content)
             for part, batch in zip(samples, batches, strict=True)
