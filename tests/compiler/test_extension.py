@@ -61,7 +61,7 @@ class Gossip(Model):
     title: ClassVar[str] = "Gossip"
     engine: ClassVar[Literal["ddp"]] = "ddp"
     checkpoint_format: ClassVar[str] = "torch"
-    keeps: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.EXIT_CODES, Guarantee.EXACT_RESUME})
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.EXIT_CODES, Guarantee.EXACT_RESUME})
 
     kind: Literal["gossip"]
     neighbours: int

@@ -93,14 +93,14 @@ def test_a_binding_has_room_for_every_rank(topology: Topology, target: Target, b
 @each_pair
 def test_ranks_save_together_wherever_our_supervisor_starts_them(topology: Topology, target: Target, binding: Binding) -> None:
     """Ray starts its own, and an evicted pod of its cluster tells nobody. TensorFlow's workers come back one by one."""
-    rendezvous, kept = topology.needs().rendezvous, binding.guarantees & topology.keeps
+    rendezvous, kept = topology.needs().rendezvous, binding.guarantees & topology.guarantees
     assert (Guarantee.SIGTERM_SAVE in kept) == (rendezvous is not Rendezvous.RAY_HEAD)
     assert (Guarantee.RESTART_ALL in kept) == (rendezvous is not Rendezvous.TF_CONFIG)
 
 
 def test_one_supervisor_agrees_with_itself() -> None:
     alone = TypeAdapter(AnyTopology).validate_python({"kind": "multi-worker-mirrored", "nodes": 1, "gpus_per_node": 8})
-    assert {Guarantee.SIGTERM_SAVE, Guarantee.RESTART_ALL} <= alone.keeps
+    assert {Guarantee.SIGTERM_SAVE, Guarantee.RESTART_ALL} <= alone.guarantees
 
 
 @each_pair

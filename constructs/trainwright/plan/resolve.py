@@ -199,7 +199,7 @@ def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:
     """The guarantees that target, topology, workload and engine all keep; an opaque command has none."""
     if isinstance(run.workload, CommandWorkload):
         return ()
-    kept = binding.guarantees & run.topology.keeps
+    kept = binding.guarantees & run.topology.guarantees
     if isinstance(run.workload, ScriptWorkload):
         kept &= {Guarantee.RESTART_ALL, *([Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE] if run.workload.protocol else [])}
     elif run.topology.engine != "xgboost":

@@ -152,7 +152,7 @@ def _cell(topology: Topology, target: Target, cluster: Cluster) -> str:
     answer = target.bind(topology.needs(), cluster)
     if isinstance(answer, Refusal):
         return "–"
-    kept = {guarantee.value for guarantee in answer.guarantees & topology.keeps}
+    kept = {guarantee.value for guarantee in answer.guarantees & topology.guarantees}
     if kept >= SHORT.keys():
         return "all"
     return ", ".join(short for guarantee, short in SHORT.items() if guarantee in kept) or "runs"

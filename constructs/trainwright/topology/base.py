@@ -1,6 +1,5 @@
 """What every topology offers, what topologies share, and how one spreads the model states over its ranks."""
 
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,8 +72,8 @@ class Topology(Protocol):
         """What its checkpoints are read by: `torch` where rank 0 writes the whole model, otherwise the engine's name."""
 
     @property
-    def keeps(self) -> frozenset[Guarantee]:
-        """Guarantees that the topology itself allows, under our trainer."""
+    def guarantees(self) -> frozenset[Guarantee]:
+        """What the topology itself can guarantee, under our trainer."""
 
     def needs(self) -> Needs:
         """What it asks of a target."""

@@ -13,7 +13,7 @@ class Horovod(TorchTopology):
     title: ClassVar[str] = "Horovod"
     engine: ClassVar[Literal["horovod"]] = "horovod"
     checkpoint_format: ClassVar[str] = "torch"
-    keeps: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
 
     kind: Literal["horovod"]
     """Horovod on torch."""

@@ -25,7 +25,7 @@ class MultiWorkerMirrored(PodTopology):
     """Whether the first worker has the role of chief; without it, worker 0 is chief."""
 
     @property
-    def keeps(self) -> frozenset[Guarantee]:
+    def guarantees(self) -> frozenset[Guarantee]:
         """Nothing links the supervisors of several pods: a worker that fails comes back alone. Its ranks agree on a save."""
         alone = frozenset({Guarantee.RESTART_ALL}) if self.nodes == 1 else frozenset()
         return frozenset({Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE, Guarantee.EXACT_RESUME}) | alone

@@ -14,7 +14,7 @@ class Ray(PodTopology):
     title: ClassVar[str] = "Ray Train"
     engine: ClassVar[Literal["ddp"]] = "ddp"
     checkpoint_format: ClassVar[str] = "torch"
-    keeps: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD})
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD})
 
     kind: Literal["ray"]
     """Ray Train on torch."""

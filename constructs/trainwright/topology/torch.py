@@ -72,7 +72,7 @@ class ElasticTopology(TorchTopology):
             raise ValueError(f"nodes {self.nodes} is not between min_nodes {low} and max_nodes {high}")
         return self
 
-    keeps: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
     """Of elastic runs too: ranks stay children of our supervisor, and agree on a step to save at among themselves."""
 
     @property

@@ -14,7 +14,7 @@ class XGBoost(PodTopology):
     title: ClassVar[str] = "XGBoost"
     engine: ClassVar[Literal["xgboost"]] = "xgboost"
     checkpoint_format: ClassVar[str] = "xgboost"
-    keeps: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
 
     kind: Literal["xgboost"]
     """Distributed XGBoost."""

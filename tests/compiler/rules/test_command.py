@@ -129,6 +129,8 @@ def test_a_script_that_only_mentions_a_launcher_is_fine() -> None:
     assert codes(script("python", "train.py", "--launcher", "mpirun")) == []
 
 
+# Commands under TF_CONFIG, and beside XGBoost's tracker.
+
 TRAINING_OPERATOR: Data = {"operators": {"training-operator": {"version": "1.9.4"}}}
 MIRRORED: Data = {
     "target": "tf-job", "trainer_version": "0.2.0", "topology": {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 1},
@@ -136,32 +138,33 @@ MIRRORED: Data = {
 MIRRORED_ALONE: Data = overlay(MIRRORED, {"topology": {"nodes": 1}})
 
 
-def tf_said(data: Data) -> list[str]:
+def on_tf_config(data: Data) -> list[str]:
     return [code for code in codes(data, TRAINING_OPERATOR) if code in ("TW422", "TW429")]
 
 
 def test_one_pod_has_no_tf_config() -> None:
-    assert tf_said(MIRRORED_ALONE) == tf_said(MIRRORED_ALONE | command("python", "train.py")) == ["TW422"]
-    assert tf_said(MIRRORED) == []
+    assert on_tf_config(MIRRORED_ALONE) == on_tf_config(MIRRORED_ALONE | command("python", "train.py")) == ["TW422"]
+    assert on_tf_config(MIRRORED) == []
 
 
 def test_a_program_that_may_call_fit() -> None:
-    assert tf_said(MIRRORED | command("python", "train.py")) == tf_said(MIRRORED | script("python", "train.py")) == ["TW429"]
+    for work in (command("python", "train.py"), script("python", "train.py")):
+        assert on_tf_config(MIRRORED | work) == ["TW429"]
 
 
 def test_legacy_keras_can_fit() -> None:
-    assert tf_said(MIRRORED | command("python", "train.py") | {"env": {"TF_USE_LEGACY_KERAS": "1"}}) == []
+    assert on_tf_config(MIRRORED | command("python", "train.py") | {"env": {"TF_USE_LEGACY_KERAS": "1"}}) == []
 
 
 def test_other_topologies_are_not_asked_for_tensorflow() -> None:
-    assert tf_said(command("python", "train.py")) == []
+    assert on_tf_config(command("python", "train.py")) == []
 
 
 OPERATORS: Data = {"operators": {"training-operator": {"version": "1.9.4"}, "jobset": {"version": "0.12.0"}}}
 TOPOLOGY: Data = {"topology": {"kind": "xgboost", "nodes": 3, "gpus_per_node": 0}}
 
 
-def tracker_said(data: Data) -> list[str]:
+def on_a_tracker(data: Data) -> list[str]:
     return [finding.fix for finding in findings(data, OPERATORS) if finding.code == "TW421"]
 
 
@@ -169,14 +172,14 @@ def tracker_said(data: Data) -> list[str]:
     ("target", "index"), [("indexed-job", "DMLC_TASK_ID"), ("job-set", "DMLC_TASK_ID"), ("xgboost-job", "RANK")]
 )
 def test_a_command_has_to_start_the_tracker(target: str, index: str) -> None:
-    (fix,) = tracker_said({"target": target, **TOPOLOGY, **command("python", "boost.py")})
+    (fix,) = on_a_tracker({"target": target, **TOPOLOGY, **command("python", "boost.py")})
     assert f"where {index} is 0" in fix
 
 
 @pytest.mark.parametrize("word", ["tracker_and_worker.py", "/opt/RabitTracker", "dmlc-submit"])
 def test_one_that_names_a_tracker_is_believed(word: str) -> None:
-    assert tracker_said({**TOPOLOGY, **command("python", word)}) == []
+    assert on_a_tracker({**TOPOLOGY, **command("python", word)}) == []
 
 
 def test_other_topologies_are_not_asked_for_a_tracker() -> None:
-    assert tracker_said(command("python", "boost.py")) == []
+    assert on_a_tracker(command("python", "boost.py")) == []

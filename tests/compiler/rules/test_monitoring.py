@@ -15,7 +15,7 @@ from trainwright.rules.monitoring import OWN_LABELS
 WATCHED: Data = {"kind": "prometheus-operator"}
 
 
-def findings_of(run: Data | None = None, monitoring: Any = WATCHED) -> list[Finding]:
+def on_monitoring(run: Data | None = None, monitoring: Any = WATCHED) -> list[Finding]:
     """Those on monitoring."""
     return [finding for finding in example.findings(run, {"monitoring": monitoring}) if finding.code.startswith("TW32")]
 
@@ -34,27 +34,27 @@ def findings_of(run: Data | None = None, monitoring: Any = WATCHED) -> list[Find
     ],
 )
 def test_who_is_watched(run: Data, monitoring: Any, expected: list[str]) -> None:
-    assert [finding.code for finding in findings_of(run, monitoring)] == expected
+    assert [finding.code for finding in on_monitoring(run, monitoring)] == expected
 
 
 @pytest.mark.parametrize("field", ["pod_monitor_labels", "rule_labels"])
 def test_a_label_that_the_run_gives_another_value(field: str) -> None:
     monitoring = WATCHED | {field: {"release": "stack"}}
-    assert findings_of({"labels": {"release": "stack", "example.com/release": "7"}}, monitoring) == []
-    [finding] = findings_of({"labels": {"release": "7"}}, monitoring)
+    assert on_monitoring({"labels": {"release": "stack", "example.com/release": "7"}}, monitoring) == []
+    [finding] = on_monitoring({"labels": {"release": "7"}}, monitoring)
     assert finding.code == "TW323"
     assert finding.fix == "remove it, or write release: stack"
 
 
 def test_the_label_of_the_dashboard_counts_too() -> None:
-    [finding] = findings_of({"labels": {"grafana_dashboard": "0"}}, WATCHED | {"dashboard": {}})
+    [finding] = on_monitoring({"labels": {"grafana_dashboard": "0"}}, WATCHED | {"dashboard": {}})
     assert finding.code == "TW323"
-    assert findings_of({"labels": {"grafana_dashboard": "0"}}, WATCHED) == []
+    assert on_monitoring({"labels": {"grafana_dashboard": "0"}}, WATCHED) == []
 
 
 @pytest.mark.parametrize("key", OWN_LABELS)
 def test_a_label_of_every_run(key: str) -> None:
-    [finding] = findings_of({}, WATCHED | {"rule_labels": {key: "prometheus"}})
+    [finding] = on_monitoring({}, WATCHED | {"rule_labels": {key: "prometheus"}})
     assert finding.code == "TW323"
     assert "another label" in finding.fix
 
