@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import Batch
-from trainwright_trainer.data.batch import divisors, plan_batch, refit
+from trainwright_trainer.data.batch import divisors, refit, share_step
 from trainwright_trainer.data.order import Samples
 
 
@@ -30,52 +30,52 @@ def batches(draw: st.DrawFn) -> tuple[Batch, int]:
 @given(batches())
 def test_every_sample_is_on_one_rank(drawn: tuple[Batch, int]) -> None:
     batch, ranks = drawn
-    plan = plan_batch(batch, ranks)
-    step = samples(plan.samples)
-    seen = np.concatenate([part.ids for rank in range(ranks) for part in plan.slices(step, rank)])
+    shared = share_step(batch, ranks)
+    step = samples(shared.samples)
+    seen = np.concatenate([part.ids for rank in range(ranks) for part in shared.slices(step, rank)])
     assert seen.tolist() == step.ids.tolist()
 
 
 @given(batches())
-def test_the_shape_of_a_plan(drawn: tuple[Batch, int]) -> None:
+def test_the_shape_of_shares(drawn: tuple[Batch, int]) -> None:
     batch, ranks = drawn
-    plan = plan_batch(batch, ranks)
-    shares = [sum(sizes) for sizes in plan.passes]
+    shared = share_step(batch, ranks)
+    shares = [sum(sizes) for sizes in shared.passes]
     assert max(shares) - min(shares) <= 1
-    assert len({len(sizes) for sizes in plan.passes}) == 1
-    assert all(0 <= size <= batch.micro for sizes in plan.passes for size in sizes)
+    assert len({len(sizes) for sizes in shared.passes}) == 1
+    assert all(0 <= size <= batch.micro for sizes in shared.passes for size in sizes)
     if batch.micro > 1:
-        assert all(size > 0 for sizes in plan.passes for size in sizes)
+        assert all(size > 0 for sizes in shared.passes for size in sizes)
     if batch.keep == "effective":
-        assert plan.samples == batch.effective
-        assert len(plan.passes[0]) == -(-max(shares) // batch.micro), "no pass more than the largest share needs"
+        assert shared.samples == batch.effective
+        assert len(shared.passes[0]) == -(-max(shares) // batch.micro), "no pass more than the largest share needs"
 
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8))
 def test_at_the_size_of_the_run_it_is_micro_times_accumulation(micro: int, accumulation: int, ranks: int) -> None:
     batch = Batch(micro=micro, accumulation=accumulation, keep="effective", effective=micro * accumulation * ranks)
-    assert plan_batch(batch, ranks).passes == ((micro,) * accumulation,) * ranks
+    assert share_step(batch, ranks).passes == ((micro,) * accumulation,) * ranks
 
 
 def test_a_world_that_does_not_divide_the_batch() -> None:
-    plan = plan_batch(Batch(micro=4, accumulation=2, keep="effective", effective=16), 3)
-    assert plan.passes == ((4, 2), (4, 1), (4, 1))
-    plan = plan_batch(Batch(micro=4, accumulation=2, keep="effective", effective=9), 2)
-    assert plan.passes == ((4, 1), (3, 1)), "a pass less would leave the others waiting"
+    shared = share_step(Batch(micro=4, accumulation=2, keep="effective", effective=16), 3)
+    assert shared.passes == ((4, 2), (4, 1), (4, 1))
+    shared = share_step(Batch(micro=4, accumulation=2, keep="effective", effective=9), 2)
+    assert shared.passes == ((4, 1), (3, 1)), "a pass less would leave the others waiting"
 
 
 def test_without_keep_the_step_follows_the_ranks() -> None:
-    assert plan_batch(Batch(micro=4, accumulation=2), 3).samples == 24
+    assert share_step(Batch(micro=4, accumulation=2), 3).samples == 24
 
 
 def test_more_ranks_than_samples() -> None:
     with pytest.raises(ValueError, match=r"batch\.effective is 4 and there are 5 ranks"):
-        plan_batch(Batch(micro=4, keep="effective", effective=4), 5)
+        share_step(Batch(micro=4, keep="effective", effective=4), 5)
 
 
 def test_a_step_of_another_size() -> None:
     with pytest.raises(ValueError, match="a step of 8 samples, and 7 are given"):
-        plan_batch(Batch(micro=4, accumulation=2), 1).slices(samples(7), 0)
+        share_step(Batch(micro=4, accumulation=2), 1).slices(samples(7), 0)
 
 
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 64))

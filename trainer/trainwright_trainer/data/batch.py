@@ -1,6 +1,6 @@
 """The batch at any number of ranks: how many samples a step sees, and how each rank takes its share of them.
 
-Pure, so that every rank and every attempt comes to the same plan by itself.
+Pure, so that every rank and every attempt comes to the same shares by itself.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # numpy is not for a supervisor, which refits a run that it p
 
 
 @dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """One step at one world size."""
+class StepShares:
+    """How the ranks of one world size share the samples of a step."""
 
     samples: int
     """Of the whole step."""
@@ -32,14 +32,14 @@ class BatchPlan:
         """One rank's micro batches of a step's ``samples`` samples: a contiguous stretch, the ranks' one after the other."""
         if len(batch) != self.samples:
             raise ValueError(f"a step of {self.samples} samples, and {len(batch)} are given")
-        start, parts = sum(sum(sizes) for sizes in self.passes[:rank]), []
+        start, slices = sum(sum(sizes) for sizes in self.passes[:rank]), []
         for size in self.passes[rank]:
-            parts.append(batch[start:start + size])
+            slices.append(batch[start:start + size])
             start += size
-        return parts
+        return slices
 
 
-def plan_batch(batch: Batch, world_size: int) -> BatchPlan:
+def share_step(batch: Batch, world_size: int) -> StepShares:
     """How ``world_size`` ranks make a step.
 
     With ``keep: effective`` a step has exactly ``effective`` samples at every size. Shares differ by one sample at most, and as
@@ -50,7 +50,7 @@ def plan_batch(batch: Batch, world_size: int) -> BatchPlan:
         ValueError: There are more ranks than samples in a step.
     """
     if batch.keep != "effective" or batch.effective is None:
-        return BatchPlan(batch.micro * batch.accumulation * world_size, ((batch.micro,) * batch.accumulation,) * world_size)
+        return StepShares(batch.micro * batch.accumulation * world_size, ((batch.micro,) * batch.accumulation,) * world_size)
     each, more = divmod(batch.effective, world_size)
     if not each:
         raise ValueError(
@@ -58,7 +58,7 @@ def plan_batch(batch: Batch, world_size: int) -> BatchPlan:
             "lower rendezvous.max_nodes, or raise the batch"
         )
     count = -(-(each + (more > 0)) // batch.micro)
-    return BatchPlan(batch.effective, tuple(_cut(each + (rank < more), count, batch.micro) for rank in range(world_size)))
+    return StepShares(batch.effective, tuple(_cut(each + (rank < more), count, batch.micro) for rank in range(world_size)))
 
 
 def _cut(share: int, count: int, micro: int) -> tuple[int, ...]:

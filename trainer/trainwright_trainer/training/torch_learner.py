@@ -12,7 +12,7 @@ from trainwright_trainer.checkpoint import Snapshot, tensor_file
 from trainwright_trainer.contract import training as contract
 from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.training import Training
-from trainwright_trainer.data.batch import BatchPlan, plan_batch
+from trainwright_trainer.data.batch import StepShares, share_step
 from trainwright_trainer.data.dataset import Dataset
 from trainwright_trainer.data.order import NOTHING, DataOrder, Samples, evaluation_slices
 from trainwright_trainer.data.prefetch import Prefetch
@@ -67,8 +67,8 @@ class TorchLearner:
         self._work, self._training, self._engine = work, work.training, work.engine
         self._place, self._link, self._report, self._group, self._meter = place, link, report, group, meter
         self._order = DataOrder(self._training.seed, len(work.dataset.train), work.dataset.fingerprint)
-        self._batch = _batch_plan(self._training.batch, place.world_size)
-        self.step_samples = self._batch.samples
+        self._step_shares = _step_shares(self._training.batch, place.world_size)
+        self.step_samples = self._step_shares.samples
         # Counted in the run's own steps: those of a world that has grown or shrunk may be of another size.
         steps_of = self._training.batch.effective or self.step_samples
         self.target_samples = target_samples(self._training.duration, len(work.dataset.train), steps_of)
@@ -174,7 +174,7 @@ class TorchLearner:
     def _share(self, samples: int) -> Share:
         """This rank's share of the global batch at a position."""
         batch = self._order.batch(samples, self.step_samples)
-        slices = [part if len(part) else NOTHING for part in self._batch.slices(batch, self._place.rank)]
+        slices = [part if len(part) else NOTHING for part in self._step_shares.slices(batch, self._place.rank)]
         batches = [self._work.task.collate(self._work.dataset.train, part) for part in slices]
         return Share(slices, [_pinned(batch) for batch in batches] if self._engine.world.device.type == "cuda" else batches)
 
@@ -194,9 +194,9 @@ class TorchLearner:
             self._report.step(self.position, epoch, float(result.loss), float(result.gradient_norm), rate, self._meter.read())
 
 
-def _batch_plan(batch: contract.Batch, world_size: int) -> BatchPlan:
+def _step_shares(batch: contract.Batch, world_size: int) -> StepShares:
     try:
-        return plan_batch(batch, world_size)
+        return share_step(batch, world_size)
     except ValueError as error:
         raise InvalidRunError(str(error)) from error
 
