@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainwright.cluster import Cluster
     from trainwright.compile import CompiledRun, compile_run
-    from trainwright.files import load_cluster, load_run
     from trainwright.findings import CompileError, Finding, Severity, Where
     from trainwright.plan import Plan
+    from trainwright.project.load import load_cluster, load_run
     from trainwright.run import Run
 
 _HOMES = {
     "cluster": ["Cluster"],
     "compile": ["CompiledRun", "compile_run"],
-    "files": ["load_cluster", "load_run"],
     "findings": ["CompileError", "Finding", "Severity", "Where"],
     "plan": ["Plan"],
+    "project.load": ["load_cluster", "load_run"],
     "run": ["Run"],
 }
 

@@ -1,12 +1,7 @@
-"""One run through the whole pipeline: resolve, lower, patch, hash, lower again, and ask every rule.
-
-Who knows the hash that the run had last time may say so, and the objects are lowered with it first. If they hash to it, with the
-placeholder in its place, they are what the second lowering would make, and the two are one. A wrong guess costs a lowering.
-"""
+"""One run through the whole pipeline: resolve, lower, patch, hash, lower again, and ask every rule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -15,11 +10,11 @@ from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.locate import Locator
 from trainwright.findings.waivers import check_waivers, unused_waivers, waive
-from trainwright.identity import PLACEHOLDER, identity_hash, is_identity
+from trainwright.identity import PLACEHOLDER, identity_hash
 from trainwright.manifest import supporting
 from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
 from trainwright.manifest.labels import in_foundation
-from trainwright.manifest.provenance import Provenance, plain, split
+from trainwright.manifest.provenance import Provenance, split
 from trainwright.manifest.volumes import configuration
 from trainwright.plan import Plan, Resolution, resolve
 from trainwright.rules import Context, check_manifests, check_plan, check_run
@@ -51,7 +46,7 @@ class CompiledRun:
 
     def provenance(self) -> tuple[Provenance, ...]:
         """One map for each manifest: lowers once more, since only `explain` asks."""
-        return tuple(_lower(self.resolution, Locator(), split).provenance)
+        return tuple(_lower(self.resolution, Locator()).provenance)
 
     @property
     def shared(self) -> tuple[int, ...]:
@@ -74,9 +69,7 @@ class CompiledRun:
         return self.plan.name.rpartition("-")[2]
 
 
-def compile_run(
-    run: Run, cluster: Cluster, locate: Locator | None = None, today: date | None = None, known: str | None = None
-) -> CompiledRun:
+def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today: date | None = None) -> CompiledRun:
     """Compile one run for its cluster.
 
     Args:
@@ -84,9 +77,6 @@ def compile_run(
         cluster: what there is.
         locate: where both are written, for findings.
         today: what waivers are compared with; by default the day in UTC.
-        known: the hash that the run had when it was last compiled. It saves time, and changes nothing, if the run is still
-            written as it was then. An edit may name that very hash (`resume_from` its own checkpoints), and with the placeholder
-            in its place what the user wrote would look like what the plan wrote before.
 
     Raises:
         CompileError: with every finding of the first stage that has an error.
@@ -94,7 +84,7 @@ def compile_run(
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
     findings = _after_waivers(context, [*check_waivers(run, context.today, context.locate), *check_run(context)])
     target = TARGETS[run.target or cluster.default_target]
-    final = _final(context, target, known)
+    final = _lower_with(context, target, _hash(_lower_with(context, target, PLACEHOLDER)))
     findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
     findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole))
     findings += unused_waivers(findings, run, context.locate)
@@ -121,33 +111,25 @@ class _Lowered:
     findings: tuple[Finding, ...]
 
 
-def _final(context: Context, target: Target, known: str | None) -> _Lowered:
-    """The objects, lowered with the hash that they have."""
-    if known is not None and is_identity(known):
-        guessed = _lower_with(context, target, known)
-        if _hash(guessed, known) == known:
-            return guessed
-    return _lower_with(context, target, _hash(_lower_with(context, target, PLACEHOLDER), PLACEHOLDER))
-
-
-def _hash(lowered: _Lowered, lowered_as: str) -> str:
+def _hash(lowered: _Lowered) -> str:
+    """Of objects that were lowered with the placeholder."""
     run, target = lowered.resolution.run, lowered.resolution.target
     hashed = [one for one in lowered.manifests if one["metadata"]["name"] != run.run and not in_foundation(one)]
     mutable = {kind.key: kind.mutable for kind in (*supporting.KINDS, *target.kinds)}
-    return identity_hash(hashed, mutable, run.attempt, run.queue, lowered_as)
+    return identity_hash(hashed, mutable, run.attempt, run.queue)
 
 
 def _lower_with(context: Context, target: Target, identity: str) -> _Lowered:
     """All objects, with a hash in their names."""
     name = f"{context.run.run}-{identity}"
-    return _lower(resolve(context.run, context.cluster, target, name, context.locate), context.locate, plain)
+    return _lower(resolve(context.run, context.cluster, target, name, context.locate), context.locate)
 
 
-def _lower(resolution: Resolution, locate: Locator, separate: Callable[[Any], tuple[Any, Provenance]]) -> _Lowered:
-    """All objects; ``separate`` makes plain data of a tree, with or without where it comes from."""
+def _lower(resolution: Resolution, locate: Locator) -> _Lowered:
+    """All objects, and where their values come from."""
     run, target = resolution.run, resolution.target
     trees = (*configuration(resolution), *target.lower(resolution), *supporting.supporting_objects(resolution))
-    separated = [separate(tree) for tree in trees]
+    separated = [split(tree) for tree in trees]
     whole, provenance = [manifest for manifest, _ in separated], [answers for _, answers in separated]
     touched: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,21 +23,9 @@ MUTABLE_EVERYWHERE = ("/metadata/labels", "/metadata/annotations")
 
 def short_hash(value: Any) -> str:
     """Eight characters of Crockford-like base32 over a canonical JSON form."""
-    return _hash_of_text(_canonical_json(value))
-
-
-def _canonical_json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
-def _hash_of_text(text: str) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     digest = base64.b32encode(hashlib.sha256(text.encode()).digest()).decode().lower()[:8]
     return digest.translate(str.maketrans("ilou", "0189"))
-
-
-def is_identity(text: str) -> bool:
-    """Whether a text has the form of an identity hash."""
-    return re.fullmatch("[0-9a-z]{8}", text) is not None
 
 
 def identity_hash(
@@ -46,9 +33,8 @@ def identity_hash(
     mutable: Mapping[GroupKind, tuple[str, ...]],
     attempt: int,
     queue: str | None,
-    lowered_as: str = PLACEHOLDER,
 ) -> str:
-    """Eight base32 characters over the objects as they are with the placeholder for a hash.
+    """Eight base32 characters over the objects as they are lowered with the placeholder for a hash.
 
     The queue is a label, and labels may change; but no controller lets a run that was admitted change its queue.
 
@@ -57,12 +43,10 @@ def identity_hash(
         mutable: kind -> pointers, beside labels and annotations, that may change in place.
         attempt: of the run.
         queue: of the run.
-        lowered_as: the hash that the objects were lowered with, which gives way to the placeholder here.
     """
     objects = [_immutable(manifest, (*MUTABLE_EVERYWHERE, *mutable.get(GroupKind.of(manifest), ()))) for manifest in manifests]
     named = {} if queue is None else {"queue": queue}
-    text = _canonical_json({"projection": PROJECTION, "attempt": attempt, **named, "objects": objects})
-    return _hash_of_text(text.replace(lowered_as, PLACEHOLDER))
+    return short_hash({"projection": PROJECTION, "attempt": attempt, **named, "objects": objects})
 
 
 def _immutable(manifest: Mapping[str, Any], pointers: tuple[str, ...]) -> dict[str, Any]:

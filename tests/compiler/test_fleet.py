@@ -13,16 +13,10 @@ from tests.compiler.fleets import FLEET, IDENTITIES, fleet, identities
 from tests.compiler.objects import assert_accepted
 from tests.compiler.scenarios.committed import project
 
-from trainwright.cluster import Cluster
 from trainwright.findings import Severity
-from trainwright.findings.locate import Locator
 from trainwright.handshake import Gang
-from trainwright.plan import Resolution, resolve
-from trainwright.project import Build, Lock, Project, build_project, load_sources
-from trainwright.project.lock import LockedRun
-from trainwright.run import Run
+from trainwright.project import Project, build_project, load_sources
 from trainwright.target import TARGETS
-from trainwright.target.base import Target
 from trainwright.topology import DDP, Horovod, MultiWorkerMirrored, Ray, XGBoost, ZeRO
 
 TOPOLOGIES = (DDP, ZeRO, Horovod, MultiWorkerMirrored, XGBoost, Ray)
@@ -103,46 +97,8 @@ def test_foundations_are_valid() -> None:
             assert_accepted(manifest, built.cluster.cluster.kubernetes)
 
 
-def summary(build: Build) -> dict[str, object]:
-    return {
-        name: (built.output.digest, built.compiled.plan, built.compiled.findings, built.compiled.overridden)
-        for name, built in build.runs.items()
-    }
-
-
-def rebuilt(hashes: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> tuple[Build, list[str]]:
-    """The fleet, compiled with guesses at its hashes, and each name that objects were lowered with."""
-    names = []
-
-    def noted(run: Run, cluster: Cluster, target: Target, name: str, locate: Locator) -> Resolution:
-        names.append(name)
-        return resolve(run, cluster, target, name, locate)
-
-    monkeypatch.setattr("trainwright.compile.resolve", noted)
-    last = Lock(runs={name: LockedRun(file=fleet().runs[name].file.digest, hash=guess) for name, guess in hashes.items()})
-    return build_project(load_sources(Project(FLEET)), TODAY, last), names
-
-
-def test_who_knows_the_hash_lowers_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    build, names = rebuilt({name: built.compiled.identity for name, built in fleet().runs.items()}, monkeypatch)
-    assert summary(build) == summary(fleet())
-    assert sorted(names) == sorted(built.compiled.plan.name for built in fleet().runs.values())
-
-
-@pytest.mark.parametrize("guess", ["", "0", "no hash", "Abcdefgh", "00000000", "abcdefgh"])
-def test_a_wrong_guess_at_the_hash_changes_nothing(guess: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    build, _ = rebuilt(dict.fromkeys(fleet().runs, guess), monkeypatch)
-    assert summary(build) == summary(fleet())
-
-
-def test_the_hash_of_another_run_is_a_wrong_guess(monkeypatch: pytest.MonkeyPatch) -> None:
-    hashes = [built.compiled.identity for built in fleet().runs.values()]
-    build, _ = rebuilt(dict(zip(fleet().runs, [*hashes[1:], hashes[0]], strict=True)), monkeypatch)
-    assert summary(build) == summary(fleet())
-
-
 def test_a_run_that_is_told_its_own_hash_is_another_run(tmp_path: Path) -> None:
-    """With the placeholder in place of the hash, what the user wrote would look like what the plan wrote before."""
+    """What the user writes may hold the hash of the run as it was before, and is hashed as it is written."""
     shutil.copytree(FLEET, tmp_path / "fleet")
     before, file = fleet().runs["command"], tmp_path / "fleet" / "charts" / "runs" / "command.yaml"
     assert before.compiled.plan.checkpoint is not None
@@ -150,8 +106,5 @@ def test_a_run_that_is_told_its_own_hash_is_another_run(tmp_path: Path) -> None:
     told = text.replace("kind: command, ", f"kind: command, resume_from: {before.compiled.plan.checkpoint.directory}, ")
     assert told != text
     file.write_text(told, encoding="utf-8")
-    sources = load_sources(Project(tmp_path / "fleet"))
-    last = Lock(runs={"command": LockedRun(file=before.file.digest, hash=before.compiled.identity)})
-    with_lock, without = build_project(sources, TODAY, last), build_project(sources, TODAY)
-    assert with_lock.runs["command"].compiled.identity == without.runs["command"].compiled.identity
-    assert with_lock.runs["command"].compiled.identity != before.compiled.identity
+    build = build_project(load_sources(Project(tmp_path / "fleet")), TODAY)
+    assert build.runs["command"].compiled.identity != before.compiled.identity

@@ -82,7 +82,7 @@ def _check(path: str, manifests: Sequence[Manifest]) -> None:
 
 
 def _refuse_duplicates(files: Mapping[str, Sequence[Manifest]]) -> None:
-    """cdk8s writes two objects of one name without a word, and the one that is applied last wins."""
+    """cdk8s writes two objects of one name silently, and the one that is applied last wins."""
     seen: dict[tuple[str, ...], str] = {}
     for path, manifests in files.items():
         cluster = path.partition("/")[0] if "/" in path else ""

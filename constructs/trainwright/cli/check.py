@@ -15,7 +15,7 @@ def command(project: ProjectOption = None) -> None:
     """
     where, sources = open_sources(project)
     lock = last_lock(where)
-    build = build_project(sources, today(), lock)
+    build = build_project(sources, today())
     demand_lock(where, build)
     findings = [*build.findings, *moved_runs(build, lock), *compare(where, build, lock)]
     if any(finding.severity is Severity.ERROR for finding in findings):

@@ -53,21 +53,6 @@ def split(tree: Any) -> tuple[Any, Provenance]:
     return walk(tree, ""), answers
 
 
-def plain(tree: Any) -> tuple[Any, Provenance]:
-    """Plain data alone, with nothing to say about it: a third of the work, for what is only hashed."""
-
-    def walk(node: Any) -> Any:
-        if type(node) is Why:
-            node = node.value
-        if type(node) is dict:
-            return {key: walk(value) for key, value in node.items()}
-        if type(node) in (list, tuple):
-            return [walk(value) for value in node]
-        return walk(node) if type(node) is Why else node
-
-    return walk(tree), {}
-
-
 def nearest(provenance: Provenance, pointer: str) -> tuple[str, Answer | None]:
     """The pointer itself or its nearest ancestor that has an answer, with the answer; None where there is none."""
     while pointer not in provenance:

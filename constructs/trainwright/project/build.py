@@ -19,7 +19,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by
 from trainwright.manifest.provenance import Provenance, split
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.project.load import ClusterFile, RunFile, Sources
-from trainwright.project.lock import Digest, Lock, manifests_digest
+from trainwright.project.lock import Digest, manifests_digest
 
 Manifest = dict[str, Any]
 T = TypeVar("T")
@@ -90,13 +90,9 @@ class Build:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-def build_project(sources: Sources, today: date, last: Lock | None = None) -> Build:
-    """Compile every active run and every foundation; one run's errors do not hide another's.
-
-    ``last`` is the lock of the last synth, if it is at hand: it saves time for runs that were not edited, and changes nothing.
-    """
+def build_project(sources: Sources, today: date) -> Build:
+    """Compile every active run and every foundation; one run's errors do not hide another's."""
     findings = list(sources.findings)
-    locked = last.runs if last else {}
     runs: dict[str, BuiltRun] = {}
     done: dict[str, RunFile] = {}
     for name, file in sorted(sources.runs.items()):
@@ -104,8 +100,7 @@ def build_project(sources: Sources, today: date, last: Lock | None = None) -> Bu
             done[name] = file
             continue
         try:
-            unedited = name in locked and locked[name].file == file.digest
-            runs[name] = build_run(file, sources, today, locked[name].hash if unedited else None)
+            runs[name] = build_run(file, sources, today)
             findings += runs[name].compiled.findings
         except CompileError as error:
             findings += [finding for finding in error.findings if finding not in findings]
@@ -115,8 +110,8 @@ def build_project(sources: Sources, today: date, last: Lock | None = None) -> Bu
     return Build(runs, foundations, done, tuple(findings))
 
 
-def build_run(file: RunFile, sources: Sources, today: date, known: str | None = None) -> BuiltRun:
-    """One run with its cluster; ``known`` is for :func:`~trainwright.compile.compile_run`.
+def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
+    """One run with its cluster.
 
     Raises:
         CompileError: with the findings of the run.
@@ -138,7 +133,7 @@ def build_run(file: RunFile, sources: Sources, today: date, known: str | None = 
             ]
         )
     locator = file.locator(cluster)
-    compiled = compile_run(file.run, cluster.cluster, locator, today, known)
+    compiled = compile_run(file.run, cluster.cluster, locator, today)
     own = [index for index in range(len(compiled.manifests)) if index not in compiled.shared]
     output = Output(
         path=f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}.k8s.yaml",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from os import PathLike
 from pathlib import Path
 
 from trainwright.cluster import Cluster
@@ -165,6 +166,27 @@ def _runs(project: Project, paths: list[Path], findings: list[Finding]) -> dict[
 
 def _twice(kind: str, name: str, here: str, there: str) -> Finding:
     return found("TW109", Where(here, pointer=f"/{kind}"), f"{kind} {name} is also in {there}", "remove one of the two")
+
+
+# Single files, for chart authors who keep runs and profiles where they like.
+
+
+def load_run(path: str | PathLike[str]) -> Run:
+    """A run from a YAML file or a Python module.
+
+    Raises:
+        CompileError: with findings that carry the file's lines.
+    """
+    return load_run_file(Path(path), str(path)).run
+
+
+def load_cluster(path: str | PathLike[str]) -> Cluster:
+    """A cluster profile from a YAML file.
+
+    Raises:
+        CompileError: with findings that carry the file's lines.
+    """
+    return load_cluster_file(Path(path), str(path)).cluster
 
 
 def load_cluster_file(path: Path, shown: str) -> ClusterFile:

@@ -26,7 +26,7 @@ def here(tmp_path: Path) -> Scratch:
 def findings(here: Scratch) -> list[Finding]:
     """What `check` finds, without starting a process."""
     lock = read_lock(here.project.lock)
-    build = build_project(load_sources(here.project), TODAY, lock)
+    build = build_project(load_sources(here.project), TODAY)
     return [*build.findings, *moved_runs(build, lock), *compare(here.project, build, lock)]
 
 
