@@ -143,7 +143,7 @@ def _compose(text: str, shown: str) -> list[Any]:
             else []
         )
         if id(node) in seen or any(isinstance(entry, tuple) and not isinstance(entry[0].value, str) for entry in node.value):
-            raise _edited(shown, "it holds an alias, or a key that is no text")
+            raise _edited(shown, "it holds an alias, or a key that is not text")
         seen.add(id(node))
         waiting += entries
     return documents

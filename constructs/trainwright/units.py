@@ -67,7 +67,7 @@ class Duration(_Quantity):
     """A span of time in whole seconds, 1 s to 100 days, written ``30m``, ``1h30m`` or ``90s``.
 
     Raises:
-        UnitError: a ``ValueError``, where the value is none or lies outside that range.
+        UnitError: a ``ValueError``, where the value is no such quantity, or out of that range.
     """
 
     seconds: int
@@ -157,7 +157,7 @@ class Bytes(_Quantity):
     leaves it whole, binary unless a decimal one is shorter.
 
     Raises:
-        UnitError: a ``ValueError``, where the value is none or lies outside that range.
+        UnitError: a ``ValueError``, where the value is no such quantity, or out of that range.
     """
 
     bytes: int
@@ -231,7 +231,7 @@ class Cpu(_Quantity):
     It prints as the API server would keep it: ``1500m``, ``2``, ``1k``.
 
     Raises:
-        UnitError: a ``ValueError``, where the value is none or lies outside that range.
+        UnitError: a ``ValueError``, where the value is no such quantity, or out of that range.
     """
 
     millicores: int

@@ -48,7 +48,7 @@ def command(
     path = where.runs / f"{name}.yaml"
     for taken in (path, path.with_suffix(".yml"), path.with_name(f"{name.replace('-', '_')}.py")):
         if taken.exists():
-            stop(f"{where.shown(taken)} is there already; choose another name, or edit it")
+            stop(f"{where.shown(taken)} already exists; choose another name, or edit it")
     sources = load_sources(where)
     text = starter_text(_ask(sources, name, cluster, namespace, team, image, claim, nodes, gpus))
     compiled = _compile(text, path, where, sources)

@@ -20,7 +20,7 @@ COMMANDS = ("synth", "check", "plan", "explain", "roll", "schema", "rules", "ini
 
 
 def command_line(asked: str | None = None) -> typer.Typer:
-    """The program with the command that is asked for; with all of them where that is none, so that the help can list them."""
+    """The program with the command that is asked for, or with all of them, so that the help can list them."""
     app = typer.Typer(
         name="trainwright",
         help="Compile typed descriptions of distributed training runs into reviewed Kubernetes YAML.\n\n"

@@ -69,7 +69,7 @@ def today() -> date:
     try:
         return datetime.fromtimestamp(int(epoch), UTC).date()
     except (ValueError, OverflowError):
-        stop(f"SOURCE_DATE_EPOCH is {epoch!r}, which is no number of seconds since 1970")
+        stop(f"SOURCE_DATE_EPOCH is {epoch!r}, not a number of seconds since 1970")
 
 
 def show(findings: Sequence[Finding]) -> None:

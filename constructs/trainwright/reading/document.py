@@ -263,7 +263,7 @@ class _Reader:
         return data
 
     def _key(self, node: _Node, pointer: str) -> str | None:
-        """A key's text; None, with a finding, where it is none."""
+        """A key's text; None, with a finding, where it has none."""
         if node.items is not None:
             self._note("TW104", node, "a key must be text, not a list or mapping", "write `key: value`", pointer)
             return None
@@ -276,7 +276,7 @@ class _Reader:
             text_key = False
         if not text_key:
             shown = node.text[:60] or "an empty key"
-            self._note("TW104", node, f"a key must be text, and {shown} is none", f'write "{node.text[:60]}" in quotes', pointer)
+            self._note("TW104", node, f"a key must be text, and {shown} is not", f'write "{node.text[:60]}" in quotes', pointer)
             return None
         return node.text if self._is_unicode(node, pointer) else None
 
