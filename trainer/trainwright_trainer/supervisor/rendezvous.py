@@ -13,8 +13,8 @@ from trainwright_trainer.supervisor.launchers.mpi import mpi_role
 from trainwright_trainer.supervisor.launchers.ray import ray_role
 from trainwright_trainer.supervisor.place import PodPlace, pod_place, tasks, tf_place
 from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, local_launcher, static_rendezvous
-from trainwright_trainer.supervisor.role import Role, Setting, check_program
-from trainwright_trainer.supervisor.run.attempt import connected_attempt, lone_attempt
+from trainwright_trainer.supervisor.run.attempt import Role, connected_attempt, lone_attempt
+from trainwright_trainer.supervisor.setting import Setting, check_program
 
 
 def role_of(setting: Setting) -> Role:

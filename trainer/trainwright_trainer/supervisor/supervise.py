@@ -32,7 +32,8 @@ from trainwright_trainer.supervisor import signals
 from trainwright_trainer.supervisor.place import host_name
 from trainwright_trainer.supervisor.pod.processes import adopt_orphans, reap, sweep
 from trainwright_trainer.supervisor.rendezvous import role_of
-from trainwright_trainer.supervisor.role import Role, Setting
+from trainwright_trainer.supervisor.run.attempt import Role
+from trainwright_trainer.supervisor.setting import Setting
 
 CLIENT_SECONDS = 10
 UNKNOWN = "unknown"

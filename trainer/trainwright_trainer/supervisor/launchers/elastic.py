@@ -23,9 +23,9 @@ from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace, bind_addr
 from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, local_launcher
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.rank import RankLink
-from trainwright_trainer.supervisor.role import Setting
 from trainwright_trainer.supervisor.run.attempt import Attempt, lone_attempt
 from trainwright_trainer.supervisor.run.history import ReadOnlyHistory
+from trainwright_trainer.supervisor.setting import Setting
 
 ADDRESS_ENV, HOST_ENV = "TRAINWRIGHT_MEETING_ADDRESS", "TRAINWRIGHT_MEETING_HOST"
 """Environment variables of the rendezvous program: the address of its node, and any value where it hosts the store."""

@@ -31,7 +31,8 @@ from trainwright_trainer.supervisor.launchers.remote_rank import DIAL_ENV, PAREN
 from trainwright_trainer.supervisor.place import PodPlace, bind_address, host_name, mismatch
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import MARGIN_SECONDS
-from trainwright_trainer.supervisor.role import Role, Setting
+from trainwright_trainer.supervisor.run.attempt import Role
+from trainwright_trainer.supervisor.setting import Setting
 
 _SLOTS = re.compile(r"\bslots\s*=\s*(\d+)")
 USUAL_PORT = 22

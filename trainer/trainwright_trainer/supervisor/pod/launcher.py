@@ -15,7 +15,7 @@ from trainwright_trainer.rank.cpus import available_cpus
 from trainwright_trainer.rank.messages import AGREEMENT_ENV, ATTEMPT_ENV, LINK_FD_ENV, RESUME_BEFORE_ENV, FromRankMessage
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
-from trainwright_trainer.supervisor.role import Setting
+from trainwright_trainer.supervisor.setting import Setting
 from trainwright_trainer.supervisor.wire.messages import Start
 
 AGREE_BY_COLLECTIVE: Mapping[str, str] = {AGREEMENT_ENV: "collective"}

@@ -1,9 +1,13 @@
-"""One attempt at a run: the role of a pod whose ranks are numbered once, at the start, and all end together."""
+"""Role: what one pod does in a run, from the moment that it knows who it is to its exit code. The usual one is one attempt.
+
+In an attempt ranks are numbered once, at the start, and all end together.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.failures import PodError
@@ -16,9 +20,9 @@ from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Launcher
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import Pod
-from trainwright_trainer.supervisor.role import Setting
 from trainwright_trainer.supervisor.run.coordinator import Coordinator
 from trainwright_trainer.supervisor.run.history import History, ReadOnlyHistory
+from trainwright_trainer.supervisor.setting import Setting
 from trainwright_trainer.supervisor.wire.control import ControlClient, ControlServer, Peer
 from trainwright_trainer.supervisor.wire.messages import Downward, Finished, Leave, Upward
 
@@ -26,6 +30,39 @@ FAREWELL_SECONDS = 6.0
 """For the other pods to leave before node 0 does: their patience with their ranks, and a little more."""
 FLUSH_SECONDS = 2.0
 LEDGER_SECONDS = 5.0
+
+
+class Role(Protocol):
+    """Made before the pod says that it is ready, and run once. It hears of every signal and of every child that ended."""
+
+    place: PodPlace
+
+    @property
+    def attempt(self) -> str | None:
+        """Nonce of the attempt, once one has begun."""
+
+    @property
+    def step(self) -> int | None:
+        """Last step that training reached, as far as this pod knows."""
+
+    @property
+    def committed_step(self) -> int | None:
+        """Step of the newest commit that this pod knows of."""
+
+    async def run_to_end(self) -> PodOutcome:
+        """Run until nothing of it is left. Call once, with the signals let through."""
+
+    async def leave(self, decided: PodOutcome) -> None:
+        """After the outcome was reported: note it where it is kept, and leave the other pods in order."""
+
+    def told_to_end(self, signal_name: str) -> None:
+        """SIGTERM or SIGINT. Later ones change nothing."""
+
+    def child_ended(self, pid: int, status: int) -> None:
+        """A child was reaped; it may be an orphan that nobody here started."""
+
+    def fail(self, cause: Cause) -> None:
+        """Something unexpected in the supervisor itself: end whatever runs, and end."""
 
 
 def connected_attempt(setting: Setting, place: PodPlace, launcher: Launcher) -> Attempt:

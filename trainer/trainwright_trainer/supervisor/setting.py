@@ -1,4 +1,4 @@
-"""Role: what one pod does in a run, from the moment that it knows who it is to its exit code, and the programs that it runs."""
+"""What a pod was given, and the programs that it runs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from trainwright_trainer.contract.boosting import Boosting
-from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec, Script, Work
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.specification import Specification
-from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,37 +38,6 @@ class Setting:
         return rank_program(work) if isinstance(work, Script) else self.trainer_command or rank_program(work)
 
 
-class Role(Protocol):
-    """Made before the pod says that it is ready, and run once. It hears of every signal and of every child that ended."""
-
-    place: PodPlace
-
-    @property
-    def attempt(self) -> str | None:
-        """Nonce of the attempt, once one has begun."""
-
-    @property
-    def step(self) -> int | None:
-        """Last step that training reached, as far as this pod knows."""
-
-    @property
-    def committed_step(self) -> int | None:
-        """Step of the newest commit that this pod knows of."""
-
-    async def run_to_end(self) -> PodOutcome:
-        """Run until nothing of it is left. Call once, with the signals let through."""
-
-    async def leave(self, decided: PodOutcome) -> None:
-        """After the outcome was reported: note it where it is kept, and leave the other pods in order."""
-
-    def told_to_end(self, signal_name: str) -> None:
-        """SIGTERM or SIGINT. Later ones change nothing."""
-
-    def child_ended(self, pid: int, status: int) -> None:
-        """A child was reaped; it may be an orphan that nobody here started."""
-
-    def fail(self, cause: Cause) -> None:
-        """Something unexpected in the supervisor itself: end whatever runs, and end."""
 
 
 def rank_program(work: Work) -> tuple[str, ...]:
