@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainwright.findings import Finding
+from trainwright.findings.context import Context
 from trainwright.plan import Resolution
 from trainwright.rules import (
     cluster,
@@ -23,7 +24,6 @@ from trainwright.rules import (
     storage,
     training,
 )
-from trainwright.rules.context import Context
 
 _FAMILIES = (
     training, memory, deepspeed, storage, data, cluster, environment, command, mpi, operators, scheduling, monitoring, objects,

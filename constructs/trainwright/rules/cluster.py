@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from trainwright.cluster import Cluster
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.pod import uses_rdma
 from trainwright.manifest.supporting import fences
 from trainwright.plan import Resolution
-from trainwright.rules.context import Context
 
 KNOWN_KUBERNETES = tuple(range(29, 38))
 """Minor versions of Kubernetes 1 whose API this compiler knows."""

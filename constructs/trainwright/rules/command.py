@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.context import Context
 from trainwright.rules.environment import SECRET_VALUE
 from trainwright.run import CommandWorkload, ScriptWorkload
 

@@ -8,12 +8,12 @@ from pathlib import PurePosixPath
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Binding
 from trainwright.plan import Resolution
 from trainwright.plan.data import mount_of
 from trainwright.rules.cluster import image_findings
-from trainwright.rules.context import Context
 from trainwright.run import ClaimMount
 
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
 from trainwright.plan import Resolution
 from trainwright.reading.shape import closest
-from trainwright.rules.context import Context
 from trainwright.topology import DDP, ZeRO
 
 STAGE_3_KEYS = frozenset({

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.overrides.owned import owner_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts
-from trainwright.rules.context import Context
 from trainwright.run import SecretReference
 
 if TYPE_CHECKING:

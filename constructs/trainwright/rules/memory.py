@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.handshake import Binding
 from trainwright.plan import Resolution
 from trainwright.plan.communication import compute_seconds
 from trainwright.plan.fitting import Change, smallest_change
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import FABRIC_TITLES
-from trainwright.rules.context import Context
 from trainwright.topology import ZeRO
 from trainwright.units import GIB
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from trainwright.cluster.addons import Monitoring
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.monitoring import serving_pods
 from trainwright.model import changed_fields
 from trainwright.plan import Resolution
-from trainwright.rules.context import Context
 from trainwright.run import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload
 from trainwright_trainer.contract.metrics import WandB
 

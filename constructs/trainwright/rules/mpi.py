@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.handshake import MPI
 from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded
 from trainwright.rules.command import command_of, words_of
-from trainwright.rules.context import Context
 from trainwright.run import CommandWorkload
 
 _MPIRUN = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"})

@@ -8,12 +8,12 @@ from typing import Any
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.labels import PLAN_PREFIXES
 from trainwright.manifest.plain import problems
 from trainwright.plan import Resolution
-from trainwright.rules.context import Context
 from trainwright.target import TARGETS
 
 Manifest = dict[str, Any]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from trainwright.cluster.addons import Version, release
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.plan import Resolution
-from trainwright.rules.context import Context
 from trainwright.target.base import Releases
 
 KUEUE = Releases((0, 15), (0, 19))

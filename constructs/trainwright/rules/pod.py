@@ -9,11 +9,11 @@ from typing import Any
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
 from trainwright.rules.cluster import image_findings
-from trainwright.rules.context import Context
 from trainwright.rules.environment import secret_findings, variable_findings
 from trainwright.rules.pod_security import containers_of, violations
 from trainwright.rules.storage import path_findings

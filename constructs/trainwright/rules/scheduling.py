@@ -10,12 +10,12 @@ from typing import Any
 from trainwright.cluster.addons import Operator
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
 from trainwright.handshake import OperatorName
 from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.pods import in_volcano_queue
-from trainwright.rules.context import Context
 from trainwright.target import TARGETS
 from trainwright.target.base import GangFlag, pod_templates
 

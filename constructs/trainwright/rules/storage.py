@@ -11,10 +11,10 @@ from pathlib import PurePosixPath
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
-from trainwright.rules.context import Context
 from trainwright.rules.environment import SECRET_VALUE
 from trainwright.run import BoostingWorkload, ClaimMount
 from trainwright.units import GIB

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
+from trainwright.findings.context import Context
 from trainwright.plan import Resolution
 from trainwright.plan.specification import render_for
-from trainwright.rules.context import Context
 from trainwright.run import BoostingWorkload, CommandWorkload
 from trainwright_trainer.contract.data import Digits
 from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, engine_disagreements, unread

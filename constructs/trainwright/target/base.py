@@ -17,7 +17,7 @@ from trainwright.plan import Resolution
 if TYPE_CHECKING:
     from trainwright.cluster import Cluster
     from trainwright.findings import Finding
-    from trainwright.rules.context import Context
+    from trainwright.findings.context import Context
 
 Rule = Callable[["Context", Resolution], Iterator["Finding"]]
 """A rule on the plan of a run, about one operator alone."""

@@ -17,7 +17,7 @@ from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Tem
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 if TYPE_CHECKING:
-    from trainwright.rules.context import Context
+    from trainwright.findings.context import Context
 
 KIND = GroupKind(kubeflow.GROUP, "PyTorchJob")
 REPLICAS = kubeflow.ReplicaSpecs(

@@ -23,7 +23,7 @@ from trainwright.target.base import RUN_OBJECT, BaseTarget, GangFlag, KnownOpera
 from trainwright.units import GIB, Bytes, Cpu
 
 if TYPE_CHECKING:
-    from trainwright.rules.context import Context
+    from trainwright.findings.context import Context
 
 KIND = GroupKind("ray.io", "RayJob")
 KUBERAY = KnownOperator(

@@ -16,7 +16,7 @@ from trainwright.target import kubeflow
 from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template
 
 if TYPE_CHECKING:
-    from trainwright.rules.context import Context
+    from trainwright.findings.context import Context
 
 KIND = GroupKind(kubeflow.GROUP, "TFJob")
 REPLICAS = kubeflow.ReplicaSpecs(

@@ -14,7 +14,7 @@ from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.target.base import KnownOperator, Releases, Rule
 
 if TYPE_CHECKING:
-    from trainwright.rules.context import Context
+    from trainwright.findings.context import Context
 
 GROUP = "trainer.kubeflow.org"
 TRAINER = KnownOperator("trainer", Releases((2, 1), (2, 3)))
