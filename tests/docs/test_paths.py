@@ -69,3 +69,9 @@ def test_the_architecture_names_every_room() -> None:
     table = (DOCS / "architecture.md").read_text(encoding="utf-8")
     rooms = [file.parent.relative_to(ROOT).as_posix() for folder in PACKAGES.values() for file in folder.glob("*/__init__.py")]
     assert [room for room in sorted(rooms) if f"`{room}`" not in table] == []
+
+
+def test_the_names_in_the_architecture_are_in_the_code() -> None:
+    code = "\n".join(file.read_text(encoding="utf-8") for folder in PACKAGES.values() for file in folder.rglob("*.py"))
+    named = {span for span in CODE.findall(prose(DOCS / "architecture.md")) if re.fullmatch(r"[A-Z]\w+(\.\w+)?", span)}
+    assert [name for name in sorted(named) if not all(re.search(rf"\b{part}\b", code) for part in name.split("."))] == []
