@@ -198,7 +198,7 @@ class Binding:
     own_shared_memory: bool = False
     """Whether the operator mounts shared memory itself."""
     counts_init_failures: bool = True
-    """Whether a pod whose init container fails counts against ``restarts``; otherwise it comes back for ever."""
+    """Whether a pod whose init container fails counts against ``restarts``; otherwise it comes back forever."""
     counts_new_pods: bool = True
     """Whether a pod that is made anew for its exit code counts against ``restarts``; otherwise only the trainer's ledger does."""
     peer_list: tuple[str, str] | None = None

@@ -127,7 +127,7 @@ _INNER = ("trainwright.cdk8s.", "jsii.")
 
 
 def caller() -> Locator:
-    """A locator whose every place is the line of the nearest caller outside of this package and jsii."""
+    """A locator whose every place is the line of the nearest caller outside this package and jsii."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith(_INNER):
         frame = frame.f_back

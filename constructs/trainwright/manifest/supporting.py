@@ -100,7 +100,7 @@ def _scraper(resolution: Resolution) -> list[Tree | Why]:
 NETWORK_POLICY = ObjectKind(
     GroupKind("networking.k8s.io", "NetworkPolicy"),
     reasons={
-        "": "training ports have no passwords: whoever reaches a rendezvous can join or end the run",
+        "": "training ports have no passwords: anyone who reaches a rendezvous can join or end the run",
         "/metadata": "named like the run's other objects",
         "/metadata/labels": "labels of the run's objects",
         "/spec/podSelector": "the pods of this run",

@@ -11,7 +11,7 @@ from trainwright.run import ClaimMount, Preparation, Run
 
 
 def plan_data(run: Run) -> tuple[DataPlan, ...]:
-    """One entry for each path that the run prepares; a path outside of every claim is a finding, and has none."""
+    """One entry for each path that the run prepares; a path outside every claim is a finding, and has none."""
     return tuple(plan for path, preparation in run.prepare.items() if (plan := _plan(run, path, preparation)))
 
 

@@ -39,7 +39,7 @@ class Output:
     reasons: Mapping[GroupKind, Reasons] = field(default_factory=dict)
     """Why the constants in each kind of object are as they are."""
     payloads: Mapping[str, Provenance] = field(default_factory=dict)
-    """Key of a ConfigMap -> where the values inside of that JSON file come from."""
+    """Key of a ConfigMap -> where the values inside that JSON file come from."""
     locator: Locator = field(default_factory=Locator)
     locators: Mapping[int, Locator] = field(default_factory=dict)
     """Index of an object -> where the run that made it is written, in a file with objects of several runs."""

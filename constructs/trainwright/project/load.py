@@ -227,7 +227,7 @@ def _same_name(path: Path, shown: str, name: str, key: str, positions: Positions
 
 
 def version_for(file: Path) -> str | None:
-    """Of the profile in the project around a file; None outside of any ``dist/``, and where no profile can be read."""
+    """Of the profile in the project around a file; None outside any ``dist/``, and where no profile can be read."""
     file = file.resolve()
     try:
         project = find_project(file.parent)

@@ -111,7 +111,7 @@ def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 def host_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """On the node's network a pod is outside of every pod security level but one, and its ports are the node's."""
+    """On the node's network a pod is outside every pod security level but one, and its ports are the node's."""
     if not context.run.host_network:
         return
     where, binding = context.locate.run("/host_network"), resolution.binding

@@ -62,7 +62,7 @@ def _short(value: str | list[str]) -> str:
 
 
 def words_of(command: Sequence[str]) -> list[str]:
-    """Every word, also those inside of a shell's script, with the name of an option apart from its value."""
+    """Every word, also those inside a shell's script, with the name of an option apart from its value."""
     words = []
     for word in " ".join(command).split():
         name, equals, value = word.partition("=")

@@ -92,7 +92,7 @@ class MPIJob(BaseTarget):
                 Owned(r"/spec/(slotsPerWorker|runLauncherAsWorker)", "the ranks in a pod", "change topology"),
                 Owned(r"/spec/mpiImplementation", "the MPI in the image", "change topology.mpi"),
                 Owned(r"/spec/sshAuthMountPath", "the keys of mpirun", "remove it: sshd of user 1000 looks for them there"),
-                Owned(r"/spec/launcherCreationPolicy", "when the launcher starts", "remove it: outside of a gang it waits"),
+                Owned(r"/spec/launcherCreationPolicy", "when the launcher starts", "remove it: outside a gang it waits"),
             ),
             ttl="the launcher's Job would go, and the operator would find a run without one",
         ),

@@ -302,7 +302,7 @@ def _cluster(resolution: Resolution) -> Tree:
         **({"rayVersion": version} if version else {}),
         "enableInTreeAutoscaling": False,
         "headGroupSpec": {
-            "rayStartParams": {"num-cpus": "0", "num-gpus": "0", "dashboard-host": "0.0.0.0"},  # noqa: S104 - inside of the pod
+            "rayStartParams": {"num-cpus": "0", "num-gpus": "0", "dashboard-host": "0.0.0.0"},  # noqa: S104 - inside the pod
             "template": pod_template(resolution, head, {"restartPolicy": "Never"}),
         },
         "workerGroupSpecs": [

@@ -84,7 +84,7 @@ def meet(
     """Meet the other workers.
 
     Args:
-        leave: Ends this rank with an error, from a thread: called where the main one waits for a lost worker and would for ever.
+        leave: Ends this rank with an error, from a thread: called where the main one waits for a lost worker and would forever.
 
     Raises :class:`TrackerNotThereError`, and :class:`LostWorkersError` where a worker is lost on the way.
     """

@@ -46,7 +46,7 @@ _RELEASED = b"released"
 class LeaseLostError(Exception):
     """A newer attempt writes to this lineage, so this one must stop saving.
 
-    The code is STORAGE, which counts against the restarts: two runs that share a lineage would displace each other for ever
+    The code is STORAGE, which counts against the restarts: two runs that share a lineage would displace each other forever
     if it cost nothing.
     """
 

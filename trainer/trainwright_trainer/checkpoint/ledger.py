@@ -1,6 +1,6 @@
 """What stays beside the checkpoints between attempts: the ledger of attempts, and the COMPLETE marker.
 
-An operator may restart a run for ever without counting (a lost peer is nobody's fault), so the ledger is what ends a loop that
+An operator may restart a run forever without counting (a lost peer is nobody's fault), so the ledger is what ends a loop that
 makes no progress. The marker says which identity reached its target: a finished index of a Job never comes back, so a pod that
 dies in teardown must not wait for its peers; its replacement finds the marker and ends at once.
 """

@@ -1,4 +1,4 @@
-"""DeepSpeed's checkpoints inside of ours: its files are digested when they are written and verified before they are unpickled."""
+"""DeepSpeed's checkpoints inside ours: its files are digested when they are written and verified before they are unpickled."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.rank.place import Place
 
 FOLDER = "deepspeed"
-"""Folder inside of the checkpoint, which DeepSpeed calls a tag."""
+"""Folder inside the checkpoint, which DeepSpeed calls a tag."""
 _UNIVERSAL = "universal"
 _MODEL_STATES = "_model_states.pt"
 _OF_ADAM = "exp_avg"

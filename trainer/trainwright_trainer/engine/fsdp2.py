@@ -57,7 +57,7 @@ class FSDP2Engine:
         mesh = init_device_mesh(self.world.device.type, (self.world.place.world_size,))
         precision = MixedPrecisionPolicy(
             param_dtype=COMPUTE[self._rules.precision], reduce_dtype=COMPUTE[self._reduction],
-            # Inputs of blocks inside of the model have that precision already; those of the model itself are no activations.
+            # Inputs of blocks inside the model have that precision already; those of the model itself are no activations.
             cast_forward_inputs=True,
         )
         # Pinned memory is what a GPU copies from while it computes. Without a GPU, torch has none to give.

@@ -2,7 +2,7 @@
 
 The order is: :func:`checkpoint_activations`, :func:`compile_blocks`, then the engine shards the blocks. Both replace ``forward``
 on the block itself and wrap no module. So parameters keep their names, and what an engine hooks to a block's call
-(``fully_shard`` gathers its weights there) stays outside of what is compiled and of what is computed again.
+(``fully_shard`` gathers its weights there) stays outside what is compiled and of what is computed again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GRAPHS_PER_BLOCK = 4
 
 
 def blocks(module: nn.Module) -> list[nn.Module]:
-    """The repeated layers in forward order, none inside of another.
+    """The repeated layers in forward order, none inside another.
 
     These are the layers that ``transformers`` marks as units of recomputation, and ResNet's residual blocks. Where a model has
     neither, they are the children of its outermost lists of layers of one class. May be empty.

@@ -1,7 +1,7 @@
 """Random first values: a model's own initialisation, run piece by piece on the host.
 
 ``_init_weights`` of ``transformers`` is called for one submodule at a time and mostly writes that submodule's own parameters, but
-not always: in GPT-2 the attention rescales the weights of a layer inside of it. So the calls are tried on twins without memory
+not always: in GPT-2 the attention rescales the weights of a layer inside it. So the calls are tried on twins without memory
 first, to see which parameters each writes. Parameters that a common call writes are then filled together, by the same calls in
 the same order, on twins with memory.
 """

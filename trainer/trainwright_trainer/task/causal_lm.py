@@ -62,7 +62,7 @@ def answer_with_sums(module: nn.Module) -> None:
 
     ``module(input_ids=…, targets=…)`` gives ``(loss, correct)``: the summed cross entropy in fp32 and the tokens predicted right.
     Without targets it answers as before. The module's own ``forward`` is replaced, and no method is added, because its call is
-    all that DDP, ``fully_shard`` and DeepSpeed wrap: what a sum needs of the weights has to be read inside of it.
+    all that DDP, ``fully_shard`` and DeepSpeed wrap: what a sum needs of the weights has to be read inside it.
     """
     model: Any = module
     original: Callable[..., Any] = module.forward

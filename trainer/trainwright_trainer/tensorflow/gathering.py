@@ -1,6 +1,6 @@
 """Gathering: every worker waits until all are there, before TensorFlow begins to.
 
-``MultiWorkerMirroredStrategy`` waits inside of a call that holds Python's lock, without an end that could be chosen: meanwhile
+``MultiWorkerMirroredStrategy`` waits inside a call that holds Python's lock, without an end that could be chosen: meanwhile
 nothing answers the supervisor, and no timer runs. So the workers meet first, each on the very port that is its own in
 ``TF_CONFIG``, and let go of it when everybody has reached everybody.
 """

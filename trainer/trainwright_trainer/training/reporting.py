@@ -47,7 +47,7 @@ class Meter:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Time a wait for other ranks; outside of a step it does not count."""
+        """Time a wait for other ranks; outside a step it does not count."""
         started = time.perf_counter()
         yield
         if self._in_step:

@@ -1,7 +1,7 @@
 """Monitoring of a run: who scrapes it, when somebody is told, and what there is to look at.
 
 The objects are named like the run, without a hash: they may change in place, and serve every identity of it. So they are made
-outside of the identity, from a resolution under any name.
+outside the identity, from a resolution under any name.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Watched:
     log_every_steps: int | None
     """How often the trainer reports a step, or a round; None where the program is the user's own and reports none."""
     scored_each_step: bool
-    """Whether held-out data is scored after every step: then much time outside of steps is normal."""
+    """Whether held-out data is scored after every step: then much time outside steps is normal."""
     save_every_seconds: float | None
     save_every_steps: int | None
     save_seconds: int

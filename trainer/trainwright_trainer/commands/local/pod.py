@@ -26,7 +26,7 @@ POLL_SECONDS = 0.005
 """Steps of a small model take as long."""
 _TAIL_LINES = 20
 _END_SECONDS = 10.0
-"""For what was killed to be gone; a volume that hangs can hold a process for ever."""
+"""For what was killed to be gone; a volume that hangs can hold a process forever."""
 
 _COMMAND = (sys.executable, "-m", "trainwright_trainer", "supervise", "--spec")
 

@@ -196,7 +196,7 @@ def _features(training: Training) -> tuple[bool, bool]:
 
     module = skeleton(lambda: build_model(model, training.task, training.data))
     layers = list(module.modules())
-    # Attention drops inside of a function: its share is in the configuration alone.
+    # Attention drops inside a function: its share is in the configuration alone.
     settings: dict[str, Any] = getattr(getattr(module, "config", None), "to_dict", dict)()
     drops = any(isinstance(layer, _DropoutNd) and layer.p > 0 for layer in layers) or any(_drops(settings))
     return drops, any(isinstance(layer, _BatchNorm) for layer in layers)
