@@ -18,7 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("constructs/trainwright", "trainer/trainwright_trainer")
+PACKAGES = (ROOT / "constructs/trainwright", ROOT / "trainer/trainwright_trainer")
 LONG, SHORT, PASSAGE = 500, 60, 6
 """Lines: more are too long a module, fewer too short for a single importer, and so many alike are a passage that stands twice."""
 
@@ -51,16 +51,18 @@ class Module:
         lines = ((number, line.strip()) for number, line in enumerate(self.lines, start=1) if number not in skipped)
         return [(number, line) for number, line in lines if not line.startswith("#") and re.search(r"\w", line)]
 
+    def span(self, start: int, length: int) -> str:
+        return f"{self.name}:{self.code[start][0]}-{self.code[start + length - 1][0]}"
+
 
 def imports(modules: Sequence[Module], package: str) -> tuple[Graph, Graph]:
     """Who imports whom when it is loaded, and who does only later: in a function, or for types alone."""
     known = {module.name for module in modules}
-    loaded, later = {}, {}
+    loaded, later = dict[str, set[str]](), dict[str, set[str]]()
     for module in modules:
         now = set(_when_loaded(module.tree))
-        loaded[module.name] = {name for node in now for name in _names(node, package, known)} - {module.name}
-        rest = set(ast.walk(module.tree)) - now
-        later[module.name] = {name for node in rest for name in _names(node, package, known)} - {module.name}
+        for graph, nodes in ((loaded, now), (later, set(ast.walk(module.tree)) - now)):
+            graph[module.name] = {name for node in nodes for name in _names(node, package, known)} - {module.name}
     return loaded, later
 
 
@@ -87,12 +89,9 @@ def _names(node: ast.AST, package: str, known: set[str]) -> Iterator[str]:
 
 
 def modules_below(directory: Path) -> list[Module]:
-    """Every module of a package, in name order."""
-    found = []
-    for path in sorted(directory.rglob("*.py")):
-        parts = path.relative_to(directory).with_suffix("").parts
-        found.append(Module(".".join(parts[:-1] if parts[-1] == "__init__" else parts), path))
-    return found
+    """Every module of a package, in the order of their paths."""
+    dotted = {path: ".".join(path.relative_to(directory).with_suffix("").parts) for path in sorted(directory.rglob("*.py"))}
+    return [Module(name.removesuffix("__init__").removesuffix("."), path) for path, name in dotted.items()]
 
 
 def circles(graph: Graph) -> list[list[str]]:
@@ -103,8 +102,7 @@ def circles(graph: Graph) -> list[list[str]]:
 
 
 def _reachable(graph: Graph, start: str) -> set[str]:
-    seen: set[str] = set()
-    waiting = list(graph.get(start, ()))
+    seen, waiting = set[str](), list(graph.get(start, ()))
     while waiting:
         node = waiting.pop()
         if node not in seen:
@@ -125,14 +123,25 @@ def folder_circles(graph: Graph, folder: str = "") -> Iterator[str]:
     edges = [(name, other) for name in sorted(room) for other in sorted(graph[name]) if room[name] != room.get(other, room[name])]
     rooms = {first: {room[other] for name, other in edges if room[name] == first} for first in room.values()}
     for circle in circles(rooms):
-        inner = [(name, other) for name, other in edges if {room[name], room[other]} <= set(circle)]
-        # Who imports more than it is imported stands higher.
-        height = {each: sum((room[name] == each) - (room[other] == each) for name, other in inner) for each in circle}
+        told = [(room[name], room[other], f"{name} -> {other}") for name, other in edges]
         if folders & set(circle):
-            back = [f"{name} -> {other}" for name, other in inner if height[room[name]] <= height[room[other]]]
-            yield f"{' <-> '.join(below + each for each in circle)}: {', '.join(back)}"
+            yield f"{' <-> '.join(below + each for each in circle)}: {', '.join(_against(circle, told))}"
     for each in sorted(folders):
         yield from folder_circles(graph, below + each)
+
+
+def _against(circle: Sequence[str], edges: Sequence[tuple[str, str, str]]) -> list[str]:
+    """The fewest imports that run up, as far as moving one room at a time finds an order of them."""
+
+    def against(order: Sequence[str]) -> list[str]:
+        height = {room: -place for place, room in enumerate(order)}
+        return [told for room, other, told in edges if {room, other} <= {*order} and height[room] < height[other]]
+
+    order = list(circle)
+    for room in order * 3:
+        rest = [other for other in order if other != room]
+        order = min(([*rest[:place], room, *rest[place:]] for place in range(len(order))), key=lambda each: len(against(each)))
+    return against(order)
 
 
 def twins(modules: Sequence[Module]) -> list[str]:
@@ -149,12 +158,8 @@ def twins(modules: Sequence[Module]) -> list[str]:
                 continue  # a part of a longer passage
             pairs = zip(one.code[first:], other.code[second:], strict=False)
             length = len(list(takewhile(lambda pair: pair[0][1] == pair[1][1], pairs)))
-            found.append((length, f"{_span(one, first, length)} = {_span(other, second, length)}"))
+            found.append((length, f"{one.span(first, length)} = {other.span(second, length)}"))
     return [f"{length} lines: {places}" for length, places in sorted(found, key=lambda passage: (-passage[0], passage[1]))]
-
-
-def _span(module: Module, start: int, length: int) -> str:
-    return f"{module.name}:{module.code[start][0]}-{module.code[start + length - 1][0]}"
 
 
 def report(directory: Path) -> Iterator[str]:
@@ -166,14 +171,13 @@ def report(directory: Path) -> Iterator[str]:
     every = {name: loaded[name] | later[name] for name in loaded}
     importers = {name: sorted(other for other in every if name in every[other]) for name in names}
     lengths = sorted(len(module.lines) for module in sized)
-    rooms = {module.name.split(".")[0] for module in modules} - {""}
     loose = {module.name for module in modules if module.path.parent == directory} - {""}
+    folders = {module.name.split(".")[0] for module in modules} - loose - {""}
     yield f"{directory.name}: {len(sized)} modules, {sum(lengths):,} lines"
     yield f"  lines of a module: median {statistics.median(lengths):.0f}, 9th decile {lengths[len(lengths) * 9 // 10]}"
-    yield f"  folders at the top: {len(rooms - loose)}: {', '.join(sorted(rooms - loose))}"
+    yield f"  folders at the top: {len(folders)}: {', '.join(sorted(folders))}"
     yield f"  modules beside them: {len(loose)}: {', '.join(sorted(loose))}"
     reached = {name: _reachable(every, name) for name in names}
-    run_back = [f"{name} -> {other}" for name in sorted(later) for other in sorted(later[name]) if name in reached[other]]
     lists = {
         f"modules above {LONG} lines": [f"{module.name} ({len(module.lines)})" for module in sized if len(module.lines) > LONG],
         f"modules below {SHORT} lines with a single importer": [
@@ -181,7 +185,9 @@ def report(directory: Path) -> Iterator[str]:
             if len(module.lines) < SHORT and module.path.name != "__init__.py" and len(importers[module.name]) == 1
         ],
         "circles of modules": [" <-> ".join(circle) for circle in circles(loaded)],
-        "imports in functions or for types that run back up": run_back,
+        "imports in functions or for types that run back up": [
+            f"{name} -> {other}" for name in sorted(later) for other in sorted(later[name]) if name in reached[other]
+        ],
         "circles of folders": list(folder_circles(every)),
         f"passages of {PASSAGE} lines and more that stand twice": twins(modules),
     }
@@ -190,11 +196,6 @@ def report(directory: Path) -> Iterator[str]:
         yield from (f"    {each}" for each in found)
 
 
-def main(arguments: list[str]) -> None:
-    """Print the numbers of the packages named, or of ours."""
-    for place in arguments or [str(ROOT / package) for package in PACKAGES]:
-        print("\n".join(report(Path(place))))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    for place in map(Path, sys.argv[1:] or PACKAGES):
+        print("\n".join(report(place.resolve())))
