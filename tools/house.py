@@ -68,9 +68,8 @@ def imports(modules: Sequence[Module], package: str) -> tuple[Graph, Graph]:
 
 def _when_loaded(tree: ast.AST) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        for_types = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if not for_types and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield node
             yield from _when_loaded(node)
 
@@ -166,10 +165,9 @@ def report(directory: Path) -> Iterator[str]:
     """Lines for a person."""
     modules = modules_below(directory)
     sized = [module for module in modules if len(module.lines) > 1]
-    names = {module.name for module in modules}
     loaded, later = imports(modules, directory.name)
     every = {name: loaded[name] | later[name] for name in loaded}
-    importers = {name: sorted(other for other in every if name in every[other]) for name in names}
+    importers = {name: sorted(other for other in every if name in every[other]) for name in every}
     lengths = sorted(len(module.lines) for module in sized)
     loose = {module.name for module in modules if module.path.parent == directory} - {""}
     folders = {module.name.split(".")[0] for module in modules} - loose - {""}
@@ -177,7 +175,7 @@ def report(directory: Path) -> Iterator[str]:
     yield f"  lines of a module: median {statistics.median(lengths):.0f}, 9th decile {lengths[len(lengths) * 9 // 10]}"
     yield f"  folders at the top: {len(folders)}: {', '.join(sorted(folders))}"
     yield f"  modules beside them: {len(loose)}: {', '.join(sorted(loose))}"
-    reached = {name: _reachable(every, name) for name in names}
+    reached = {name: _reachable(every, name) for name in every}
     lists = {
         f"modules above {LONG} lines": [f"{module.name} ({len(module.lines)})" for module in sized if len(module.lines) > LONG],
         f"modules below {SHORT} lines with a single importer": [
