@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -31,7 +32,6 @@ Start = Callable[..., Run]
 @pytest.fixture
 def start(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """One pod with two ranks, slow at a place; gives the run once the place is reached."""
-    monkeypatch.setattr("tests.trainer.supervisor.pods.FAKE_RANK", SLOW_RANK)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     runs: list[Run] = []
 
@@ -41,7 +41,7 @@ def start(spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         described["world"]["node_index_env"] = "NODE_INDEX"
         described["http_port"] = free_port()
         note = tmp_path / "note"
-        run = Run(tmp_path, RunSpec.model_validate(described), "127.0.0.")
+        run = Run(tmp_path, RunSpec.model_validate(described), "127.0.0.", rank=(sys.executable, str(SLOW_RANK)))
         run.environment = {"SLOW": f"{place}:{rank}:{seconds}", "SLOW_NOTE": str(note)}
         runs.append(run)
         pod = run.start(0)
