@@ -43,6 +43,11 @@ class PortTakenError(RankError):
     """Something else listens where the tracker should. Worth another try, perhaps on another node."""
 
 
+_STARTED: list[RabitTracker] = []
+"""Kept until the process ends, which ranks do hard: to free a tracker is to wait for its thread, which may go on forever where
+the rank fails right after the start (seen with 3.2)."""
+
+
 class TrackerNotThereError(RankError):
     """Nobody listens where the tracker should be."""
 
@@ -70,6 +75,7 @@ class Tracker:
                     raise PortTakenError(f"the tracker cannot listen on {address} port {port}: {taken}") from error
             time.sleep(_BIND_PAUSE_SECONDS)
         self._tracker.start()
+        _STARTED.append(self._tracker)
 
     def close(self) -> None:
         """Wait until every worker has said good-bye; one that hangs does not keep it for long."""
