@@ -54,7 +54,7 @@ class Manifest:
 
     def pods(self, count: int) -> list[Pod]:
         """The first of the run's pods in the order of their numbers; a launcher comes last."""
-        return _PODS[self.workload["kind"]](self, count)
+        return _pods_of(self.workload)(self, count)
 
 
 def read(path: str) -> Manifest:
@@ -85,6 +85,17 @@ def _indexed(manifest: Manifest, count: int) -> list[Pod]:
     assert count <= spec["completions"]
     names = [(f"{manifest.name}-{number}", f"{spec['template']['spec']['subdomain']}") for number in range(count)]
     return _numbered(manifest, names, spec["template"])
+
+
+def _volcano_job(manifest: Manifest, count: int) -> list[Pod]:
+    """Pods of the one task, each with the index that the plugin ``env`` appends."""
+    [task] = manifest.workload["spec"]["tasks"]
+    assert count <= task["replicas"]
+    pods = _numbered(manifest, [(f"{manifest.name}-node-{number}", manifest.name) for number in range(count)], task["template"])
+    for pod in pods:
+        own = [variable for variable in pod.container["env"] if "task-index" not in str(variable)]
+        pod.container["env"] = [*own, {"name": "VC_TASK_INDEX", "value": str(pod.number)}]
+    return pods
 
 
 def _job_set(manifest: Manifest, count: int) -> list[Pod]:
@@ -160,6 +171,11 @@ _PODS: Mapping[str, Callable[[Manifest, int], list[Pod]]] = {
     "XGBoostJob": _replicas("xgbReplicaSpecs", "Master", "Worker"),
     "MPIJob": _mpi,
 }
+
+
+def _pods_of(workload: Tree) -> Callable[[Manifest, int], list[Pod]]:
+    volcano = workload["apiVersion"].startswith("batch.volcano.sh/")
+    return _volcano_job if volcano else _PODS[workload["kind"]]
 
 
 def _container(template: Tree) -> Tree:

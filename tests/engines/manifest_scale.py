@@ -60,6 +60,7 @@ SIZES: Mapping[str, Tree] = {
     "hostnetwork-ddp": {},
     "nccl-training": {},
     "own-script": {},
+    "volcano-lm": TRAINING | _LLAMA,
     "sdk-train": {},
     "sdk-train-one-node": {"world.nodes": 1, "world.processes_per_node": 2},
 }

@@ -43,6 +43,11 @@ def test_an_indexed_job_on_spot_nodes_trains(tmp_path: Path) -> None:
         run.train()
 
 
+def test_a_volcano_job_trains(tmp_path: Path) -> None:
+    with Playing("kubeflow-a100/training/runs/volcano-lm", tmp_path) as run:
+        run.train()
+
+
 def test_an_indexed_job_trains_on_text_of_its_own_machine(tmp_path: Path) -> None:
     with Playing("laptop/training/runs/stdlib-lm", tmp_path) as run:
         run.train()
