@@ -54,14 +54,14 @@ class Manifest:
 
     def pods(self, count: int) -> list[Pod]:
         """The first of the run's pods in the order of their numbers; a launcher comes last."""
-        return _pods_of(self.workload)(self, count)
+        return _PODS[self.workload["apiVersion"], self.workload["kind"]](self, count)
 
 
 def read(path: str) -> Manifest:
     """``CLUSTER/NAMESPACE/runs/NAME`` below dist/."""
     file = ROOT / "dist" / f"{path}.k8s.yaml"
     documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-    [workload] = [document for document in documents if document["kind"] in _PODS]
+    [workload] = [document for document in documents if (document["apiVersion"], document["kind"]) in _PODS]
     [config] = [document for document in documents if document["kind"] == "ConfigMap" and "run.json" in document["data"]]
     name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
     return Manifest(name, namespace, workload, config["data"], _runtime_of(workload, path.partition("/")[0], namespace))
@@ -162,20 +162,16 @@ def _mpi(manifest: Manifest, count: int) -> list[Pod]:
     return [*workers, Pod(launcher, "launcher", count, container, _hosts(manifest, launcher, manifest.name))]
 
 
-_PODS: Mapping[str, Callable[[Manifest, int], list[Pod]]] = {
-    "Job": _indexed,
-    "JobSet": _job_set,
-    "TrainJob": _train_job,
-    "PyTorchJob": _replicas("pytorchReplicaSpecs", "Master", "Worker"),
-    "TFJob": _replicas("tfReplicaSpecs", "Chief", "Worker"),
-    "XGBoostJob": _replicas("xgbReplicaSpecs", "Master", "Worker"),
-    "MPIJob": _mpi,
+_PODS: Mapping[tuple[str, str], Callable[[Manifest, int], list[Pod]]] = {
+    ("batch/v1", "Job"): _indexed,
+    ("batch.volcano.sh/v1alpha1", "Job"): _volcano_job,
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): _job_set,
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): _train_job,
+    ("kubeflow.org/v1", "PyTorchJob"): _replicas("pytorchReplicaSpecs", "Master", "Worker"),
+    ("kubeflow.org/v1", "TFJob"): _replicas("tfReplicaSpecs", "Chief", "Worker"),
+    ("kubeflow.org/v1", "XGBoostJob"): _replicas("xgbReplicaSpecs", "Master", "Worker"),
+    ("kubeflow.org/v2beta1", "MPIJob"): _mpi,
 }
-
-
-def _pods_of(workload: Tree) -> Callable[[Manifest, int], list[Pod]]:
-    volcano = workload["apiVersion"].startswith("batch.volcano.sh/")
-    return _volcano_job if volcano else _PODS[workload["kind"]]
 
 
 def _container(template: Tree) -> Tree:
