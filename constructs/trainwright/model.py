@@ -12,9 +12,14 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field
 
 
 class Model(BaseModel):
-    """A frozen value that refuses keys it does not know and numbers that JSON cannot hold."""
+    """A frozen value that refuses keys it does not know and numbers that JSON cannot hold.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    A value that is handed over is validated again: pydantic's ``model_copy`` and ``model_construct`` put anything into one.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True, revalidate_instances="always"
+    )
 
 
 def quantity_field(default: Any) -> Any:

@@ -20,6 +20,7 @@ from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.plain import problems
 from trainwright.plan import Plan
 from trainwright.project import load_run_file
+from trainwright.reading import validate_data
 from trainwright.run import Run
 
 
@@ -48,8 +49,10 @@ class TrainingJob(Construct):
             CompileError: with findings, where the run has errors.
         """
         super().__init__(scope, id)
+        here = locate = caller()
+        cluster = validate_data(Cluster, cluster, here.run_file, here.run_positions)
         if isinstance(run, Run):
-            self.run, locate = run, caller()
+            self.run = validate_data(Run, run, here.run_file, here.run_positions)
         else:
             file = load_run_file(Path(run), str(run))
             self.run, locate = file.run, file.locator(None)

@@ -29,14 +29,16 @@ def validate(model: type[M], document: Document) -> M:
         raise refused(error, model, document.data, document.where) from error
 
 
-def validate_data(model: type[M], data: Mapping[str, Any], file: str | None, positions: Positions) -> M:
+def validate_data(model: type[M], data: M | Mapping[str, Any], file: str | None, positions: Positions) -> M:
     """The model that Python values describe, models among them; findings stand where the positions say.
+
+    Models are validated again, since not all that makes one validates.
 
     Raises:
         CompileError: as :func:`validate`.
     """
     try:
-        return model.model_validate(dict(data))
+        return model.model_validate(dict(data) if isinstance(data, Mapping) else data)
     except ValidationError as error:
         raise refused(error, model, data, Locator(file, positions).run) from error
 

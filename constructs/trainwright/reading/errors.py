@@ -16,6 +16,7 @@ from trainwright.findings.locate import escape
 from trainwright.reading.document import shorten
 from trainwright.reading.scalar import ScalarError, literal, read_scalar
 from trainwright.reading.shape import WORDS, Keys, Slot, Spot, closest, find_spot, homes, required, wanted
+from trainwright_trainer.contract.base import MAX_INTEGER
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -129,6 +130,8 @@ def _shown(value: object) -> str:
         return "a list"
     if isinstance(value, str) and (not value or value != value.strip()):
         return f'"{value[:60]}"'
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        return "a number beyond 2^53"  # Python does not print the longest ones
     text = literal(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 
@@ -342,6 +345,14 @@ def _value_error(case: Case) -> Words:
     return "TW107", f"{place}{message}", fix or f"change the keys of {dotted(case.keys)} so that they agree"
 
 
+def _not_json(case: Case) -> Words:
+    return "TW107", f"`{case.name}` is nothing that JSON can hold", "use text, finite numbers, true, false, lists and dicts only"
+
+
+def _too_deep(case: Case) -> Words:
+    return "TW107", f"`{case.name}` holds itself, or too many mappings and lists inside each other", "write it with fewer levels"
+
+
 def _other(case: Case) -> Words:
     """An error of an unknown kind keeps pydantic's message."""
     if case.kind.partition("_")[0] in WORDS:
@@ -367,5 +378,8 @@ _WORDING: dict[str, Callable[[Case], Words]] = {
     "too_long": _length("at most", "max_length", "item"),
     "string_pattern_mismatch": _pattern,
     "value_error": _value_error,
+    "invalid-json-value": _not_json,
+    "recursion_loop": _too_deep,
+    "json_invalid": _too_deep,
 }
 """Kind of an error of pydantic -> what is said of it."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 
 from pydantic import BaseModel, ValidationError
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.reading import refused, validate
+from trainwright.reading import refused, validate, validate_data
 from trainwright.reading.document import Document, read_text, shorten
 from trainwright.run import Run
 
@@ -39,7 +41,7 @@ def load_python_run(path: Path, shown: str | None = None) -> Run:
     assigned = re.search(r"^RUN\b", text, re.MULTILINE)
     line = text.count("\n", 0, assigned.start()) + 1 if assigned else 1
     if isinstance(exported, Run):
-        return exported
+        return validate_data(Run, exported, file, {"": (line, 1)})
     if isinstance(exported, Mapping):
         return validate(Run, Document(file=file, data=_plain(exported, file, line), positions={"": (line, 1)}))
     message = "the module exports no RUN" if exported is None else f"RUN is of type {type(exported).__name__}, not a run"
@@ -50,7 +52,7 @@ def _plain(exported: Mapping[object, object], file: str, line: int) -> dict[str,
     """The dict as JSON would hold it."""
     try:
         data: dict[str, object] = json.loads(json.dumps(dict(exported), allow_nan=False))
-    except (TypeError, ValueError, RecursionError) as error:
+    except Exception as error:  # the dict's own methods may be the module's
         message, fix = f"RUN holds what JSON cannot: {shorten(str(error))}", "use text, finite numbers, lists and dicts only"
         raise CompileError([found("TW108", Where(file, line, 1), message, fix)]) from error
     return data
@@ -60,9 +62,10 @@ def _execute(path: Path, text: str, file: str) -> object:
     """RUN of the executed module, or None."""
     module = ModuleType(f"trainwright_run_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}")
     module.__file__ = str(path)
+    interrupted: list[int] = []
     try:
         code = compile(text, str(path), "exec", dont_inherit=True)
-        with _without_cdk8s(), contextlib.redirect_stdout(sys.stderr):
+        with _without_cdk8s(), contextlib.redirect_stdout(sys.stderr), _interruptible() as interrupted:
             # Dataclasses and pydantic look up a class's module by name while they make it.
             sys.modules[module.__name__] = module
             try:
@@ -75,9 +78,31 @@ def _execute(path: Path, text: str, file: str) -> object:
         line = _line(error.__traceback__, path)
         model, data = _validated(error.__traceback__)
         raise refused(error, model, data, lambda pointer: Where(file, line, None, pointer)) from error
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # a module may raise anything
+        if interrupted:
+            raise
         raise CompileError([_failure(error, path, file)]) from error
     return module.__dict__.get("RUN")
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[list[int]]:
+    """Tells Ctrl-C from a KeyboardInterrupt that the module raises itself: the list is empty until the signal comes."""
+    came: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        usual(number, frame)
+
+    usual = signal.default_int_handler
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is not usual:
+        yield came
+        return
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 _CDK8S = ("cdk8s", "constructs", "jsii", "trainwright.cdk8s")

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, Discriminator, Tag
+from pydantic import BaseModel, Discriminator, JsonValue, Tag
 from pydantic.fields import FieldInfo
 
 from trainwright.reading.scalar import literal
@@ -125,6 +125,7 @@ def find_spot(root: Slot, loc: Sequence[str | int]) -> Spot:
             owner = slot.model
             keys.append(item)
             slot = slot.below(item)
+            slot = Slot(JsonValue) if slot.annotation == "JsonValue" else slot  # which is made of itself
     return Spot(tuple(keys), slot, owner, is_key)
 
 

@@ -1,7 +1,7 @@
 """The run: what an ML engineer asks for, in training's words."""
 
 from datetime import date
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, JsonValue, Tag, model_validator
 
@@ -158,14 +158,14 @@ class ObjectOverride(Model):
     """The target that emits the object."""
     kind: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z]*$", max_length=63)]
     """Kind of the object."""
-    patch: dict[str, Any]
+    patch: dict[str, JsonValue]
     """A merge patch; lists of named things merge by name."""
 
 
 class Overrides(Model):
     """The escape hatch: Kubernetes fields that no key of the run covers."""
 
-    pod: dict[DnsLabel, dict[str, Any]] = Field(default_factory=dict)
+    pod: dict[DnsLabel, dict[str, JsonValue]] = Field(default_factory=dict)
     """Role -> patch of its pod template's ``spec`` (lists merge by name)."""
     objects: tuple[ObjectOverride, ...] = ()
     """Patches on whole objects."""

@@ -221,3 +221,23 @@ def test_types_are_checked_by_mypy() -> None:
         DDPJob(chart(), "x", cluster=CLUSTER, nodes=2, gpus_per_node=0, image=IMAGE, workload=WORK)  # type: ignore[call-arg]
     with pytest.raises(CompileError):
         DDPJob(chart(), "x", cluster=CLUSTER, nodes=2, gpus_per_node=0, team="t", image=IMAGE, workload=WORK, x=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "run"),
+    [
+        (CLUSTER, RUN.model_copy(update={"restarts": -1})),
+        (CLUSTER, RUN.model_copy(update={"topology": RUN.topology.model_copy(update={"nodes": -1})})),
+        (CLUSTER.model_copy(update={"kubernetes": 1.34}), RUN),
+    ],
+)
+def test_values_that_were_made_without_validation_are_refused(cluster: Cluster, run: Run) -> None:
+    with pytest.raises(CompileError) as refused:
+        TrainingJob(chart(), "mnist", cluster=cluster, run=run)
+    [finding] = refused.value.findings
+    assert (finding.code, finding.where.file) == ("TW107", "tests/compiler/cdk8s/test_job.py")
+
+
+def test_a_field_that_was_made_without_validation_is_refused() -> None:
+    with pytest.raises(CompileError, match="not a name"):
+        ddp(chart(), mounts={"/checkpoints": ClaimMount(claim="saved").model_copy(update={"claim": "not a name"})})

@@ -72,6 +72,11 @@ def test_a_plain_dict_is_a_run_too(tmp_path: Path) -> None:
         (GOOD.replace("NODES = 2", "NODES = 0"), "TW107", 8, "`nodes` must be at least 1", "1 or more"),
         (GOOD.replace("team=", "teem="), "TW105", 6, "no key `teem`", "did you mean `team`?"),
         (PLAIN.replace("team=", "teem="), "TW105", 6, "no key `teem`", "did you mean `team`?"),
+        ("import asyncio\nraise asyncio.CancelledError()\n", "TW108", 2, "CancelledError", "correct this line"),
+        ("x = 1\nraise KeyboardInterrupt\n", "TW108", 2, "KeyboardInterrupt", "correct this line"),
+        ("def f():\n    f()\nf()\n", "TW108", 2, "RecursionError", "correct this line"),
+        ("from collections import UserDict as D\nclass Mine(D):\n    def keys(self):\n        raise LookupError\nRUN = Mine()\n",
+         "TW108", 5, "what JSON cannot", "text"),
     ],
 )
 def test_refused(tmp_path: Path, text: str, code: str, line: int, message: str, fix: str) -> None:
@@ -79,6 +84,36 @@ def test_refused(tmp_path: Path, text: str, code: str, line: int, message: str, 
     assert (finding.code, finding.where.file, finding.where.line) == (code, "charts/runs/probe.py", line)
     assert message in finding.message
     assert fix in finding.fix
+
+
+COPIED = f"{GOOD}RUN = RUN.model_copy(update=%s)\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        (COPIED % {"restarts": "three"}, "TW107", "`restarts` must be a whole number"),
+        (COPIED % "{'restarts': 10**5000}", "TW107", "a number beyond 2^53"),
+        (COPIED % {"labels": {"bad key!": "x"}}, "TW107", 'the key `labels["bad key!"]`'),
+        (COPIED % {"overrides": {"pod": {"node": {"a": [{1}]}}}}, "TW107", "`overrides.pod.node.a[0]` is nothing that JSON"),
+        (COPIED % {"restarst": 1}, "TW105", "no key `restarst`"),
+        (COPIED % "dict(topology=RUN.topology.model_copy(update=dict(nodes=-1)))", "TW107", "`topology.nodes` must be at least"),
+        (f"{GOOD}RUN.labels['bad key!'] = 'x'\n", "TW107", 'the key `labels["bad key!"]`'),
+        (f"{GOOD}RUN = Run.model_construct(run='probe')\n", "TW106", "key `team` is missing"),
+        (f"{GOOD}RUN.overrides.pod['node'] = {{'a': RUN.overrides.pod}}\n", "TW107", "`overrides.pod.node.a.node.a` holds"),
+    ],
+)
+def test_what_python_puts_into_a_run_without_validation_is_refused(tmp_path: Path, text: str, code: str, message: str) -> None:
+    """``model_copy``, ``model_construct`` and a dict that is changed in place make runs that no YAML could state."""
+    finding = refused(tmp_path, text)[0]
+    assert (finding.code, finding.where.line) == (code, 6)
+    assert message in finding.message
+
+
+def test_ctrl_c_while_a_module_runs_ends_the_program(tmp_path: Path) -> None:
+    (tmp_path / "probe.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n", encoding="utf-8")
+    with pytest.raises(KeyboardInterrupt):
+        load_python_run(tmp_path / "probe.py")
 
 
 def test_a_missing_module(tmp_path: Path) -> None:

@@ -24,6 +24,11 @@ EntryName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][-A-Za-z0-9_.]*$", max_l
 
 
 class Contract(BaseModel):
-    """A frozen model that refuses keys it does not know. Its validator is built when it is first used, so importing is quick."""
+    """A frozen model that refuses keys it does not know. Its validator is built when it is first used, so importing is quick.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    A value that is handed over is validated again: pydantic's ``model_copy`` and ``model_construct`` put anything into one.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True, revalidate_instances="always"
+    )
