@@ -21,7 +21,7 @@ from trainwright.rules import Context, check_manifests, check_plan, check_run
 from trainwright.rules.pod_security import level_of
 from trainwright.run import Run
 from trainwright.target import TARGETS
-from trainwright.target.base import Target, pod_templates
+from trainwright.target.base import Target, run_pods
 
 Manifest = dict[str, Any]
 
@@ -94,7 +94,7 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
         resolution=final.resolution,
         manifests=tuple(final.manifests),
         overridden=final.overridden,
-        security=_security(target, final.whole),
+        security=_security(final),
         findings=tuple(findings),
     )
 
@@ -143,9 +143,9 @@ def _lower(resolution: Resolution, locate: Locator) -> _Lowered:
     return _Lowered(resolution, whole, manifests, answers, touched, findings)
 
 
-def _security(target: Target, manifests: list[Manifest]) -> str | None:
+def _security(lowered: _Lowered) -> str | None:
     """The weakest level of any pod; None for `restricted`."""
-    levels = [level_of(template["spec"]) for _, _, _, template in pod_templates(target, manifests)]
+    levels = [level_of(pod.found.spec) for pod in run_pods(lowered.resolution, lowered.whole)]
     for wanted in ("privileged", "baseline"):
         problems = [problem for level, found in levels if level == wanted for problem in found]
         if problems:

@@ -202,6 +202,8 @@ _ROWS = (
          "A Job is complete only when all containers of its pods have ended, so a finished run would keep its nodes."),
     Code("TW608", _E, "ports of another run",
          "If two runs with the same ports meet on one node, only one can listen, and the other never starts."),
+    Code("TW609", _E, "pods that the plan does not count",
+         "Nobody reviewed them: they take GPUs, quota and rights that the plan does not show."),
     Code("TW611", _E, "waiver expired", "A waiver is a promise to look again by a date."),
     Code("TW612", _W, "waiver without a finding", "It would hide the next finding of this kind."),
     Code("TW613", _E, "finding cannot be waived", "The run would not work."),

@@ -117,15 +117,20 @@ def _port(port: Port) -> Tree:
 
 
 def _resources(resolution: Resolution, role: Role) -> Tree:
+    amounts = planned_amounts(resolution, role)
+    return {"requests": dict(amounts), "limits": dict(amounts)}
+
+
+def planned_amounts(resolution: Resolution, role: Role) -> Tree:
+    """What the main container of a role's pods asks for: CPUs, memory and devices."""
     resources, needs, pool = resolution.plan.resources, resolution.needs, resolution.pool
     if role.share:
         share = role.share
-        amounts: Tree = {
+        return {
             "cpu": Why(str(share.cpu), "trainwright", share.reason),
             "memory": Why(str(share.memory), "trainwright", share.reason),
         }
-        return {"requests": dict(amounts), "limits": dict(amounts)}
-    amounts = {
+    amounts: Tree = {
         "cpu": Why(str(resources.cpu), "run:/resources/cpu", resources.cpu_reason),
         "memory": Why(str(resources.memory), "run:/resources/memory", resources.memory_reason),
     }
@@ -134,7 +139,7 @@ def _resources(resolution: Resolution, role: Role) -> Tree:
     if uses_rdma(resolution):
         source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/fabric/resource"
         amounts[str(pool.fabric.resource)] = Why(str(pool.fabric.resource_count), source, "the pod's RDMA devices")
-    return {"requests": dict(amounts), "limits": dict(amounts)}
+    return amounts
 
 
 def uses_rdma(resolution: Resolution) -> bool:

@@ -89,21 +89,23 @@ SCHEDULED = (
         "use placement: of these annotations Kueue takes one at most, and the plan writes it",
     ),
 )
-"""What queues, gang schedulers and Kueue's topology-aware scheduling read, on any object and any pod
-(kubernetes-sigs/kueue, pkg/controller/jobframework/tas_validation.go)."""
+"""What queues, gang schedulers and Kueue's topology-aware scheduling read, on any object, and on what is made of it: pods, and
+the Jobs of a JobSet, which a second queue would hold back a second time (kubernetes-sigs/kueue#2612;
+kubernetes-sigs/kueue, pkg/controller/jobframework/tas_validation.go)."""
 
 
 @lru_cache(maxsize=1)
 def scheduled() -> tuple[Owned, ...]:
-    """With what operators read on any object and any pod."""
+    """With what operators read, at any depth of an object."""
     labels = {label: field for target in TARGETS.values() for label, field in target.scheduling_labels.items()}
-    return (
+    parts = (
         *SCHEDULED,
         *(
             Owned(rf"/metadata/(labels|annotations)/{re.escape(escape(label))}", f"the {field} of the run", f"use {field}")
             for label, field in labels.items()
         ),
     )
+    return tuple(Owned(f"(?:/.*)?{part.pattern}", part.what, part.fix) for part in parts)
 
 
 MAIN = (
@@ -138,7 +140,7 @@ def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
 def _of_template(resolution: Resolution, manifest: Manifest, pointer: str) -> list[Owned]:
     pod = at(manifest, f"{pointer}/spec")
     main = f"{pointer}/spec/containers/0"
-    parts = [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in (*TEMPLATE, *scheduled())]
+    parts = [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in TEMPLATE]
     parts += [Owned(f"{main}(?:{part.pattern})", part.what, part.fix) for part in MAIN]
     parts += _scheduling(resolution, f"{pointer}/spec")
     if resolution.binding.sshd:

@@ -47,7 +47,8 @@ def check_manifests(context: Context, resolution: Resolution, manifests: Sequenc
     findings = [finding for rule in objects.MANIFESTS for finding in rule(context, resolution, manifests)]
     if findings:
         return findings  # the rules on pods read what the API's schema allows
-    return [finding for rule in (*pod.MANIFESTS, *scheduling.MANIFESTS) for finding in rule(context, resolution, manifests)]
+    rules = (*objects.PODS, *pod.MANIFESTS, *scheduling.MANIFESTS)
+    return [finding for rule in rules for finding in rule(context, resolution, manifests)]
 
 
 __all__ = ["Context", "check_manifests", "check_plan", "check_run"]

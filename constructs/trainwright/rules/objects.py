@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
-from trainwright.manifest.kinds import GroupKind
-from trainwright.manifest.labels import PLAN_PREFIXES
+from trainwright.manifest.labels import PLAN_PREFIXES, in_foundation
 from trainwright.manifest.plain import problems
+from trainwright.manifest.pods import images_outside, pods_in
 from trainwright.plan import Resolution
 from trainwright.target import TARGETS
+from trainwright.target.base import run_pods
 
 Manifest = dict[str, Any]
 
 
-def schema_problems(manifests: Sequence[Manifest], version: str, templates: Mapping[str, tuple[GroupKind, str]]) -> Iterator[str]:
+def schema_problems(manifests: Sequence[Manifest], version: str) -> Iterator[str]:
     """One sentence a problem, with the path; unknown fields are problems. Loads the schemas on first use.
 
-    Of a kind that is not Kubernetes' own the metadata is validated, and pod templates at the places that ``templates`` names.
+    Of a kind that is not Kubernetes' own the metadata is validated, and every pod in it.
     """
     from trainwright.validate.core import core_problems, is_core
     from trainwright.validate.core_schemas import known_version
@@ -35,12 +36,12 @@ def schema_problems(manifests: Sequence[Manifest], version: str, templates: Mapp
             continue
         stand_in = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": manifest["metadata"]}
         yield from (f"{kind}{problem.pointer}: {problem.message}" for problem in core_problems(stand_in, known))
-        pointers = (pointer for owner, pointer in templates.values() if owner == GroupKind.of(manifest))
-        there = (pointer for pointer in pointers if at(manifest, pointer) is not None)
-        for pointer in there:
-            pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": at(manifest, pointer)}
+        for pointer, template in pods_in(manifest):
+            parts = {key: value for key, value in template.items() if key in ("metadata", "spec")}
+            pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": parts}
             for problem in core_problems(pod, known):
-                yield f"{kind}{pointer}{problem.pointer.removeprefix('/template')}: {problem.message}"
+                place = f"{pointer.removesuffix('/spec')}{problem.pointer.removeprefix('/template')}"
+                yield f"{kind}{place}: {problem.message}"
 
 
 LONGEST_LABEL = 63
@@ -111,10 +112,35 @@ def overrides_are_valid(context: Context, resolution: Resolution, manifests: Seq
     """Patched objects must pass the API's own schema; what the compiler wrote alone is proven by its tests."""
     overrides = context.run.overrides
     if overrides.pod or overrides.objects:
-        for problem in schema_problems(manifests, context.cluster.kubernetes, resolution.target.templates):
+        for problem in schema_problems(manifests, context.cluster.kubernetes):
             yield found("TW603", context.locate.run("/overrides"), problem, "write a field that the API has, with its type")
+
+
+def pods_are_counted(context: Context, resolution: Resolution, manifests: Sequence[Manifest]) -> Iterator[Finding]:
+    """Pods beside those of the plan, and images that a controller makes containers of: nobody reviewed them, and no rule, gang or
+    queue counts them.
+    """
+    for pod in run_pods(resolution, manifests):
+        pointer = pod.found.pointer.removesuffix("/spec")
+        if pod.role is None and (pod.kind, pointer) not in resolution.target.helpers:
+            message = f"{pod.kind.kind}{pointer} makes pods that the plan does not count"
+            fix = "remove it, and change topology.nodes; or write what they do as a run of its own"
+            yield found("TW609", _patch_of(context, pod.kind.kind), message, fix)
+    for manifest in manifests:
+        for pointer, reference in () if in_foundation(manifest) else images_outside(manifest):
+            message = f"{manifest['kind']}{pointer} starts {reference} in a container that the plan does not count"
+            fix = "remove it; write a sidecar under overrides.pod, as an init container with restartPolicy: Always"
+            yield found("TW609", _patch_of(context, str(manifest["kind"])), message, fix)
+
+
+def _patch_of(context: Context, kind: str) -> Where:
+    """The override of an object of that kind."""
+    numbers = (number for number, override in enumerate(context.run.overrides.objects) if override.kind == kind)
+    number = next(numbers, None)
+    return context.locate.run("/overrides" if number is None else f"/overrides/objects/{number}/patch")
 
 
 RUN = (labels,)
 PLAN = (generated_names,)
 MANIFESTS = (values_are_plain, overrides_are_valid)
+PODS = (pods_are_counted,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import PurePosixPath
@@ -11,25 +12,35 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
+from trainwright.manifest.pod import planned_amounts
+from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
 from trainwright.rules.cluster import image_findings
 from trainwright.rules.environment import secret_findings, variable_findings
-from trainwright.rules.pod_security import containers_of, violations
+from trainwright.rules.pod_security import violations
 from trainwright.rules.storage import path_findings
-from trainwright.target.base import pod_templates
+from trainwright.target.base import run_pods
 from trainwright.units import GIB, Bytes, Cpu, UnitError
 
 Manifests = Sequence[dict[str, Any]]
 Tree = dict[str, Any]
 
 def pods(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[tuple[str, Tree]]:
-    """The spec of each pod template, with its role; none where no override can have changed one."""
+    """The spec of each pod, with its role, or with its place where the plan does not know it; none where no override can have
+    changed one.
+    """
     overrides = context.run.overrides
     if not overrides.pod and not overrides.objects:
         return
-    for role, _, _, template in pod_templates(resolution.target, manifests):
-        yield role, template["spec"]
+    for pod in run_pods(resolution, manifests):
+        if (pod.kind, pod.found.pointer.removesuffix("/spec")) not in resolution.target.helpers:
+            yield pod.role or pod.place, pod.found.spec
+
+
+def is_role(place: str, resolution: Resolution) -> bool:
+    """Whether pods are those of a role of the plan."""
+    return any(role.name == place for role in resolution.binding.roles)
 
 
 def overridden_at(context: Context, role: str, field: str, name: str | None = None) -> Where:
@@ -45,10 +56,11 @@ def overridden_at(context: Context, role: str, field: str, name: str | None = No
     return context.locate.run(pointer)
 
 
-def added_containers(pod: Tree, resolution: Resolution) -> list[tuple[str, Tree]]:
+def added_containers(role: str, pod: Tree, resolution: Resolution) -> list[tuple[str, Tree]]:
     """All containers but those of the plan, each with the list that it is in."""
-    planned = [pod["containers"][0], *(pod["initContainers"][:1] if resolution.plan.data else ())]
-    return [(field, container) for field, container in containers_of(pod) if not any(container is one for one in planned)]
+    waiting = pod.get("initContainers", [])[:1] if resolution.plan.data else ()
+    own = [pod["containers"][0], *waiting] if is_role(role, resolution) else []
+    return [(field, container) for field, container in containers_of(pod) if not any(container is one for one in own)]
 
 
 def is_consistent(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
@@ -86,6 +98,8 @@ def is_consistent(context: Context, resolution: Resolution, manifests: Manifests
 def mounts(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
     """Mounts that an override adds beside those of the plan."""
     for role, pod in pods(context, resolution, manifests):
+        if not is_role(role, resolution):
+            continue
         main = pod["containers"][0]
         paths = [str(mount.get("mountPath")) for mount in main.get("volumeMounts") or []]
         planned = [path for path in paths if path in RESERVED_PATHS or path in context.run.mounts]
@@ -102,7 +116,12 @@ def writes_once(context: Context, resolution: Resolution, manifests: Manifests) 
     """Init containers that can write to a claim which several pods mount: each pod runs its own, and all at the same time."""
     elastic, roles = resolution.needs.elastic, resolution.binding.roles
     pods_of = {role.name: elastic.maximum if elastic and role.holds_ranks else role.pods for role in roles}
-    writers = [(role, *writer) for role, pod in pods(context, resolution, manifests) for writer in _writers(pod, resolution)]
+    writers = [
+        (role, *writer)
+        for role, pod in pods(context, resolution, manifests)
+        if role in pods_of
+        for writer in _writers(role, pod, resolution)
+    ]
     for role, name, claim in writers:
         count = sum(pods_of[other] for other in {other for other, _, its in writers if its == claim})
         if count > 1:
@@ -114,14 +133,14 @@ def writes_once(context: Context, resolution: Resolution, manifests: Manifests) 
             yield found("TW243", overridden_at(context, role, "initContainers", name), message, fix)
 
 
-def _writers(pod: Tree, resolution: Resolution) -> Iterator[tuple[str, str]]:
+def _writers(role: str, pod: Tree, resolution: Resolution) -> Iterator[tuple[str, str]]:
     """Added init containers that end before the work begins, each with a claim that it mounts for writing as the others do."""
     claims = {
         volume["name"]: volume["persistentVolumeClaim"]["claimName"]
         for volume in pod.get("volumes") or []
         if volume.get("persistentVolumeClaim") and not volume["persistentVolumeClaim"].get("readOnly")
     }
-    for field, container in added_containers(pod, resolution):
+    for field, container in added_containers(role, pod, resolution):
         if field == "initContainers" and container.get("restartPolicy") != "Always":
             mounted = [it for it in container.get("volumeMounts") or [] if not it.get("readOnly") and not it.get("subPathExpr")]
             written = dict.fromkeys(claims[it["name"]] for it in mounted if it.get("name") in claims)
@@ -147,7 +166,7 @@ def has_resources(context: Context, resolution: Resolution, manifests: Manifests
     for role, pod in pods(context, resolution, manifests):
         cpu, memory = plan.resources.cpu.millicores, plan.resources.memory.bytes
         complete = True
-        for field, container in added_containers(pod, resolution):
+        for field, container in added_containers(role, pod, resolution):
             where = overridden_at(context, role, field, container.get("name"))
             amounts, problem = _amounts(container)
             if problem:
@@ -160,7 +179,6 @@ def has_resources(context: Context, resolution: Resolution, manifests: Manifests
                 )
             elif field == "containers" or container.get("restartPolicy") == "Always":
                 cpu, memory = cpu + amounts[0], memory + amounts[1]
-            yield from _devices(container, resolution, where)
         if complete and (cpu > pool.cpus.millicores or memory > pool.memory.bytes):
             asked = f"{cpu / 1000:g} CPUs and {memory / GIB:.1f} GiB"
             yield found(
@@ -186,13 +204,25 @@ def _amounts(container: Tree) -> tuple[tuple[int, int], str | None]:
         return (0, 0), f"has limits that cannot be read: {error}"
 
 
-def _devices(container: Tree, resolution: Resolution, where: Where) -> Iterator[Finding]:
-    resources = container.get("resources") or {}
-    asked = {*(resources.get("limits") or {}), *(resources.get("requests") or {})}
-    pool = resolution.pool
-    for device in sorted(asked & {pool.gpu.resource if pool.gpu else "", pool.fabric.resource or ""}):
-        message = f"container {container.get('name')} asks for {device}, which the ranks need"
-        yield found("TW601", where, message, "remove it: the plan decides GPUs and RDMA devices of a pod")
+_ACCELERATOR = re.compile(r"gpu|/mig-|/vgpu|tpu|npu|hpu|gaudi|neuron|rdma|efa|/hca", re.IGNORECASE)
+"""In names of extended resources: what device plugins call accelerators and network adapters."""
+
+
+def devices(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+    """GPUs and RDMA devices that the plan does not count, of whatever name."""
+    own = {name for role in resolution.binding.roles for name in planned_amounts(resolution, role)}
+    pools = resolution.cluster.node_pools.values()
+    known = {name for pool in pools for name in (pool.gpu.resource if pool.gpu else None, pool.fabric.resource) if name}
+    for role, pod in pods(context, resolution, manifests):
+        added = [container for _, container in added_containers(role, pod, resolution)]
+        for field, container in containers_of(pod):
+            resources = container.get("resources") or {}
+            asked = {*(resources.get("limits") or {}), *(resources.get("requests") or {})}
+            free = set() if any(container is one for one in added) else own
+            for device in sorted(name for name in asked - free if name in known or ("/" in name and _ACCELERATOR.search(name))):
+                message = f"container {container.get('name')} asks for {device}, which the plan does not count"
+                where = overridden_at(context, role, field, container.get("name"))
+                yield found("TW601", where, message, "remove it: the plan decides GPUs and RDMA devices of a pod")
 
 
 def _planned_ports(resolution: Resolution) -> list[int]:
@@ -204,7 +234,7 @@ def ports_are_free(context: Context, resolution: Resolution, manifests: Manifest
     """Containers of one pod share its address."""
     planned = _planned_ports(resolution)
     for role, pod in pods(context, resolution, manifests):
-        for field, container in added_containers(pod, resolution):
+        for field, container in added_containers(role, pod, resolution):
             for port in container.get("ports") or []:
                 if port.get("containerPort") in planned:
                     yield found(
@@ -263,12 +293,14 @@ def security(context: Context, resolution: Resolution, manifests: Manifests) -> 
 
 
 def images(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
-    """The images of added containers, by the rules of the run's own."""
+    """The images of added containers and of volumes, by the rules of the run's own."""
     for role, pod in pods(context, resolution, manifests):
-        for field, container in added_containers(pod, resolution):
+        for field, container in added_containers(role, pod, resolution):
             yield from image_findings(
                 str(container.get("image", "")), context.cluster, overridden_at(context, role, field, container.get("name"))
             )
+        for name, reference in image_volumes(pod):
+            yield from image_findings(reference, context.cluster, overridden_at(context, role, "volumes", name))
 
 
 def variables(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
@@ -288,6 +320,6 @@ def _there(where: Where, _: str) -> Where:
 
 
 MANIFESTS = (
-    is_consistent, mounts, writes_once, ends_with_the_run, has_resources, ports_are_free, host_network, security, images,
+    is_consistent, mounts, writes_once, ends_with_the_run, has_resources, devices, ports_are_free, host_network, security, images,
     variables,
 )

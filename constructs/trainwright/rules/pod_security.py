@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from trainwright.manifest.pods import containers_of
+
 Tree = dict[str, Any]
 Problem = tuple[str, str | None, str]
 """Field of the pod's ``spec``, the item in it by name, and what the level refuses."""
@@ -83,13 +85,6 @@ def level_of(pod: Tree) -> tuple[str, list[str]]:
             return level, problems
         problems = found
     return "privileged", problems
-
-
-def containers_of(pod: Tree) -> Iterator[tuple[str, Tree]]:
-    """Every container, with the list that it is in."""
-    for field in ("containers", "initContainers"):
-        for container in pod.get(field) or []:
-            yield field, container
 
 
 def _context(owner: Tree) -> Tree:

@@ -17,7 +17,7 @@ from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.target import TARGETS
-from trainwright.target.base import GangFlag, pod_templates
+from trainwright.target.base import GangFlag, run_pods
 
 SLICE, SLICE_SIZE = "kueue.x-k8s.io/podset-slice-required-topology", "kueue.x-k8s.io/podset-slice-size"
 
@@ -170,8 +170,10 @@ def slices(context: Context, resolution: Resolution, manifests: Sequence[dict[st
     """Slices of Kueue's topology-aware scheduling, which only an override writes: both annotations, and pods enough for a slice
     (kubernetes-sigs/kueue, pkg/controller/jobframework/tas_validation.go)."""
     where, pods = context.locate.run("/overrides"), {role.name: role.pods for role in resolution.binding.roles}
-    for role, _, _, template in pod_templates(resolution.target, manifests):
-        there = at(template, "/metadata/annotations") or {}
+    for role, _, found_pod in run_pods(resolution, manifests):
+        if role is None:
+            continue
+        there = at(found_pod.template, "/metadata/annotations") or {}
         level, size = there.get(SLICE), there.get(SLICE_SIZE)
         if (level is None) != (size is None):
             alone, other = (SLICE, SLICE_SIZE) if size is None else (SLICE_SIZE, SLICE)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from trainwright.findings.locate import at
 from trainwright.handshake import Binding, Needs, OperatorName, Refusal
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.labels import in_foundation
+from trainwright.manifest.pods import FoundPod, pods_in
 from trainwright.manifest.provenance import Traced, Tree
 from trainwright.plan import Resolution
 
@@ -97,6 +97,8 @@ class Target(Protocol):
     minimum_kubernetes: tuple[int, int]
     templates: Mapping[str, Template]
     """Role -> where its pod template is."""
+    helpers: tuple[Template, ...]
+    """Pod templates beside those of the roles: pods that hold no ranks, and that no override may touch."""
     kinds: tuple[ObjectKind, ...]
     """Of all objects that the target makes."""
     shared: GroupKind | None
@@ -126,12 +128,35 @@ class Target(Protocol):
         """
 
 
-def pod_templates(target: Target, manifests: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, GroupKind, str, Tree]]:
-    """Role, kind, pointer and pod template, of each template that a run's own objects fill."""
-    for role, (kind, pointer) in target.templates.items():
-        for manifest in manifests:
-            if GroupKind.of(manifest) == kind and not in_foundation(manifest) and (template := at(manifest, pointer)) is not None:
-                yield role, kind, pointer, template
+class RunPod(NamedTuple):
+    """A pod template in a run's own objects."""
+
+    role: str | None
+    """None for a pod that has none: a helper of the target, or one that the plan does not know."""
+    kind: GroupKind
+    """Of the object that it is in."""
+    found: FoundPod
+
+    @property
+    def place(self) -> str:
+        """As findings name it."""
+        return f"{self.kind.kind}{self.found.pointer}"
+
+
+def run_pods(resolution: Resolution, manifests: Iterable[Mapping[str, Any]]) -> Iterator[RunPod]:
+    """Every pod in a run's own objects, wherever it is; those of the roles come first, in the order of ``templates``."""
+    templates = {place: role for role, place in resolution.target.templates.items()}
+    roles = {role.name for role in resolution.binding.roles}
+    pods = [
+        RunPod(role if role in roles else None, kind, found)
+        for manifest in manifests
+        if not in_foundation(manifest)
+        for kind in [GroupKind.of(manifest)]
+        for found in pods_in(manifest)
+        for role in [templates.get((kind, found.pointer.removesuffix("/spec")))]
+    ]
+    order = {role: number for number, role in enumerate(resolution.target.templates)}
+    return iter(sorted(pods, key=lambda pod: order.get(pod.role or "", len(order))))
 
 
 HEALTH_BY_CONDITIONS = """\
@@ -169,6 +194,7 @@ class BaseTarget:
     """What most targets have in common: no object is shared, no operator depends on another, and conditions say how a run is."""
 
     depends_on: tuple[KnownOperator, ...] = ()
+    helpers: tuple[Template, ...] = ()
     shared: GroupKind | None = None
     reserved_labels: tuple[str, ...] = ()
     scheduling_labels: Mapping[str, str] = MappingProxyType({})

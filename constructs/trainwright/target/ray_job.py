@@ -96,6 +96,7 @@ class RayJob(BaseTarget):
     kueue: str | None = "ray.io/rayjob"
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = {HEAD: (KIND, HEAD_POD), WORKER: (KIND, WORKER_POD)}
+    helpers: tuple[Template, ...] = ((KIND, SUBMITTER),)
     scheduling_labels: Mapping[str, str] = {GANG_LABEL: "gang", QUEUE_LABEL: "queue", PRIORITY_LABEL: "priority"}
     rules: tuple[Rule, ...] = (work_starts, version_is_known, shared_memory)
 
@@ -172,6 +173,11 @@ class RayJob(BaseTarget):
                     "change topology",
                 ),
                 Owned(r"/spec/rayClusterSpec/headGroupSpec/(rayStartParams|resources).*", "what the head offers", "remove it"),
+                Owned(
+                    r"/spec/rayClusterSpec/headGroupSpec/(headService|enableIngress).*",
+                    "who reaches the head",
+                    "remove it: whoever reaches its ports can run code there; add a Service of your own beside the run",
+                ),
                 Owned(
                     r"/spec/rayClusterSpec/workerGroupSpecs/0/"
                     r"(groupName|replicas|minReplicas|maxReplicas|numOfHosts|suspend|rayStartParams.*|resources.*|scaleStrategy.*)",

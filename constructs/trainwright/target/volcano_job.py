@@ -90,6 +90,7 @@ class VolcanoJob(BaseTarget):
                 Owned(r"/spec/(minAvailable|minSuccess)", "how pods start together, and when the run is done", "change topology"),
                 Owned(r"/spec/(schedulerName|queue|priorityClassName)", "how the run is scheduled", "change queue or priority"),
                 Owned(r"/spec/maxRetry", "the retry budget", "change restarts"),
+                Owned(r"/spec/volumes.*", "the volumes of the pods", "change mounts"),
                 Owned(r"/spec/plugins.*", "the address of the ranks", "remove it: peers find each other by names and indexes"),
                 Owned(
                     r"/spec/policies.*",

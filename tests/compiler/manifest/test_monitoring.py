@@ -328,7 +328,7 @@ def test_custom_resources_are_valid(kind: str, plural: str, work: Data) -> None:
 
 
 def test_the_config_map_is_valid() -> None:
-    assert list(schema_problems([objects()["ConfigMap"]], "1.34", {})) == []
+    assert list(schema_problems([objects()["ConfigMap"]], "1.34")) == []
 
 
 @pytest.mark.parametrize("work", [TRAINER, SCRIPT])

@@ -42,7 +42,7 @@ def test_what_it_makes_of_the_run_s_pod(snapshot: SnapshotAssertion) -> None:
 
 def test_the_api_takes_all_of_it() -> None:
     run = prepared()
-    assert list(schema_problems(run.manifests, run.cluster.kubernetes, run.target.templates)) == []
+    assert list(schema_problems(run.manifests, run.cluster.kubernetes)) == []
 
 
 def test_both_pods_may_run_in_a_restricted_namespace() -> None:

@@ -1,0 +1,87 @@
+"""Pods in objects, found by their structure: a patch may put one anywhere, and the schema of a kind may not be at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from trainwright.findings.locate import at, escape
+
+Tree = dict[str, Any]
+
+CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
+"""Fields of a pod's spec that hold containers."""
+
+PARTS = frozenset({"runtimePatches", "podTemplateOverrides", "podSpecOverrides"})
+"""Fields that hold parts of pods which are elsewhere: a TrainJob's, of the pods in its runtime, release by release
+(kubeflow/trainer, trainjob_types.go)."""
+
+
+class FoundPod(NamedTuple):
+    """A pod template in an object."""
+
+    pointer: str
+    """Of the pod's spec."""
+    template: Tree
+    """With ``spec``, and ``metadata`` where there is some."""
+
+    @property
+    def spec(self) -> Tree:
+        spec: Tree = self.template["spec"]
+        return spec
+
+
+def pods_in(manifest: Mapping[str, Any]) -> Iterator[FoundPod]:
+    """Every pod of an object, at any depth: whatever holds a list of containers is a pod's spec."""
+    yield from _below(manifest, None, "")
+
+
+def _below(node: Any, owner: Mapping[str, Any] | None, pointer: str) -> Iterator[FoundPod]:
+    if isinstance(node, list):
+        for index, item in enumerate(node):
+            yield from _below(item, None, f"{pointer}/{index}")
+    elif isinstance(node, Mapping):
+        if any(_holds_containers(node.get(field)) for field in CONTAINER_LISTS):
+            template = owner if owner is not None and pointer.endswith("/spec") else {"spec": node}
+            yield FoundPod(pointer, dict(template))
+            return
+        for key, value in node.items():
+            if isinstance(value, dict | list) and key not in PARTS:
+                yield from _below(value, node, f"{pointer}/{escape(str(key))}")
+
+
+def _holds_containers(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(item, Mapping) for item in value)
+
+
+def containers_of(pod: Mapping[str, Any]) -> Iterator[tuple[str, Tree]]:
+    """Every container of a pod's spec, with the list that it is in."""
+    for field in CONTAINER_LISTS:
+        for container in pod.get(field) or []:
+            yield field, container
+
+
+def images_outside(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Pointer and reference of each image that an object names outside of its pods: a controller makes a container of it."""
+    pods = [pod.pointer for pod in pods_in(manifest)]
+    for pointer, reference in _images(manifest, ""):
+        if not any(pointer.startswith(f"{pod}/") for pod in pods):
+            yield pointer, reference
+
+
+def _images(node: Any, pointer: str) -> Iterator[tuple[str, str]]:
+    children = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
+    for key, value in children:
+        below = f"{pointer}/{escape(str(key))}"
+        if key == "image" and isinstance(value, str) and not pointer.endswith(("/labels", "/annotations", "/data")):
+            yield below, value
+        else:
+            yield from _images(value, below)
+
+
+def image_volumes(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Name and reference of each volume of a pod that is an image."""
+    for volume in pod.get("volumes") or []:
+        reference = at(volume, "/image/reference")
+        if isinstance(reference, str):
+            yield str(volume.get("name")), reference
