@@ -128,7 +128,7 @@ def _round(bench: Workbench) -> Round:
 
 def _synth(bench: Workbench) -> Measured:
     shutil.rmtree(bench.dist, ignore_errors=True)
-    (bench.project / "charts" / "trainwright.lock").unlink(missing_ok=True)
+    shutil.rmtree(bench.project / "charts" / "lock", ignore_errors=True)
     return measure([str(TRAINWRIGHT), "synth", "--project", str(bench.project)])
 
 

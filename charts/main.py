@@ -1,7 +1,7 @@
 """The app that `cdk8s synth` runs: every run and profile in charts/, to $CDK8S_OUTDIR.
 
-It compiles everything before it writes anything. Written to dist/ it does what `trainwright synth` does, the lock included;
-written elsewhere it leaves dist/ and the lock alone.
+It compiles everything before it writes anything. Written to dist/ it does what `trainwright synth` does, the records included;
+written elsewhere it leaves dist/ and the records alone.
 """
 
 import os

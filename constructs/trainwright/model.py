@@ -22,6 +22,10 @@ class Model(BaseModel):
     )
 
 
+Fact = str | int | float | bool
+"""A plain value that a record holds on a line of its own."""
+
+
 def quantity_field(default: Any) -> Any:
     """A field whose default is a quantity, which schemas show as people write it; pydantic would show the parts of an object."""
     return Field(default=default, json_schema_extra={"default": default.canonical})

@@ -11,13 +11,13 @@ from tests.compiler.compiling import TODAY, compile_data
 from tests.compiler.fleets import FLEET
 
 from trainwright.findings import CompileError
-from trainwright.project import Lock, Project, build_project, compare, load_sources
-from trainwright.project.lock import LockedRun, digest, manifests_digest
+from trainwright.project import Project, Records, RunRecord, build_project, compare, load_sources
+from trainwright.project.record import digest, manifests_digest
 from trainwright.report.plan import plan_data, plan_lines
 
 
 def digests(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, str]:
-    """Of every run's objects, plan and findings; of the fleet as a project; and of what `check` says to a strange lock."""
+    """Of every run's objects, plan and findings; of the fleet as a project; and of what `check` says to strange records."""
     found = {}
     for number, (cluster, run) in enumerate(pairs):
         try:
@@ -31,7 +31,7 @@ def digests(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, str
     project = Project(FLEET)
     build = build_project(load_sources(project), TODAY)
     found |= {path: output.digest for path, output in build.outputs.items()}
-    stranger = Lock(runs={f"gone-{letter}": LockedRun(file="0", hash="0") for letter in "abcdefgh"})
+    stranger = Records(runs={f"gone-{letter}": RunRecord(file="0", identity="0") for letter in "abcdefgh"})
     found["check"] = digest(repr([(f.code, f.where.file, f.message) for f in compare(project, build, stranger)]).encode())
     return found
 

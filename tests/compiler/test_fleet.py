@@ -51,7 +51,7 @@ def test_the_fleet_compiles() -> None:
 
 def test_every_target_and_every_topology_is_in_the_fleet() -> None:
     runs = [built.compiled for built in fleet().runs.values()]
-    locked = {built.compiled.target.name for built in project().runs.values()}  # by charts/trainwright.lock
+    locked = {built.compiled.target.name for built in project().runs.values()}  # by charts/lock/
     assert {compiled.target.name for compiled in runs} | locked == TARGETS.keys()
     kinds = {kind for topology in TOPOLOGIES for kind in get_args(topology.model_fields["kind"].annotation)}
     assert {compiled.run.topology.kind for compiled in runs} == kinds

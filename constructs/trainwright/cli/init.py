@@ -16,7 +16,7 @@ from trainwright.cli.session import Exit, ProjectOption, open_project, output, s
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError
 from trainwright.project import Project, RunFile, Sources, build_run, load_sources
-from trainwright.project.lock import digest
+from trainwright.project.record import digest
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
 from trainwright.reading.scalar import read_scalar

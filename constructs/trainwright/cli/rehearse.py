@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainwright.cli.session import ProjectOption, RunArgument, open_sources, run_file, say, stop
-from trainwright.project import read_lock
+from trainwright.project import last_records
 
 
 def command(
@@ -33,8 +33,8 @@ def command(
         stop(f"run {run} is done and not in dist/ any more: remove its `state: done` and run `trainwright synth` to rehearse it")
     if not path.is_file():
         stop(f"{where.shown(path)} is not there: run `trainwright synth` first")
-    locked = read_lock(where.lock, where.shown(where.lock)).runs.get(run)
-    if locked and locked.file != file.digest:
+    entry = last_records(where).runs.get(run)
+    if entry and entry.file != file.digest:
         say(f"{file.name} changed since dist/ was written: this plays the older YAML; `trainwright synth` brings it up to date\n")
     from trainwright.rehearsal import rehearse_file
 

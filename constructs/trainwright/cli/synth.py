@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from trainwright.cli.session import ProjectOption, open_sources, output, say, show, today
-from trainwright.project import Build, BuiltRun, Lock, Written, build_project, guard, synth
+from trainwright.project import Build, BuiltRun, Records, Written, build_project, guard, synth
 from trainwright.report.plan import plan_lines
 
 
@@ -39,11 +39,11 @@ def _print_plans(runs: Iterable[BuiltRun]) -> None:
         output("\n".join(plan_lines(compiled)) + "\n")
 
 
-def _print_rolled(build: Build, before: Lock, accepted: Collection[str]) -> None:
+def _print_rolled(build: Build, before: Records, accepted: Collection[str]) -> None:
     for name in accepted:
-        locked, built = before.runs.get(name), build.runs.get(name)
-        if locked and built and locked.hash != built.compiled.identity:
-            say(f"rolled {name}: {locked.hash} -> {built.compiled.identity}")
+        entry, built = before.runs.get(name), build.runs.get(name)
+        if entry and built and entry.identity != built.compiled.identity:
+            say(f"rolled {name}: {entry.identity} -> {built.compiled.identity}")
         else:
             say(f"{name} had nothing to roll")
 

@@ -179,7 +179,7 @@ _ROWS = (
     Code("TW453", _W, "nothing to resume from",
          "Every restart begins at step 0, and nothing ends a run that makes no progress.", True),
     Code("TW454", _E, "operator's container is not allowed", "The object would exist, but the API server would reject its pods."),
-    # The lock and dist/
+    # The records and dist/
     Code("TW501", _E, "run would restart",
          "An identity changed although the run's own file did not: a profile edit or a new compiler would restart training."),
     Code("TW502", _E, "dist/ is stale", "Argo CD would apply something other than what the runs say."),
@@ -187,8 +187,10 @@ _ROWS = (
     Code("TW504", _E, "file missing in dist/", "Argo CD would remove the run."),
     Code("TW505", _W, "foreign file in dist/",
          "Argo CD applies everything in the folder, and nobody reviews where this file came from."),
-    Code("TW506", _E, "lock cannot be read", "Without the lock, nobody can tell which runs would restart."),
+    Code("TW506", _E, "record cannot be read", "Without its record, nobody can tell whether the run would restart."),
     Code("TW507", _E, "object made twice", "The second would silently replace the first."),
+    Code("TW508", _E, "record missing", "Without its record, a run that may be training would be taken for a new one."),
+    Code("TW509", _E, "lock of an older release", "Without records, nobody can tell which runs would restart."),
     # Overrides and waivers
     Code("TW601", _E, "override contradicts the plan", "The plan would say one thing, and the pods would do another."),
     Code("TW602", _E, "override without effect", "The patch would be silently dropped."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from trainwright.cluster import Cluster, NodePool
+from trainwright.cluster import Cluster, Fabric, NodePool
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator
@@ -56,10 +56,14 @@ def _gpus(pool: NodePool) -> int:
 
 def describe_machine(pool: NodePool) -> str:
     """The machine in a reader's words: the GPU or the CPUs, and the fabric."""
-    fabric = f"{FABRIC_TITLES[pool.fabric.kind]} {pool.fabric.links} x {pool.fabric.gigabits_per_link} Gb/s"
     if pool.gpu is None:
-        return f"{pool.cpus} CPUs, {pool.memory}, {fabric}"
-    return f"{pool.gpu.model} {pool.gpu.memory}, {fabric}"
+        return f"{pool.cpus} CPUs, {pool.memory}, {describe_network(pool.fabric)}"
+    return f"{pool.gpu.model} {pool.gpu.memory}, {describe_network(pool.fabric)}"
+
+
+def describe_network(fabric: Fabric) -> str:
+    """What connects the nodes: ``InfiniBand 8 x 400 Gb/s``."""
+    return f"{FABRIC_TITLES[fabric.kind]} {fabric.links} x {fabric.gigabits_per_link} Gb/s"
 
 
 def plan_world(needs: Needs, cluster: Cluster, pool: str, reason: str) -> WorldPlan:

@@ -19,7 +19,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by
 from trainwright.manifest.provenance import Provenance, split
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.project.load import ClusterFile, RunFile, Sources
-from trainwright.project.lock import Digest, manifests_digest
+from trainwright.project.record import Digest, cluster_path, foundation_path, manifests_digest, run_path
 
 Manifest = dict[str, Any]
 T = TypeVar("T")
@@ -76,7 +76,9 @@ class Build:
     runs: dict[str, BuiltRun]
     foundations: dict[str, BuiltFoundation]
     done: dict[str, RunFile]
-    """Runs whose state is done: kept in the lock, not emitted."""
+    """Runs whose state is done: they keep their records, and are not emitted."""
+    clusters: dict[str, ClusterFile]
+    """Every profile that could be read."""
     findings: tuple[Finding, ...]
 
     @property
@@ -84,6 +86,12 @@ class Build:
         """Path below ``dist/`` -> output."""
         outputs = [*(entry.output for entry in self.foundations.values()), *(entry.output for entry in self.runs.values())]
         return {output.path: output for output in outputs}
+
+    @property
+    def recorded(self) -> frozenset[str]:
+        """Paths of the records that there must be, below their folder; of a run that is done there may be one."""
+        runs = (run_path(name) for name in (*self.runs, *self.done))
+        return frozenset((*runs, *map(foundation_path, self.foundations), *map(cluster_path, self.clusters)))
 
     @property
     def failed(self) -> bool:
@@ -107,7 +115,7 @@ def build_project(sources: Sources, today: date) -> Build:
     foundations = _foundations(sources, runs)
     findings += duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
     findings += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values()))]
-    return Build(runs, foundations, done, tuple(findings))
+    return Build(runs, foundations, done, sources.clusters, tuple(findings))
 
 
 def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:

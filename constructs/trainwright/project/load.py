@@ -12,7 +12,7 @@ from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, Positions
-from trainwright.project.lock import Digest, digest
+from trainwright.project.record import Digest, digest
 from trainwright.reading import validate
 from trainwright.reading.document import read_yaml
 from trainwright.reading.run_module import load_python_run
@@ -65,7 +65,13 @@ class Project:
         return self.root / "charts" / "runs"
 
     @property
-    def lock(self) -> Path:
+    def records(self) -> Path:
+        """What the last synth made of each run: see :mod:`trainwright.project.record`."""
+        return self.root / "charts" / "lock"
+
+    @property
+    def old_lock(self) -> Path:
+        """The one file that older releases kept in place of records."""
         return self.root / "charts" / "trainwright.lock"
 
     @property

@@ -1,121 +1,188 @@
-"""How ``dist/`` and the lock stand to what the project compiles to."""
+"""How ``dist/`` and the records stand to what the project compiles to."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Literal
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.project.build import Build, Output
+from trainwright.project.build import Build, BuiltFoundation, BuiltRun, Output
 from trainwright.project.load import Project
-from trainwright.project.lock import Lock, LockedFoundation, LockedRun, digest, read_lock
+from trainwright.project.record import (
+    ClusterRecord,
+    FoundationRecord,
+    Records,
+    Releases,
+    RunRecord,
+    cluster_path,
+    digest,
+    foundation_path,
+    read_records,
+    run_path,
+)
+from trainwright.report.facts import plan_facts, profile_facts
 
 SUFFIX = ".k8s.yaml"
 
 
-def moved_runs(build: Build, lock: Lock, accepted: Collection[str] = ()) -> list[Finding]:
-    """Runs whose identity moved though their own file did not: a profile edit or a new compiler would restart them."""
-    moved = {
-        name: locked.hash
-        for name, built in build.runs.items()
-        if (locked := lock.runs.get(name)) and locked.state == "active" and locked.file == built.file.digest
-        and locked.hash != built.compiled.identity
-    }
+def last_records(project: Project) -> Records:
+    """The project's records; none before the first synth.
+
+    Raises:
+        CompileError: TW509 where an older release left its lock in place of them.
+    """
+    if project.old_lock.exists():
+        shown = project.shown(project.old_lock)
+        message = f"{shown} is the lock of an older release; now each run has a record of its own"
+        fix = "run `trainwright migrate`, which moves no identity, and commit charts/"
+        raise CompileError([found("TW509", Where(shown), message, fix)])
+    return read_records(project.records, project.shown)
+
+
+# What a record says, made anew.
+
+
+def run_record(built: BuiltRun, dist: str, written_by: Releases | None) -> RunRecord:
+    """Of a run as it compiles now, with the digest of its file in ``dist/`` and what wrote that."""
+    return RunRecord(
+        identity=built.compiled.identity, file=built.file.digest, manifests=built.output.digest, dist=dist,
+        written_by=written_by, facts=plan_facts(built.compiled),
+    )
+
+
+def cluster_records(build: Build) -> dict[str, ClusterRecord]:
+    return {name: ClusterRecord(profile=profile_facts(file.cluster)) for name, file in build.clusters.items()}
+
+
+# What must not happen silently.
+
+
+def moved_runs(project: Project, build: Build, records: Records, accepted: Collection[str] = ()) -> list[Finding]:
+    """Runs that would restart though nobody asked for it in their own files.
+
+    The record says which identity a run had and which file it was from. Where the record is gone, the names in ``dist/`` say it.
+    """
+    before = {name: entry.identity for name, entry in records.runs.items() if _unedited(build.runs.get(name), entry)}
+    moved = {name: old for name, old in before.items() if old != build.runs[name].compiled.identity}
     # dist/ is written as a whole, so whoever accepts one of them accepts them all
     fix = f"take the cause back, or accept it with `trainwright roll {' '.join(moved)}`"
-    findings = []
-    for name, before in moved.items():
-        if name in accepted:
+    findings = [
+        found("TW501", _of_run(build.runs[name]), f"{name} would restart: {old} -> {build.runs[name].compiled.identity}, "
+              "and its own file did not change", fix)
+        for name, old in moved.items() if name not in accepted
+    ]
+    return [*findings, *_without_record(project, build, records, accepted)]
+
+
+def _unedited(built: BuiltRun | None, entry: RunRecord) -> bool:
+    return built is not None and entry.state == "active" and entry.file == built.file.digest
+
+
+def _without_record(project: Project, build: Build, records: Records, accepted: Collection[str]) -> Iterator[Finding]:
+    """Runs whose file in ``dist/`` has no record, and other names in it than the run would get: they may be training."""
+    for name, built in build.runs.items():
+        if name in accepted or name in records.runs or run_path(name) in records.broken:
             continue
-        built = build.runs[name]
-        message = f"{name} would restart: {before} -> {built.compiled.identity}, and its own file did not change"
-        findings.append(found("TW501", built.file.locator(built.cluster).run("/run"), message, fix))
-    return findings
+        for path in sorted(project.dist.glob(f"*/*/runs/{name}{SUFFIX}")):
+            old = identities_in(path, name)
+            if old != {built.compiled.identity}:
+                shown, names = project.shown(path), ", ".join(sorted(old)) or "no identity at all"
+                message = f"{name} has no record, and {shown} has {names} where the run compiles to {built.compiled.identity}"
+                fix = (f"restore {_shown(project, run_path(name))} from git; or accept that the run starts anew with "
+                       f"`trainwright roll {name}`")
+                yield found("TW508", Where(shown), message, fix)
 
 
-def last_lock(project: Project) -> Lock:
-    """The project's lock; an empty one before the first synth.
-
-    Raises:
-        CompileError: where it cannot be read.
-    """
-    return read_lock(project.lock, project.shown(project.lock))
+def identities_in(path: Path, run: str) -> set[str]:
+    """The identities in the names of a file's objects, by its text: what somebody edited by hand counts too."""
+    name = re.compile(rf'^  name: "?{re.escape(run)}-([0-9a-z]{{8}})(?:-[-0-9a-z]*)?"?$', re.MULTILINE)
+    return set(name.findall(path.read_text(encoding="utf-8", errors="replace")))
 
 
-def demand_lock(project: Project, build: Build) -> None:
-    """Demand that there is a lock, if there is anything in ``dist/`` that it should know.
-
-    Raises:
-        CompileError: where it is gone though ``dist/`` is there: nobody can tell then what would restart.
-    """
-    if not project.lock.exists():
-        left = [path for path in build.outputs if (project.dist / path).is_file()]
-        if left:
-            message = f"the lock is missing, and dist/ has {left[0]}{' and more' if len(left) > 1 else ''}"
-            fix = "restore it from git; to begin anew without it, remove that part of dist/ too"
-            raise CompileError([found("TW506", _file(project.shown(project.lock)), message, fix)])
+# What `check` reports.
 
 
-def compare(project: Project, build: Build, lock: Lock) -> list[Finding]:
-    """What `check` reports: stale, edited by hand, missing and foreign files."""
-    findings = list(_stale(build, lock))
-    entries: list[tuple[Output, LockedRun | LockedFoundation]] = []
-    entries += [(built.output, lock.runs[name]) for name, built in build.runs.items() if name in lock.runs]
-    entries += [(built.output, lock.foundations[key]) for key, built in build.foundations.items() if key in lock.foundations]
-    for output, locked in entries:
+def compare(project: Project, build: Build, records: Records) -> list[Finding]:
+    """Stale, edited by hand, missing and foreign files, and records that say something else."""
+    findings = [*_stale_runs(project, build, records), *_stale_rest(project, build, records), *_left(project, build, records)]
+    entries: list[tuple[Output, RunRecord | FoundationRecord]] = []
+    entries += [(built.output, records.runs[name]) for name, built in build.runs.items() if name in records.runs]
+    entries += [
+        (built.output, records.foundations[key]) for key, built in build.foundations.items() if key in records.foundations
+    ]
+    for output, entry in entries:
         path = project.dist / output.path
         shown = project.shown(path)
         if not path.is_file():
-            findings.append(found("TW504", _file(shown), f"{shown} is missing", "run `trainwright synth` and commit it"))
-        # what is stale anyway may be what a synth wrote that was killed before it wrote the lock
-        elif locked.manifests == output.digest and digest(path.read_bytes()) != locked.dist:
+            findings.append(found("TW504", Where(shown), f"{shown} is missing", "run `trainwright synth` and commit it"))
+        # what is stale anyway may be what a synth wrote that was killed before it wrote the record
+        elif entry.manifests == output.digest and digest(path.read_bytes()) != entry.dist:
             fix = f"edit {output.change} instead (`trainwright explain {shown}:LINE` says where), then run `trainwright synth`"
-            findings.append(found("TW503", _file(shown), f"{shown} was edited by hand", fix))
-    for shown, kind in other_files(project, build, lock).items():
-        if kind == "stale" and build.failed:
-            continue  # it may belong to a run that does not compile at the moment
-        if kind == "stale":
+            findings.append(found("TW503", Where(shown), f"{shown} was edited by hand", fix))
+    for shown, kind in other_files(project, build, records).items():
+        if kind == "foreign":
+            fix = "move it out of dist/; it is left alone"
+            findings.append(found("TW505", Where(shown), f"{shown} was not written by trainwright, or its record is gone", fix))
+        elif not build.failed:  # else it may belong to a run that does not compile at the moment
             findings.append(
-                found("TW502", _file(shown), f"{shown} belongs to a run that is gone or done", "run `trainwright synth`")
-            )
-        else:
-            findings.append(
-                found("TW505", _file(shown), f"{shown} was not written by trainwright", "move it out of dist/; it is left alone")
+                found("TW502", Where(shown), f"{shown} belongs to a run that is gone or done", "run `trainwright synth`")
             )
     return findings
 
 
-def _stale(build: Build, lock: Lock) -> Iterator[Finding]:
-    fix = "run `trainwright synth` and commit dist/ and the lock"
+FIX = "run `trainwright synth` and commit dist/ and charts/lock/"
+
+
+def _stale_runs(project: Project, build: Build, records: Records) -> Iterator[Finding]:
     for name, built in build.runs.items():
-        locked = lock.runs.get(name)
-        if locked is None or locked.state != "active":
-            yield found("TW502", _file(built.file.name), f"run {name} is new and not in dist/ yet", fix)
-        elif locked.file != built.file.digest or (
-            locked.manifests != built.output.digest and locked.hash == built.compiled.identity
+        entry = records.runs.get(name)
+        if run_path(name) in records.broken:
+            continue
+        if entry is None and (project.dist / built.output.path).is_file():
+            if identities_in(project.dist / built.output.path, name) == {built.compiled.identity}:
+                message = f"{_shown(project, run_path(name))} is missing; {name} has kept its identity"
+                fix = "restore it from git, or run `trainwright synth`, which writes it again"
+                yield found("TW508", Where(built.file.name), message, fix)
+        elif entry is None or entry.state != "active":
+            yield found("TW502", Where(built.file.name), f"run {name} is new and not in dist/ yet", FIX)
+        elif entry.file != built.file.digest or (
+            entry.identity == built.compiled.identity and entry != run_record(built, entry.dist, entry.written_by)
         ):
-            yield found("TW502", _file(built.file.name), f"run {name} changed since dist/ was written", fix)
-    for key, foundation in build.foundations.items():
-        entry = lock.foundations.get(key)
-        if entry is None or entry.manifests != foundation.output.digest:
-            yield found("TW502", _file(foundation.cluster.name), f"the foundation of {key} changed since dist/ was written", fix)
+            yield found("TW502", Where(built.file.name), f"run {name} changed since dist/ was written", FIX)
     for name, file in build.done.items():
-        if name in lock.runs and lock.runs[name].state != "done":
-            yield found("TW502", _file(file.name), f"run {name} is done and still in dist/", fix)
-    if build.failed:
-        return  # what does not compile at the moment is not gone
-    for name in sorted(lock.runs.keys() - build.runs.keys() - build.done.keys()):
-        yield found("TW502", _file("charts/trainwright.lock"), f"run {name} is in the lock and has no file any more", fix)
-    for key in sorted(lock.foundations.keys() - build.foundations.keys()):
-        yield found(
-            "TW502", _file("charts/trainwright.lock"), f"the foundation of {key} is in the lock and in no profile any more", fix
-        )
+        if name in records.runs and records.runs[name].state != "done":
+            yield found("TW502", Where(file.name), f"run {name} is done and still in dist/", FIX)
 
 
-def other_files(project: Project, build: Build, lock: Lock) -> dict[str, Literal["stale", "foreign"]]:
+def _stale_rest(project: Project, build: Build, records: Records) -> Iterator[Finding]:
+    for key, built in build.foundations.items():
+        if foundation_path(key) not in records.broken and _changed(built, records.foundations.get(key)):
+            yield found("TW502", Where(built.cluster.name), f"the foundation of {key} changed since dist/ was written", FIX)
+    for name, entry in cluster_records(build).items():
+        if cluster_path(name) not in records.broken and records.clusters.get(name) != entry:
+            yield found("TW502", Where(build.clusters[name].name), f"profile {name} changed since dist/ was written", FIX)
+
+
+def _changed(built: BuiltFoundation, entry: FoundationRecord | None) -> bool:
+    return entry is None or entry.manifests != built.output.digest
+
+
+def _left(project: Project, build: Build, records: Records) -> Iterator[Finding]:
+    """Records of what is gone, and records that cannot be read."""
+    for findings in records.broken.values():
+        yield from findings
+    if not build.failed:  # what does not compile at the moment is not gone
+        for path in sorted(records.paths.keys() - build.recorded):
+            shown = _shown(project, path)
+            yield found("TW502", Where(shown), f"{shown} is the record of something that is gone", FIX)
+
+
+def other_files(project: Project, build: Build, records: Records) -> dict[str, Literal["stale", "foreign"]]:
     """Files in ``dist/`` that the build does not make, as shown: ours from before (by digest) are stale, the others foreign."""
-    expected, ours = set(build.outputs), lock.dist_digests
+    expected, ours = set(build.outputs), records.dist_digests
     others: dict[str, Literal["stale", "foreign"]] = {}
     for path in sorted(project.dist.rglob("*")) if project.dist.is_dir() else []:
         if path.is_file() and path.relative_to(project.dist).as_posix() not in expected:
@@ -124,12 +191,16 @@ def other_files(project: Project, build: Build, lock: Lock) -> dict[str, Literal
     return others
 
 
-def edited_files(project: Project, build: Build, lock: Lock) -> list[Output]:
+def edited_files(project: Project, build: Build, records: Records) -> list[Output]:
     """Outputs whose file in ``dist/`` is not what the last synth wrote."""
-    known = lock.dist_digests
+    known = records.dist_digests
     paths = [(output, project.dist / output.path) for output in build.outputs.values()]
     return [output for output, path in paths if path.is_file() and known and digest(path.read_bytes()) not in known]
 
 
-def _file(shown: str) -> Where:
-    return Where(shown)
+def _of_run(built: BuiltRun) -> Where:
+    return built.file.locator(built.cluster).run("/run")
+
+
+def _shown(project: Project, record: str) -> str:
+    return project.shown(project.records / record)

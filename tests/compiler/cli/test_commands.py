@@ -21,7 +21,7 @@ from trainwright.run import Run
 Data = dict[str, Any]
 DIGITS = "charts/runs/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
-COMMANDS = ("synth", "check", "plan", "explain", "roll", "schema", "rules", "init", "rehearse", "validate")
+COMMANDS = ("synth", "check", "plan", "explain", "roll", "migrate", "schema", "rules", "init", "rehearse", "validate")
 
 
 @pytest.fixture
@@ -100,8 +100,10 @@ BROKEN = {
     "syntax": ("charts/runs/torchrun_command.py", b"RUN = (\n", "TW108"),
     "exit": ("charts/runs/torchrun_command.py", b"import sys\nsys.exit(0)\n", "TW108"),
     "no-run": ("charts/runs/torchrun_command.py", b"RUN = 1\n", "TW108"),
-    "lock": ("charts/trainwright.lock", b"<<<<<<< HEAD\n", "TW506"),
-    "lock-binary": ("charts/trainwright.lock", b"\xff", "TW506"),
+    "record": ("charts/lock/digits-ddp.yaml", b"<<<<<<< HEAD\n", "TW506"),
+    "record-binary": ("charts/lock/foundation/laptop/training.yaml", b"\xff", "TW506"),
+    "record-of-profile": ("charts/lock/clusters/laptop.yaml", b"record: 2\n", "TW506"),
+    "old-lock": ("charts/trainwright.lock", b"lock: 1\n", "TW509"),
 }
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.compiler.projects import ROOT, Scratch, files, scratch
 
 from trainwright.findings import Severity
-from trainwright.project import compare, moved_runs, read_lock
+from trainwright.project import compare, last_records, moved_runs
 
 RUNS = ("digits-ddp", "stdlib-lm")
 
@@ -41,8 +41,8 @@ def edited(folder: Path, project: Scratch) -> Scratch:
 
 
 def check(here: Scratch) -> list[str]:
-    build, lock = here.build(), read_lock(here.project.lock)
-    found = [*build.findings, *moved_runs(build, lock), *compare(here.project, build, lock)]
+    build, records = here.build(), last_records(here.project)
+    found = [*build.findings, *moved_runs(here.project, build, records), *compare(here.project, build, records)]
     return [f"{finding.code} {finding.message}" for finding in found if finding.severity is Severity.ERROR]
 
 
@@ -69,18 +69,18 @@ def test_killed_at_any_step_synth_loses_no_file(tmp_path: Path, few_runs: Scratc
             if path in before and path in after:
                 assert path in left, f"step {step} lost {path}"
             assert path not in left or left[path] in allowed, f"step {step} left half of {path}"
-        lock = here.read("charts/trainwright.lock")
+        records = files(here.project.records)
         if ended.returncode == 0:
             last = step
             assert left == after
             break
         found = check(here)
-        if lock != finished.read("charts/trainwright.lock"):
+        if records != files(finished.project.records):
             assert any("digits-ddp" in problem for problem in found), f"step {step}: check does not name what is stale: {found}"
             assert not any("by hand" in problem for problem in found), f"step {step}: nobody edited a file: {found}"
         here.synth()
         assert files(here.root / "dist") == after
-        assert here.read("charts/trainwright.lock") == finished.read("charts/trainwright.lock")
+        assert files(here.project.records) == files(finished.project.records)
         assert sorted(path.name for path in here.root.iterdir()) == [".git", "charts", "dist"]
         assert check(here) == []
     assert last is not None, "the synth that is not killed must end"

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from tests.compiler.compiling import TODAY
-from tests.compiler.projects import ROOT, Scratch, scratch
+from tests.compiler.projects import ROOT, Scratch, files, scratch
 
 from trainwright.findings import CompileError, Finding, Severity
-from trainwright.project import build_project, compare, load_sources, moved_runs, read_lock
+from trainwright.project import build_project, compare, last_records, load_sources, moved_runs
 from trainwright.project.build import Output, duplicates
 
 DIGITS = "charts/runs/digits-ddp.yaml"
+RECORD = "charts/lock/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
 H100 = "charts/clusters/h100-ib.yaml"
 
@@ -25,9 +26,9 @@ def here(tmp_path: Path) -> Scratch:
 
 def findings(here: Scratch) -> list[Finding]:
     """What `check` finds, without starting a process."""
-    lock = read_lock(here.project.lock)
+    records = last_records(here.project)
     build = build_project(load_sources(here.project), TODAY)
-    return [*build.findings, *moved_runs(build, lock), *compare(here.project, build, lock)]
+    return [*build.findings, *moved_runs(here.project, build, records), *compare(here.project, build, records)]
 
 
 def errors(here: Scratch) -> list[tuple[str, str]]:
@@ -60,7 +61,7 @@ def test_synth_writes_nothing_where_nothing_changed(here: Scratch) -> None:
 def test_synth_from_nothing_gives_the_committed_bytes(here: Scratch) -> None:
     committed = here.dist()
     shutil.rmtree(here.root / "dist")
-    here.project.lock.unlink()
+    shutil.rmtree(here.project.records)
     here.synth()
     assert here.dist() == committed
     assert here.git("status", "--porcelain") == ""
@@ -109,14 +110,14 @@ def test_an_edited_run_is_stale_until_synth(here: Scratch) -> None:
     assert written.changed == (DIGITS_DIST,)
     assert written.restored == ()
     assert codes(here) == []
-    assert sorted(here.git("diff", "--name-only").split()) == [DIGITS, "charts/trainwright.lock", DIGITS_DIST]
+    assert sorted(here.git("diff", "--name-only").split()) == [RECORD, DIGITS, DIGITS_DIST]
 
 
-def test_an_edit_of_a_comment_is_stale_until_synth_and_changes_the_lock_alone(here: Scratch) -> None:
+def test_an_edit_of_a_comment_is_stale_until_synth_and_changes_its_record_alone(here: Scratch) -> None:
     here.write(DIGITS, "# reviewed\n" + here.read(DIGITS))
     assert codes(here) == ["TW502"]
     assert here.synth().changed == ()
-    assert sorted(here.git("diff", "--name-only").split()) == [DIGITS, "charts/trainwright.lock"]
+    assert sorted(here.git("diff", "--name-only").split()) == [RECORD, DIGITS]
     assert codes(here) == []
 
 
@@ -155,14 +156,14 @@ def test_a_foreign_file_stays_and_is_reported(here: Scratch) -> None:
 # The life of a run.
 
 
-def test_a_removed_run_loses_its_file_and_its_line(here: Scratch) -> None:
+def test_a_removed_run_loses_its_file_and_its_record(here: Scratch) -> None:
     here.path(DIGITS).unlink()
     assert set(codes(here)) == {"TW502"}
     assert any("digits-ddp" in message for _, message in errors(here))
     written = here.synth()
     assert written.removed == (DIGITS_DIST,)
     assert not here.path(DIGITS_DIST).exists()
-    assert "digits-ddp" not in here.read("charts/trainwright.lock")
+    assert not here.path(RECORD).exists()
     assert codes(here) == []
     assert here.path("dist/laptop/training/foundation/training.k8s.yaml").is_file()
 
@@ -175,15 +176,15 @@ def test_the_last_run_of_a_namespace_leaves_the_foundation(here: Scratch) -> Non
     assert not here.path("dist/laptop/training/runs").exists()
 
 
-def test_a_run_that_is_done_is_not_emitted_and_keeps_its_line(here: Scratch) -> None:
+def test_a_run_that_is_done_is_not_emitted_and_keeps_its_record(here: Scratch) -> None:
     before = here.build().runs["digits-ddp"].compiled.identity
     here.write(DIGITS, here.read(DIGITS) + "state: done\n")
     assert codes(here) == ["TW502", "TW502"]
     here.synth()
     assert not here.path(DIGITS_DIST).exists()
-    lock = read_lock(here.project.lock)
-    assert lock.runs["digits-ddp"].state == "done"
-    assert lock.runs["digits-ddp"].hash == before
+    record = last_records(here.project).runs["digits-ddp"]
+    assert record.state == "done"
+    assert record.identity == before
     assert codes(here) == []
 
 
@@ -206,15 +207,15 @@ def test_a_new_run_is_reported_and_then_written(here: Scratch) -> None:
         ("claim: training-checkpoints", "claim: none"),
     ],
 )
-def test_a_failing_compile_leaves_dist_and_lock_as_they_are(here: Scratch, before: str, after: str) -> None:
-    dist, lock = here.dist(), here.read("charts/trainwright.lock")
+def test_a_failing_compile_leaves_dist_and_records_as_they_are(here: Scratch, before: str, after: str) -> None:
+    dist, records = here.dist(), files(here.project.records)
     here.write("charts/runs/again.yaml", here.read(DIGITS).replace("run: digits-ddp", "run: again"))
     here.edit("charts/runs/own-script.yaml", "gpus_per_node: 8", "gpus_per_node: 4")
     here.write(DIGITS, here.read(DIGITS).replace(before, after))
     with pytest.raises(CompileError):
         here.synth()
     assert here.dist() == dist
-    assert here.read("charts/trainwright.lock") == lock
+    assert files(here.project.records) == records
     assert [path.name for path in here.root.iterdir() if path.name.startswith(".dist")] == []
 
 
@@ -223,19 +224,19 @@ def test_a_run_that_does_not_compile_is_not_called_gone(here: Scratch) -> None:
     assert codes(here) == ["TW107"]
 
 
-def test_a_writer_that_fails_half_way_leaves_dist_and_lock_as_they_are(here: Scratch) -> None:
+def test_a_writer_that_fails_half_way_leaves_dist_and_records_as_they_are(here: Scratch) -> None:
     from trainwright.project import synth
 
     def broken(outputs: object, folder: Path) -> None:
         (folder / "half").write_text("written", encoding="utf-8")
         raise OSError("disk full")
 
-    dist, lock = here.dist(), here.read("charts/trainwright.lock")
+    dist, records = here.dist(), files(here.project.records)
     here.edit(DIGITS, "base: 2e-3", "base: 3e-3")
     with pytest.raises(OSError, match="disk full"):
         synth(here.project, here.build(), broken)
     assert here.dist() == dist
-    assert here.read("charts/trainwright.lock") == lock
+    assert files(here.project.records) == records
     assert sorted(path.name for path in here.root.iterdir()) == [".git", "charts", "dist"]
 
 
@@ -283,14 +284,17 @@ def test_a_profile_edit_that_would_restart_runs_lists_them_all_until_they_are_ro
     assert "bond0" in here.read("dist/h100-ib/training/runs/own-script.k8s.yaml")
 
 
-def test_a_lost_lock_is_no_way_round_roll(here: Scratch) -> None:
-    restart_all(here)
-    here.path("charts/trainwright.lock").unlink()
+def test_lost_records_are_no_way_round_roll(here: Scratch) -> None:
+    restarted = restart_all(here)
+    shutil.rmtree(here.project.records)
     dist = here.dist()
     for command in ("check", "synth"):
         ended = here.run(command)
         assert ended.returncode == 1
-        assert "charts/trainwright.lock: error TW506 the lock is missing, and dist/ has" in ended.stderr
+        for name in restarted:
+            assert f"error TW508 {name} has no record, and dist/h100-ib/training/runs/{name}.k8s.yaml has" in ended.stderr
+            assert f"`trainwright roll {name}`" in ended.stderr
+        assert "digits-ddp has no record, and" not in ended.stderr
     assert here.dist() == dist
     shutil.rmtree(here.path("dist"))
     here.synth()
@@ -299,15 +303,15 @@ def test_a_lost_lock_is_no_way_round_roll(here: Scratch) -> None:
 
 def test_a_profile_edit_that_restarts_nothing_needs_no_roll(here: Scratch) -> None:
     here.edit(H100, "size: 4Ti", "size: 5Ti")
-    assert codes(here) == ["TW502"]
+    assert codes(here) == ["TW502", "TW502"], "the foundation, and the record of the profile"
     assert here.synth().changed == ("dist/h100-ib/training/foundation/training.k8s.yaml",)
 
 
 def test_a_run_that_says_so_itself_restarts_without_roll(here: Scratch) -> None:
     here.write(DIGITS, here.read(DIGITS) + "attempt: 2\n")
-    before = read_lock(here.project.lock).runs["digits-ddp"].hash
+    before = last_records(here.project).runs["digits-ddp"].identity
     here.synth()
-    assert read_lock(here.project.lock).runs["digits-ddp"].hash != before
+    assert last_records(here.project).runs["digits-ddp"].identity != before
 
 
 def test_a_run_that_is_done_restarts_with_no_profile(here: Scratch) -> None:
@@ -317,6 +321,8 @@ def test_a_run_that_is_done_restarts_with_no_profile(here: Scratch) -> None:
     here.edit("charts/runs/torchrun_command.py", 'node_pool="h100-spot",', 'node_pool="h100-spot",\n    state="done",')
     here.synth()
     restart_all(here)
+    assert errors(here) == [("TW502", "profile h100-ib changed since dist/ was written")]
+    here.synth()
     assert codes(here) == []
 
 
