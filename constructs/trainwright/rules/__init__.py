@@ -14,6 +14,7 @@ from trainwright.rules import (
     data,
     deepspeed,
     environment,
+    launchers,
     memory,
     monitoring,
     mpi,
@@ -26,7 +27,8 @@ from trainwright.rules import (
 )
 
 _FAMILIES = (
-    training, memory, deepspeed, storage, data, cluster, environment, command, mpi, operators, scheduling, monitoring, objects,
+    training, memory, deepspeed, storage, data, cluster, environment, command, launchers, mpi, operators, scheduling, monitoring,
+    objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))

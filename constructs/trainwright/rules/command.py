@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 
 from trainwright.findings import Finding
@@ -10,21 +11,17 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.environment import SECRET_VALUE
+from trainwright.rules.environment import SECRET_VALUE, secret_findings, variable_findings
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 _BLANK = re.compile(r"-\s*-?[A-Za-z][-\w]*\s.*", re.DOTALL)
 """An option and more in one element; ``--name=value with blank`` is one option."""
 
 _SHELL_BODY = re.compile(r"-[a-z]*c")
-_LAUNCHERS = frozenset({"torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun", "accelerate"})
+_LAUNCHERS = frozenset({"torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun", "accelerate", "composer"})
 _TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
-_PYTHON = re.compile(r"python[0-9.]*")
-_STARTS_RANKS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun", "srun", "ray"})
 _TRACKERS = ("tracker", "dmlc-submit", "dmlc_submit")
 """Words of a command that starts XGBoost's tracker by name."""
-_OTHER_PODS = {"deepspeed": ("--hostfile", "-H", "--no-ssh"), "accelerate": ("--num-machines", "--config-file")}
-"""Launcher -> options without which it starts ranks in its own pod only."""
 
 
 def command_of(context: Context) -> tuple[str, ...]:
@@ -44,8 +41,8 @@ def arguments(context: Context) -> Iterator[Finding]:
             yield found(
                 "TW405",
                 where,
-                f"{_short(token)} is one argument with a space in it",
-                f"write its words as separate elements: {_short(words)}",
+                f"{shown(token)} is one argument with a space in it",
+                f"write its words as separate elements: {shown(words)}",
             )
         if SECRET_VALUE.search(token):
             yield found(
@@ -56,7 +53,8 @@ def arguments(context: Context) -> Iterator[Finding]:
             )
 
 
-def _short(value: str | list[str]) -> str:
+def shown(value: str | list[str]) -> str:
+    """A part of a command, short enough for a message."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:79]}…"
 
@@ -106,7 +104,7 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
     for index, word in enumerate(words[:-1]):
         backend = words[index + 1]
         if word == "--rdzv-backend" and backend != "static" and "$" not in backend:
-            message = f"--node_rank and PET_NODE_RANK are ignored with --rdzv_backend {_short(backend)}"
+            message = f"--node_rank and PET_NODE_RANK are ignored with --rdzv_backend {shown(backend)}"
             yield found(
                 "TW406",
                 context.locate.run("/workload/command"),
@@ -115,92 +113,52 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
             )
 
 
-def options_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Options of torchrun win over the PET_ variables of the plan; an option that differs makes ranks wait forever."""
-    words = words_of(command_of(context))
-    start = torchrun_at(words)
-    torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
-    if start is None or not torch or isinstance(context.run.workload, ScriptWorkload):
-        return
-    where, options = context.locate.run("/workload/command"), _torchrun_options(words[start + 1 :])
-    for name, (wanted, decided) in _planned(resolution).items():
-        given = options.get(name)
-        if given is not None and given != wanted and "$" not in given:
-            yield found(
-                "TW411",
-                where,
-                f"{name.replace('-', '_').replace('__', '--', 1)} {_short(given)} is not what the plan says, {wanted}",
-                f"remove it: torchrun reads PET_ variables; {decided}",
-            )
-    if "--node-rank" in options and "$" not in (options["--node-rank"] or "") and resolution.plan.world.nodes > 1:
-        yield found("TW411", where, "--node_rank is the same number in every pod", "remove it: torchrun reads PET_NODE_RANK")
-    if "--standalone" in options and resolution.plan.world.nodes > 1:
-        yield found("TW411", where, "with --standalone each pod would train alone", "remove it, or set topology.nodes to 1")
+def words_in(command: Sequence[str]) -> Iterator[str]:
+    """Each argument, and the words of a shell's script as the shell would divide them."""
+    for number, token in enumerate(command):
+        if number == 0 or not _SHELL_BODY.fullmatch(command[number - 1]):
+            yield token
+            continue
+        try:
+            yield from shlex.split(token, comments=True)
+        except ValueError:  # a quote that nothing closes
+            yield from token.split()
 
 
-def _planned(resolution: Resolution) -> dict[str, tuple[str, str]]:
-    """Option -> its value in the plan, and what decides it."""
-    plan, elastic = resolution.plan, resolution.needs.elastic
-    each = {"--nproc-per-node": (str(plan.world.processes_per_node), "to change it, change topology")}
-    if elastic:
-        return {"--nnodes": (f"{elastic.minimum}:{elastic.maximum}", "to change it, change topology.elastic"), **each}
-    return {
-        "--nnodes": (str(plan.world.nodes), "to change it, change topology.nodes"),
-        **each,
-        "--master-addr": (plan.rendezvous.host, "the plan names rank 0"),
-        "--master-port": (str(plan.rendezvous.port), "the plan decides ports"),
-    }
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
-_FLAGS = frozenset({"--standalone", "--no-python", "--run-path", "-m", "--module"})
+def assigned(command: Sequence[str]) -> dict[str, str | None]:
+    """Variables that a command sets itself, or hands on by name, for its own programs: ``-x NAME=VALUE``, ``-x NAME`` and
+    ``--mca NAME VALUE`` of Open MPI, ``-genv NAME VALUE`` and ``-genvlist NAMES`` of Hydra, ``env NAME=VALUE``, and what a
+    shell's script assigns. A value that is only known when it runs is None.
+    """
+    words, found_here = [word.removesuffix(";") for word in words_in(command)], dict[str, str | None]()
+    for index, word in enumerate(words):
+        first, second = (*words[index + 1 : index + 3], "", "")[:2]
+        if match := _ASSIGNMENT.fullmatch(word):
+            found_here[match[1]] = match[2]
+        elif word in _NAMES:
+            found_here |= {name: None for name in first.split(",") if _NAME.fullmatch(name)}
+        elif word in _MCA and _NAME.fullmatch(first):
+            found_here[f"OMPI_MCA_{first}"] = second
+        elif word in ("-genv", "-env") and _NAME.fullmatch(first):
+            found_here[first] = second
+    return {name: None if value and ("$" in value or "`" in value) else value for name, value in found_here.items()}
 
 
-def _torchrun_options(words: Sequence[str]) -> dict[str, str | None]:
-    """Options of torchrun itself, without those of the program that it starts."""
-    options: dict[str, str | None] = {}
-    index = 0
-    while index < len(words) and words[index].startswith("-"):
-        if words[index] in _FLAGS:
-            options[words[index]] = None
-            index += 1
-        else:
-            options[words[index]] = words[index + 1] if index + 1 < len(words) else None
-            index += 2
-    return options
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMES = frozenset({"-x", "-genvlist", "-envlist"})
+_MCA = frozenset({"--mca", "-mca", "--gmca", "-gmca"})
 
 
-def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """A command is the whole pod: one that starts no ranks leaves it at one process, which nobody told who it is."""
-    work, needs = context.run.workload, resolution.needs
-    torch = needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
-    if not isinstance(work, CommandWorkload) or not torch or needs.world_size == 1:
-        return
-    words = words_of(work.command)
-    programs = [word.rpartition("/")[2] for word in words]
-    if torchrun_at(words) is not None or not _STARTS_RANKS.isdisjoint(programs):
-        return
-    where, fix = context.locate.run("/workload/command"), "write torchrun before the program: it reads the plan's PET_ variables"
-    launcher = next((name for name in programs if name in _OTHER_PODS), None)
-    if launcher is not None:
-        if needs.nodes > 1 and not any(option in words for option in _OTHER_PODS[launcher]):
-            message = f"{launcher} starts ranks in its own pod only, and the run has {needs.nodes} pods: each would train alone"
-            yield found("TW450", where, message, f"{fix}; or give {launcher} the other hosts")
-    elif any(_PYTHON.fullmatch(program) for program in programs):
-        alone = _alone(resolution)
-        if alone:
-            yield found("TW450", where, alone, f"{fix}; or use workload script, which starts one process per rank")
-
-
-def _alone(resolution: Resolution) -> str | None:
-    """What a plain program would do; None if the operator tells each pod its rank and each pod holds one."""
-    needs, told = resolution.needs, {"RANK", "WORLD_SIZE"} <= resolution.binding.injects.keys()
-    if needs.processes_per_node == 1:
-        return None if told else f"nothing tells the program its rank: each of {needs.nodes} pods would train alone"
-    missing = needs.world_size - needs.nodes
-    if told:
-        seen = f"the program sees WORLD_SIZE {needs.world_size} and takes its pod's number for its rank"
-        return f"{seen}: it would wait for {missing} ranks that never start"
-    return f"the program is one process in each of {needs.nodes} pods: {missing} of {needs.world_size} ranks are not started"
+def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What the catalogue says of variables that the command sets; of those that it hands on, the run's own env is judged."""
+    planned = {variable.name for variable in resolution.plan.environment}
+    env = {name: value for name, value in assigned(command_of(context)).items() if value is not None or name not in planned}
+    where = context.locate.run("/workload/command")
+    yield from variable_findings(env, lambda _: where)
+    yield from secret_findings(env, lambda _: where)
 
 
 def keras(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -231,4 +189,4 @@ def tracker(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 RUN = (arguments, launcher_in_script, dynamic_rendezvous)
-PLAN = (options_against_plan, starts_the_ranks, keras, tracker)
+PLAN = (variables, keras, tracker)

@@ -109,9 +109,11 @@ def variable_findings(env: Environment, where: Callable[[str], Where]) -> Iterat
     for name, value in env.items():
         entry = lookup(name)
         if is_made_up(name):
-            near = suggestion(name)
-            fix = f"did you mean {near}?" if near else "remove it; if a plugin of yours reads it, set it in the image"
-            yield found("TW412", where(name), f"no library reads {name}", fix)
+            if near := suggestion(name):
+                yield found("TW412", where(name), f"no library reads {name}", f"did you mean {near}?")
+            else:
+                fix = "remove it; if a plugin or a program of yours reads it, waive this and say which"
+                yield found("TW417", where(name), f"no library that this compiler knows reads {name}", fix)
         elif isinstance(entry, Entry):
             yield from _of_entry(entry, value if isinstance(value, str) else None, where(name))
     yield from _together(env, where)

@@ -76,7 +76,7 @@ def mpirun(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if mpi is None or launch is None or not isinstance(context.run.workload, CommandWorkload):
         return
     where = context.locate.run("/workload/command")
-    for check in (_slots, _hosts, _dialect, _variables):
+    for check in (_slots, _hosts, _dialect, _variables, _root):
         for code, message, fix in check(launch, resolution, mpi):
             yield found(code, where, message, fix)
 
@@ -133,6 +133,17 @@ def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     if missing:
         message = f"ranks on other pods do not get {', '.join(missing)}: mpirun passes on only what -x names"
         yield "TW423", message, f"add {' '.join(f'-x {name}' for name in missing)}, each word as a separate element"
+
+
+def _root(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
+    """The option speaks of an image whose sshd is root's; sshd of the workers is that of user 1000 (target/mpi.py)."""
+    if resolution.binding.sshd and any(name == "--allow-run-as-root" for name, _ in launch.options):
+        message = "--allow-run-as-root does nothing: no pod runs as root, and sshd of an image made for root does not start"
+        fix = (
+            "remove it, and build the image as the MPI Operator's base images are: a user 1000 with the home /home/mpiuser, and "
+            ".sshd_config in it"
+        )
+        yield "TW423", message, fix
 
 
 def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Finding]:

@@ -215,6 +215,7 @@ WARN_ENABLE_DEBUG_INFO WIN_STRIDE WORK_ARGS_BYTES WORK_FIFO_BYTES WORK_FIFO_DEPT
 INTERNAL = tuple(Entry(f"NCCL_{name}", Library.NCCL, "not documented", TEXT, _SOURCE, risk=_RISK) for name in _NAMES)
 
 _TCPX = "https://github.com/GoogleCloudPlatform/container-engine-accelerators"
+_RECIPES = "https://github.com/AI-Hypercomputer/gpu-recipes"
 _RDMA = "https://github.com/Mellanox/nccl-rdma-sharp-plugins"
 
 PLUGIN_FAMILIES = (
@@ -222,6 +223,11 @@ PLUGIN_FAMILIES = (
     Family("NCCL_GPUDIRECTTCPX", Library.NCCL, "settings of Google's plugin for GPUDirect-TCPX", _TCPX),
     Family("NCCL_SHIMNET", Library.NCCL, "settings of Google's checks of NCCL's configuration", _TCPX),
     Family("NCCL_USE_SNAP", Library.NCCL, "switch of Google's plugin for GPUDirect-TCPXO", _TCPX),
+    Family("NCCL_DYNAMIC_CHUNK_SIZE", Library.NCCL, "bytes of a chunk in Google's build for GPUDirect-TCPX", _TCPX),
+    Family("NCCL_LIB_DIR", Library.NCCL, "folder of Google's plugin and of its script of settings", _RECIPES),
+    Family("NCCL_PLUGIN_PATH", Library.NCCL, "folder that Google's charts copy the plugin to", _RECIPES),
+    Family("NCCL_INIT_SCRIPT", Library.NCCL, "script of settings that Google's charts run before the program", _RECIPES),
+    Family("NCCL_TUNER_CONFIG_PATH", Library.NCCL, "file of settings for Google's tuner", _RECIPES),
     Family("NCCL_IBEXT", Library.NCCL, "settings of NVIDIA's plugin for InfiniBand and SHARP", _RDMA),
     Family("NCCL_SHARP", Library.NCCL, "settings of NVIDIA's plugin for InfiniBand and SHARP", _RDMA),
     Family("NCCL_UCX", Library.NCCL, "settings of NVIDIA's plugin for UCX", _RDMA),

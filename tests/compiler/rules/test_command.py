@@ -97,6 +97,99 @@ def test_options_of_the_program_are_its_own() -> None:
     assert codes(command("torchrun", "train.py", "--nnodes=7")) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("accelerate", "launch", "--num_machines", "4", "--machine_rank", "$(PET_NODE_RANK)"),
+        ("accelerate", "launch", "--num_machines=2", "--num_processes=8"),
+        ("accelerate", "launch", "--multi_gpu", "--num_machines", "2", "--main_process_port", "12355"),
+        ("accelerate", "launch", "--num_machines", "2", "--main_process_ip", "10.0.0.1"),
+        ("accelerate", "launch", "--num_machines", "2", "--machine_rank", "0"),
+        ("composer", "-n", "4", "--world_size", "$(WORLD)"),
+        ("composer", "--world_size", "8"),
+        ("composer", "--world_size", "16", "--base_rank", "0"),
+        ("composer", "--world_size", "16", "--master_addr", "localhost"),
+        ("deepspeed", "--no_ssh", "--num_nodes", "4"),
+        ("deepspeed", "--no_ssh", "--num_gpus=4"),
+        ("deepspeed", "--no_ssh", "--node_rank=1"),
+        ("deepspeed", "--no_ssh", "--master_port", "1234"),
+    ],
+)
+def test_options_of_other_launchers_that_contradict_the_plan(words: tuple[str, ...]) -> None:
+    assert codes(command(*words, "train.py", "--num_nodes", "9")) == ["TW411"]
+    assert codes(command("bash", "-c", " ".join([*words, "train.py"]))) == ["TW411"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (
+            "accelerate", "launch", "--num_machines=2", "--num_processes=16", "--machine_rank=$(PET_NODE_RANK)",
+            "--main_process_ip=$(PET_MASTER_ADDR)", "--main_process_port=29500",
+        ),
+        ("accelerate", "launch", "--config_file", "/etc/accelerate.yaml"),
+        ("composer", "-n", "8", "--world_size", "16", "--node_rank", "$(PET_NODE_RANK)", "--master_port", "29500"),
+        ("deepspeed", "--no_ssh", "--num_nodes", "2", "--num_gpus", "8", "--node_rank", "$(PET_NODE_RANK)"),
+    ],
+)  # fmt: skip
+def test_options_of_other_launchers_that_agree(words: tuple[str, ...]) -> None:
+    assert codes(command(*words, "train.py", "--num_machines", "9")) == []
+
+
+def test_the_fix_for_another_launcher_is_a_value() -> None:
+    """They read none of the plan's variables, so the options have to stay."""
+    text = message(command("accelerate", "launch", "--num_machines", "2", "--num_processes", "8", "train.py"))
+    assert "--num_processes '8' is not what the plan says, 16; write 16" in text
+    text = message(command("accelerate", "launch", "--num_machines", "2", "--machine_rank", "0", "train.py"))
+    assert text.endswith("--machine_rank is the same number in every pod; write $(PET_NODE_RANK)")
+    text = message(command("composer", "--world_size", "16", "--master_addr", "localhost", "train.py"))
+    assert "write $(PET_MASTER_ADDR)" in text
+
+
+@pytest.mark.parametrize("program", ["composer", "deepspeed", "accelerate"])
+def test_a_launcher_that_is_told_of_no_other_pod(program: str) -> None:
+    words = (program, "launch") if program == "accelerate" else (program,)
+    assert codes(command(*words, "train.py")) == ["TW450"]
+
+
+def test_a_program_that_reads_its_pods_index_numbers_the_ranks_itself() -> None:
+    assert codes(command("python", "train.py")) == ["TW450"]
+    assert codes(command("python", "train.py", "--node-rank", "$(PET_NODE_RANK)")) == []
+    assert codes(command("bash", "-c", "python train.py --node-rank $JOB_COMPLETION_INDEX")) == []
+    start = {"files": {"/etc/start.py": "import os\nrank = os.environ['PET_NODE_RANK']\n"}}
+    assert codes(command("python", "/etc/start.py") | start) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("torchrun", "--foo", "NCCL_DEBGU=INFO"), "TW412"),
+        (("bash", "-c", "export NCCL_DEBGU=INFO; torchrun train.py"), "TW412"),
+        (("bash", "-c", "NCCL_TREE_THRESHOLD=0 torchrun train.py"), "TW407"),
+        (("env", "NCCL_IB_TIMEOUT=99", "torchrun", "train.py"), "TW413"),
+        (("env", "NCCL_ALGO=Ring", "torchrun", "train.py"), "TW408"),
+        (("env", "WANDB_API_KEY=0123456789abcdef", "torchrun", "train.py"), "TW409"),
+    ],
+)
+def test_variables_that_a_command_sets_are_read_too(words: tuple[str, ...], code: str) -> None:
+    (finding,) = findings(command(*words))
+    assert (finding.code, finding.where.pointer) == (code, "/workload/command")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("env", "NCCL_DEBUG=INFO", "torchrun", "train.py"),
+        ("bash", "-c", "export NCCL_IB_TIMEOUT=$TIMEOUT && torchrun train.py"),
+        ("bash", "-c", "torchrun train.py  # NCCL_TIMEOUT=1 was here"),
+        ("torchrun", "train.py", "model.name=x", "lr=1"),
+        ("bash", "-c", "torchrun 'open quote"),
+    ],
+)
+def test_variables_of_a_command_without_a_fault(words: tuple[str, ...]) -> None:
+    assert codes(command(*words)) == []
+
+
 def test_one_node_may_stand_alone() -> None:
     topology = {"topology": {"nodes": 1}}
     assert codes(command("torchrun", "--standalone", "train.py") | topology) == []

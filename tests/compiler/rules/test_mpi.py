@@ -128,3 +128,27 @@ def test_options_end_where_the_program_begins() -> None:
         ("--allow-run-as-root", ""), ("--mca", "btl"), ("--unknown", "value"), ("-np", "4"),
     )  # fmt: skip
     assert launch_of(["python", "train.py"]) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("-x", "NCCL_DEBGU=INFO"), "TW412"),
+        (("-x", "NCCL_DEBGU"), "TW412"),
+        (("-x", "NCCL_TIMEOUT=60"), "TW407"),
+        (("-x", "NCCL_IB_TIMEOUT=99"), "TW413"),
+        (("--mca", "bttl", "self"), "TW412"),
+        (("-x", "WANDB_API_KEY=0123456789abcdef"), "TW409"),
+    ],
+)
+def test_variables_on_the_command_line_are_read(words: tuple[str, ...], code: str) -> None:
+    data = RUN | command("mpirun", "-np", "16", *HOSTS, *FORWARDED, *words, "python", "train.py")
+    (finding,) = findings(data, MPI)
+    assert (finding.code, finding.where.pointer) == (code, "/workload/command")
+
+
+def test_root_without_a_root() -> None:
+    """The pods are user 1000's, and so is sshd."""
+    ((code, text),) = said("mpirun", "--allow-run-as-root", "-np", "16", *HOSTS, *FORWARDED, "python", "train.py")
+    assert code == "TW423"
+    assert "no pod runs as root" in text

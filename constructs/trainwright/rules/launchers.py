@@ -1,0 +1,217 @@
+"""Rules on the programs by which a command starts its ranks: what their options say, against the plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.findings.context import Context
+from trainwright.handshake import Rendezvous
+from trainwright.plan import Resolution
+from trainwright.rules.command import command_of, shown, torchrun_at, words_of
+from trainwright.run import CommandWorkload, ScriptWorkload
+
+
+class Fact(Enum):
+    """What an option of a launcher states; its value is the field that decides it."""
+
+    NODES = "to change it, change topology.nodes"
+    EACH = "to change it, change topology"
+    RANKS = "to change the number of ranks, change topology"
+    ADDRESS = "the plan names rank 0"
+    PORT = "the plan decides ports"
+    INDEX = "the pod's index"
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """A program that starts the ranks of one pod."""
+
+    says: Mapping[str, Fact]
+    flags: frozenset[str]
+    reads_plan: bool = False
+    """Whether it reads the plan's ``PET_`` variables, so that it needs none of these options."""
+    subcommand: str | None = None
+    elsewhere: tuple[str, ...] = ()
+    """Options without which it starts ranks in its own pod only."""
+
+
+_MODULE = frozenset({"-m", "--module", "--no-python"})
+
+LAUNCHERS = {
+    "torchrun": Launcher(
+        {
+            "--nnodes": Fact.NODES, "--nproc-per-node": Fact.EACH, "--node-rank": Fact.INDEX,
+            "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
+        },
+        _MODULE | {"--standalone", "--run-path"},
+        reads_plan=True,
+    ),
+    "accelerate": Launcher(
+        {
+            "--num-machines": Fact.NODES, "--num-processes": Fact.RANKS, "--machine-rank": Fact.INDEX,
+            "--main-process-ip": Fact.ADDRESS, "--main-process-port": Fact.PORT,
+        },
+        _MODULE | {
+            "-q", "--quiet", "--cpu", "--multi-gpu", "--tpu", "--use-deepspeed", "--use-fsdp", "--use-megatron-lm",
+            "--same-network", "--debug",
+        },
+        subcommand="launch",
+        elsewhere=("--num-machines", "--config-file"),
+    ),
+    "composer": Launcher(
+        {
+            "-n": Fact.EACH, "--nproc": Fact.EACH, "--world-size": Fact.RANKS, "--node-rank": Fact.INDEX,
+            "--base-rank": Fact.INDEX, "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
+        },
+        frozenset({"-v", "--verbose", "-m", "--module-mode", "-c", "--command-mode"}),
+        elsewhere=("--world-size", "--node-rank", "--base-rank"),
+    ),
+    "deepspeed": Launcher(
+        {
+            "--num-nodes": Fact.NODES, "--num-gpus": Fact.EACH, "--node-rank": Fact.INDEX,
+            "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
+        },
+        _MODULE | {"--no-ssh", "--no-local-rank", "--save-pid", "--bind-cores-to-rank"},
+        elsewhere=("--hostfile", "-H", "--no-ssh"),
+    ),
+}  # fmt: skip
+"""torch/distributed/run.py; accelerate, src/accelerate/commands/launch.py and utils/launch.py; composer,
+composer/cli/launcher.py; deepspeed, deepspeed/launcher/runner.py. With dashes for underscores: the last three know the latter."""
+
+_INDEX_VARIABLE = "PET_NODE_RANK"
+_PYTHON = re.compile(r"python[0-9.]*")
+_STARTS_RANKS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun", "srun", "ray"})
+
+
+def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
+    """The first launcher of a command, and where its options begin; None where there is none."""
+    start = torchrun_at(words)
+    if start is not None:
+        return "torchrun", start + 1
+    for index, word in enumerate(words):
+        name = word.rpartition("/")[2]
+        if name in LAUNCHERS:
+            subcommand = LAUNCHERS[name].subcommand
+            return name, index + (2 if subcommand and words[index + 1 : index + 2] == [subcommand] else 1)
+    return None
+
+
+def options_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Options of a launcher win over the variables of the plan; one that differs makes ranks wait forever, or train alone."""
+    words = words_of(command_of(context))
+    launched = launcher_in(words)
+    torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
+    if launched is None or not torch or isinstance(context.run.workload, ScriptWorkload):
+        return
+    name, start = launched
+    launcher, where = LAUNCHERS[name], context.locate.run("/workload/command")
+    options = _options(words[start:], launcher)
+    wanted = _planned(resolution, launcher.reads_plan)
+    for option, fact in launcher.says.items():
+        given = options.get(option)
+        if given is None or "$" in given:
+            continue
+        option = option.replace("-", "_").replace("__", "--", 1) if option.startswith("--") else option
+        if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
+            fix = f"remove it: {name} reads {_INDEX_VARIABLE}" if launcher.reads_plan else f"write $({_INDEX_VARIABLE})"
+            yield found("TW411", where, f"{option} is the same number in every pod", _index_fix(fix, option, resolution))
+        elif fact in wanted and given != wanted[fact]:
+            message = f"{option} {shown(given)} is not what the plan says, {wanted[fact]}"
+            yield found("TW411", where, message, _fix(name, fact, wanted[fact]))
+    if "--standalone" in options and resolution.plan.world.nodes > 1:
+        yield found("TW411", where, "with --standalone each pod would train alone", "remove it, or set topology.nodes to 1")
+
+
+def _fix(name: str, fact: Fact, wanted: str) -> str:
+    if LAUNCHERS[name].reads_plan:
+        return f"remove it: {name} reads PET_ variables; {fact.value}"
+    # The name of rank 0's host changes with the identity, so the command cannot hold it.
+    return f"write {'$(PET_MASTER_ADDR)' if fact is Fact.ADDRESS else wanted}; {fact.value}"
+
+
+def _index_fix(fix: str, option: str, resolution: Resolution) -> str:
+    each = resolution.plan.world.processes_per_node
+    return f"write --node_rank $({_INDEX_VARIABLE}) instead" if option == "--base_rank" and each > 1 else fix
+
+
+def _planned(resolution: Resolution, by_sizes: bool) -> dict[Fact, str]:
+    """What the options would have to say; of an elastic run only torchrun can state the number of nodes, as two limits."""
+    plan, elastic = resolution.plan, resolution.needs.elastic
+    each = {Fact.EACH: str(plan.world.processes_per_node)}
+    if elastic:
+        return each | ({Fact.NODES: f"{elastic.minimum}:{elastic.maximum}"} if by_sizes else {})
+    return {
+        **each,
+        Fact.NODES: str(plan.world.nodes),
+        Fact.RANKS: str(plan.world.size),
+        Fact.ADDRESS: plan.rendezvous.host,
+        Fact.PORT: str(plan.rendezvous.port),
+    }
+
+
+def _options(words: Sequence[str], launcher: Launcher) -> dict[str, str | None]:
+    """Options of the launcher itself, without those of the program that it starts. What is not known to be a flag has a value,
+    unless that looks like the program.
+    """
+    options: dict[str, str | None] = {}
+    index = 0
+    while index < len(words) and words[index].startswith("-"):
+        follows = words[index + 1] if index + 1 < len(words) else None
+        if words[index] in launcher.flags or (follows is not None and follows.endswith(".py")):
+            options[words[index]] = None
+            index += 1
+        else:
+            options[words[index]] = follows
+            index += 2
+    return options
+
+
+def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A command is the whole pod: one that starts no ranks leaves it at one process, which nobody told who it is."""
+    work, needs = context.run.workload, resolution.needs
+    torch = needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
+    if not isinstance(work, CommandWorkload) or not torch or needs.world_size == 1:
+        return
+    words = words_of(work.command)
+    programs = [word.rpartition("/")[2] for word in words]
+    launched = launcher_in(words)
+    if (launched and launched[0] == "torchrun") or not _STARTS_RANKS.isdisjoint(programs):
+        return
+    where, fix = context.locate.run("/workload/command"), "write torchrun before the program: it reads the plan's PET_ variables"
+    if launched is not None:
+        name = launched[0]
+        if needs.nodes > 1 and not any(option in words for option in LAUNCHERS[name].elsewhere):
+            message = f"{name} starts ranks in its own pod only, and the run has {needs.nodes} pods: each would train alone"
+            yield found("TW450", where, message, f"{fix}; or give {name} the other hosts")
+    elif any(_PYTHON.fullmatch(program) for program in programs) and not _reads_its_index(context, resolution):
+        alone = _alone(resolution)
+        if alone:
+            yield found("TW450", where, alone, f"{fix}; or use workload script, which starts one process per rank")
+
+
+def _reads_its_index(context: Context, resolution: Resolution) -> bool:
+    """Whether the command, or a file of the run that it names, reads the pod's index: then it numbers the ranks by itself."""
+    command = " ".join(command_of(context))
+    texts = [command, *(text for path, text in context.run.files.items() if path in command and isinstance(text, str))]
+    names = {_INDEX_VARIABLE, resolution.binding.node_index_env, *resolution.binding.renders} - {None, "RANK"}
+    return any(str(name) in text for text in texts for name in names)
+
+
+def _alone(resolution: Resolution) -> str | None:
+    """What a plain program would do; None if the operator tells each pod its rank and each pod holds one."""
+    needs, told = resolution.needs, {"RANK", "WORLD_SIZE"} <= resolution.binding.injects.keys()
+    if needs.processes_per_node == 1:
+        return None if told else f"nothing tells the program its rank: each of {needs.nodes} pods would train alone"
+    missing = needs.world_size - needs.nodes
+    if told:
+        seen = f"the program sees WORLD_SIZE {needs.world_size} and takes its pod's number for its rank"
+        return f"{seen}: it would wait for {missing} ranks that never start"
+    return f"the program is one process in each of {needs.nodes} pods: {missing} of {needs.world_size} ranks are not started"
+
+
+PLAN = (options_against_plan, starts_the_ranks)
