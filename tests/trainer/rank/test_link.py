@@ -77,11 +77,9 @@ def test_everything_said_arrives(supervisor: Supervisor) -> None:
 
 def test_held_until_the_answer(supervisor: Supervisor) -> None:
     link = supervisor.link()
-    assert link.asked_at is None
     assert link.boundary(1) is None
     supervisor.say(Where(request=1))
     assert supervisor.hear() == At(request=1, tick=1)
-    assert link.asked_at is not None
     passed: list[Action | None] = []
     rank = threading.Thread(target=lambda: passed.append(link.boundary(2)), daemon=True)
     rank.start()

@@ -195,7 +195,8 @@ def test_periodic_save_then_carry_then_stop(ranks: Ranks, spec: Spec, tmp_path: 
     assert [record.step for record in CheckpointStore(directory).records()] == saved[::-1]
 
 
-def test_grace_too_short_for_a_save(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+def test_a_save_that_is_not_expected_to_fit_is_tried(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    """What a save was estimated to take says little of what this one takes, and one that is not committed costs nothing."""
     directory = tmp_path / "lineage"
     short = spec(directory, world=1, checkpoints={"directory": str(directory)}, **LONG)
     short["lifecycle"] = {"grace_seconds": 30, "save_seconds": 60}
@@ -205,8 +206,9 @@ def test_grace_too_short_for_a_save(ranks: Ranks, spec: Spec, tmp_path: Path) ->
     tick = answers(rank, 1).tick
     assert tick is not None
     rank.say(Act(request=1, action="stop", tick=tick + 1))
-    assert rank.code() == 211
-    assert not CheckpointStore(directory).records()
+    assert rank.code() == 210
+    [record] = CheckpointStore(directory).records()
+    assert record.step > 0
 
 
 def test_stop_in_the_middle_of_evaluation(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,15 +30,11 @@ class Line:
 
     def __init__(self, orders: Mapping[int, Action]) -> None:
         self._orders = orders
-        self.asked_at: float | None = None
         self.phases: list[str] = []
         self.committed_steps: list[int] = []
 
     def boundary(self, tick: int) -> Action | None:
-        order = self._orders.get(tick)
-        if order is not None:
-            self.asked_at = time.monotonic()
-        return order
+        return self._orders.get(tick)
 
     def phase(self, phase: Phase, step: int | None = None) -> None:
         self.phases.append(phase)
@@ -164,10 +159,10 @@ def test_told_to_save_and_to_stop(tmp_path: Path) -> None:
     assert learner.scored == [2, 4, 6, 8, 10]
 
 
-def test_no_time_to_save(tmp_path: Path) -> None:
+def test_a_save_is_tried_however_little_time_is_left(tmp_path: Path) -> None:
     outcome, line = attempt(tmp_path, Counting(10), {4: "stop"}, grace=5.5)
-    assert outcome == Outcome(ExitCode.PREEMPTED_NOT_SAVED, 3, None)
-    assert line.committed_steps == []
+    assert outcome == Outcome(ExitCode.PREEMPTED_SAVED, 3, 3)
+    assert line.committed_steps == [3]
 
 
 def test_what_is_saved_is_finite(tmp_path: Path) -> None:

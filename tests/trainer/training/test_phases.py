@@ -68,6 +68,25 @@ def test_sigterm_saves_every_finished_step(start: Start, engine: str, place: str
 
 
 @pytest.mark.slow
+def test_a_save_that_takes_longer_than_the_grace_period_costs_only_its_own_steps(start: Start) -> None:
+    run = start("save", "*", FOR_LONG, {"grace_seconds": 10})
+    message = told_to_end(run, ExitCode.PREEMPTED_NOT_SAVED)
+    assert message.cause is not None
+    assert "within the grace period of 10 s" in message.cause.message
+    assert message.committed_step is None
+    assert CheckpointStore(run.spec.state_directory or "").records() == ()
+
+
+@pytest.mark.slow
+def test_told_to_end_twice_is_told_once(start: Start) -> None:
+    run = start("save", "*", BRIEFLY)
+    run.pods[0].process.send_signal(signal.SIGTERM)
+    time.sleep(0.5)
+    message = told_to_end(run, ExitCode.PREEMPTED_SAVED)
+    assert message.committed_step == message.step
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["start", "preflight"])
 def test_sigterm_before_there_is_anything_to_save(start: Start, place: str) -> None:
     run = start(place, "*", FOR_LONG, {"preflight": {"when": "always"}})

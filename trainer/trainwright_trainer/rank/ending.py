@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from typing import NoReturn
 
@@ -91,15 +90,9 @@ def _says(error: BaseException, phrases: tuple[str, ...]) -> bool:
     return isinstance(error, RuntimeError) and any(phrase in str(error).lower() for phrase in phrases)
 
 
-def seconds_for_save(grace_seconds: float, asked_at: float | None = None) -> float:
-    """What is left now for a save.
-
-    Args:
-        grace_seconds: From SIGTERM to SIGKILL.
-        asked_at: On this machine's monotonic clock, when the run was told to end; None if it was not.
-    """
-    waited = 0.0 if asked_at is None else time.monotonic() - asked_at
-    return max(0.0, grace_seconds - EXIT_MARGIN_SECONDS - waited)
+def seconds_for_save(grace_seconds: float) -> float:
+    """What a grace period, from SIGTERM to SIGKILL, leaves for a save."""
+    return max(0.0, grace_seconds - EXIT_MARGIN_SECONDS)
 
 
 def warn_of_slow_save(seconds: float, grace_seconds: float) -> None:

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import NoReturn, Protocol
@@ -43,10 +42,6 @@ _ACTIONS: tuple[Action, ...] = ("stop", "save")
 
 class Link(Protocol):
     """What the loop says and asks. Every call may come from the main thread only."""
-
-    @property
-    def asked_at(self) -> float | None:
-        """``time.monotonic()`` when the last request to stop or save came in, the start of the grace period's clock."""
 
     def boundary(self, tick: int) -> Action | None:
         """Call before each tick, on every rank. Waits while an agreement is under way; gives what to do before the tick."""
@@ -114,14 +109,8 @@ class SupervisorLink:
         self._ended = threading.Event()
         self._hold = Hold()
         self._changed = threading.Condition()
-        self._asked_at: float | None = None
         threading.Thread(target=self._listen, name="supervisor-link", daemon=True).start()
         threading.Thread(target=self._beat, name="heartbeat", daemon=True).start()
-
-    @property
-    def asked_at(self) -> float | None:
-        with self._changed:
-            return self._asked_at
 
     def boundary(self, tick: int) -> Action | None:
         with self._changed:
@@ -191,7 +180,6 @@ class SupervisorLink:
         with self._changed:
             match message:
                 case Where(request=request):
-                    self._asked_at = time.monotonic()
                     # The answer leaves under the lock, so that no boundary is passed between the look and the answer.
                     self._send_locked(At(request=request, tick=self._hold.where(request)))
                 case Act(request=request, action=action, tick=tick):
@@ -199,7 +187,6 @@ class SupervisorLink:
                 case Carry(request=request):
                     self._hold.carry(request)
                 case Ask(action=action):
-                    self._asked_at = time.monotonic()
                     self._asked(action)
             self._changed.notify_all()
 
@@ -227,18 +214,13 @@ class CollectiveLink(SupervisorLink):
         sums = wishes if self._reduce is None else self._reduce(wishes)
         for action, wanted in zip(_ACTIONS, sums, strict=True):
             if wanted:
-                self._agreed(action)
+                with self._changed:
+                    self._wished -= {action, "save"}
                 return action
         return None
 
     def _asked(self, action: Action) -> None:
         self._wished.add(action)
-
-    def _agreed(self, action: Action) -> None:
-        with self._changed:
-            self._wished -= {action, "save"}
-            if self._asked_at is None:  # another pod was told: this rank's grace period is at most as far gone
-                self._asked_at = time.monotonic()
 
 
 class SoloLink:
@@ -250,16 +232,12 @@ class SoloLink:
 
     def __init__(self, *, alone: bool) -> None:
         self._alone = alone
-        self._asked_at: float | None = None
+        self._told_to_end = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
-    @property
-    def asked_at(self) -> float | None:
-        return self._asked_at
-
     def boundary(self, tick: int) -> Action | None:
-        return "stop" if self._asked_at is not None else None
+        return "stop" if self._told_to_end else None
 
     def phase(self, phase: Phase, step: int | None = None) -> None:
         pass
@@ -285,4 +263,4 @@ class SoloLink:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if not self._alone:
             os._exit(ExitCode.PREEMPTED_NOT_SAVED)
-        self._asked_at = time.monotonic()
+        self._told_to_end = True

@@ -130,7 +130,7 @@ class Checkpointer:
 
     @property
     def expected_seconds(self) -> float:
-        """What the next save should take: the longest so far in this attempt."""
+        """What the next save should take: as long as the last one of this attempt."""
         return self._spec.lifecycle.save_seconds if self._measured is None else self._measured
 
     @property
@@ -206,7 +206,7 @@ class Checkpointer:
             return
         saving, self._saving = self._saving, None
         seconds = saving.result()
-        self._measured = max(seconds, self._measured or 0.0)
+        self._measured = seconds
         self.committed_step = saving.position.step
         self._link.committed(saving.position.step, seconds)
         if self._place.leads:

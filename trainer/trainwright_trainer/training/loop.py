@@ -13,7 +13,7 @@ from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Checkpoints
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.rank.ending import cause_of, seconds_for_save
+from trainwright_trainer.rank.ending import cause_of
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
@@ -204,21 +204,12 @@ class Loop:
         return Outcome(ExitCode.DONE, self._step, self._checkpoints.committed_step)
 
     def _stop(self) -> Outcome:
-        """Save what is finished if the grace period allows it. Rank 0 decides, since clocks differ."""
-        needed = self._checkpoints.seconds_to_go
-        if self._step > self._checkpoints.begun_step:
-            needed += self._checkpoints.expected_seconds
-        fits = self._group.broadcast(needed == 0 or needed <= self._seconds_left())
-        if fits:
-            self._save()
-        else:
-            self._checkpoints.finish()  # what is under way may still arrive; the grace period ends the wait
-        code = ExitCode.PREEMPTED_SAVED if fits else ExitCode.PREEMPTED_NOT_SAVED
+        """Save what is finished. Nothing is lost by trying: what is not committed in time costs nothing, and the supervisor
+        ends the pod shortly before the grace period does, with the code for a run that was not saved.
+        """
+        self._save()
         self._report.ended("stopped", self._learner.position, self._checkpoints.committed_step)
-        return Outcome(code, self._step, self._checkpoints.committed_step)
-
-    def _seconds_left(self) -> float:
-        return seconds_for_save(self._parts.spec.lifecycle.grace_seconds, self._link.asked_at)
+        return Outcome(ExitCode.PREEMPTED_SAVED, self._step, self._checkpoints.committed_step)
 
 
 def _due(step: int, every: int | None) -> bool:
