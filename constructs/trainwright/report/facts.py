@@ -1,7 +1,7 @@
 """What a plan states, and what a profile says, as flat facts: one key and one plain value each, without estimates.
 
 They stand in the records, where a reviewer reads them line by line, and what changed is said by comparing them. So a fact is
-ASCII on one line, in the run's own words, and changes only if the run does. What a reviewer looks for first is named here;
+ASCII on one line, in the run's own words. What a reviewer looks for first is named here;
 every other field that a run sets follows under its own path, so that no edit is without a fact.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
-from trainwright.model import Fact, changed_fields
+from trainwright.model import Fact
 from trainwright.plan import Plan
 from trainwright.plan.pods import describe_network
 from trainwright.run import Run
@@ -35,12 +35,12 @@ PLANNED = frozenset((
 def plan_facts(compiled: CompiledRun) -> dict[str, Fact]:
     """Key -> value, in the order in which a reviewer reads them. Keys are the run's own words, joined by dots."""
     run, plan = compiled.run, compiled.plan
-    stated: dict[str, Any] = run.model_dump(mode="json", exclude_defaults=True)
+    stated: dict[str, Any] = run.model_dump(mode="json", exclude_unset=True)
     facts: dict[str, Any] = {"team": run.team, "cluster": plan.cluster, "namespace": plan.namespace}
     facts |= {"topology": plan.topology, "target": plan.target, "workload": plan.workload}
     facts |= _world(compiled, stated) | _training(plan, stated) | _workload(run, stated)
     facts |= _software(run) | _checkpoints(plan, stated) | _scheduling(compiled)
-    facts |= dict(_flat({name: stated.get(name) for name in changed_fields(run) if name not in PLANNED}))
+    facts |= dict(_flat({name: value for name, value in stated.items() if name not in PLANNED}))
     facts |= {f"waivers.{waiver.code}": f"until {waiver.expires}: {waiver.reason}" for waiver in run.waivers}
     return {_text(key): _fact(value) for key, value in facts.items() if value not in EMPTY}
 
