@@ -14,7 +14,7 @@ from constructs import Construct
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
-from trainwright.findings import CompileError, Finding, Severity
+from trainwright.findings import CompileError, Finding, Severity, visible
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.plain import problems
@@ -117,7 +117,7 @@ def _warn(findings: Sequence[Finding]) -> None:
     for finding in findings:
         if finding.severity is Severity.WARNING:
             where = finding.where
-            text = f"{finding.code}: {finding.message}; {finding.fix}"
+            text = visible(f"{finding.code}: {finding.message}; {finding.fix}")
             warnings.warn_explicit(text, RunWarning, where.file or "<run>", where.line or 1, registry=_WARNED)
 
 

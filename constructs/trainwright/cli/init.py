@@ -16,6 +16,7 @@ from trainwright.cli.session import Exit, ProjectOption, open_project, output, s
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError
 from trainwright.project import Project, RunFile, Sources, build_run, load_sources
+from trainwright.project.build import demand_profile
 from trainwright.project.record import digest
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
@@ -129,6 +130,7 @@ def _compile(text: str, path: Path, project: Project, sources: Sources) -> Compi
     try:
         document = parse_yaml(text, shown)
         file = RunFile(path, shown, validate(Run, document), document.positions, digest(text.encode()))
+        demand_profile(sources, file.run.cluster)
         return build_run(file, sources, today()).compiled
     except CompileError as error:
         show(error.findings)

@@ -10,6 +10,7 @@ import typer
 
 from trainwright.cli.session import JsonOption, ProjectOption, RunArgument, open_project, output, run_file, show, stop, today
 from trainwright.project import build_run
+from trainwright.project.build import demand_profile
 from trainwright.project.load import load_sources_for
 from trainwright.report.plan import compiled_data, difference_data, difference_lines, plan_lines
 from trainwright.run import Run
@@ -27,6 +28,7 @@ def command(
     """Print every number and name of a run, with its reason."""
     sources = load_sources_for(open_project(project), run)
     file = sources.runs[run_file(sources, run)]
+    demand_profile(sources, file.run.cluster)
     built = build_run(file, sources, today())
     if target is not None:
         other = build_run(replace(file, run=_for_target(file.run, target)), sources, today())

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from trainwright.findings import CompileError, Finding
+from trainwright.findings import CompileError, Finding, visible
 from trainwright.project import Project, Sources, find_project, load_sources
 from trainwright.report.finding import render_findings
 
@@ -38,12 +38,12 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 def output(text: str) -> None:
     """A result, on standard output."""
-    print(text)
+    print("\n".join(map(visible, text.split("\n"))))
 
 
 def say(text: str) -> None:
     """Progress or a message, on standard error."""
-    print(text, file=sys.stderr)
+    print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)
 
 
 def open_project(folder: Path | None) -> Project:

@@ -48,9 +48,15 @@ class Finding:
     """The reason of the waiver that covers it."""
 
 
+def visible(text: str) -> str:
+    """One line as a terminal may get it, with escapes for what does not print: lines quote files, and no file may steer it."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 class CompileError(Exception):
     """A compile that ends with findings, at least one of them an error."""
 
     def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = tuple(findings)
-        super().__init__("\n".join(f"{finding.where}: {finding.code}: {finding.message}; {finding.fix}" for finding in findings))
+        lines = (f"{finding.where}: {finding.code}: {finding.message}; {finding.fix}" for finding in findings)
+        super().__init__("\n".join(map(visible, lines)))

@@ -193,6 +193,9 @@ _ROWS = (
     Code("TW507", _E, "object made twice", "The second would silently replace the first."),
     Code("TW508", _E, "record missing", "Without its record, a run that may be training would be taken for a new one."),
     Code("TW509", _E, "lock of an older release", "Without records, nobody can tell which runs would restart."),
+    Code("TW515", _E, "link in dist/",
+         "What a link leads to is not committed: the file would be written elsewhere, and Argo CD refuses links that leave a repository."),
+    Code("TW516", _E, "file reads as something else", "The cluster would get another value than the one that was compiled."),
     # Overrides and waivers
     Code("TW601", _E, "override contradicts the plan", "The plan would say one thing, and the pods would do another."),
     Code("TW602", _E, "override without effect", "The patch would be silently dropped."),

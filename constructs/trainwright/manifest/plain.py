@@ -7,6 +7,7 @@ and a few strings are written in a form that readers disagree on. They are named
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -16,6 +17,12 @@ from trainwright.findings.locate import escape
 
 LARGEST_INTEGER = 2**53
 """JavaScript has doubles only; above this, whole numbers are rounded."""
+
+_NEVER_A_BLOCK = re.compile(r"\n[\t ]+\Z|[\x00-\x08\x0b-\x1f]")
+"""Text of several lines that cdk8s puts in double quotes: its last line is blank, or it has such characters."""
+
+_SHORTEST_FOLDED = 40
+"""Length of text as JSON, with its quotes, from which on the lines of quoted text are written as lines."""
 
 _CONTROL = re.compile("[\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff]")
 """Left unescaped by cdk8s, and not legal in YAML or folded into a space by readers of YAML 1.1. Surrogates cannot be encoded."""
@@ -98,8 +105,24 @@ def _text_problem(text: str) -> str | None:
         return f"holds the character {found.group()!a}, which YAML readers change or refuse"
     if _MISTAKEN.fullmatch(text):
         return f"is the text {text!r}, which YAML readers take for something else"
+    if "\0" in text:
+        return "holds the character NUL, which no argument, variable or path can hold"
+    if _is_damaged(text):
+        return "has a line of one blank, into which cdk8s would write a backslash: remove the blanks of empty lines"
     if "\n" not in text and "\t" in text:
         return "holds a tab in text of one line, which some YAML readers refuse: use a space, or several lines"
     if "\n" in text and (_BLOCK_TAB.match(text) or (text.strip() == "" and text.strip("\n") != "")):
         return "starts with a tab or holds nothing but blanks, in text of several lines, which YAML readers change or refuse"
     return None
+
+
+def _is_damaged(text: str) -> bool:
+    """Whether cdk8s writes another text: it escapes a line of one blank twice in text that it quotes and folds.
+
+    Source: ``doubleQuotedString`` of yaml 2.9.1 (stringify/stringifyString.js), which cdk8s brings.
+    """
+    return (
+        "\n \n" in text
+        and _NEVER_A_BLOCK.search(text) is not None
+        and len(json.dumps(text, ensure_ascii=False).encode("utf-16-le")) // 2 >= _SHORTEST_FOLDED
+    )

@@ -62,6 +62,15 @@ def nearest(provenance: Provenance, pointer: str) -> tuple[str, Answer | None]:
     return pointer, provenance[pointer]
 
 
+def origin(provenance: Provenance, pointer: str) -> str:
+    """The source of a value, down to its own key: ``run:/env/LOG``. It is ``trainwright`` where nobody states the value.
+
+    A branch that was passed through has the same keys below it in the user's file.
+    """
+    place, answer = nearest(provenance, pointer)
+    return answer.source + pointer.removeprefix(place) if answer else "trainwright"
+
+
 Traced = tuple[dict[str, Any], Provenance]
 """A plain manifest, and where its values come from."""
 

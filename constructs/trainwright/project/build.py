@@ -16,10 +16,12 @@ from trainwright.findings.locate import Locator, escape
 from trainwright.manifest import foundation
 from trainwright.manifest.data.fetching import FETCH_JOB, job_name
 from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by_kind
+from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import Provenance, split
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.project.load import ClusterFile, RunFile, Sources
 from trainwright.project.record import Digest, cluster_path, foundation_path, manifests_digest, run_path
+from trainwright.rules.objects import values_are_plain
 
 Manifest = dict[str, Any]
 T = TypeVar("T")
@@ -114,6 +116,7 @@ def build_project(sources: Sources, today: date) -> Build:
             findings += [finding for finding in error.findings if finding not in findings]
     foundations = _foundations(sources, runs)
     findings += duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
+    findings += [finding for entry in foundations.values() for finding in _not_plain(entry.output)]
     findings += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values()))]
     return Build(runs, foundations, done, sources.clusters, tuple(findings))
 
@@ -153,6 +156,17 @@ def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
         locator=locator,
     )
     return BuiltRun(file, cluster, compiled, output)
+
+
+def demand_profile(sources: Sources, cluster: str) -> None:
+    """Demand that the profile of a cluster has no errors: what is planned with it could not be written.
+
+    Raises:
+        CompileError: with the findings of the profile.
+    """
+    findings = [finding for finding in sources.findings if _of_profile(finding, cluster)]
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        raise CompileError(findings)
 
 
 def _pick(items: Sequence[T], indexes: Sequence[int]) -> tuple[T, ...]:
@@ -197,6 +211,12 @@ class _Shared:
     @property
     def manifest(self) -> Manifest:
         return self.run.compiled.manifests[self.index]
+
+
+def _not_plain(output: Output) -> Iterator[Finding]:
+    """What a profile states and no YAML can hold; the objects of runs have been looked at with their runs."""
+    if any(problem for manifest in output.manifests for problem in problems(manifest)):  # only then the reasons are made
+        yield from values_are_plain(output.manifests, output.provenance(), output.locator)
 
 
 def _provenance(parts: Sequence[tuple[Manifest, Provenance]], shared: Sequence[_Shared]) -> tuple[Provenance, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -122,6 +123,7 @@ def compare(project: Project, build: Build, records: Records) -> list[Finding]:
         elif entry.manifests == output.digest and digest(path.read_bytes()) != entry.dist:
             fix = f"edit {output.change} instead (`trainwright explain {shown}:LINE` says where), then run `trainwright synth`"
             findings.append(found("TW503", Where(shown), f"{shown} was edited by hand", fix))
+    findings += links(project)
     for shown, kind in other_files(project, build, records).items():
         if kind == "foreign":
             fix = "move it out of dist/; it is left alone"
@@ -189,6 +191,15 @@ def other_files(project: Project, build: Build, records: Records) -> dict[str, L
             stale = path.name.endswith(SUFFIX) and digest(path.read_bytes()) in ours
             others[project.shown(path)] = "stale" if stale else "foreign"
     return others
+
+
+def links(project: Project) -> Iterator[Finding]:
+    """Links in ``dist/``, and ``dist/`` where it is one: a file below would be written, or read, outside of the project."""
+    inside = (Path(folder) / name for folder, folders, files in os.walk(project.dist) for name in sorted((*folders, *files)))
+    for path in (project.dist, *inside):
+        if path.is_symlink():
+            shown = project.shown(path)
+            yield found("TW515", Where(shown), f"{shown} is a link", "remove it, and put what it leads to there, if it is needed")
 
 
 def edited_files(project: Project, build: Build, records: Records) -> list[Output]:

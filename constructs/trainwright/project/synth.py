@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trainwright.findings import CompileError, Severity
+from trainwright.findings import CompileError, Severity, Where
+from trainwright.findings.codes import found
+from trainwright.manifest.provenance import origin
 from trainwright.project.build import Build
 from trainwright.project.load import Project
 from trainwright.project.record import (
@@ -22,7 +24,7 @@ from trainwright.project.record import (
     installed_releases,
     record_text,
 )
-from trainwright.project.status import cluster_records, edited_files, last_records, moved_runs, other_files, run_record
+from trainwright.project.status import cluster_records, edited_files, last_records, links, moved_runs, other_files, run_record
 
 Writer = Callable[[Mapping[str, Sequence[Mapping[str, Any]]], Path], None]
 """Writes files (path -> objects) below a folder; cdk8s is the one writer of ``dist/``."""
@@ -43,12 +45,13 @@ def guard(project: Project, build: Build, accepted: Collection[str]) -> Records:
     """The records, if the build may be written.
 
     Raises:
-        CompileError: where a run did not compile, a record cannot be read, or a run would restart without its own file saying so.
+        CompileError: where a run did not compile, a record cannot be read, a run would restart without its own file saying so, or
+            ``dist/`` holds a link.
     """
     records = last_records(project)
     errors = [finding for finding in build.findings if finding.severity is Severity.ERROR]
     errors += [finding for findings in records.broken.values() for finding in findings]
-    errors += moved_runs(project, build, records, accepted)
+    errors += [*moved_runs(project, build, records, accepted), *links(project)]
     if errors:
         raise CompileError(errors)
     return records
@@ -60,7 +63,7 @@ def synth(project: Project, build: Build, write: Writer, accepted: Collection[st
     A crash on the way loses no file: `check` then names what is stale, and the next synth ends the work.
 
     Raises:
-        CompileError: as :func:`guard`; nothing is touched then.
+        CompileError: as :func:`guard`, and where a file would say something else than was compiled; nothing is touched then.
         OSError: where the disk refuses.
     """
     before = guard(project, build, accepted)
@@ -71,6 +74,7 @@ def synth(project: Project, build: Build, write: Writer, accepted: Collection[st
         write({path: output.manifests for path, output in build.outputs.items()}, fresh)
         digests = {path: digest((fresh / path).read_bytes()) for path in build.outputs}
         changed = [path for path in build.outputs if not _same(project.dist / path, digests[path])]
+        _demand_same_values(build, changed, fresh)
         for path in changed:
             _move(fresh / path, project.dist / path)
         for shown in stale:
@@ -80,6 +84,26 @@ def synth(project: Project, build: Build, write: Writer, accepted: Collection[st
     # after a crash a file may be as it should be, though its record knows another
     restored = tuple(project.shown(project.dist / path) for path in changed if path in edited)
     return Written(tuple(project.shown(project.dist / path) for path in changed), stale, restored, foreign)
+
+
+def _demand_same_values(build: Build, paths: Sequence[str], folder: Path) -> None:
+    """Read what was written, and demand that it says what was compiled.
+
+    Raises:
+        CompileError: TW516 for each value that readers would take for another one.
+    """
+    from trainwright.validate.read_back import differences  # only what is written is read again
+
+    findings = []
+    for path in paths:
+        output = build.outputs[path]
+        for index, pointer in differences((folder / path).read_text(encoding="utf-8"), output.manifests):
+            locate = output.locators.get(index, output.locator)
+            where = locate.source(origin(output.provenance()[index], pointer)) or Where(output.change)
+            message = f"{output.manifests[index]['kind']}{pointer} would read as another value from dist/{path}"
+            findings.append(found("TW516", where, message, "write this value in another form"))
+    if findings:
+        raise CompileError(findings)
 
 
 def write_records(project: Project, before: Records, after: Records, fresh: Path) -> None:

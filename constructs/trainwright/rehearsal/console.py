@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from trainwright.findings import visible
 from trainwright.rehearsal.job_status import Decision, IndexFailed, Replace
 from trainwright.rehearsal.objects import CannotWorkError, UsageError, read_manifests
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
@@ -255,7 +256,13 @@ def _print_first_failure(console: Console, outcome: Outcome, workspace: Path) ->
             _print_plain(console, f"  {line}")
 
 
+def escape(text: str) -> str:
+    """Text that is no markup of ours, and steers no terminal."""
+    return markup.escape(visible(text))
+
+
 def _print_plain(console: Console, text: str) -> None:
+    text = "\n".join(map(visible, text.split("\n")))
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 

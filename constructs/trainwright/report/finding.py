@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainwright.findings import Finding, Severity
+from trainwright.findings import Finding, Severity, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,13 +22,13 @@ def render_findings(findings: Sequence[Finding], console: Console) -> None:
 
     for finding in findings:
         severity = (finding.severity.value, _STYLES[finding.severity])
-        message = f" {finding.code} {_visible(finding.message)}"
-        head = Text.assemble((_visible(str(finding.where)), "bold"), ": ", severity, message)
-        lines = [head, Text(f"    why: {_visible(finding.why)}", style="dim")]
+        message = f" {finding.code} {visible(finding.message)}"
+        head = Text.assemble((visible(str(finding.where)), "bold"), ": ", severity, message)
+        lines = [head, Text(f"    why: {visible(finding.why)}", style="dim")]
         if finding.fix:
-            lines.append(Text(f"    fix: {_visible(finding.fix)}"))
+            lines.append(Text(f"    fix: {visible(finding.fix)}"))
         if finding.waived is not None:
-            lines.append(Text(f"    waived: {_visible(finding.waived)}"))
+            lines.append(Text(f"    waived: {visible(finding.waived)}"))
         for line in lines:
             console.print(line, soft_wrap=True, highlight=False)
 
@@ -50,8 +50,3 @@ def to_json(findings: Sequence[Finding]) -> list[dict[str, Any]]:
         }
         for finding in findings
     ]
-
-
-def _visible(text: str) -> str:
-    """Control characters as escapes: messages quote files, and a file must not steer the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from trainwright.compile import CompiledRun
-from trainwright.findings import Finding, Severity
+from trainwright.findings import Finding, Severity, visible
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
 from trainwright.plan.communication import Efficiency, scaling
@@ -25,7 +25,7 @@ def plan_lines(compiled: CompiledRun) -> list[str]:
     """A title and one aligned line a subject."""
     plan = compiled.plan
     title = f"{plan.name} on {plan.cluster} · {plan.topology} · {plan.target_title}"
-    return [title, *(f"  {label:<{WIDTH}}{text}" for label, text in plan_rows(compiled))]
+    return [visible(line) for line in (title, *(f"  {label:<{WIDTH}}{text}" for label, text in plan_rows(compiled)))]
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def _bytes(size: int) -> str:
 def difference_lines(before: CompiledRun, after: CompiledRun) -> list[str]:
     """A title, the rows of the plan that differ as ``before -> after``, the objects, and the rows that stay."""
     title = f"{before.plan.run}: {before.plan.target_title} -> {after.plan.target_title}"
-    return [title, *(f"  {label:<{WIDTH}}{text}" for label, text in _rows(before, after))]
+    return [visible(line) for line in (title, *(f"  {label:<{WIDTH}}{text}" for label, text in _rows(before, after)))]
 
 
 def difference_data(before: CompiledRun, after: CompiledRun) -> dict[str, Any]:

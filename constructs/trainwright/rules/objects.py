@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import at, escape
+from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.labels import PLAN_PREFIXES, in_foundation
 from trainwright.manifest.plain import problems
 from trainwright.manifest.pods import images_outside, pods_in
+from trainwright.manifest.provenance import Provenance, origin
 from trainwright.plan import Resolution
 from trainwright.target import TARGETS
 from trainwright.target.base import run_pods
@@ -84,28 +84,13 @@ def generated_names(context: Context, resolution: Resolution) -> Iterator[Findin
             )
 
 
-def values_are_plain(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+def values_are_plain(manifests: Sequence[Manifest], provenance: Sequence[Provenance], locate: Locator) -> Iterator[Finding]:
     """Values that JSON, YAML and every reader of YAML see alike."""
-    for manifest in manifests:
+    for manifest, answers in zip(manifests, provenance, strict=True):
         for pointer, reason in problems(manifest):
-            where = _place(context, manifest, pointer)
-            yield found(
-                "TW107",
-                where,
-                f"{manifest['kind']}{pointer} {reason}",
-                "write it differently, or keep it in a file of the image",
-            )
-
-
-def _place(context: Context, manifest: dict[str, Any], pointer: str) -> Where:
-    """Where the run states the value, if it does."""
-    match = re.search(r"/containers/0/(env|command)/([0-9]+)", pointer)
-    if match is None:
-        return context.locate.run()
-    if match[1] == "command":
-        return context.locate.run(f"/workload/command/{match[2]}")
-    name = at(manifest, f"{pointer[: match.end()]}/name")
-    return context.locate.run(f"/env/{name}" if name in context.run.env else "")
+            where = locate.source(origin(answers, pointer)) or locate.run()
+            fix = "write it differently, or keep it in a file of the image"
+            yield found("TW107", where, f"{manifest['kind']}{pointer} {reason}", fix)
 
 
 def overrides_are_valid(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
@@ -142,5 +127,5 @@ def _patch_of(context: Context, kind: str) -> Where:
 
 RUN = (labels,)
 PLAN = (generated_names,)
-MANIFESTS = (values_are_plain, overrides_are_valid)
+MANIFESTS = (overrides_are_valid,)
 PODS = (pods_are_counted,)

@@ -47,6 +47,33 @@ def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
     assert_ended(Scratch(ROOT).run(*arguments), 2)
 
 
+# What a file says is shown, and steers no terminal.
+
+
+HOSTILE = r'"H100\e]0;owned\a\e[2J\r\u202e\nrun: fine"'
+
+
+def test_text_of_a_profile_is_escaped_wherever_it_is_printed(here: Scratch) -> None:
+    profile = "charts/clusters/h100-ib.yaml"
+    here.write(profile, here.read(profile).replace("model: H100", f"model: {HOSTILE}"))
+    for arguments in (["plan", "llama-finetune"], ["plan", "llama-finetune", "--target", "job-set"], ["check"], ["synth"]):
+        ended = here.run(*arguments)
+        said = ended.stdout + ended.stderr
+        assert not [char for char in said if char != "\n" and not char.isprintable()], arguments
+        assert "\nrun: fine" not in said
+    assert r"H100\x1b]0;owned\x07" in here.run("plan", "llama-finetune").stdout
+
+
+def test_a_plan_with_a_profile_that_has_errors_ends_with_1(here: Scratch) -> None:
+    profile = "charts/clusters/laptop.yaml"
+    here.edit(profile, "standard: {access: [ReadWriteOnce, ReadWriteMany]}", "standard: {access: [ReadWriteOnce]}")
+    ended = here.run("plan", "digits-ddp")
+    assert_ended(ended, 1, "TW312", f"{profile}:15")
+    assert ended.stdout == ""
+    other = here.run("plan", "llama-finetune")
+    assert_ended(other, 0)
+
+
 # Names that do not exist.
 
 

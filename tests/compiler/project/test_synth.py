@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT, Scratch, files, scratch
 
 from trainwright.findings import CompileError, Finding, Severity
-from trainwright.project import build_project, compare, last_records, load_sources, moved_runs
+from trainwright.project import build_project, compare, last_records, load_sources, moved_runs, synth
 from trainwright.project.build import Output, duplicates
 
 DIGITS = "charts/runs/digits-ddp.yaml"
@@ -151,6 +153,56 @@ def test_a_foreign_file_stays_and_is_reported(here: Scratch) -> None:
     assert len(written.foreign) == 3
     assert here.read("dist/README.md") == "read me\n"
     assert here.path("dist/laptop/training/runs/other.k8s.yaml").is_file()
+
+
+@pytest.mark.parametrize("linked", ["dist", "dist/laptop", "dist/laptop/training/runs", DIGITS_DIST])
+def test_a_link_in_dist_is_reported_and_nothing_is_written_through_it(here: Scratch, linked: str) -> None:
+    outside = here.root.parent / "outside"
+    here.path(linked).rename(outside)
+    here.path(linked).symlink_to(outside)
+    before = {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()}
+    here.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    (found,) = [finding for finding in findings(here) if finding.code == "TW515"]
+    assert found.where.file == linked
+    with pytest.raises(CompileError, match="TW515"):
+        here.synth()
+    assert {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()} == before
+
+
+# What is written is what was compiled.
+
+PROMPT = r"You are a helpful assistant that answers questions.\n \nAnswer in one word.\n  "
+
+
+@pytest.mark.parametrize(
+    ("stated", "line"),
+    [
+        (f'env:\n  LANG: C\n  PROMPT: "{PROMPT}"\n', 24),
+        (f'files:\n  /etc/a.txt: a\n  /etc/prompt.txt: "{PROMPT}"\n', 24),
+        (f'overrides:\n  pod:\n    node:\n      hostname: "{PROMPT}"\n', 25),
+    ],
+)
+def test_text_that_cdk8s_would_damage_is_refused_on_its_line(here: Scratch, stated: str, line: int) -> None:
+    here.write(DIGITS, here.read(DIGITS) + stated)
+    (found,) = [finding for finding in findings(here) if "cdk8s" in finding.message]
+    assert (found.where.file, found.where.line) == (DIGITS, line)
+    assert "remove the blanks of empty lines" in found.message
+
+
+def test_what_reads_back_as_something_else_is_not_moved_into_dist(here: Scratch) -> None:
+    from trainwright.cdk8s import write_files
+
+    def write(files: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> None:
+        write_files(files, folder)
+        path = folder / DIGITS_DIST.removeprefix("dist/")
+        path.write_text(path.read_text().replace("value: info", "value: off"))
+
+    here.write(DIGITS, here.read(DIGITS) + "env:\n  LANG: C\n  LOG: info\n")
+    with pytest.raises(CompileError) as refused:
+        synth(here.project, here.build(), write)
+    (found,) = refused.value.findings
+    assert (found.code, found.where.file, found.where.line) == ("TW516", DIGITS, 24)
+    assert here.git("status", "--porcelain") == f" M {DIGITS}\n"
 
 
 # The life of a run.

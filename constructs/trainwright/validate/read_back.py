@@ -1,0 +1,81 @@
+"""Whether a file says what was to be written, to every reader of it.
+
+libyaml parses it here, of which the parser of kubectl and Argo CD is a port (sigs.k8s.io/yaml/goyaml.v2). A plain scalar has to
+mean the same by YAML 1.2 and by their rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from yaml import MappingNode, Node, ScalarNode, SequenceNode, YAMLError
+
+from trainwright.findings.locate import escape
+from trainwright.reading.scalar import ScalarError, read_scalar
+from trainwright.validate.manifests import is_ambiguous
+
+try:
+    from yaml import CBaseLoader as Loader
+except ImportError:  # a PyYAML that was built without libyaml
+    from yaml import BaseLoader as Loader
+
+
+def differences(text: str, manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
+    """Index of an object, and pointer to each value in it, that a reader of the text would take for another one."""
+    try:
+        documents = _documents(text)
+    except YAMLError:
+        yield 0, ""
+        return
+    for index in range(max(len(documents), len(manifests))):
+        if index >= len(documents) or index >= len(manifests):
+            yield min(index, len(manifests) - 1), ""
+            return
+        for pointer in _differences(documents[index], manifests[index], ""):
+            yield index, pointer
+
+
+def _documents(text: str) -> list[Node]:
+    loader, documents = Loader(text), []
+    try:
+        while loader.check_node():
+            documents.append(loader.get_node())
+    finally:
+        loader.dispose()
+    return documents
+
+
+def _differences(node: Node, value: object, pointer: str) -> Iterator[str]:
+    if isinstance(node, MappingNode) and isinstance(value, Mapping):
+        keys = [key.value for key, _ in node.value]
+        if sorted(keys) != sorted(value) or not all(_same(key, key.value) for key, _ in node.value):
+            yield pointer
+            return
+        for key, below in node.value:
+            yield from _differences(below, value[key.value], f"{pointer}/{escape(key.value)}")
+    elif isinstance(node, SequenceNode) and isinstance(value, list) and len(node.value) == len(value):
+        for index, below in enumerate(node.value):
+            yield from _differences(below, value[index], f"{pointer}/{index}")
+    elif not isinstance(node, ScalarNode) or not _same(node, value):
+        yield pointer
+
+
+def _same(node: ScalarNode, value: object) -> bool:
+    if node.style:  # quoted, or a block
+        return bool(node.value == value)
+    read = _read(node.value)
+    return read == value and isinstance(read, bool) is isinstance(value, bool)
+
+
+@lru_cache(maxsize=4096)
+def _read(scalar: str) -> object:
+    """A plain scalar's value, where all readers agree on it."""
+    try:
+        return _UNREADABLE if is_ambiguous(scalar) else read_scalar(scalar)
+    except ScalarError:
+        return _UNREADABLE
+
+
+_UNREADABLE = object()
