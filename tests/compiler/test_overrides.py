@@ -238,6 +238,7 @@ def test_an_override_of_nothing(run: Data, words: str) -> None:
         pod({"nodeSelector": {"a": "b", "c": ["d"]}}),
         pod({"x": 2**60}),
         pod({"x": [None]}),
+        pod({"initContainers": [None]}),
         pod({"x": {"a": "=", "$jsii.byref": "y"}}),
         pod({"volumes": [{"name": "x", "emptyDir": {}}, {"name": "x", "configMap": {"name": "y"}}]}),
         pod({"volumes": [{"name": "x", "emptyDir": {}, "configMap": {"name": "y"}}]}),

@@ -1,8 +1,9 @@
 """What a manifest may hold so that JSON, cdk8s and every YAML reader see the same value.
 
 A manifest reaches ``dist/`` through JSON and the ``yaml`` package of npm, and is read by Kubernetes, by people's tools and by us.
-Some values do not survive that: NaN ends the jsii kernel, integers above 2**53 are rounded, a null inside a mapping is dropped,
-and a few strings are written in a form that readers disagree on. They are named here, before anything is written.
+Some values do not survive that: NaN ends the jsii kernel, integers above 2**53 are rounded, a null inside a mapping is dropped
+and one in a list is refused by the API, and a few strings are written in a form that readers disagree on, or are damaged. They
+are named here, before anything is written.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def _arrives(value: object) -> bool:
         return True
     if kind is list:
         return all(map(_arrives, value))  # type: ignore[call-overload]
-    return kind is bool or value is None or (kind in (int, float) and _scalar_problem(value) is None)
+    return kind is bool or (kind in (int, float) and _scalar_problem(value) is None)
 
 
 def _walk(value: object, pointer: str) -> Iterator[tuple[str, str]]:
@@ -65,8 +66,10 @@ def _walk(value: object, pointer: str) -> Iterator[tuple[str, str]]:
     elif type(value) in (str, int, float):
         if reason := _scalar_problem(value):
             yield pointer, reason
-    elif type(value) is not bool and value is not None:
-        yield pointer, f"is a {type(value).__name__}; use only dict, list, str, int, float, bool and None"
+    elif value is None:
+        yield pointer, "is null, which no list of the API holds: remove the item"
+    elif type(value) is not bool:
+        yield pointer, f"is a {type(value).__name__}; use only dict, list, str, int, float and bool"
 
 
 def _mapping_problems(value: dict[object, object], pointer: str) -> Iterator[tuple[str, str]]:

@@ -57,6 +57,9 @@ def test_what_is_let_through_comes_back_unchanged(values: list[Any]) -> None:
         ({"a": Colour.RED}, "/a", "Colour"),
         ({1: "x"}, "", "not a string"),
         ({"a": None}, "/a", "null"),
+        ({"a": [1, None]}, "/a/1", "null"),
+        (["You are a helpful assistant that answers questions.\n \nAnswer.\n  "], "/0", "a line of one blank"),
+        (["a\0b"], "/0", "NUL"),
         ({"$jsii.byref": "x"}, "/$jsii.byref", "reserved"),
         ({"__proto__": {}}, "/__proto__", "reserved"),
         (["="], "/0", "'='"),
@@ -79,6 +82,6 @@ def test_every_problem_is_named() -> None:
     assert [pointer for pointer, _ in problems({"a": float("nan"), "b": [(), "="]})] == ["/a", "/b/0", "/b/1"]
 
 
-@pytest.mark.parametrize("value", [2**53, -(2**53), 0.1, "", "\n", "yes", "1e-5", "0123", "a\n\tb\n", [None], True, {"on": 1}])
+@pytest.mark.parametrize("value", [2**53, -(2**53), 0.1, "", "\n", "yes", "1e-5", "0123", "a\n\tb\n", [[]], True, {"on": 1}])
 def test_ordinary_values_pass(value: Any) -> None:
     assert list(problems(value)) == []
