@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Severity
@@ -27,8 +26,7 @@ from trainwright.target.base import Target, run_pods
 Manifest = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledRun:
+class CompiledRun(NamedTuple):
     """A run that compiled: its plan, its objects, and what a reviewer should know."""
 
     run: Run
@@ -101,8 +99,7 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Lowered:
+class _Lowered(NamedTuple):
     resolution: Resolution
     whole: list[Manifest]
     """With whole pods at the target's ``templates``."""

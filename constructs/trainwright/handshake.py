@@ -8,9 +8,8 @@ targets never name a topology: both speak of rendezvous kinds.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from trainwright.units import Bytes, Cpu
 
@@ -79,8 +78,7 @@ class Guarantee(Enum):
     RESHARD = "resume at another size"
 
 
-@dataclass(frozen=True, slots=True)
-class MPI:
+class MPI(NamedTuple):
     """How ranks are started under MPI."""
 
     implementation: MPIName
@@ -88,8 +86,7 @@ class MPI:
     """Whether the launcher's pod is the first node."""
 
 
-@dataclass(frozen=True, slots=True)
-class Elastic:
+class Elastic(NamedTuple):
     """Smallest and largest number of nodes of a run that may change while it runs, and how soon a change is noticed.
 
     The times are those of torch's c10d rendezvous (torch/distributed/elastic/rendezvous/dynamic_rendezvous.py), in whole seconds:
@@ -105,8 +102,7 @@ class Elastic:
     keep_alive_attempts: int = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(NamedTuple):
     """What a topology asks of a target."""
 
     nodes: int
@@ -140,8 +136,7 @@ class Needs:
         return self.world_size * self.replicas_per_process
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """What a pod that holds no ranks takes of a node."""
 
     cpu: Cpu
@@ -149,8 +144,7 @@ class Share:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(NamedTuple):
     """Pods that run the same thing."""
 
     name: str
@@ -167,8 +161,7 @@ class Role:
         return self.share is None
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(NamedTuple):
     """A target's answer: where ranks live and how they learn who they are."""
 
     roles: tuple[Role, ...]
@@ -182,9 +175,9 @@ class Binding:
     """Whether the operator fixes the port of the rendezvous."""
     port_name: str = "rendezvous"
     """What the port of the rendezvous is called; some operators look for a name."""
-    injects: Mapping[str, str] = field(default_factory=dict)
+    injects: Mapping[str, str] = {}
     """Variables that the controller sets itself -> what they hold. A run may not set them."""
-    renders: Mapping[str, str] = field(default_factory=dict)
+    renders: Mapping[str, str] = {}
     """Variables that the target renders from pod metadata -> field path."""
     environment: EnvironmentChannel = EnvironmentChannel.POD
     role_env: str | None = None
@@ -216,16 +209,14 @@ class Binding:
         return [role for role in self.roles if role.holds_ranks][-1]
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(NamedTuple):
     """A target that cannot carry a topology."""
 
     reason: str
     alternative: str
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(NamedTuple):
     """One environment variable with its reason."""
 
     name: str
@@ -235,8 +226,7 @@ class Variable:
     """Where the value comes from: a pointer such as ``run:/env/X``, or ``trainwright``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(NamedTuple):
     """What a container listens on."""
 
     name: str
@@ -244,8 +234,7 @@ class Port:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(NamedTuple):
     """Numbers of the ports of a run, by what they are for."""
 
     rendezvous: int
@@ -254,8 +243,7 @@ class Ports:
     ssh: int
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """What the main container of a role runs."""
 
     command: tuple[str, ...]
@@ -265,5 +253,5 @@ class Process:
     """Whether our supervisor is PID 1, with probes, exit codes and metrics."""
     ready_port: str | None = None
     """Without the supervisor: the port that answers once the pod is of use to its peers; None where nothing can tell."""
-    capabilities: Mapping[str, str] = field(default_factory=dict)
+    capabilities: Mapping[str, str] = {}
     """Linux capabilities that the program cannot start without -> why."""

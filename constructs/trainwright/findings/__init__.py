@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class Severity(Enum):
@@ -18,8 +18,7 @@ class Severity(Enum):
     """Shown for completeness."""
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(NamedTuple):
     """A place in the user's files: line and column from 1; the pointer (RFC 6901) is all there is for values built in Python."""
 
     file: str | None = None
@@ -33,8 +32,7 @@ class Where:
         return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One diagnostic."""
 
     code: str

@@ -5,13 +5,12 @@ Each has a page in ``docs/findings/`` with a bad and a good example, and both ar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.findings import Finding, Severity, Where
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(NamedTuple):
     id: str
     severity: Severity
     title: str

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import date
+from typing import NamedTuple
 
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import Locator
 from trainwright.run import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """A run, its cluster, where both are written, and the day that waivers are compared with."""
 
     run: Run

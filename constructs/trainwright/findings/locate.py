@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.findings import Where
 
 Positions = Mapping[str, tuple[int, int]]
 """JSON pointer -> line and column, from 1."""
 
+NOWHERE: Positions = {}
 
-@dataclass(frozen=True, slots=True)
-class Locator:
+
+class Locator(NamedTuple):
     """Turns pointers into places; without files (a run built in Python) a place is the pointer alone."""
 
     run_file: str | None = None
-    run_positions: Positions = field(default_factory=dict)
+    run_positions: Positions = NOWHERE
     cluster_file: str | None = None
-    cluster_positions: Positions = field(default_factory=dict)
+    cluster_positions: Positions = NOWHERE
 
     def run(self, pointer: str = "") -> Where:
         return _place(self.run_file, self.run_positions, pointer)

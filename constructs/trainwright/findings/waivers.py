@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from datetime import date
 
 from trainwright.findings import Finding, Severity
@@ -16,7 +15,7 @@ def waive(findings: Iterable[Finding], run: Run, today: date) -> list[Finding]:
     """Findings covered by a waiver that has not expired become notes that carry its reason; errors are never covered."""
     reasons = {waiver.code: waiver.reason for waiver in run.waivers if waiver.expires >= today}
     return [
-        replace(finding, severity=Severity.INFO, waived=reasons[finding.code])
+        finding._replace(severity=Severity.INFO, waived=reasons[finding.code])
         if finding.code in reasons and CODES[finding.code].waivable
         else finding
         for finding in findings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
@@ -39,8 +38,7 @@ class ObjectKey(NamedTuple):
         return cls(*GroupKind.of(manifest), str(metadata.get("namespace", "")), str(metadata["name"]))
 
 
-@dataclass(frozen=True, slots=True)
-class Owned:
+class Owned(NamedTuple):
     """A part of an object that belongs to the plan, so that no override may touch it."""
 
     pattern: str
@@ -54,8 +52,7 @@ Reasons = Mapping[str, str]
 """Pointer into an object -> why the constants below it are as they are; the nearest entry answers for a line."""
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectKind:
+class ObjectKind(NamedTuple):
     """A kind of object that the compiler writes."""
 
     key: GroupKind

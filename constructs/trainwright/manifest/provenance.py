@@ -5,8 +5,7 @@ Parts of an object can move into another, with their reasons.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.findings.locate import at, escape, tokens
 
@@ -14,8 +13,7 @@ Tree = dict[str, Any]
 """A manifest, or a part of one, whose leaves may be :class:`Why`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+class Why(NamedTuple):
     """A value (a leaf, or a whole branch) with where it comes from and the reason for it."""
 
     value: Any
@@ -24,8 +22,7 @@ class Why:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """What ``explain`` says of a line."""
 
     source: str

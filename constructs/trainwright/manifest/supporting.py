@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.manifest import monitoring, scheduling
 from trainwright.manifest.data import fetching
@@ -111,8 +111,7 @@ NETWORK_POLICY = ObjectKind(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Supporting:
+class Supporting(NamedTuple):
     """One sort of supporting objects. An object that is named like the run, without a hash, may change in place and outlives
     identities.
     """

@@ -28,7 +28,7 @@ know: stragglers, other traffic on the fabric, congestion, the data.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.cluster.model import Fabric, NodePool
 from trainwright.plan.layers import PRECISION_BYTES, sequence_length
@@ -115,8 +115,7 @@ BUCKET_BYTES = 25 * 2**20
 GPUS = (8, 64, 512, 4096)
 
 
-@dataclass(frozen=True)
-class Efficiency:
+class Efficiency(NamedTuple):
     """Efficiency of each GPU, compared with one node that only computes."""
 
     gpus: int

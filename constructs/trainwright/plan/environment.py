@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.cluster import Fabric
 from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Share, Variable
@@ -19,8 +19,7 @@ _OF_EVERY_POD = frozenset({SPEC_ENV, BIND_ENV, "HOME", "PYTHONUNBUFFERED"})
 """What a worker's own pod needs if everything else reaches the ranks through a launcher."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentInputs:
+class EnvironmentInputs(NamedTuple):
     """What decides the environment beside the run: the handshake, the pool with its fabric, and the pod's resources."""
 
     needs: Needs

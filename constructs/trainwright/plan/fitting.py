@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.cluster import Cluster
 from trainwright.plan.memory import plan_memory, saves_in_background
@@ -21,8 +20,7 @@ LARGEST_GROWTH = 16
 LARGEST_NODES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A changed run that fits."""
 
     texts: tuple[str, ...]
@@ -34,13 +32,12 @@ class Change:
     """Whether the upper bound fits too."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """One change, and how many things it changes."""
 
     text: str
     update: dict[str, Any]
-    count: int = 1
+    edits: int = 1
 
 
 _NOTHING = _Step("", {}, 0)
@@ -92,9 +89,9 @@ def _candidates(run: Run, cluster: Cluster, pool: str) -> list[tuple[_Step, ...]
     ranked = []
     for indices in product(*(range(len(axis)) for axis in axes)):
         steps = [axis[index] for axis, index in zip(axes, indices, strict=True)]
-        count = sum(step.count for step in steps)
+        count = sum(step.edits for step in steps)
         if count:
-            ranked.append(((count, indices), tuple(step for step in steps if step.count)))
+            ranked.append(((count, indices), tuple(step for step in steps if step.edits)))
     return [steps for _, steps in sorted(ranked, key=lambda entry: entry[0])]
 
 

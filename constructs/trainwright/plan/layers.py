@@ -14,7 +14,7 @@ The logits are gone when the first layer is computed again, so the lower bound c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.run import TrainerWorkload
 from trainwright_trainer.contract.data import HFDataset, PythonSource, TokenFiles
@@ -27,8 +27,7 @@ Tensors = tuple[tuple[int, int], ...]
 """Elements of a tensor, and how many such tensors there are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layers:
+class Layers(NamedTuple):
     """Weights in elements."""
 
     blocks: tuple[tuple[Tensors, int], ...]
@@ -158,8 +157,7 @@ def _convolution(inputs: int, outputs: int, kernel: int) -> Tensors:
 # What the forward pass keeps.
 
 
-@dataclass(frozen=True, slots=True)
-class Activations:
+class Activations(NamedTuple):
     """Bytes of one micro batch."""
 
     low: int
@@ -167,8 +165,7 @@ class Activations:
     formula: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(NamedTuple):
     """Elements that the forward pass of one sample keeps."""
 
     all_layers: int

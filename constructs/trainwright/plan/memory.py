@@ -32,7 +32,7 @@ to the GPU one by one. On CPUs a start takes less than a step, which has gradien
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.cluster import NodePool
 from trainwright.plan.layers import PRECISION_BYTES, Layers, activations, layers
@@ -88,8 +88,7 @@ def plan_memory(run: Run, world: WorldPlan, resources: ResourcesPlan, pool: Node
     return MemoryPlan(parts=memory.device, limit=limit, limit_reason=reason, host=host), None
 
 
-@dataclass(frozen=True, slots=True)
-class RankMemory:
+class RankMemory(NamedTuple):
     """Parts of one rank in bytes, by where they lie."""
 
     device: tuple[MemoryPart, ...]
@@ -116,8 +115,7 @@ def memory_parts(work: TrainerWorkload, batch: Batch, device: str, sharding: Sha
     return RankMemory((*shared, *rest), host)
 
 
-@dataclass(frozen=True, slots=True)
-class _Model:
+class _Model(NamedTuple):
     """What the estimates of sharded states read."""
 
     work: TrainerWorkload

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.handshake import Gang
 from trainwright.run import SecretReference
 from trainwright.units import Bytes, Cpu
 
 
-@dataclass(frozen=True)
-class WorldPlan:
+class WorldPlan(NamedTuple):
     """How many ranks there are, and on which machines."""
 
     nodes: int
@@ -25,8 +24,7 @@ class WorldPlan:
     """The machine in a reader's words: ``H100 80Gi, InfiniBand 8 x 400 Gb/s``."""
 
 
-@dataclass(frozen=True)
-class RendezvousPlan:
+class RendezvousPlan(NamedTuple):
     """How the ranks find each other."""
 
     kind: str
@@ -40,8 +38,7 @@ class RendezvousPlan:
     """Host name of pod ``{index}``."""
 
 
-@dataclass(frozen=True)
-class BatchPlan:
+class BatchPlan(NamedTuple):
     """Samples of one optimizer step."""
 
     micro: int
@@ -52,8 +49,7 @@ class BatchPlan:
     """Samples per optimizer step: micro x accumulation x ranks."""
 
 
-@dataclass(frozen=True)
-class ElasticSize:
+class ElasticSize(NamedTuple):
     """What a run does at one number of nodes."""
 
     nodes: int
@@ -66,8 +62,7 @@ class ElasticSize:
     """Whether all micro batches of a step are full; otherwise the last ones are smaller."""
 
 
-@dataclass(frozen=True)
-class ElasticPlan:
+class ElasticPlan(NamedTuple):
     """What changes with the number of nodes while the run goes on."""
 
     keeps_batch: bool
@@ -75,8 +70,7 @@ class ElasticPlan:
     """Every number of nodes, ascending."""
 
 
-@dataclass(frozen=True)
-class LearningRatePlan:
+class LearningRatePlan(NamedTuple):
     """The rate at its peak, and the way there."""
 
     base: float
@@ -88,8 +82,7 @@ class LearningRatePlan:
     reason: str
 
 
-@dataclass(frozen=True)
-class DurationPlan:
+class DurationPlan(NamedTuple):
     """When training ends."""
 
     epochs: float | None
@@ -99,8 +92,7 @@ class DurationPlan:
     reason: str
 
 
-@dataclass(frozen=True)
-class MemoryPart:
+class MemoryPart(NamedTuple):
     """Bytes of one rank, as an interval."""
 
     name: str
@@ -109,8 +101,7 @@ class MemoryPart:
     formula: str
 
 
-@dataclass(frozen=True)
-class MemoryPlan:
+class MemoryPlan(NamedTuple):
     """Memory of one rank: of its GPU, or of its share of the container on CPUs."""
 
     parts: tuple[MemoryPart, ...]
@@ -128,8 +119,7 @@ class MemoryPlan:
         return sum(part.high for part in self.parts)
 
 
-@dataclass(frozen=True)
-class CommunicationPlan:
+class CommunicationPlan(NamedTuple):
     """What the ranks send for one step of the optimizer."""
 
     sent: int
@@ -139,8 +129,7 @@ class CommunicationPlan:
     """At the full rate of a node's links; None on one node."""
 
 
-@dataclass(frozen=True)
-class ResourcesPlan:
+class ResourcesPlan(NamedTuple):
     """Of one pod; requests equal limits."""
 
     cpu: Cpu
@@ -151,8 +140,7 @@ class ResourcesPlan:
     shm_reason: str
 
 
-@dataclass(frozen=True)
-class EnvironmentVariable:
+class EnvironmentVariable(NamedTuple):
     """A literal value, a field of the pod, or a key of a Secret: exactly one."""
 
     name: str
@@ -170,8 +158,7 @@ class EnvironmentVariable:
         return f"field {self.field}" if self.field else self.value or ""
 
 
-@dataclass(frozen=True)
-class CheckpointPlan:
+class CheckpointPlan(NamedTuple):
     """Where checkpoints go, how often, and what one weighs."""
 
     mount: str | None
@@ -191,8 +178,7 @@ class CheckpointPlan:
     """Whether training goes on while a periodic one is written."""
 
 
-@dataclass(frozen=True)
-class GracePlan:
+class GracePlan(NamedTuple):
     """How long a pod that is told to end may take."""
 
     seconds: int
@@ -201,8 +187,7 @@ class GracePlan:
     reason: str
 
 
-@dataclass(frozen=True)
-class DataPlan:
+class DataPlan(NamedTuple):
     """A data set that is fetched once. Each source has a folder of its own, so that nothing changes under a run that reads."""
 
     path: str
@@ -217,8 +202,7 @@ class DataPlan:
     """Path in the pods' mount of the claim: a file that is there once the data is complete."""
 
 
-@dataclass(frozen=True)
-class GangPlan:
+class GangPlan(NamedTuple):
     """Pods that start together, or not at all."""
 
     scheduler: str
@@ -231,8 +215,7 @@ class GangPlan:
     queue: str | None
 
 
-@dataclass(frozen=True)
-class PlacementPlan:
+class PlacementPlan(NamedTuple):
     """Pods that share no node with each other."""
 
     nodes: int
@@ -240,8 +223,7 @@ class PlacementPlan:
     reason: str
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What ``trainwright plan`` prints, and what a target lowers."""
 
     run: str

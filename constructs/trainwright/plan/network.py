@@ -12,7 +12,7 @@ Nothing is set that the libraries find out themselves (NCCL user guide, environm
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.cluster import Fabric
 from trainwright.findings.locate import escape
@@ -24,8 +24,7 @@ RDMA = frozenset({"infiniband", "roce", "efa"})
 _VERBS = frozenset({"infiniband", "roce"})
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """What the fabric says about one variable."""
 
     name: str

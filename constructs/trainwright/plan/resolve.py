@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainwright.cluster import Cluster, Fabric, NodePool
 from trainwright.findings import CompileError
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
     from trainwright.target.base import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(NamedTuple):
     """A run with everything decided: what a target lowers."""
 
     run: Run
@@ -94,7 +92,7 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
         plan=_plan(run, cluster, target, name, inputs, decided, environment),
         needs=needs,
         binding=binding,
-        processes=run.topology.processes(binding, replace(work, forwarded=forwarded(environment))),
+        processes=run.topology.processes(binding, work._replace(forwarded=forwarded(environment))),
         spec=spec,
         payloads=plan_payloads(run, spec, plan_deepspeed(run, batch)),
     )
@@ -153,7 +151,7 @@ def _bind(run: Run, cluster: Cluster, target: Target, needs: Needs, ports: Ports
         message = f"{target.title} cannot carry {run.topology.title}: {binding.reason}"
         raise CompileError([found("TW401", locate.run("/topology"), message, f"{binding.alternative}{_others(needs, cluster)}")])
     if run.host_network and not binding.fixed_port:
-        return replace(binding, rendezvous_port=ports.rendezvous)
+        return binding._replace(rendezvous_port=ports.rendezvous)
     return binding
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, to_json
@@ -29,8 +28,7 @@ from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY, 
 from trainwright_trainer.contract.versions import FIELD_SINCE, OBJECT_STORE_SINCE, VALUE_SINCE, short_name
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(NamedTuple):
     """The parts of the plan that the specification repeats."""
 
     world: WorldPlan
@@ -289,8 +287,7 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(NamedTuple):
     """One file: a key of the run's ConfigMap, and where pods find it."""
 
     key: str
@@ -298,7 +295,7 @@ class Payload:
     text: str
     source: str
     reason: str
-    answers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    answers: Mapping[str, tuple[str, str]] = {}
     """Pointer into a JSON file -> source and reason of what is there; the nearest entry answers."""
 
     @property

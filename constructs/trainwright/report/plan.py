@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from trainwright.compile import CompiledRun
@@ -30,7 +30,7 @@ def plan_lines(compiled: CompiledRun) -> list[str]:
 
 def plan_data(plan: Plan) -> dict[str, Any]:
     """The same numbers for a program: plain JSON, sizes in bytes, CPUs in millicores."""
-    data = asdict(plan)
+    data = _mapping(plan)
     if plan.memory is not None:
         data["memory"] |= {"low": plan.memory.low, "high": plan.memory.high}
     if plan.memory is not None and plan.memory.host is not None:
@@ -40,6 +40,19 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     for entry, variable in zip(data["environment"], plan.environment, strict=True):
         entry["secret"] = None if variable.secret is None else variable.secret.model_dump()
     return data
+
+
+def _mapping(record: Any) -> dict[str, Any]:
+    """Field -> value of a record, and of the records in it."""
+    return {name: _plain(value) for name, value in zip(record._fields, record, strict=True)}
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_fields"):
+        return _mapping(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)  # a quantity
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
@@ -115,8 +114,7 @@ AUTO = "auto"
 STAGES = (0, 1, 2, 3)
 
 
-@dataclass(frozen=True, slots=True)
-class Configuration:
+class Configuration(NamedTuple):
     """One file, and where its keys stand."""
 
     path: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
@@ -39,8 +39,7 @@ _HYDRA_ONLY = frozenset({
 TITLES = {"openmpi": "Open MPI", "intel": "Intel MPI", "mpich": "MPICH"}
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """A call of mpirun."""
 
     program: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -23,16 +22,14 @@ Rule = Callable[["Context", Resolution], Iterator["Finding"]]
 """A rule on the plan of a run, about one operator alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Releases:
+class Releases(NamedTuple):
     """Releases of a system, by major and minor number, whose behaviour this compiler knows."""
 
     first: tuple[int, int]
     last: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class GangFlag:
+class GangFlag(NamedTuple):
     """The flag by which an operator makes a PodGroup for each of its jobs, and which a manifest cannot set.
 
     Every operator knows the value ``volcano``.
@@ -67,8 +64,7 @@ class GangFlag:
         return self.schedulers is not None or gang == "volcano"
 
 
-@dataclass(frozen=True, slots=True)
-class KnownOperator:
+class KnownOperator(NamedTuple):
     """An operator, as this compiler knows it."""
 
     name: OperatorName

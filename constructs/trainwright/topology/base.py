@@ -2,8 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from trainwright.handshake import Binding, Guarantee, Needs, Process, Variable
 from trainwright.model import Model
@@ -13,8 +12,7 @@ ShardingEngine = Literal["deepspeed", "fsdp2"]
 GradientType = Literal["fp32", "bf16", "fp16"]
 
 
-@dataclass(frozen=True, slots=True)
-class Sharding:
+class Sharding(NamedTuple):
     """Ranks that share one copy of each part of the model states; 1 where every rank holds all of it.
 
     With an engine, sizes are in elements (parameters), as DeepSpeed counts them.

@@ -1,6 +1,5 @@
 """torch DistributedDataParallel: every rank holds the whole model and sees its share of each batch."""
 
-from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
@@ -32,7 +31,7 @@ class DDP(ElasticTopology):
         """Static, elastic, or started by mpirun."""
         needs = super().needs()
         if self.mpi:
-            return replace(needs, rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, mpi=MPI(self.mpi))
+            return needs._replace(rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, mpi=MPI(self.mpi))
         return needs
 
     def variables(self, binding: Binding, work: Work) -> tuple[Variable, ...]:

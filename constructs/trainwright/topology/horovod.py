@@ -1,6 +1,5 @@
 """Horovod: ranks that mpirun starts, and ring-allreduce between them."""
 
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from trainwright.handshake import MPI, Guarantee, MPIName, Needs, Rendezvous, Success
@@ -25,4 +24,4 @@ class Horovod(TorchTopology):
     def needs(self) -> Needs:
         """A launcher, and a list of hosts for it."""
         mpi = MPI(self.mpi, launcher_holds_ranks=self.launcher_is_node)
-        return replace(super().needs(), rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, mpi=mpi)
+        return super().needs()._replace(rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, mpi=mpi)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from trainwright.handshake import Binding, Needs, Port, Ports, Process, Rendezvous, Variable
 from trainwright.topology.mpirun import launcher_command, launcher_variables
@@ -12,8 +12,7 @@ LINKED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER})
 """Rendezvous whose pods number themselves, so that their supervisors can hold a connection to node 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What a topology must know of the workload to start it."""
 
     name: str

@@ -1,6 +1,5 @@
 """What every topology of torch processes states: pods, and the ranks in each; and what one states whose nodes may change."""
 
-from dataclasses import replace
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -86,4 +85,4 @@ class ElasticTopology(TorchTopology):
         if self.elastic is None:
             return needs
         elastic = Elastic(self.elastic.min_nodes, self.elastic.max_nodes, keeps_batch=self.elastic.batch == "keep")
-        return replace(needs, rendezvous=Rendezvous.C10D, success=Success.ANY_RANK, elastic=elastic)
+        return needs._replace(rendezvous=Rendezvous.C10D, success=Success.ANY_RANK, elastic=elastic)

@@ -1,7 +1,6 @@
 """ZeRO: ranks share the model states among them, and gather what they need."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -169,8 +168,7 @@ class ZeRO(ElasticTopology):
         )
         if self.engine == "fsdp2":
             return shared
-        return replace(
-            shared,
+        return shared._replace(
             accumulated_in=knobs.grad_accum_dtype,
             buckets=0 if not knobs.contiguous_gradients else 2 if knobs.overlap_comm and self.stage < 3 else 1,
             bucket=knobs.reduce_bucket_size,

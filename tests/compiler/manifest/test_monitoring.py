@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +273,7 @@ def test_panels_do_not_overlap() -> None:
 
 def test_dashboards_of_two_namespaces_share_no_file_and_no_uid() -> None:
     run = compiled({}, {"monitoring": EVERYTHING}).resolution
-    other = replace(run, run=run.run.model_copy(update={"namespace": "other"}))
+    other = run._replace(run=run.run.model_copy(update={"namespace": "other"}))
     maps = [split(monitoring_objects(each)[2])[0] for each in (run, other)]
     [names, uids] = [[list(each["data"]) for each in maps], [json.loads(*each["data"].values())["uid"] for each in maps]]
     assert names[0] != names[1]

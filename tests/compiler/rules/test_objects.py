@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from tests.compiler.example import RUN, TODAY, codes, command, compiled, findings, message
 
@@ -46,9 +44,9 @@ def test_the_longest_name_fits_what_the_controller_derives() -> None:
 
 def test_a_derived_name_that_is_too_long() -> None:
     result = compiled()
-    binding = replace(result.resolution.binding, generated_names=("{name}-launcher-" + "x" * 40,))
+    binding = result.resolution.binding._replace(generated_names=("{name}-launcher-" + "x" * 40,))
     context = Context(result.run, result.cluster, Locator(), TODAY)
-    (finding,) = generated_names(context, replace(result.resolution, binding=binding))
+    (finding,) = generated_names(context, result.resolution._replace(binding=binding))
     assert finding.code == "TW402"
     assert "shorten the run's name by 3" in finding.fix
 

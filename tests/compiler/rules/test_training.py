@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -223,12 +222,12 @@ def test_who_can_train_what(run: Data, expected: list[str]) -> None:
 def test_nodes_that_come_and_go_need_an_engine_that_reshards(monkeypatch: pytest.MonkeyPatch) -> None:
     run: Data = NEWEST | {"topology": {"kind": "ddp", **NODES, "elastic": {"min_nodes": 1, "max_nodes": 2}}}
     assert not [finding for finding in findings(run, OPERATORS) if finding.code == "TW210"]
-    monkeypatch.setitem(CAPABILITIES, "ddp", replace(CAPABILITIES["ddp"], reshards=False))
+    monkeypatch.setitem(CAPABILITIES, "ddp", CAPABILITIES["ddp"]._replace(reshards=False))
     [found] = [finding for finding in findings(run, OPERATORS) if finding.code == "TW210"]
     assert found.where.pointer == "/topology/elastic"
 
 
 def test_a_plan_promises_what_its_engine_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     promised = set(compiled(NEWEST).plan.guarantees)
-    monkeypatch.setitem(CAPABILITIES, "ddp", replace(CAPABILITIES["ddp"], reshards=False, sigterm_save=False))
+    monkeypatch.setitem(CAPABILITIES, "ddp", CAPABILITIES["ddp"]._replace(reshards=False, sigterm_save=False))
     assert promised - set(compiled(NEWEST).plan.guarantees) == {Guarantee.RESHARD.value, Guarantee.SIGTERM_SAVE.value}

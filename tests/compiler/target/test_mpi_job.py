@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -56,7 +55,7 @@ def needs(mpi: MPI, nodes: int = 2) -> Needs:
 
 @pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind is not Rendezvous.MPI_HOSTFILE])
 def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
-    refusal = MPIJob().bind(replace(needs(MPI("openmpi")), rendezvous=rendezvous, mpi=None), EVERY_TARGET)
+    refusal = MPIJob().bind(needs(MPI("openmpi"))._replace(rendezvous=rendezvous, mpi=None), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert rendezvous.value in refusal.reason
 

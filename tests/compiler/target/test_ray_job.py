@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,13 +72,13 @@ def test_it_binds_a_head_and_workers() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in Rendezvous if kind is not Rendezvous.RAY_HEAD])
 def test_it_refuses_every_other_rendezvous(kind: Rendezvous) -> None:
-    refusal = RayJob().bind(replace(NEEDS, rendezvous=kind), EVERY_TARGET)
+    refusal = RayJob().bind(NEEDS._replace(rendezvous=kind), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert kind.value in refusal.reason
 
 
 def test_it_refuses_a_size_that_changes() -> None:
-    refusal = RayJob().bind(replace(NEEDS, elastic=Elastic(1, 4)), EVERY_TARGET)
+    refusal = RayJob().bind(NEEDS._replace(elastic=Elastic(1, 4)), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert "autoscaler" in refusal.reason
 

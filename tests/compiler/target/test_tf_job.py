@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import EVERY_TARGET, Data, codes, command, compiled, message, script
@@ -44,23 +42,23 @@ def roles(needs: Needs) -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind is not Rendezvous.TF_CONFIG])
 def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
-    refusal = TFJob().bind(replace(NEEDS, rendezvous=rendezvous), EVERY_TARGET)
+    refusal = TFJob().bind(NEEDS._replace(rendezvous=rendezvous), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert rendezvous.value in refusal.reason
 
 
 def test_the_first_node_is_worker_0_or_a_chief() -> None:
     assert roles(NEEDS) == [("worker", 3)]
-    assert roles(replace(NEEDS, chief=True)) == [("chief", 1), ("worker", 2)]
-    assert roles(replace(NEEDS, chief=True, nodes=1)) == [("chief", 1)]
+    assert roles(NEEDS._replace(chief=True)) == [("chief", 1), ("worker", 2)]
+    assert roles(NEEDS._replace(chief=True, nodes=1)) == [("chief", 1)]
     for chief, host in ((False, "{name}-worker-0"), (True, "{name}-chief-0")):
-        binding = TFJob().bind(replace(NEEDS, chief=chief), EVERY_TARGET)
+        binding = TFJob().bind(NEEDS._replace(chief=chief), EVERY_TARGET)
         assert isinstance(binding, Binding)
         assert binding.rank_zero_host == host
 
 
 def test_tf_config_is_the_operators_where_it_writes_one() -> None:
-    several, alone = TFJob().bind(NEEDS, EVERY_TARGET), TFJob().bind(replace(NEEDS, nodes=1), EVERY_TARGET)
+    several, alone = TFJob().bind(NEEDS, EVERY_TARGET), TFJob().bind(NEEDS._replace(nodes=1), EVERY_TARGET)
     assert isinstance(several, Binding)
     assert isinstance(alone, Binding)
     assert (list(several.injects), list(alone.injects)) == (["TF_CONFIG"], [])

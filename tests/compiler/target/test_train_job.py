@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ def test_it_binds_static_needs_as_the_operator_numbers_its_pods() -> None:
 
 
 def test_it_binds_a_tracker() -> None:
-    binding = TrainJob().bind(replace(NEEDS, rendezvous=Rendezvous.DMLC_TRACKER), EVERY_TARGET)
+    binding = TrainJob().bind(NEEDS._replace(rendezvous=Rendezvous.DMLC_TRACKER), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert {"DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER"} < binding.injects.keys()
     assert not any(name.startswith("PET_") for name in binding.injects)
@@ -80,10 +79,10 @@ def test_it_binds_a_tracker() -> None:
 @pytest.mark.parametrize(
     ("needs", "words"),
     [
-        (replace(NEEDS, rendezvous=Rendezvous.C10D, elastic=Elastic(1, 4)), "elastic"),
-        (replace(NEEDS, rendezvous=Rendezvous.TF_CONFIG), "tf-config"),
-        (replace(NEEDS, rendezvous=Rendezvous.RAY_HEAD), "ray-head"),
-        (replace(NEEDS, success=Success.CHIEF), "the chief ends with 0"),
+        (NEEDS._replace(rendezvous=Rendezvous.C10D, elastic=Elastic(1, 4)), "elastic"),
+        (NEEDS._replace(rendezvous=Rendezvous.TF_CONFIG), "tf-config"),
+        (NEEDS._replace(rendezvous=Rendezvous.RAY_HEAD), "ray-head"),
+        (NEEDS._replace(success=Success.CHIEF), "the chief ends with 0"),
     ],
 )
 def test_it_refuses_what_it_cannot_carry(needs: Needs, words: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ HOROVOD: Data = {"trainer_version": "0.2.0", "topology": {"kind": "horovod", "no
 AS_NODE: Data = overlay(HOROVOD, {"topology": {"launcher_is_node": True}})
 ALONE: Data = overlay(AS_NODE, {"topology": {"nodes": 1}})
 MPIRUN: Data = {**HOROVOD, **command("mpirun", "-np", "24", "--hostfile", "/etc/mpi/hostfile", "python", "train.py")}
-BY_MPI = replace(NEEDS, rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, mpi=MPI("openmpi"))
+BY_MPI = NEEDS._replace(rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, mpi=MPI("openmpi"))
 CASES: dict[str, tuple[Data, Data]] = {
     "horovod": (HOROVOD, {}),
     "launcher is node": (AS_NODE, {}),
@@ -67,7 +66,7 @@ def test_it_binds_a_launcher_beside_the_nodes() -> None:
 
 
 def test_it_binds_a_launcher_that_is_a_node() -> None:
-    binding = TrainJob().bind(replace(BY_MPI, mpi=MPI("openmpi", launcher_holds_ranks=True)), EVERY_TARGET)
+    binding = TrainJob().bind(BY_MPI._replace(mpi=MPI("openmpi", launcher_holds_ranks=True)), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods, role.holds_ranks) for role in binding.roles] == [("launcher", 1, True), ("node", 3, True)]
     assert binding.generated_names == ("{name}-launcher-0-0-abcde", "{name}-node-0-2-abcde")
@@ -75,7 +74,7 @@ def test_it_binds_a_launcher_that_is_a_node() -> None:
 
 def test_a_launcher_that_is_the_only_node_has_no_job_of_workers_beside_it() -> None:
     """The operator would make one worker at least (``max`` in mpi.go)."""
-    binding = TrainJob().bind(replace(BY_MPI, nodes=1, mpi=MPI("openmpi", launcher_holds_ranks=True)), EVERY_TARGET)
+    binding = TrainJob().bind(BY_MPI._replace(nodes=1, mpi=MPI("openmpi", launcher_holds_ranks=True)), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods, role.host) for role in binding.roles] == [("node", 1, "{name}-launcher-0-0.{name}")]
     result = train(ALONE)
@@ -88,9 +87,9 @@ def test_a_launcher_that_is_the_only_node_has_no_job_of_workers_beside_it() -> N
 @pytest.mark.parametrize(
     ("needs", "words"),
     [
-        (replace(BY_MPI, mpi=MPI("intel")), "kubeflow/trainer#3712"),
-        (replace(BY_MPI, mpi=MPI("mpich")), "kubeflow/trainer#3712"),
-        (replace(BY_MPI, success=Success.ALL_RANKS), "complete when the launcher ends with 0"),
+        (BY_MPI._replace(mpi=MPI("intel")), "kubeflow/trainer#3712"),
+        (BY_MPI._replace(mpi=MPI("mpich")), "kubeflow/trainer#3712"),
+        (BY_MPI._replace(success=Success.ALL_RANKS), "complete when the launcher ends with 0"),
     ],
 )
 def test_it_refuses_what_it_cannot_carry(needs: Needs, words: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,13 +41,13 @@ def action(policies: list[Data], code: int, event: str = "PodFailed") -> str:
 
 @pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind not in (Rendezvous.STATIC, Rendezvous.C10D)])
 def test_it_makes_no_other_rendezvous(rendezvous: Rendezvous) -> None:
-    refusal = VolcanoJob().bind(replace(NEEDS, rendezvous=rendezvous), EVERY_TARGET)
+    refusal = VolcanoJob().bind(NEEDS._replace(rendezvous=rendezvous), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert rendezvous.value in refusal.reason
 
 
 def test_it_has_a_fixed_number_of_nodes() -> None:
-    assert isinstance(VolcanoJob().bind(replace(NEEDS, elastic=Elastic(2, 8)), EVERY_TARGET), Refusal)
+    assert isinstance(VolcanoJob().bind(NEEDS._replace(elastic=Elastic(2, 8)), EVERY_TARGET), Refusal)
 
 
 @pytest.mark.parametrize("scheduling", [{}, {"gang": "coscheduling", "version": "0.33"}])

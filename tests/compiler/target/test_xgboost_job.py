@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import EVERY_TARGET, Data, codes, command, compiled, message
@@ -37,7 +35,7 @@ def run(data: Data, change: Data | None = None) -> CompiledRun:
 
 @pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind is not Rendezvous.DMLC_TRACKER])
 def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
-    refusal = XGBoostJob().bind(replace(NEEDS, rendezvous=rendezvous), EVERY_TARGET)
+    refusal = XGBoostJob().bind(NEEDS._replace(rendezvous=rendezvous), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert rendezvous.value in refusal.reason
 
@@ -46,7 +44,7 @@ def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
     ("nodes", "roles"), [(1, [("master", 1)]), (2, [("master", 1), ("worker", 1)]), (5, [("master", 1), ("worker", 4)])]
 )
 def test_the_first_node_is_the_master(nodes: int, roles: list[tuple[str, int]]) -> None:
-    binding = XGBoostJob().bind(replace(NEEDS, nodes=nodes), EVERY_TARGET)
+    binding = XGBoostJob().bind(NEEDS._replace(nodes=nodes), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods) for role in binding.roles] == roles
     assert (binding.rank_zero_host, binding.node_index_env) == ("{name}-master-0", "RANK")

@@ -4,8 +4,7 @@ Plans refuse by these tables, engines declare themselves by them, and docs/engin
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from trainwright_trainer.contract.base import AbsolutePath, Contract
 from trainwright_trainer.contract.model import Model
@@ -39,8 +38,7 @@ class FSDP2(Contract):
     """Keep the shards of weights, gradients and optimizer state in the host's memory (``CPUOffloadPolicy``)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Capabilities:
+class Capabilities(NamedTuple):
     """What an engine promises; its conformance suite holds it to this."""
 
     reshards: bool

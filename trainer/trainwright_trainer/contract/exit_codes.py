@@ -5,9 +5,8 @@ retryable ones in 200-249. That is legal for a Job's ``podFailurePolicy``, for K
 permanent, 128-255 retried) and clear of 1, 2, 126-128 and 128+signal.
 """
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from trainwright_trainer.contract.base import Contract
 
@@ -46,8 +45,7 @@ class ExitCode(IntEnum):
     USER_FAILURE = 220
 
 
-@dataclass(frozen=True, slots=True)
-class ExitCodeEntry:
+class ExitCodeEntry(NamedTuple):
     """One row of the table."""
 
     code: ExitCode

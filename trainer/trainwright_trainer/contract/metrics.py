@@ -1,8 +1,7 @@
 """Metrics: the one table of those that every pod serves at ``/metrics``, and the sinks that a run's metrics also go to."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -16,8 +15,7 @@ Phase = Literal["starting", "restoring", "warming_up", "training", "saving", "ev
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Metric:
+class Metric(NamedTuple):
     name: str
     kind: Literal["gauge", "counter"]
     help: str

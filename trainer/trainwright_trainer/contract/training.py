@@ -1,8 +1,7 @@
 """The work of ``kind: trainer``: task, data, model, optimizer, schedule, batch and checkpoints, and what fits together."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -189,8 +188,7 @@ class Training(Contract):
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
+class _Kind(NamedTuple):
     sources: tuple[str, ...]
     architectures: tuple[str, ...]
 

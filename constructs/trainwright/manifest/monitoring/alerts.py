@@ -7,8 +7,8 @@ one still saves, is judged on its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from textwrap import indent
+from typing import NamedTuple
 
 from trainwright.manifest.monitoring.series import ATTEMPTS, IDENTITY, Watched
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
@@ -61,8 +61,7 @@ HOUR = 3600
 IDLE_PERCENT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Alert:
+class Alert(NamedTuple):
     """One alert, in words and as a condition."""
 
     name: str

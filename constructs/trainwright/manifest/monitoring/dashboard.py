@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from trainwright.cluster.addons import Dashboard, Monitoring
 from trainwright.identity import short_hash
@@ -15,14 +14,12 @@ from trainwright.plan import Resolution
 from trainwright_trainer.contract.metrics import METRICS
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     expression: str
     legend: str
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(NamedTuple):
     """One metric over time."""
 
     title: str

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
@@ -23,8 +23,7 @@ GPU_UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
 """Of dcgm-exporter, in percent. The only series in our expressions that the trainer does not serve."""
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(NamedTuple):
     """Selectors for the series of one run, over all its identities and pods."""
 
     run: str
@@ -108,8 +107,7 @@ DCGM_RESOURCE = "nvidia.com/gpu"
 """Whole GPUs. A slice of one has no utilization of its own (DCGM user guide, MIG)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Watched:
+class Watched(NamedTuple):
     """A run as its alerts see it."""
 
     series: Series

@@ -154,7 +154,7 @@ def _training(work: Training, spec: RunSpec, source: Path) -> TrainingPlan:
         rate=_rate(work.learning_rate, samples, length),
         model=size,
         states=states(work, size.parameters, spec.world.size, config) if known and size.parameters is not None else None,
-        capabilities={name: getattr(able, name) for name in able.__dataclass_fields__},
+        capabilities=able._asdict(),
     )
 
 
