@@ -146,6 +146,9 @@ _ROWS = (
          "The profile describes the fabric once, and a copy in a run is forgotten when the fabric changes.", True),
     Code("TW417", _W, "variable that nobody is known to read",
          "The prefix belongs to a library that reads no such name: unless a plugin does, the setting does nothing.", True),
+    Code("TW418", _E, "file that cannot be run", "Files of a run are mounted without the permission to run: the pod ends at once."),
+    Code("TW419", _W, "variable that nobody expands",
+         "The program is given the dollar sign and the name: with PATH, it finds none of the image's programs.", True),
     Code("TW420", _E, "mpirun contradicts the plan", "mpirun stops at it, or looks for ranks where there is no pod."),
     Code("TW421", _W, "no tracker", "Each worker waits for a tracker, and no operator starts one.", True),
     Code("TW422", _W, "one pod without TF_CONFIG", "The operator writes TF_CONFIG only if there are several pods.", True),
@@ -232,6 +235,8 @@ _ROWS = (
          "The webhook would reject the object; if only the controller checks it, the object would exist and nothing would run."),
     Code("TW712", _E, "value that kubectl reads differently",
          "kubectl and Argo CD follow YAML 1.1 in places, so what is applied would not be what was reviewed."),
+    Code("TW713", _E, "pod that cannot start",
+         "The API server takes the object, and every one of its pods fails before the first line of its program."),
 )
 
 CODES = {row.id: row for row in _ROWS}

@@ -158,6 +158,10 @@ POD_GROUPS = tuple(
             "/metadata/labels": "labels of the run's objects",
         },
         owned=(Owned(r"/spec/(minMember|queue).*", "the gang of the run", "change topology, gang or queue"),),
+        free=tuple(f"/spec/{field}" for field in fields),
     )
-    for group in ("scheduling.x-k8s.io", "scheduling.volcano.sh")
+    for group, fields in (
+        ("scheduling.x-k8s.io", ("minResources", "scheduleTimeoutSeconds")),
+        ("scheduling.volcano.sh", ("minResources", "networkTopology", "priorityClassName", "subGroupPolicy")),
+    )
 )

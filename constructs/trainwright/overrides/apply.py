@@ -13,10 +13,12 @@ from trainwright.findings.locate import Locator, at, escape, tokens
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.plain import problems
+from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, Provenance
 from trainwright.overrides.merge import is_keyed, merge, merge_key, touched
-from trainwright.overrides.owned import owned_parts, owner_of, subtree
+from trainwright.overrides.owned import free_fields, owned_parts, owner_of, subtree
 from trainwright.plan import Resolution
+from trainwright.reading.shape import closest
 
 Manifest = dict[str, Any]
 Place = tuple[str, str]
@@ -166,7 +168,28 @@ def _refused(resolution: Resolution, step: _Step, places: list[Place], locate: L
             findings.append(found("TW601", where, f"{patch.kind}{pointer} is {part.what}, which the plan owns", part.fix))
         else:
             findings += [found("TW601", where, message, fix) for message, fix in _variables(resolution, step, pointer)]
+            findings += [found("TW603", where, message, fix) for message, fix in _unknown(resolution, step, pointer)]
     return findings
+
+
+def _unknown(resolution: Resolution, step: _Step, pointer: str) -> Iterator[tuple[str, str]]:
+    """A field that a kind of an operator does not have, as far as its target says. Pods have a schema of their own, and pods that
+    are new are refused as such.
+    """
+    free, pods = free_fields(resolution, step.compiled), [pod.pointer.removesuffix("/spec") for pod in pods_in(step.after)]
+    if free is None or any(_is_below(pod, pointer) or _is_below(pointer, pod) for pod in pods):
+        return
+    for leaf in subtree(at(step.after, pointer), pointer):
+        known = leaf.startswith("/metadata/") or any(_is_below(leaf, field) or _is_below(field, leaf) for field in free)
+        if not known and at(step.compiled, leaf) is None:
+            near = closest(tokens(leaf)[-1], [tokens(field)[-1] for field in free])
+            fix = f"did you mean {near}?" if near else f"remove it; beside the pods you can add: {', '.join(free) or 'nothing'}"
+            yield f"{step.patch.kind}{leaf} is no field that this compiler knows of the kind", fix
+            return
+
+
+def _is_below(pointer: str, other: str) -> bool:
+    return pointer == other or pointer.startswith(f"{other}/")
 
 
 def _variables(resolution: Resolution, step: _Step, pointer: str) -> Iterator[tuple[str, str]]:

@@ -137,6 +137,19 @@ def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
     return parts
 
 
+def free_fields(resolution: Resolution, manifest: Manifest) -> tuple[str, ...] | None:
+    """What an override may add to an object of an operator's kind, beside its pods and metadata; None for Kubernetes' own kinds,
+    whose schemas say it.
+    """
+    from trainwright.validate.core import is_core  # few runs have overrides, and it takes its time to load
+
+    kind = GroupKind.of(manifest)
+    if is_core(str(manifest["apiVersion"])):
+        return None
+    kinds = [one for one in (*resolution.target.kinds, *supporting.KINDS) if one.key == kind]
+    return tuple(field for one in kinds for field in one.free)
+
+
 def _of_template(resolution: Resolution, manifest: Manifest, pointer: str) -> list[Owned]:
     pod = at(manifest, f"{pointer}/spec")
     main = f"{pointer}/spec/containers/0"

@@ -80,6 +80,18 @@ def torchrun_at(words: Sequence[str]) -> int | None:
     return None
 
 
+def runs_a_file(context: Context) -> Iterator[Finding]:
+    """Files of the run come from a ConfigMap, whose files nobody may execute: an interpreter has to read them."""
+    command = command_of(context)
+    for number, word in enumerate(command):
+        in_shell = number > 0 and _SHELL_BODY.fullmatch(command[number - 1])
+        program = next(iter(word.split()), "") if in_shell else word
+        if program in context.run.files and (in_shell or number == 0):
+            where = context.locate.run(f"/workload/command/{number}")
+            yield found("TW418", where, f"{program} is a file of the run, and files are mounted without the permission to run",
+                        f"name its interpreter first: [bash, {program}], or [python, {program}]")  # fmt: skip
+
+
 def launcher_in_script(context: Context) -> Iterator[Finding]:
     """A script is started once for each rank: a launcher in it would start every rank again."""
     work = context.run.workload
@@ -188,5 +200,5 @@ def tracker(context: Context, resolution: Resolution) -> Iterator[Finding]:
     yield found("TW421", context.locate.run("/workload/command"), message, fix)
 
 
-RUN = (arguments, launcher_in_script, dynamic_rendezvous)
+RUN = (arguments, runs_a_file, launcher_in_script, dynamic_rendezvous)
 PLAN = (variables, keras, tracker)

@@ -10,6 +10,7 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
+from trainwright.manifest.limits import unexpanded
 from trainwright.overrides.owned import owner_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts
@@ -108,6 +109,8 @@ def variable_findings(env: Environment, where: Callable[[str], Where]) -> Iterat
 
     for name, value in env.items():
         entry = lookup(name)
+        if isinstance(value, str) and (said := unexpanded(name, value)):
+            yield found("TW419", where(name), *said)
         if is_made_up(name):
             if near := suggestion(name):
                 yield found("TW412", where(name), f"no library reads {name}", f"did you mean {near}?")

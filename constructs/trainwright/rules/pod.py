@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from trainwright.findings import Finding, Where
-from trainwright.findings.codes import found
+from trainwright.findings import Finding, Severity, Where
+from trainwright.findings.codes import CODES, found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import escape
+from trainwright.findings.locate import at, escape, tokens
 from trainwright.manifest.pod import planned_amounts
 from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.volumes import RESERVED_PATHS
@@ -64,35 +64,22 @@ def added_containers(role: str, pod: Tree, resolution: Resolution) -> list[tuple
 
 
 def is_consistent(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
-    """References inside a pod, which a schema does not see and the API server refuses."""
+    """What a schema does not see, and the API server, the kubelet or the container runtime refuses."""
+    from trainwright.validate.pods import reference_problems, template_problems  # few runs have overrides, and it takes its time
+
     for role, pod in pods(context, resolution, manifests):
-        names = [container.get("name") for _, container in containers_of(pod)]
-        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
-            yield found(
-                "TW603",
-                overridden_at(context, role, "initContainers", name),
-                f"two containers are called {name}",
-                "give each its own name",
-            )
-        for volume in pod.get("volumes") or []:
-            sources = sorted(volume.keys() - {"name"})
-            if len(sources) > 1:
-                message = f"volume {volume['name']} has several sources: {', '.join(sources)}"
-                yield found(
-                    "TW603",
-                    overridden_at(context, role, "volumes", volume["name"]),
-                    message,
-                    "keep one, in a volume with a name of its own",
-                )
-        volumes = {volume["name"] for volume in pod.get("volumes") or []}
-        for field, container in containers_of(pod):
-            where = overridden_at(context, role, field, container.get("name"))
-            for mount in container.get("volumeMounts") or []:
-                if mount.get("name") not in volumes:
-                    message = (
-                        f"container {container.get('name')} mounts volume {mount.get('name')}, and the pod has none of that name"
-                    )
-                    yield found("TW603", where, message, f"add it to volumes; there are: {', '.join(sorted(volumes))}")
+        template = {"spec": pod}
+        for problem in dict.fromkeys((*template_problems(template), *reference_problems(template))):
+            if CODES[problem.code].severity is Severity.ERROR:  # the rest is said of variables below
+                where = _overridden_below(context, role, pod, problem.pointer)
+                yield found("TW603", where, problem.message, problem.fix)
+
+
+def _overridden_below(context: Context, role: str, pod: Tree, pointer: str) -> Where:
+    """Where an override writes what a pointer into a pod template leads to."""
+    field, *rest = tokens(pointer)[1:] or [""]
+    item = at(pod, f"/{field}/{rest[0]}") if rest else None
+    return overridden_at(context, role, field, item.get("name") if isinstance(item, dict) else None)
 
 
 def mounts(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:

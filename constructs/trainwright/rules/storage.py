@@ -13,6 +13,7 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
+from trainwright.manifest.limits import hides_the_system, path_problem
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
 from trainwright.rules.environment import SECRET_VALUE
@@ -65,8 +66,10 @@ def store_credentials(context: Context) -> Iterator[Finding]:
 
 def paths(context: Context) -> Iterator[Finding]:
     """Mounts that hide what the plan mounts, or that are not written in their shortest form."""
-    for path in context.run.mounts:
+    for path, mount in context.run.mounts.items():
         yield from path_findings(path, context.locate.run(f"/mounts/{escape(path)}"))
+        if isinstance(mount, ClaimMount) and mount.sub_path and (problem := path_problem(mount.sub_path)):
+            yield found("TW233", context.locate.run(f"/mounts/{escape(path)}/sub_path"), *problem)
 
 
 def path_findings(path: str, where: Where) -> Iterator[Finding]:
@@ -83,7 +86,9 @@ def _path_problem(path: str) -> tuple[str, str] | None:
     for reserved in (*RESERVED_PATHS, TERMINATION_PATH):
         if PurePosixPath(reserved).is_relative_to(path) or PurePosixPath(path).is_relative_to(reserved):
             return f"{path} is in the way of {reserved}, which the plan mounts", "mount it elsewhere"
-    return None
+    if hides_the_system(path) or PurePosixPath(path).is_relative_to("/sys"):
+        return f"{path} would hide what every program in the image needs", "mount it at a folder of its own, such as /data"
+    return path_problem(path)
 
 
 def claims(context: Context) -> Iterator[Finding]:
@@ -198,6 +203,9 @@ def files(context: Context) -> Iterator[Finding]:
     for path, content in run.files.items():
         where = context.locate.run(f"/files/{escape(path)}")
         yield from path_findings(path, where)
+        above = next((other for other in run.files if path != other and PurePosixPath(path).is_relative_to(other)), None)
+        if above is not None:
+            yield found("TW233", where, f"{path} lies below {above}, which is a file of the run too", "put one of them elsewhere")
         if path in run.mounts:
             yield found("TW233", where, f"{path} is a mount of the run too", "name a file below it, or use another path")
         if SECRET_VALUE.search(content if isinstance(content, str) else json.dumps(content)):

@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, JsonValue, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName, by_keys
 from trainwright.run.lifecycle import Preflight, Watchdog
@@ -117,8 +117,15 @@ Mount = Annotated[
 ]
 
 
+def _can_be_set(value: str) -> str:
+    if "\0" in value:
+        raise ValueError("it holds a NUL character, and no variable can: remove it")
+    return value
+
+
 EnvValue = Annotated[
-    Annotated[str, Field(max_length=131_072), Tag("text")] | Annotated[SecretReference, Tag("SecretReference")],
+    Annotated[str, Field(max_length=131_072), AfterValidator(_can_be_set), Tag("text")]
+    | Annotated[SecretReference, Tag("SecretReference")],
     by_keys(SecretReference, other="text"),
 ]
 

@@ -13,7 +13,7 @@ class SecretReference(Model):
 
     secret: DnsSubdomain
     """Name of the Secret."""
-    key: Annotated[str, Field(pattern=r"^[-._a-zA-Z0-9]+$", max_length=253)]
+    key: Annotated[str, Field(pattern=r"^([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a-zA-Z0-9]*$", max_length=253)]
     """Key in it."""
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from trainwright.model import AbsolutePath, Model
 from trainwright_trainer.contract.base import Count, Fraction
@@ -13,7 +13,17 @@ from trainwright_trainer.contract.model import Model as TrainedModel
 from trainwright_trainer.contract.training import AdamW, Evaluation, Optimizer, Precision, Schedule, TaskName, disagreements
 
 Argument = Annotated[str, Field(max_length=131_072)]
-Command = Annotated[tuple[Argument, ...], Field(min_length=1, max_length=1024)]
+
+
+def _can_start(command: tuple[str, ...]) -> tuple[str, ...]:
+    if not command[0]:
+        raise ValueError("the first word is empty: name the program")
+    if any("\0" in word for word in command):
+        raise ValueError("a word holds a NUL character, and no program can be given one: remove it")
+    return command
+
+
+Command = Annotated[tuple[Argument, ...], Field(min_length=1, max_length=1024), AfterValidator(_can_start)]
 
 
 class TrainerWorkload(Model):

@@ -97,6 +97,7 @@ class JobSet(BaseTarget):
                 Owned(r"/spec/replicatedJobs/0/(name|replicas|groupName|dependsOn.*)", "the one Job of the run", "remove it"),
                 *owned_below_job_set(JOB),
             ),
+            free=("/spec/replicatedJobs/0/template/metadata", f"{JOB}/activeDeadlineSeconds"),
             mutable=("/spec/ttlSecondsAfterFinished",),
         ),
     )

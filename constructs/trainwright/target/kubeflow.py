@@ -63,6 +63,7 @@ class ReplicaSpecs:
                 **reasons,
             },
             owned=(*self._owned(ttl), *owned),
+            free=("/spec/runPolicy/activeDeadlineSeconds",),
         )
 
     def _owned(self, ttl: str) -> tuple[Owned, ...]:

@@ -174,7 +174,7 @@ class RayJob(BaseTarget):
                 ),
                 Owned(r"/spec/rayClusterSpec/headGroupSpec/(rayStartParams|resources).*", "what the head offers", "remove it"),
                 Owned(
-                    r"/spec/rayClusterSpec/headGroupSpec/(headService|enableIngress).*",
+                    r"/spec/rayClusterSpec/headGroupSpec/(headService|enableIngress|ingressOptions|serviceType)(/.*)?",
                     "who reaches the head",
                     "remove it: whoever reaches its ports can run code there; add a Service of your own beside the run",
                 ),
@@ -187,6 +187,19 @@ class RayJob(BaseTarget):
                 Owned(r"/spec/rayClusterSpec/workerGroupSpecs/[1-9].*", "the nodes of the run", "change topology.nodes"),
                 Owned(r"/spec/rayClusterSpec/workerGroupSpecs", "the nodes of the run", "write it under overrides.pod.worker"),
                 Owned(f"{SUBMITTER}.*", "the pod that hands in the job", "change image or image_pull_secrets"),
+            ),
+            free=(
+                "/spec/activeDeadlineSeconds",
+                "/spec/preRunningDeadlineSeconds",
+                "/spec/metadata",
+                *(
+                    f"/spec/rayClusterSpec/{field}"
+                    for field in (
+                        "authOptions", "gcsFaultToleranceOptions", "headGroupSpec/labels", "headServiceAnnotations",
+                        "historyServerOptions", "networkPolicy", "tlsOptions", "upgradeStrategy", "workerGroupSpecs/0/labels",
+                        "workerGroupSpecs/0/priority",
+                    )
+                ),
             ),
         ),
     )

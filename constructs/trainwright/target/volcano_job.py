@@ -102,6 +102,9 @@ class VolcanoJob(BaseTarget):
                 Owned(r"/spec/tasks/0/(policies|maxRetry|dependsOn).*", "how pods come back", "change restarts"),
                 Owned(r"/spec/tasks/[1-9].*", "the nodes of the run", "change topology.nodes"),
             ),
+            free=(
+                "/spec/networkTopology", "/spec/runningEstimate", "/spec/tasks/0/partitionPolicy", "/spec/tasks/0/topologyPolicy",
+            ),
         ),
     )
 

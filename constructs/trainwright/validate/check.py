@@ -114,6 +114,8 @@ def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernete
     else:
         problems = [problem.below("/metadata") for problem in metadata_structure(manifest["metadata"], kubernetes)]
     if not any(problem.code in STRUCTURAL for problem in problems):
+        if not is_core(str(manifest["apiVersion"])):
+            problems += pod_problems(manifest)
         problems += metadata_problems(manifest, crd.namespaced if crd else None)
         problems += [Problem("TW711", *objection) for objection in objections(resource)]
     return list(dict.fromkeys(problems)), crd is not None or is_core(str(manifest["apiVersion"]))

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.manifest.kinds import GroupKind
+from trainwright.manifest.limits import not_a_key
+from trainwright.manifest.pods import pods_in
 from trainwright.validate.fields import items, mapping, text
 from trainwright.validate.formats import amount
 from trainwright.validate.metadata import annotation_problems, label_problems
-from trainwright.validate.problem import Problem, duplicate
+from trainwright.validate.problem import Problem, duplicate, written
+from trainwright.validate.starting import starting_problems
 
 JOB, CRON_JOB = GroupKind("batch", "Job"), GroupKind("batch", "CronJob")
-TEMPLATES: Mapping[GroupKind, str] = {
-    GroupKind("", "Pod"): "",
-    GroupKind("", "PodTemplate"): "/template",
-    GroupKind("", "ReplicationController"): "/spec/template",
-    GroupKind("apps", "DaemonSet"): "/spec/template",
-    GroupKind("apps", "Deployment"): "/spec/template",
-    GroupKind("apps", "ReplicaSet"): "/spec/template",
-    GroupKind("apps", "StatefulSet"): "/spec/template",
-    JOB: "/spec/template",
-    CRON_JOB: "/spec/jobTemplate/spec/template",
-}
-"""Kind -> pointer to its pod template."""
+SECRET, CONFIG_MAP = GroupKind("", "Secret"), GroupKind("", "ConfigMap")
+COMPLETED_LATER = frozenset({GroupKind("trainer.kubeflow.org", kind) for kind in ("TrainingRuntime", "ClusterTrainingRuntime")})
+"""Kinds whose pods another object completes: a TrainJob brings volumes, images and commands."""
 
 
 def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
-    """Problems of an object that its schema allows."""
+    """Problems of the pods of any object, and of other kinds of Kubernetes itself, that a schema allows."""
     kind = GroupKind.of(manifest)
-    if kind in TEMPLATES:
-        pointer = TEMPLATES[kind]
-        yield from (problem.below(pointer) for problem in template_problems(at(manifest, pointer)))
+    # a StatefulSet's claims are volumes of its pods
+    claimed = [dict(claim.get("metadata", {})) for _, claim in items(manifest, "/spec/volumeClaimTemplates")]
+    for pointer, template in pods_in(manifest):
+        above = pointer.removesuffix("/spec")
+        yield from (problem.below(above) for problem in template_problems(template))
+        if kind not in COMPLETED_LATER:
+            yield from (problem.below(above) for problem in reference_problems(template, claimed))
+    if kind in (SECRET, CONFIG_MAP):
+        yield from _keys(manifest)
     if kind in (JOB, CRON_JOB):
         pointer = "/spec/jobTemplate" if kind == CRON_JOB else ""
         yield from (problem.below(pointer) for problem in _job(at(manifest, pointer)))
@@ -46,7 +46,7 @@ def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def template_problems(template: Any) -> Iterator[Problem]:
-    """Problems of a pod or pod template: duplicate names, mounts without a volume, limits below requests, labels."""
+    """Problems of a pod or pod template: duplicate names, limits below requests, labels, and what keeps it from starting."""
     yield from label_problems(at(template, "/metadata/labels"), "/metadata/labels")
     yield from annotation_problems(at(template, "/metadata/annotations"), "/metadata/annotations")
     for field in ("containers", "initContainers", "volumes"):
@@ -56,6 +56,7 @@ def template_problems(template: Any) -> Iterator[Problem]:
         if len(sources) > 1:  # one without a source is an emptyDir, by default
             message = f"volume {text(volume, '/name')} has {len(sources)} sources"
             yield Problem("TW705", f"/spec/volumes/{index}", message, f"keep one of {', '.join(sources)}")
+    yield from starting_problems(template)
     names = {text(container, "/name") for _, container in items(template, "/spec/containers")}
     for field in ("initContainers", "containers"):
         for index, container in items(template, f"/spec/{field}"):
@@ -68,14 +69,34 @@ def template_problems(template: Any) -> Iterator[Problem]:
 def _container(template: Any, place: str) -> Iterator[Problem]:
     yield from _unique(template, f"{place}/ports", "name")
     yield from _unique(template, f"{place}/volumeMounts", "mountPath")
-    volumes = {text(volume, "/name") for _, volume in items(template, "/spec/volumes")}
-    for index, mount in items(template, f"{place}/volumeMounts"):
-        name = text(mount, "/name")
-        if name not in volumes:
-            known = ", ".join(sorted(volumes)) or "none"
-            pointer = f"{place}/volumeMounts/{index}/name"
-            yield Problem("TW705", pointer, f"the pod has no volume {name}", f"add it, or name one of: {known}")
     yield from _resources(mapping(template, f"{place}/resources/requests"), mapping(template, f"{place}/resources/limits"), place)
+
+
+def reference_problems(template: Any, claimed: Sequence[Mapping[str, Any]] = ()) -> Iterator[Problem]:
+    """What containers name and the pod lacks: volumes, and claims of devices."""
+    volumes = {text(volume, "/name") for _, volume in items(template, "/spec/volumes")} | {text(one, "/name") for one in claimed}
+    claims = {text(claim, "/name") for _, claim in items(template, "/spec/resourceClaims")}
+    for field in ("initContainers", "containers"):
+        for index, container in items(template, f"/spec/{field}"):
+            place = f"/spec/{field}/{index}"
+            for number, mount in items(container, "/volumeMounts"):
+                if (name := text(mount, "/name")) not in volumes:
+                    known = ", ".join(sorted(volumes)) or "none"
+                    message, fix = f"the pod has no volume {name}", f"add it, or name one of: {known}"
+                    yield Problem("TW705", f"{place}/volumeMounts/{number}/name", message, fix)
+            for number, claim in items(container, "/resources/claims"):
+                if (name := text(claim, "/name")) not in claims:
+                    known = ", ".join(sorted(claims)) or "none"
+                    message = f"the pod has no resource claim {name}"
+                    fix = f"add it to resourceClaims, or name one of: {known}"
+                    yield Problem("TW705", f"{place}/resources/claims/{number}/name", message, fix)
+
+
+def _keys(manifest: Mapping[str, Any]) -> Iterator[Problem]:
+    for field in ("data", "stringData", "binaryData"):
+        for key in mapping(manifest, f"/{field}"):
+            if reason := not_a_key(key):
+                yield Problem("TW705", f"/{field}/{escape(key)}", f"the key {written(key)} {reason}", "write another key")
 
 
 def _resources(requests: Mapping[str, Any], limits: Mapping[str, Any], place: str) -> Iterator[Problem]:

@@ -112,7 +112,6 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     (VC, {f"{TASKS}/1/minAvailable": 3}, f"{TASKS}/1/minAvailable"),
     (VC, {f"{TASKS}/1/dependsOn/name/0": "dat"}, f"{TASKS}/1/dependsOn/name"),
     (VC, {f"{TASKS}/0/dependsOn": {"name": ["worker"]}}, f"{TASKS}/0/dependsOn"),
-    (VC, {f"{TASKS}/1/{POD}/0/volumeMounts/0/name": "nothing"}, f"{TASKS}/1/{POD}/0/volumeMounts/0/name"),
     (VC, {"/metadata/name": "t" * 60}, f"{TASKS}/0/name"),
 ]  # fmt: skip
 

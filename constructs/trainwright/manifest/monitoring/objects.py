@@ -73,6 +73,13 @@ POD_MONITOR = ObjectKind(
             "change monitoring in the cluster profile",
         ),
     ),
+    free=tuple(
+        f"/spec/{field}"
+        for field in (
+            "attachMetadata", "bodySizeLimit", "keepDroppedTargets", "labelLimit", "labelNameLengthLimit",
+            "labelValueLengthLimit", "sampleLimit", "scrapeClass", "scrapeProtocols", "targetLimit",
+        )
+    ),
 )
 
 

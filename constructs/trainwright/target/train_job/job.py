@@ -133,6 +133,7 @@ class TrainJob(BaseTarget):
                 Owned(r"/spec/(runtimePatches|podTemplateOverrides).*", "what only this run's pods have", "use overrides.pod"),
                 Owned(r"/spec/initializer.*", "the preparation of data", "remove it: it would wait for a gang that waits for it"),
             ),
+            free=("/spec/activeDeadlineSeconds",),
         ),
     )
 

@@ -201,4 +201,8 @@ TRAINING_RUNTIME = ObjectKind(
         Owned(f"{_EACH}/(name|replicas|groupName|dependsOn.*|template/metadata/labels.*)", "the Jobs of the run", "remove it"),
         *owned_below_job_set(f"{_EACH}/template/spec"),
     ),
+    free=(
+        "/spec/template/metadata",
+        *(f"{JOBS}/{place}/template/{field}" for place in (0, 1) for field in ("metadata", "spec/activeDeadlineSeconds")),
+    ),
 )

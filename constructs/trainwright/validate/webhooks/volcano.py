@@ -10,7 +10,6 @@ from typing import Any
 
 from trainwright.validate.fields import items, mapping, number, text, texts, whole
 from trainwright.validate.metadata import not_a_label
-from trainwright.validate.pods import template_problems
 from trainwright.validate.problem import Objection
 
 TASKS = "/spec/tasks"
@@ -53,8 +52,6 @@ def _tasks(name: str, tasks: list[tuple[int, Mapping[str, Any]]]) -> Iterator[Ob
         longest = f"{name}-{shown}-{max(replicas - 1, 0)}"
         if reason := not_a_label(longest):
             yield Objection(f"{place}/name", f"Volcano derives the pod name {longest}, which {reason}", "choose shorter names")
-        for problem in template_problems(task.get("template")):
-            yield Objection(f"{place}/template{problem.pointer}", problem.message, problem.fix)
 
 
 def _order(tasks: list[tuple[int, Mapping[str, Any]]]) -> Iterator[Objection]:

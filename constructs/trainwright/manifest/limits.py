@@ -1,0 +1,50 @@
+"""What a kubelet and a container runtime can give a container: paths, keys of Secrets, and values of variables."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+SYSTEM_PATHS = (
+    "/", "/bin", "/dev", "/lib", "/lib64", "/proc", "/sbin", "/sys", "/sys/fs", "/sys/fs/cgroup",
+    "/usr", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/sbin",
+)  # fmt: skip
+"""Where an image has its programs and libraries, and the runtime its own mounts: an empty folder there hides them."""
+
+LONGEST_ELEMENT, LONGEST_PATH = 255, 4095
+"""Bytes of a file's name, and of a path (linux/limits.h, NAME_MAX and PATH_MAX)."""
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+_UNEXPANDED = re.compile(r"(?<!\$)\$(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Z_][A-Z0-9_]+)")
+
+
+def not_a_key(key: str) -> str:
+    """Why a text cannot be a key of a Secret or ConfigMap; empty where it can (apimachinery, validation.IsConfigMapKey)."""
+    if not _KEY.fullmatch(key):
+        return "must consist of at most 253 letters, digits, dashes, dots and underscores"
+    return "must not be '.', or start with '..': it becomes a file's name" if key == "." or key.startswith("..") else ""
+
+
+def unexpanded(name: str, value: str) -> tuple[str, str] | None:
+    """Message and fix for a reference to a variable in the text of another one that Kubernetes leaves as it is."""
+    match = _UNEXPANDED.search(value)
+    if match is None:
+        return None
+    other = match[0].strip("${}")
+    fix = f"write $({other}) if the pod sets {other} before; what only the image sets, write out, or set in a shell of your own"
+    return f"{name} holds {match[0]}, which nobody replaces: Kubernetes expands $(NAME) only", fix
+
+
+def path_problem(path: str) -> tuple[str, str] | None:
+    """Message and fix for a path that no file system takes."""
+    longest = max(path.split("/"), key=lambda name: len(name.encode()))
+    if len(longest.encode()) > LONGEST_ELEMENT:
+        return f"{path[:40]}… has a name of {len(longest.encode())} bytes", f"write names of at most {LONGEST_ELEMENT} bytes"
+    if len(path.encode()) > LONGEST_PATH:
+        return f"{path[:40]}… has {len(path.encode())} bytes", f"write at most {LONGEST_PATH}"
+    return None
+
+
+def hides_the_system(path: str) -> bool:
+    """Whether a mount hides what an image or the runtime needs; nothing can be mounted inside /proc (runc, checkProcMount)."""
+    return path in SYSTEM_PATHS or PurePosixPath(path).is_relative_to("/proc")
