@@ -16,7 +16,7 @@ from trainwright.manifest.plain import problems
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, Provenance
 from trainwright.overrides.merge import is_keyed, merge, merge_key, touched
-from trainwright.overrides.owned import free_fields, owned_parts, owner_of, subtree
+from trainwright.overrides.owned import free_fields, owned_parts, owners_of, subtree
 from trainwright.plan import Resolution
 from trainwright.reading.shape import closest
 
@@ -201,10 +201,11 @@ def _variables(resolution: Resolution, step: _Step, pointer: str) -> Iterator[tu
     entries = [entry for variables in lists if isinstance(variables, list) for entry in variables]
     if match[2]:
         entries = [at(manifest, f"{match[1]}/{match[2]}") for manifest in (step.before, step.after)]
-    for name in dict.fromkeys(str(entry["name"]) for entry in entries if isinstance(entry, dict) and "name" in entry):
-        owner = owner_of(name, resolution)
-        if owner:
-            yield owner, "remove it"
+    names = dict.fromkeys(str(entry["name"]) for entry in entries if isinstance(entry, dict) and "name" in entry)
+    owners = owners_of(names, resolution)
+    for name in names:
+        if name in owners:
+            yield owners[name], "remove it"
         elif name in resolution.run.env:
             yield f"{name} is set by the run itself", f"change env.{name}"
 

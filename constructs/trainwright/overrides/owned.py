@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -217,12 +217,17 @@ def _indexes(items: Sequence[Any]) -> str:
     return f"({'|'.join(map(str, range(len(items))))})"
 
 
-def owner_of(name: str, resolution: Resolution) -> str | None:
-    """Who sets an environment variable of the training container, where that is not the run: a sentence, or None."""
-    binding = resolution.binding
+def owners_of(names: Iterable[str], resolution: Resolution) -> dict[str, str]:
+    """Environment variables of the training container that are not the run's to set -> a sentence that says who sets each."""
     planned = {variable.name for variable in resolution.plan.environment if not variable.source.startswith("run:/env/")}
-    if name in binding.injects:
-        return f"{name} is set by the controller: {binding.injects[name]}"
+    owners = ((name, _owner(name, planned, resolution)) for name in names)
+    return {name: owner for name, owner in owners if owner}
+
+
+def _owner(name: str, planned: set[str], resolution: Resolution) -> str | None:
+    injects = resolution.binding.injects
+    if name in injects:
+        return f"{name} is set by the controller: {injects[name]}"
     if name in planned or name.startswith("TRAINWRIGHT_"):
         return f"{name} is set by the plan"
     if name in RANK_ENVIRONMENT or name.startswith(("PET_", "TORCHELASTIC_")):

@@ -343,18 +343,25 @@ def events_of(text: str) -> Iterator[Any]:
 
 
 def _quick(text: str) -> list[Any] | None:
-    """None where libyaml is not there, or does not read the text."""
+    """None where libyaml is not there, or does not read the text; not all of what is too large or nested too deep to be read."""
     try:
         from yaml import CBaseLoader, YAMLError
     except ImportError:
         return None
     loader = CBaseLoader(text)
-    events = []
+    events: list[Any] = []
+    depth = 0
     try:
-        while (event := loader.get_event()) is not None:
+        # libyaml takes a time that grows with the square of the depth, so a text that is too deep is not read to its end.
+        while depth <= DEEPEST and len(events) <= 3 * MOST_NODES and (event := loader.get_event()) is not None:
             events.append(event)
+            depth += _STEPS.get(type(event).__name__, 0)
     except (YAMLError, ValueError):
         return None
     finally:
         loader.dispose()
     return events
+
+
+_STEPS = {"SequenceStartEvent": 1, "MappingStartEvent": 1, "SequenceEndEvent": -1, "MappingEndEvent": -1}
+"""An event -> by how much it changes the depth."""

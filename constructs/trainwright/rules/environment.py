@@ -11,7 +11,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.limits import unexpanded
-from trainwright.overrides.owned import owner_of
+from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts
 from trainwright.run import SecretReference
@@ -41,15 +41,9 @@ LONGEST_VARIABLE = 131_071
 
 def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Names that the controller, the supervisor or the plan sets: setting them again breaks ranks silently."""
-    for name in context.run.env:
-        owner = owner_of(name, resolution)
-        if owner:
-            yield found(
-                "TW403",
-                context.locate.run(f"/env/{name}"),
-                owner,
-                "remove it; `trainwright plan --json` shows what is set, and why",
-            )
+    fix = "remove it; `trainwright plan --json` shows what is set, and why"
+    for name, owner in owners_of(context.run.env, resolution).items():
+        yield found("TW403", context.locate.run(f"/env/{name}"), owner, fix)
 
 
 def fabric(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -96,8 +90,8 @@ def rdma(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What the catalogue says about the run's environment, except for names that another finding covers."""
-    reported = {fact.name for fact in _stated_facts(context, resolution)}
-    env = {name: value for name, value in context.run.env.items() if name not in reported and not owner_of(name, resolution)}
+    reported = {fact.name for fact in _stated_facts(context, resolution)} | owners_of(context.run.env, resolution).keys()
+    env = {name: value for name, value in context.run.env.items() if name not in reported}
     yield from variable_findings(env, lambda name: context.locate.run(f"/env/{name}"))
 
 

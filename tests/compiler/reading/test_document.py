@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -118,6 +119,7 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{
     [
         pytest.param("[" * 50_000, id="lists"),
         pytest.param("{" * 50_000, id="mappings"),
+        pytest.param("a: {" + "x: {" * 50_000, id="mappings in mappings"),
         pytest.param("- " * 50_000, id="block lists"),
         pytest.param("? " * 50_000, id="keys"),
         pytest.param("a: " + "[" * 70 + "]" * 70, id="deep"),
@@ -129,9 +131,10 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{
         pytest.param("7: x\n" * 5_000, id="many errors"),
     ],
 )
-@pytest.mark.timeout(120)
 def test_a_hostile_file_ends_soon_and_with_short_messages(text: str) -> None:
+    started = time.process_time()
     findings = refused(text)
+    assert time.process_time() - started < 3, "a second at most on an idle machine"
     assert len(findings) <= 50
     assert all(len(finding.message) <= 240 and len(finding.fix) <= 240 for finding in findings)
 

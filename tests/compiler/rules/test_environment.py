@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import time
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -367,3 +368,10 @@ def test_the_longest_list_is_what_the_kernel_takes() -> None:
     nodes = int(said.fix.split("at most ")[1].split(" ")[0].strip(",").replace(",", ""))
     assert "TW401" not in codes(work | {"topology": WORKERS | {"nodes": nodes}}, KUBEFLOW)
     assert "TW401" in codes(work | {"topology": WORKERS | {"nodes": nodes + 100}}, KUBEFLOW)
+
+
+def test_thousands_of_variables_are_checked_soon() -> None:
+    """Each was once compared with all that the plan sets, which took the square of their number."""
+    started = time.process_time()
+    assert "TW403" in codes({"env": {"RANK": "1", **{f"K{number}": "v" for number in range(4000)}}})
+    assert time.process_time() - started < 5
