@@ -9,6 +9,7 @@ from trainwright.findings import Finding
 from trainwright.findings.context import Context
 from trainwright.plan import Resolution
 from trainwright.rules import (
+    capacity,
     cluster,
     command,
     data,
@@ -27,8 +28,8 @@ from trainwright.rules import (
 )
 
 _FAMILIES = (
-    training, memory, deepspeed, storage, data, cluster, environment, command, launchers, mpi, operators, scheduling, monitoring,
-    objects,
+    training, memory, deepspeed, storage, data, capacity, cluster, environment, command, launchers, mpi, operators, scheduling,
+    monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))
@@ -49,7 +50,7 @@ def check_manifests(context: Context, resolution: Resolution, manifests: Sequenc
     findings = [finding for rule in objects.MANIFESTS for finding in rule(context, resolution, manifests)]
     if findings:
         return findings  # the rules on pods read what the API's schema allows
-    rules = (*objects.PODS, *pod.MANIFESTS, *scheduling.MANIFESTS)
+    rules = (*objects.PODS, *pod.MANIFESTS, *capacity.MANIFESTS, *scheduling.MANIFESTS)
     return [finding for rule in rules for finding in rule(context, resolution, manifests)]
 
 

@@ -80,25 +80,6 @@ def kubernetes_version(context: Context, resolution: Resolution) -> Iterator[Fin
         )
 
 
-def pod_fits_node(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    resources, pool, name = resolution.plan.resources, resolution.pool, resolution.plan.world.pool
-    for key, asked, there in (("cpu", resources.cpu, pool.cpus), ("memory", resources.memory, pool.memory)):
-        if (asked.millicores if key == "cpu" else asked.bytes) > (there.millicores if key == "cpu" else there.bytes):  # type: ignore[union-attr]
-            yield found(
-                "TW308",
-                context.locate.run(f"/resources/{key}"),
-                f"a pod asks for {asked} {key}, a node of {name} has {there}",
-                f"lower resources.{key}, or use another node pool",
-            )
-    if resources.shm.bytes >= resources.memory.bytes:
-        yield found(
-            "TW308",
-            context.locate.run("/resources/memory"),
-            f"shared memory of {resources.shm} counts against the pod's memory of {resources.memory}",
-            "raise resources.memory",
-        )
-
-
 def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:
     namespace = context.cluster.namespaces.get(context.run.namespace)
     if namespace and namespace.pod_security != "privileged" and uses_rdma(resolution) and resolution.pool.fabric.ipc_lock:
@@ -134,7 +115,7 @@ def fenced(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 RUN = (image, known_namespace)
-PLAN = (pod_fits_node, pod_security, kubernetes_version, host_network, fenced)
+PLAN = (pod_security, kubernetes_version, host_network, fenced)
 
 
 def check_profile(cluster: Cluster, locate: Locator) -> list[Finding]:

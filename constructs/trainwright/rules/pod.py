@@ -21,7 +21,7 @@ from trainwright.rules.environment import secret_findings, variable_findings
 from trainwright.rules.pod_security import violations
 from trainwright.rules.storage import path_findings
 from trainwright.target.base import run_pods
-from trainwright.units import GIB, Bytes, Cpu, UnitError
+from trainwright.units import Bytes, Cpu, UnitError
 
 Manifests = Sequence[dict[str, Any]]
 Tree = dict[str, Any]
@@ -149,46 +149,31 @@ def ends_with_the_run(context: Context, resolution: Resolution, manifests: Manif
 
 def has_resources(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
     """Requests must equal limits in every container: what is not requested is taken from the ranks."""
-    plan, pool = resolution.plan, resolution.pool
     for role, pod in pods(context, resolution, manifests):
-        cpu, memory = plan.resources.cpu.millicores, plan.resources.memory.bytes
-        complete = True
         for field, container in added_containers(role, pod, resolution):
-            where = overridden_at(context, role, field, container.get("name"))
-            amounts, problem = _amounts(container)
-            if problem:
-                complete = False
+            if problem := _amounts_problem(container):
                 yield found(
                     "TW606",
-                    where,
+                    overridden_at(context, role, field, container.get("name")),
                     f"container {container.get('name')} {problem}",
                     "add resources, the same in requests and limits: {requests: {cpu: 100m, memory: 128Mi}, limits: …}",
                 )
-            elif field == "containers" or container.get("restartPolicy") == "Always":
-                cpu, memory = cpu + amounts[0], memory + amounts[1]
-        if complete and (cpu > pool.cpus.millicores or memory > pool.memory.bytes):
-            asked = f"{cpu / 1000:g} CPUs and {memory / GIB:.1f} GiB"
-            yield found(
-                "TW308",
-                context.locate.run("/resources"),
-                f"with its sidecars a pod asks for {asked}, a node of {plan.world.pool} has {pool.cpus} and {pool.memory}",
-                "lower resources, or those of the sidecars",
-            )
 
 
-def _amounts(container: Tree) -> tuple[tuple[int, int], str | None]:
-    """CPU in millicores and memory in bytes, or what is wrong with them."""
+def _amounts_problem(container: Tree) -> str | None:
+    """What is wrong with the CPUs and the memory that a container states."""
     resources = container.get("resources") or {}
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for key in ("cpu", "memory"):
         if key not in limits:
-            return (0, 0), f"has no {key} limit"
+            return f"has no {key} limit"
         if str(requests.get(key, limits[key])) != str(limits[key]):
-            return (0, 0), f"requests {requests[key]} {key} and has a limit of {limits[key]}: the pod could be evicted first"
+            return f"requests {requests[key]} {key} and has a limit of {limits[key]}: the pod could be evicted first"
     try:
-        return (Cpu.parse(limits["cpu"]).millicores, Bytes.parse(limits["memory"]).bytes), None
+        Cpu.parse(limits["cpu"]), Bytes.parse(limits["memory"])
     except UnitError as error:
-        return (0, 0), f"has limits that cannot be read: {error}"
+        return f"has limits that cannot be read: {error}"
+    return None
 
 
 _ACCELERATOR = re.compile(r"gpu|/mig-|/vgpu|tpu|npu|hpu|gaudi|neuron|rdma|efa|/hca", re.IGNORECASE)

@@ -104,14 +104,6 @@ def test_every_known_version_has_its_schemas() -> None:
         assert (folder / f"v1.{minor}.0-local-strict").is_dir()
 
 
-def test_a_pod_must_fit_a_node() -> None:
-    assert codes({"resources": {"cpu": 193}}) == ["TW308"]
-    assert codes({"resources": {"cpu": 192, "memory": "2000Gi"}}) == []
-    found = findings({"resources": {"memory": "16Gi"}})
-    assert [finding.code for finding in found] == ["TW221", "TW308"], "and its ranks are short of memory too"
-    assert "shared memory of 16Gi" in found[1].message
-
-
 def test_rdma_without_a_capability_is_for_every_namespace() -> None:
     rdma = {"node_pools": {"h100": {"fabric": {"ipc_lock": True}}}}
     for level, expected in (("restricted", ["TW310"]), ("baseline", ["TW310"]), ("privileged", [])):

@@ -1,0 +1,123 @@
+"""Rules on what pods ask for, against what a node can give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from trainwright.findings import Finding, Where
+from trainwright.findings.codes import found
+from trainwright.findings.context import Context
+from trainwright.handshake import Role
+from trainwright.manifest.pods import containers_of
+from trainwright.plan import Resolution
+from trainwright.plan.pods import NODE_SHARE
+from trainwright.target.base import run_pods
+from trainwright.units import GIB, Bytes, Cpu, UnitError
+
+Tree = dict[str, Any]
+
+
+class Amount(NamedTuple):
+    """CPUs and memory that a pod or a container asks for."""
+
+    millicores: int
+    bytes: int
+
+    def __add__(self, other: Amount) -> Amount:  # type: ignore[override]
+        return Amount(self.millicores + other.millicores, self.bytes + other.bytes)
+
+    def most(self, other: Amount) -> Amount:
+        return Amount(max(self.millicores, other.millicores), max(self.bytes, other.bytes))
+
+
+NOTHING = Amount(0, 0)
+
+
+def pods_fit_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The pods of each role, those without ranks too."""
+    resources, locate = resolution.plan.resources, context.locate
+    for role in resolution.binding.roles:
+        if role.share:
+            asked, where = Amount(role.share.cpu.millicores, role.share.memory.bytes), locate.run("/node_pool")
+            yield from _too_large(resolution, f"the {role.name}'s pod", asked, {"cpu": where, "memory": where}, _OTHER_POOL)
+    asked = Amount(resources.cpu.millicores, resources.memory.bytes)
+    places = {key: locate.run(f"/resources/{key}") for key in ("cpu", "memory")}
+    yield from _too_large(resolution, "a pod", asked, places, "")
+    if resources.shm.bytes >= resources.memory.bytes:
+        yield found(
+            "TW308",
+            locate.run("/resources/memory"),
+            f"shared memory of {resources.shm} counts against the pod's memory of {resources.memory}",
+            "raise resources.memory",
+        )
+
+
+_OTHER_POOL = "use a node pool with larger nodes: what a pod without ranks needs is fixed"
+
+
+def _too_large(resolution: Resolution, who: str, asked: Amount, places: dict[str, Where], fix: str) -> Iterator[Finding]:
+    """Of a whole node the kubelet keeps a part back (kubernetes.io, Reserve Compute Resources), and the pods of daemons ask for
+    some of the rest: a pod that asks for all of it fits no node.
+    """
+    pool, name = resolution.pool, resolution.plan.world.pool
+    share = f"{NODE_SHARE:.0%}"
+    cpus, memory = int(pool.cpus.millicores * NODE_SHARE) / 1000, int(pool.memory.bytes * NODE_SHARE / GIB)
+    if asked.millicores >= pool.cpus.millicores:
+        message = f"{who} asks for {asked.millicores / 1000:g} CPUs; a node of {name} has {pool.cpus}, and not all for pods"
+        advice = fix or f"lower resources.cpu, to {cpus:g} at most to be safe ({share} of a node); or use another node pool"
+        yield found("TW308", places["cpu"], message, advice)
+    if asked.bytes >= pool.memory.bytes:
+        message = f"{who} asks for {asked.bytes / GIB:.1f} GiB; a node of {name} has {pool.memory}, and not all for pods"
+        advice = fix or f"lower resources.memory, to {memory}Gi at most to be safe ({share} of a node); or use another node pool"
+        yield found("TW308", places["memory"], message, advice)
+
+
+def overridden_pods_fit_nodes(context: Context, resolution: Resolution, manifests: Sequence[Tree]) -> Iterator[Finding]:
+    """The same of whole pods, with the containers that overrides add."""
+    if not context.run.overrides.pod and not context.run.overrides.objects:
+        return
+    roles: dict[str, Role] = {role.name: role for role in resolution.binding.roles}
+    places = dict.fromkeys(("cpu", "memory"), context.locate.run("/resources"))
+    for pod in run_pods(resolution, manifests):
+        role = roles.get(pod.role or "")
+        if role is None or len(list(containers_of(pod.found.spec))) == 1:
+            continue  # one container is what the plan says
+        asked, who = asked_by(pod.found.spec), f"with its other containers a pod of role {role.name}"
+        if asked is not None:
+            yield from _too_large(resolution, who, asked, places, "lower resources, or those of the other containers")
+
+
+def asked_by(pod: Tree) -> Amount | None:
+    """What the scheduler reserves for a pod: all of its containers and sidecars, or an init container beside the sidecars that
+    started before it, whichever is more (KEP-753). None where an amount is not stated.
+    """
+    sidecars, starting = NOTHING, NOTHING
+    for container in pod.get("initContainers") or []:
+        asked = amount(container)
+        if asked is None:
+            return None
+        if container.get("restartPolicy") == "Always":
+            sidecars += asked
+        starting = starting.most(sidecars if container.get("restartPolicy") == "Always" else sidecars + asked)
+    together = sidecars
+    for container in pod.get("containers") or []:
+        asked = amount(container)
+        if asked is None:
+            return None
+        together += asked
+    return together.most(starting)
+
+
+def amount(container: Tree) -> Amount | None:
+    """What a container asks for; None where it does not say, or where nobody can read it."""
+    resources = container.get("resources") or {}
+    stated = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    try:
+        return Amount(Cpu.parse(stated["cpu"]).millicores, Bytes.parse(stated["memory"]).bytes)
+    except (KeyError, UnitError):
+        return None
+
+
+PLAN = (pods_fit_nodes,)
+MANIFESTS = (overridden_pods_fit_nodes,)
