@@ -17,7 +17,7 @@ from trainwright.manifest.provenance import Provenance, split
 from trainwright.manifest.volumes import configuration
 from trainwright.plan import Plan, Resolution, resolve
 from trainwright.rules import Context, check_manifests, check_plan, check_run
-from trainwright.rules.objects import values_are_plain
+from trainwright.rules.objects import is_accepted, values_are_plain
 from trainwright.rules.pod_security import level_of
 from trainwright.run import Run
 from trainwright.target import TARGETS
@@ -87,6 +87,7 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
     findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
     findings += _after_waivers(context, list(values_are_plain(final.manifests, final.provenance, context.locate)))
     findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole))
+    findings += _after_waivers(context, list(is_accepted(context, final.manifests)))
     findings += unused_waivers(findings, run, context.locate)
     return CompiledRun(
         run=run,

@@ -16,7 +16,6 @@ from trainwright.findings.locate import escape
 from trainwright.reading.document import shorten
 from trainwright.reading.scalar import ScalarError, literal, read_scalar
 from trainwright.reading.shape import WORDS, Keys, Slot, Spot, closest, find_spot, homes, required, wanted
-from trainwright_trainer.contract.base import MAX_INTEGER
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -130,8 +129,6 @@ def _shown(value: object) -> str:
         return "a list"
     if isinstance(value, str) and (not value or value != value.strip()):
         return f'"{value[:60]}"'
-    if isinstance(value, int) and abs(value) > MAX_INTEGER:
-        return "a number beyond 2^53"  # Python does not print the longest ones
     text = literal(value)
     return text if len(text) <= 60 else f"{text[:59]}…"
 

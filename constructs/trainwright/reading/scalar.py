@@ -53,7 +53,11 @@ def read_scalar(text: str) -> Scalar:
 
 
 def literal(value: object) -> str:
-    """A value as it is written in YAML."""
+    """A value as it is written in YAML; of what YAML cannot hold, the type."""
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        return "a number beyond 2^53"  # Python refuses to print the longest ones
+    if value is not None and not isinstance(value, str | int | float):
+        return f"a value of type {type(value).__name__}"
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else "null" if value is None else str(value)
 
 

@@ -101,6 +101,21 @@ def overrides_are_valid(context: Context, resolution: Resolution, manifests: Seq
             yield found("TW603", context.locate.run("/overrides"), problem, "write a field that the API has, with its type")
 
 
+def is_accepted(context: Context, manifests: Sequence[Manifest]) -> Iterator[Finding]:
+    """Patched objects, as they are written, must pass what `trainwright validate` knows without CRDs, operators' webhooks too."""
+    overrides = context.run.overrides
+    if overrides.pod or overrides.objects:
+        from trainwright.validate.check import object_problems
+        from trainwright.validate.core_schemas import known_version
+        from trainwright.validate.crd import Catalogue
+
+        known = known_version(context.cluster.kubernetes)
+        for manifest in manifests:
+            for problem in object_problems(manifest, Catalogue(), known)[0]:
+                kind = str(manifest["kind"])
+                yield found("TW603", _patch_of(context, kind), f"{kind}{problem.pointer}: {problem.message}", problem.fix)
+
+
 def pods_are_counted(context: Context, resolution: Resolution, manifests: Sequence[Manifest]) -> Iterator[Finding]:
     """Pods beside those of the plan, and images that a controller makes containers of: nobody reviewed them, and no rule, gang or
     queue counts them.
