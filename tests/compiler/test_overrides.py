@@ -258,6 +258,11 @@ def test_an_override_that_json_cannot_hold_makes_no_run(value: object) -> None:
         compiled(pod({"x": value}))
 
 
+def test_a_stop_signal_is_no_hook() -> None:
+    said = codes(pod({"containers": [{"name": "beside", "image": "x", "lifecycle": {"stopSignal": "SIGUSR1"}}]}))
+    assert "TW607" in said  # a container that never ends, and no crash of the rule on hosts of hooks
+
+
 # Whatever a patch says, the plan stays true.
 
 JOB = compiled().manifests[-1]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from trainwright.findings import CompileError, Where
+from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, Positions
 from trainwright.reading.document import Document
 
@@ -41,6 +42,9 @@ def validate_data(model: type[M], data: M | Mapping[str, Any], file: str | None,
         return model.model_validate(dict(data) if isinstance(data, Mapping) else data)
     except ValidationError as error:
         raise refused(error, model, data, Locator(file, positions).run) from error
+    except UnicodeEncodeError as error:  # pydantic cannot say it
+        fix = r"write the character itself, or \U and its code point"
+        raise CompileError([found("TW107", Locator(file, positions).run(), "text holds half a surrogate pair", fix)]) from error
 
 
 def refused(error: ValidationError, model: type[BaseModel] | None, data: object, where: Callable[[str], Where]) -> CompileError:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainwright.findings import Finding, Where
-from trainwright.findings.codes import found
+from trainwright.findings import Finding, Severity, Where
+from trainwright.findings.codes import CODES, found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.labels import PLAN_PREFIXES, in_foundation
@@ -111,9 +111,10 @@ def is_accepted(context: Context, manifests: Sequence[Manifest]) -> Iterator[Fin
 
         known = known_version(context.cluster.kubernetes)
         for manifest in manifests:
+            kind = str(manifest["kind"])
             for problem in object_problems(manifest, Catalogue(), known)[0]:
-                kind = str(manifest["kind"])
-                yield found("TW603", _patch_of(context, kind), f"{kind}{problem.pointer}: {problem.message}", problem.fix)
+                if CODES[problem.code].severity is Severity.ERROR:
+                    yield found("TW603", _patch_of(context, kind), f"{kind}{problem.pointer}: {problem.message}", problem.fix)
 
 
 def pods_are_counted(context: Context, resolution: Resolution, manifests: Sequence[Manifest]) -> Iterator[Finding]:

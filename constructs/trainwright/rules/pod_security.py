@@ -127,7 +127,8 @@ def _reach(container: Tree) -> Iterator[str]:
     if any(port.get("hostPort") for port in container.get("ports") or []):
         yield "hostPort"
     handlers = [container.get(f"{kind}Probe") for kind in ("liveness", "readiness", "startup")]
-    for handler in [*handlers, *(container.get("lifecycle") or {}).values()]:
+    hooks = [(container.get("lifecycle") or {}).get(hook) for hook in ("postStart", "preStop")]  # beside them is stopSignal
+    for handler in (*handlers, *hooks):
         if any(((handler or {}).get(action) or {}).get("host") for action in ("httpGet", "tcpSocket")):
             yield "the host of a probe or hook"
 

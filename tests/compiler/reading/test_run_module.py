@@ -97,6 +97,8 @@ COPIED = f"{GOOD}RUN = RUN.model_copy(update=%s)\n"
         (COPIED % {"labels": {"bad key!": "x"}}, "TW107", 'the key `labels["bad key!"]`'),
         (COPIED % {"overrides": {"pod": {"node": {"a": [{1}]}}}}, "TW107", "`overrides.pod.node.a[0]` is nothing that JSON"),
         (COPIED % {"restarst": 1}, "TW105", "no key `restarst`"),
+        (COPIED % "{'peer_wait': chr(0xd800)}", "TW107", "half a surrogate pair"),
+        (COPIED % "{'peer_wait': object()}", "TW107", "`peer_wait`: a value of type object is not a duration"),
         (COPIED % "dict(topology=RUN.topology.model_copy(update=dict(nodes=-1)))", "TW107", "`topology.nodes` must be at least"),
         (f"{GOOD}RUN.labels['bad key!'] = 'x'\n", "TW107", 'the key `labels["bad key!"]`'),
         (f"{GOOD}RUN = Run.model_construct(run='probe')\n", "TW106", "key `team` is missing"),
