@@ -106,15 +106,19 @@ def _boosting() -> st.SearchStrategy[Data]:
     )
 
 
+def _names_a_program(words: list[str]) -> bool:
+    return bool(words[0])
+
+
 def _scripts() -> st.SearchStrategy[Data]:
-    words = st.lists(texts(), min_size=1, max_size=4)
+    words = st.lists(texts(), min_size=1, max_size=4).filter(_names_a_program)
     return st.fixed_dictionaries({"kind": st.just("script"), "command": words}, optional={"protocol": st.booleans()})
 
 
 def _commands(shape: Shape) -> st.SearchStrategy[Data]:
     # two shells read a Ray job's entrypoint, so it must be plain
     plain = st.text(string.ascii_letters + string.digits + "_-./:=,", min_size=1, max_size=20)
-    words = st.lists(plain if shape.name == "ray" else texts(), min_size=1, max_size=4)
+    words = st.lists(plain if shape.name == "ray" else texts(), min_size=1, max_size=4).filter(_names_a_program)
     earlier = {"resume_from": st.just("/checkpoints/earlier")}
     return st.fixed_dictionaries({"kind": st.just("command"), "command": words}, optional=earlier)
 
