@@ -13,7 +13,7 @@ from trainwright.identity import PLACEHOLDER, identity_hash
 from trainwright.manifest import supporting
 from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
 from trainwright.manifest.labels import in_foundation
-from trainwright.manifest.provenance import Provenance, split
+from trainwright.manifest.provenance import Provenance, Traced, split
 from trainwright.manifest.volumes import configuration
 from trainwright.plan import Plan, Resolution, resolve
 from trainwright.rules import Context, check_manifests, check_plan, check_run
@@ -131,7 +131,7 @@ def _lower(resolution: Resolution, locate: Locator) -> _Lowered:
     trees = (*configuration(resolution), *target.lower(resolution), *supporting.supporting_objects(resolution))
     separated = [split(tree) for tree in trees]
     whole, provenance = [manifest for manifest, _ in separated], [answers for _, answers in separated]
-    touched: tuple[str, ...] = ()
+    touched: tuple[tuple[str, str], ...] = ()
     findings: tuple[Finding, ...] = ()
     if run.overrides.pod or run.overrides.objects:
         from trainwright.overrides.apply import apply_overrides  # few runs have any, and it takes its time to load
@@ -140,7 +140,17 @@ def _lower(resolution: Resolution, locate: Locator) -> _Lowered:
         whole, touched, findings = patched.manifests, patched.touched, patched.findings
     finished = target.finish(resolution, list(zip(whole, provenance, strict=True)))
     manifests, answers = [manifest for manifest, _ in finished], [answer for _, answer in finished]
-    return _Lowered(resolution, whole, manifests, answers, touched, findings)
+    return _Lowered(resolution, whole, manifests, answers, _as_written(touched, finished), findings)
+
+
+def _as_written(touched: tuple[tuple[str, str], ...], finished: list[Traced]) -> tuple[str, ...]:
+    """Where overrides are in the finished objects, since a target may have moved what they touched; what a later one replaced,
+    or one removed, is where it was.
+    """
+    places = {
+        answer.source: f"{manifest['kind']}{pointer}" for manifest, answers in finished for pointer, answer in answers.items()
+    }
+    return tuple(places.get(source, place) for place, source in touched)
 
 
 def _security(lowered: _Lowered) -> str | None:

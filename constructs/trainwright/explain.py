@@ -92,7 +92,7 @@ class Explainer:
             reason = constant[1] if constant else "part of the object"
             return Explanation(number, shown, text, None, reason)
         # the same keys below: a value that was passed through is found at its own line of the user's file
-        return Explanation(number, shown, text, self._locators[place.document].source(answer.source + rest), answer.reason)
+        return Explanation(number, shown, text, self._locators[place.document].source(answer.source, rest), answer.reason)
 
     def _constant(self, kind: GroupKind, pointer: str) -> tuple[int, str] | None:
         reasons = self._reasons.get(kind, {})

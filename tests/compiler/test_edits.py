@@ -13,8 +13,10 @@ from tests.compiler.projects import ROOT
 from trainwright.run import Run, TrainerWorkload
 
 PAGE = ROOT / "docs" / "gitops.md"
-ELSEWHERE = {"run", "namespace", "cluster", "target", "trainer_version", "state", "workload", "workload.kind"}
-"""Fields that make another run, that nothing else can be written in today, or that stand in the table part by part."""
+ELSEWHERE = {"run", "namespace", "cluster", "target", "trainer_version", "state", "workload", "workload.kind", "grace"}
+"""Fields that make another run, that nothing else can be written in today, that stand in the table part by part, or that the
+trainer does not have.
+"""
 
 CLUSTER: Data = {
     "kueue": {"version": "0.19.2"},

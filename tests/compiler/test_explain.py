@@ -126,6 +126,17 @@ def test_an_answer_names_the_line_that_decides(name: str, pointer: str, file: st
     assert (answer.where.file, answer.where.line) == (file, expected)
 
 
+@pytest.mark.parametrize(
+    "pointer", ["/Job/spec/backoffLimitPerIndex", "/Job/spec/template/spec/containers/0/resources/limits/cpu"]
+)
+def test_a_default_has_no_line(pointer: str) -> None:
+    """It stands nowhere in the run's file, and its first line would say nothing."""
+    answer = explainer(LLAMA).pointer(pointer)
+    assert answer is not None
+    assert answer.where is None
+    assert answer.reason
+
+
 def first_line_of(file: str, text: str) -> int:
     return (ROOT / file).read_text(encoding="utf-8").split(text)[0].count("\n") + 1
 

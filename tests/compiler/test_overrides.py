@@ -13,6 +13,7 @@ from tests.compiler.example import Data, codes, command, compiled, findings, mes
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError
+from trainwright.findings.locate import at
 from trainwright.manifest.provenance import nearest
 from trainwright.overrides.merge import merge_key
 
@@ -93,7 +94,7 @@ OWNED: dict[str, tuple[Data, str]] = {
     "unnamed containers": (pod({"containers": [{"image": "x"}]}), "change image or workload"),
     "claim": (pod({"volumes": [{"name": "checkpoints", "emptyDir": {}}]}), "change mounts"),
     "all volumes": (pod({"volumes": None}), "change mounts"),
-    "medium of shared memory": (pod({"volumes": [{"name": "shm", "emptyDir": {"medium": None}}]}), "change mounts"),
+    "medium of shared memory": (pod({"volumes": [{"name": "shm", "emptyDir": {"medium": None}}]}), "resources.shared_memory"),
     "image": (main(image="x"), "change image or workload"),
     "command": (main(command=["x"]), "change image or workload"),
     "arguments": (main(args=["x"]), "change image or workload"),
@@ -118,6 +119,88 @@ OWNED: dict[str, tuple[Data, str]] = {
     "variable of the plan": (main(env=[{"name": "TRAINWRIGHT_SPEC", "value": "/x"}]), "remove it"),
     "default variable": (main(env=[{"name": "OMP_NUM_THREADS", "value": "1"}]), "remove it"),
 }
+
+
+OPERATORS: Data = {
+    "operators": {
+        "jobset": {"version": "0.12"}, "trainer": {"version": "2.3"}, "kuberay": {"version": "1.7"},
+        "training-operator": {"version": "1.9", "restricted_containers": True},
+    }
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("target", "kind", "spec", "fix"),
+    [
+        ("job-set", "JobSet", {"failurePolicy": {"rules": []}}, "remove it: all ranks come back together"),
+        ("job-set", "JobSet", {"failurePolicy": {"maxRestarts": 7}}, "change restarts"),
+        ("job-set", "JobSet", {"managedBy": "example.com/x"}, "every other controller would leave the object alone"),
+        ("indexed-job", "Job", {"managedBy": "example.com/x"}, "every other controller would leave the object alone"),
+        ("pytorch-job", "PyTorchJob", {"runPolicy": {"managedBy": "example.com/x"}}, "every other controller"),
+        ("train-job", "TrainJob", {"managedBy": "example.com/x"}, "every other controller"),
+        ("train-job", "TrainJob", {"initializer": {"dataset": {}}}, "use prepare"),
+        (
+            "pytorch-job", "PyTorchJob", {"pytorchReplicaSpecs": {"Master": {"restartPolicy": "Never"}}},
+            "it follows from what the pods run",
+        ),
+    ],
+)  # fmt: skip
+def test_the_fix_names_what_decides_the_field(target: str, kind: str, spec: Data, fix: str) -> None:
+    run: Data = {
+        "target": target, "trainer_version": "0.2.0",
+        "overrides": {"objects": [{"target": target, "kind": kind, "patch": {"spec": spec}}]},
+    }  # fmt: skip
+    (finding,) = [finding for finding in findings(run, OPERATORS) if finding.code == "TW601"]
+    assert fix in finding.fix
+
+
+def test_a_command_has_probes_and_hooks_of_its_own() -> None:
+    """Nobody else watches it: there is no supervisor."""
+    own = main(lifecycle={"preStop": {"sleep": {"seconds": 5}}}, startupProbe={"tcpSocket": {"port": 1}})
+    assert codes(command("torchrun", "train.py") | own) == []
+
+
+def test_the_grace_of_a_command_is_a_field() -> None:
+    work = command("torchrun", "train.py")
+    assert message(work | pod({"terminationGracePeriodSeconds": 600})).endswith("change grace")
+    assert compiled(work | {"grace": "10m"}).plan.grace.seconds == 600
+    assert compiled(work).plan.grace.seconds == 60
+
+
+def test_the_head_of_ray_may_be_larger() -> None:
+    """No field of a run says what a pod without ranks takes."""
+    resources = {name: {"cpu": "8", "memory": "32Gi"} for name in ("requests", "limits")}
+    run: Data = {
+        "target": "ray-job", "trainer_version": None, "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8},
+        "image": "registry.example.com/ray:2.60.0@sha256:" + "a" * 64, "overrides": {"pod": {"head": {
+            "containers": [{"name": "ray-head", "resources": resources}]}}},
+    }  # fmt: skip
+    assert codes(run | command("python", "train.py"), OPERATORS) == []
+
+
+@pytest.mark.parametrize(
+    ("patch", "why"),
+    [
+        ({}, "it is empty"),
+        ({"priorityClassName": None}, "Job has no /priorityClassName to remove"),
+        ({"enableServiceLinks": False}, "/enableServiceLinks says what Job says already"),
+    ],
+)
+def test_a_patch_without_effect_says_why(patch: Data, why: str) -> None:
+    (finding,) = findings(pod(patch))
+    assert (finding.code, finding.message) == ("TW602", f"the patch changes nothing: {why}")
+
+
+def test_overrides_are_listed_where_they_are_written() -> None:
+    """A TrainJob takes over what is this run's own, and leaves the rest to its runtime."""
+    containers = [{"name": "node", "env": [{"name": "EXTRA", "value": "1"}]}]
+    patch = {"runtimeClassName": "nvidia", "nodeSelector": {"example.com/zone": "a"}, "containers": containers}
+    result = compiled({"target": "train-job", "trainer_version": "0.2.0", "overrides": {"pod": {"node": patch}}}, OPERATORS)
+    by_kind = {manifest["kind"]: manifest for manifest in result.manifests}
+    assert len(result.overridden) == 3
+    for place in result.overridden:
+        kind, _, pointer = place.partition("/")
+        assert at(by_kind[kind], f"/{pointer}") is not None, place
 
 
 @pytest.mark.parametrize("case", OWNED)

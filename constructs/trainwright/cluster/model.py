@@ -1,8 +1,9 @@
 """The cluster profile: what a platform team has, as data."""
 
+import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Scheduling, TopologyLevel
 from trainwright.handshake import OperatorName
@@ -13,6 +14,10 @@ from trainwright.units import Bytes, Cpu, Duration
 AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
 PodSecurity = Literal["restricted", "baseline", "privileged"]
 FabricKind = Literal["tcp", "infiniband", "roce", "efa"]
+
+
+_INTERFACE = r"[A-Za-z0-9_.\-]{1,15}"
+"""Name of a network interface (Linux, IFNAMSIZ)."""
 
 
 class Gpu(Model):
@@ -37,9 +42,9 @@ class Fabric(Model):
     """Network links of one node that training uses."""
     gigabits_per_link: Annotated[int, Field(ge=1, le=10_000)] = 10
     """Speed of one link."""
-    interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,15}$")] | None = None
-    """Interface for bootstrap traffic, as a pod sees it."""
-    host_interface: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.\-]{1,15}$")] | None = None
+    interface: Annotated[str, Field(max_length=255)] | None = None
+    """Interface for bootstrap traffic, as a pod sees it, by its exact name; or several, with commas between them."""
+    host_interface: Annotated[str, Field(max_length=255)] | None = None
     """The same, as a run on the node's network (`host_network`) sees it; if left out, NCCL and gloo choose."""
     hca: Annotated[str, Field(pattern=r"^[=^]?[A-Za-z0-9_:,\-]+$", max_length=512)] | None = None
     """Value of NCCL_IB_HCA; start it with ``=`` for exact names."""
@@ -52,10 +57,20 @@ class Fabric(Model):
     resource: ExtendedResource | None = None
     """Extended resource that gives a pod its RDMA devices."""
     resource_count: Annotated[int, Field(ge=1, le=64)] = 1
-    """How many of them a pod requests."""
+    """How many of them a pod with all GPUs of a node requests; one with a part of them requests that part, and at least one."""
     ipc_lock: bool = False
     """Whether to add CAP_IPC_LOCK to RDMA pods, because the node's runtime limits locked memory. Prefer unlimited memlock there:
     pods run as a user, and a runtime that does not make added capabilities ambient gives them to root only (kubernetes#56374)."""
+
+    @field_validator("interface", "host_interface")
+    @classmethod
+    def _are_names(cls, names: str | None) -> str | None:
+        if names is not None and not re.fullmatch(rf"{_INTERFACE}(,{_INTERFACE})*", names):
+            raise ValueError(
+                f"{names} is not a list of exact names; write the interfaces that pods have, such as eth0 or eth0,eth1: gloo and "
+                "mpirun know no ^ and no prefixes"
+            )
+        return names
 
     @model_validator(mode="after")
     def _settings_fit_the_kind(self) -> Self:

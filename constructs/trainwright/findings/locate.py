@@ -27,12 +27,17 @@ class Locator(NamedTuple):
     def cluster(self, pointer: str = "") -> Where:
         return _place(self.cluster_file, self.cluster_positions, pointer)
 
-    def source(self, source: str) -> Where | None:
-        """The place of a source such as ``run:/batch/micro``; None for a value that no file states."""
+    def source(self, source: str, below: str = "") -> Where | None:
+        """The place of a source such as ``run:/batch/micro``, or of what is below it; None for a value that no file states, a
+        default among them.
+        """
         kind, _, pointer = source.partition(":")
-        if kind == "run":
-            return self.run(pointer)
-        return self.cluster(pointer) if kind == "cluster" else None
+        if kind not in ("run", "cluster"):
+            return None
+        positions = self.run_positions if kind == "run" else self.cluster_positions
+        if positions and pointer not in positions:
+            return None
+        return self.run(pointer + below) if kind == "run" else self.cluster(pointer + below)
 
 
 def _place(file: str | None, positions: Positions, pointer: str) -> Where:

@@ -138,8 +138,15 @@ def planned_amounts(resolution: Resolution, role: Role) -> Tree:
         amounts[pool.gpu.resource] = Why(str(needs.gpus_per_node), "run:/topology/gpus_per_node", "GPUs of one node")
     if uses_rdma(resolution):
         source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/fabric/resource"
-        amounts[str(pool.fabric.resource)] = Why(str(pool.fabric.resource_count), source, "the pod's RDMA devices")
+        amounts[str(pool.fabric.resource)] = Why(str(_rdma_devices(resolution)), source, "the pod's RDMA devices")
     return amounts
+
+
+def _rdma_devices(resolution: Resolution) -> int:
+    """The pod's share of a node's devices, so that other pods of the node get theirs; one where a device can be shared."""
+    gpu, fabric = resolution.pool.gpu, resolution.pool.fabric
+    share = resolution.needs.gpus_per_node / gpu.per_node if gpu else 1
+    return max(1, int(fabric.resource_count * share))
 
 
 def uses_rdma(resolution: Resolution) -> bool:

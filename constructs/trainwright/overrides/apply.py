@@ -44,10 +44,11 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Patched:
-    """Manifests after the overrides, and what the overrides touched: ``Kind/pointer`` for the review."""
+    """Manifests after the overrides, and what the overrides touched."""
 
     manifests: list[Manifest]
-    touched: tuple[str, ...]
+    touched: tuple[tuple[str, str], ...]
+    """``Kind/pointer``, and the source that answers for it."""
     findings: tuple[Finding, ...]
 
 
@@ -74,8 +75,9 @@ def apply_overrides(
             continue
         patched[index] = after
         for pointer, there in places:
-            _note(provenance[index], pointer, Answer(f"run:{patch.source}{there}", "an override of the run"))
-            changed.append(f"{patch.kind}{pointer}")
+            source = f"run:{patch.source}{there}"
+            _note(provenance[index], pointer, Answer(source, "an override of the run"))
+            changed.append((f"{patch.kind}{pointer}", source))
     return Patched(patched, tuple(changed), tuple(findings))
 
 
@@ -156,7 +158,7 @@ def _refused(resolution: Resolution, step: _Step, places: list[Place], locate: L
     """Findings on what the plan owns, where its own field says it better, and on patches that do nothing."""
     patch = step.patch
     if not places:
-        message = f"the patch changes nothing: {patch.kind} is like that already"
+        message = f"the patch changes nothing: {_idle(patch)}"
         return [found("TW602", locate.run(patch.source), message, "remove it")]
     parts = [(re.compile(part.pattern), part) for part in owned_parts(resolution, step.compiled)]
     findings = []
@@ -190,6 +192,18 @@ def _unknown(resolution: Resolution, step: _Step, pointer: str) -> Iterator[tupl
 
 def _is_below(pointer: str, other: str) -> bool:
     return pointer == other or pointer.startswith(f"{other}/")
+
+
+def _idle(patch: Patch) -> str:
+    """Why a patch changes nothing, by its first leaf that is not the name of an item."""
+    pointer, value = "", patch.value
+    while isinstance(value, dict | list) and value:
+        items = list(value.items() if isinstance(value, dict) else enumerate(value))
+        key, value = next((item for item in items if item[0] != "name"), items[0])
+        pointer += f"/{escape(str(key))}"
+    if pointer == "":
+        return "it is empty"
+    return f"{patch.kind} has no {pointer} to remove" if value is None else f"{pointer} says what {patch.kind} says already"
 
 
 def _variables(resolution: Resolution, step: _Step, pointer: str) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from trainwright.findings.locate import at, escape
 from trainwright.manifest import supporting
 from trainwright.manifest.kinds import GroupKind, Owned
 from trainwright.plan import Resolution
-from trainwright.run import CommandWorkload
+from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.target import TARGETS
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 
@@ -54,11 +54,6 @@ TEMPLATE = (
     ),
     Owned(
         r"/spec/restartPolicy", "how pods come back", "change restarts: a failed pod is replaced, so that its exit code counts"
-    ),
-    Owned(
-        r"/spec/terminationGracePeriodSeconds",
-        "the grace period",
-        "change checkpoints, or the claim's write_mebibytes_per_second",
     ),
     Owned(
         r"/spec/(serviceAccount|serviceAccountName|automountServiceAccountToken)", "the service account", "change service_account"
@@ -111,13 +106,18 @@ def scheduled() -> tuple[Owned, ...]:
 MAIN = (
     Owned(r"/(name|image|command|args)(/.*)?", "the work of the container", "change image or workload"),
     Owned(r"/ports.*", "a port of the plan", "remove it: the plan decides ports"),
-    Owned(r"/resources/(limits|requests)/(cpu|memory)", "the resources of a pod", "change resources"),
     Owned(
-        r"/(lifecycle|restartPolicy|restartPolicyRules|(readiness|liveness|startup)Probe)(/.*)?|/terminationMessage(Path|Policy)",
-        "the contract with the supervisor",
-        "remove it: SIGTERM, probes and exit codes go through the supervisor",
+        r"/(restartPolicy|restartPolicyRules)(/.*)?",
+        "how pods come back",
+        "remove it: a failed pod is replaced as a whole, so that its exit code counts",
     ),
 )
+SUPERVISED = Owned(
+    r"/(lifecycle|(readiness|liveness|startup)Probe)(/.*)?|/terminationMessage(Path|Policy)",
+    "the contract with the supervisor",
+    "remove it: SIGTERM, probes and exit codes go through the supervisor",
+)
+"""A command has no supervisor, so its probes, hooks and last words are its own."""
 
 
 _KEYS_OF_SSH = "remove it: ssh and sshd look for their keys in the home of user 1000, and know no other user of the image"
@@ -128,9 +128,9 @@ def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
     kind, target = GroupKind.of(manifest), resolution.target
     parts = [*OBJECT, *scheduled()]
     parts += [part for one in (*target.kinds, *supporting.KINDS) if one.key == kind for part in one.owned]
-    for template_kind, pointer in target.templates.values():
+    for role, (template_kind, pointer) in target.templates.items():
         if template_kind == kind and at(manifest, pointer) is not None:
-            parts += _of_template(resolution, manifest, pointer)
+            parts += _of_template(resolution, manifest, role, pointer)
         elif template_kind == kind:
             absent = re.escape(pointer.rpartition("/")[0])
             parts.append(Owned(f"{absent}(/.*)?", "the roles of the run", "change topology"))
@@ -150,15 +150,36 @@ def free_fields(resolution: Resolution, manifest: Manifest) -> tuple[str, ...] |
     return tuple(field for one in kinds for field in one.free)
 
 
-def _of_template(resolution: Resolution, manifest: Manifest, pointer: str) -> list[Owned]:
+def _of_template(resolution: Resolution, manifest: Manifest, role: str, pointer: str) -> list[Owned]:
     pod = at(manifest, f"{pointer}/spec")
     main = f"{pointer}/spec/containers/0"
     parts = [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in TEMPLATE]
-    parts += [Owned(f"{main}(?:{part.pattern})", part.what, part.fix) for part in MAIN]
+    parts += [Owned(f"{main}(?:{part.pattern})", part.what, part.fix) for part in (*MAIN, *_of_role(resolution, role))]
+    parts.append(_grace(resolution, f"{pointer}/spec"))
     parts += _scheduling(resolution, f"{pointer}/spec")
     if resolution.binding.sshd:
         parts.append(Owned(f"({pointer}/spec|{main})/securityContext/runAsUser", "the user of sshd", _KEYS_OF_SSH))
     return parts + _placement(pod, f"{pointer}/spec") + _devices(resolution, main) + _volumes(pod, pointer, main)
+
+
+def _of_role(resolution: Resolution, name: str) -> Iterator[Owned]:
+    """What is the plan's in the main container of some roles only. The share of a pod without ranks has no field in a run, so an
+    override may change it.
+    """
+    role, process = next(role for role in resolution.binding.roles if role.name == name), resolution.processes[name]
+    if role.holds_ranks:
+        yield Owned(r"/resources/(limits|requests)/(cpu|memory)", "the resources of a pod", "change resources")
+    if process.supervised:
+        yield SUPERVISED
+    elif process.ready_port:
+        fix = f"remove it: peers can use the pod once something listens on {process.ready_port}"
+        yield Owned(r"/readinessProbe(/.*)?", "how peers know that the pod is there", fix)
+
+
+def _grace(resolution: Resolution, pointer: str) -> Owned:
+    own = isinstance(resolution.run.workload, CommandWorkload | ScriptWorkload)
+    fix = "change grace" if own else "change checkpoints, or the claim's write_mebibytes_per_second"
+    return Owned(f"{pointer}/terminationGracePeriodSeconds", "the grace period", fix)
 
 
 def _scheduling(resolution: Resolution, pointer: str) -> list[Owned]:
@@ -197,15 +218,27 @@ def _devices(resolution: Resolution, main: str) -> list[Owned]:
 
 
 def _volumes(pod: Manifest, pointer: str, main: str) -> list[Owned]:
-    """Volumes and mounts of the plan; only the sizes of its own scratch and of shared memory have no field in a run."""
-    free = [str(index) for index, volume in enumerate(pod["volumes"]) if volume["name"] in ("shm", "tmp")]
-    sized = f"(?!/({'|'.join(free)})/emptyDir/sizeLimit$)" if free else ""
-    mounts = pod["containers"][0]["volumeMounts"]
-    return [
-        Owned(f"{pointer}/spec/volumes{sized}/{_indexes(pod['volumes'])}(/.*)?", "a volume of the plan", "change mounts"),
-        *_waiting(pod, f"{pointer}/spec/initContainers"),
-        Owned(f"{main}/volumeMounts/{_indexes(mounts)}(/.*)?", "a mount of the plan", "change mounts"),
-    ]
+    """Volumes and mounts of the plan, those of the run's own mounts first; the sizes of scratch and shared memory are free."""
+    parts: list[Owned] = []
+    for listed, there, what in (
+        (pod["volumes"], f"{pointer}/spec/volumes", "a volume of the plan"),
+        (pod["containers"][0]["volumeMounts"], f"{main}/volumeMounts", "a mount of the plan"),
+    ):
+        numbers: dict[str, list[int]] = {}
+        for number, item in enumerate(listed):
+            numbers.setdefault(_FIELDS.get(item["name"], "change mounts"), []).append(number)
+        for fix in sorted(numbers, key=lambda fix: fix != "change mounts"):
+            indexes = "|".join(map(str, numbers[fix]))
+            parts.append(Owned(f"{there}/({indexes})(?!/emptyDir/sizeLimit$)(/.*)?", what, fix))
+    return [*parts, *_waiting(pod, f"{pointer}/spec/initContainers")]
+
+
+_FIELDS = {
+    "shm": "remove it: the size of shared memory is resources.shared_memory",
+    "tmp": "remove it: the root file system is read-only, and programs need /tmp; add scratch of your own under mounts",
+    "spec": "change files, or the run's own fields",
+}
+"""Volumes that no entry of ``mounts`` stands for -> what to write instead."""
 
 
 def _waiting(pod: Manifest, pointer: str) -> list[Owned]:

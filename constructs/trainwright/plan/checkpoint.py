@@ -117,8 +117,12 @@ def _every(run: Run) -> tuple[str, float | None, int | None]:
     return " and ".join(words), time.seconds if time else None, steps
 
 
-def plan_grace(checkpoint: CheckpointPlan | None) -> GracePlan:
-    """Twice the expected save, since a volume is slowest when every run saves at once, and a margin to end in order."""
+def plan_grace(checkpoint: CheckpointPlan | None, asked: Duration | None) -> GracePlan:
+    """Twice the expected save, since a volume is slowest when every run saves at once, and a margin to end in order. Only the
+    run itself knows how long its own program saves.
+    """
+    if asked is not None:
+        return GracePlan(asked.seconds, save_seconds=max(1, asked.seconds - GRACE_MARGIN_SECONDS), reason="as asked")
     save = 15 if checkpoint is None or checkpoint.save_seconds is None else ceil(2 * checkpoint.save_seconds)
     seconds = max(MINIMUM_GRACE_SECONDS, save + GRACE_MARGIN_SECONDS)
     reason = f"twice the expected save, and {GRACE_MARGIN_SECONDS} s to agree and end; at least {MINIMUM_GRACE_SECONDS} s"

@@ -100,6 +100,8 @@ def plan_resources(run: Run, pool: NodePool, needs: Needs) -> ResourcesPlan:
         why = "one CPU and 2Gi a process"
         shm, shm_reason = Bytes(GIB // 4), "data loaders; gloo uses none"
     asked = run.resources
+    if asked.memory and not asked.shared_memory and shm.bytes >= asked.memory.bytes:
+        shm, shm_reason = Bytes(max(1, asked.memory.bytes // 2)), f"half of the memory: {shm} would be all of it, or more"
     return ResourcesPlan(
         cpu=asked.cpu or cpu,
         cpu_reason="as asked" if asked.cpu else why,

@@ -81,7 +81,7 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
         learning_rate=plan_learning_rate(run, batch),
         elastic=plan_elastic(run, needs, batch),
         checkpoint=checkpoint,
-        grace=plan_grace(checkpoint),
+        grace=plan_grace(checkpoint, run.grace),
     )
     spec = build_specification(run, name, needs, binding, decided, locate)
     return Resolution(

@@ -188,6 +188,11 @@ def _unknown_tag(case: Case) -> Words:
 
 
 def _literal(case: Case) -> Words:
+    if case.spot.is_key:  # pydantic names the words of a key in its message alone
+        allowed, key = re.findall(r"'([^']*)'", str(case.context.get("expected"))), str(case.keys[-1])
+        near = closest(key, allowed)
+        fix = f"did you mean {near}? Allowed: {', '.join(allowed)}" if near else f"write one of {', '.join(allowed)}"
+        return "TW107", f"`{dotted(case.keys[:-1])}` knows no `{key[:60]}`", fix
     return _choice(case.name, case.value, [literal(value) for value in get_args(case.spot.slot.plain.annotation)])
 
 
@@ -318,7 +323,11 @@ def _pattern(case: Case) -> Words:
 
 
 def _repaired(value: str) -> str:
-    """What the writer may have meant: a name in lower case with dashes, or a path without its last slash."""
+    """What the writer may have meant: a name in lower case with dashes, or a path without its last slash. Other signs may mean
+    something, so nothing is said of a text that has any.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9._\s/-]*", value):
+        return ""
     return value.rstrip("/") if value.startswith("/") else re.sub(r"[^a-z0-9.]+", "-", value.lower()).strip("-.")
 
 

@@ -50,7 +50,7 @@ def check_manifests(context: Context, resolution: Resolution, manifests: Sequenc
     findings = [finding for rule in objects.MANIFESTS for finding in rule(context, resolution, manifests)]
     if findings:
         return findings  # the rules on pods read what the API's schema allows
-    rules = (*objects.PODS, *pod.MANIFESTS, *capacity.MANIFESTS, *scheduling.MANIFESTS)
+    rules = (*objects.PODS, *pod.MANIFESTS, *capacity.MANIFESTS, *scheduling.MANIFESTS, *environment.MANIFESTS)
     return [finding for rule in rules for finding in rule(context, resolution, manifests)]
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.limits import unexpanded
+from trainwright.manifest.pods import FoundPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts
 from trainwright.run import SecretReference
+from trainwright.target.base import run_pods
 
 if TYPE_CHECKING:
     from trainwright.variables import Entry
@@ -76,16 +78,33 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def rdma(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """An RDMA fabric whose devices no pod asks for."""
+NETWORKS = ("networking.gke.io/interfaces", "k8s.v1.cni.cncf.io/networks")
+"""Annotations by which GKE and Multus give a pod further networks, and the adapters with them."""
+
+
+def rdma(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+    """An RDMA fabric whose devices no pod gets: not by a resource of the profile, and not as an override may ask for them."""
     offered, needs, pool = resolution.pool.fabric, resolution.needs, resolution.plan.world.pool
-    if offered.kind in RDMA and offered.resource is None and needs.gpus_per_node and needs.most_nodes > 1:
-        yield found(
-            "TW415",
-            context.locate.cluster(f"/node_pools/{escape(pool)}/fabric"),
-            f"the fabric of pool {pool} is {offered.kind}, and names no resource: pods get no RDMA device and train over TCP",
-            "name the extended resource of the device plugin in fabric.resource; or write kind: tcp, if that is intended",
+    if offered.kind not in RDMA or offered.resource or not needs.gpus_per_node or needs.most_nodes == 1:
+        return
+    ranks = {role.name for role in resolution.binding.roles if role.holds_ranks}
+    pods = [pod.found for pod in run_pods(resolution, manifests) if pod.role in ranks]
+    if not all(_gets_devices(pod) for pod in pods):
+        where = context.locate.cluster(f"/node_pools/{escape(pool)}/fabric")
+        message = f"the fabric of pool {pool} is {offered.kind}, and no pod gets one of its devices: they train over TCP"
+        fix = (
+            "name the extended resource of the device plugin in fabric.resource. Where pods get adapters as networks (GKE, "
+            f"Multus), write the annotation {' or '.join(NETWORKS)} by overrides.objects. Or write kind: tcp, if that is intended"
         )
+        yield found("TW415", where, message, fix)
+
+
+def _gets_devices(pod: FoundPod) -> bool:
+    """By networks, by a claim on devices, or from the node."""
+    annotations = (pod.template.get("metadata") or {}).get("annotations") or {}
+    paths = [str((volume.get("hostPath") or {}).get("path", "")) for volume in pod.spec.get("volumes") or []]
+    from_node = any(path.startswith("/dev/infiniband") for path in paths)
+    return bool(annotations.keys() & set(NETWORKS) or pod.spec.get("resourceClaims") or from_node)
 
 
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -187,4 +206,5 @@ def _named_secret(name: str, value: str) -> bool:
 
 
 RUN = (secrets,)
-PLAN = (reserved, fabric, rdma, variables, peer_list)
+PLAN = (reserved, fabric, variables, peer_list)
+MANIFESTS = (rdma,)

@@ -111,9 +111,9 @@ def claims(context: Context) -> Iterator[Finding]:
                 f"use one of: {known}; or add it to the cluster profile (managed: false if it is there already)",
             )
         elif claim.access == "ReadOnlyMany" and not mount.read_only:
-            yield found(
-                "TW235", where, f"claim {mount.claim} is ReadOnlyMany and is mounted for writing", "add `read_only: true`"
-            )
+            written = path == run.checkpoints.root
+            message = f"claim {mount.claim} is ReadOnlyMany and is {'to hold checkpoints' if written else 'mounted for writing'}"
+            yield found("TW235", where, message, "use a ReadWriteMany claim" if written else "add `read_only: true`")
 
 
 def shared_claims(context: Context, resolution: Resolution) -> Iterator[Finding]:

@@ -250,6 +250,8 @@ class Run(Model):
     """How many failures may count before the run fails: per pod index on an Indexed Job, for the whole run elsewhere."""
     peer_wait: Duration = Field(default_factory=lambda: Duration.parse("30m"))
     """How long pods wait for pods that are not scheduled yet."""
+    grace: Duration | None = None
+    """Time from SIGTERM to SIGKILL for a script or a command; default 60s. That of the trainer follows from its checkpoints."""
     watchdog: Watchdog = Field(default_factory=Watchdog.model_construct)
     """When a rank counts as hung (our trainer only)."""
     preflight: Preflight = Field(default_factory=Preflight.model_construct)
@@ -262,6 +264,12 @@ class Run(Model):
     """The escape hatch; always shown in the review."""
     waivers: tuple[Waiver, ...] = ()
     """Findings that the team accepts until a certain day."""
+
+    @model_validator(mode="after")
+    def _grace_is_its_own(self) -> Self:
+        if self.grace is not None and self.workload.kind in ("trainer", "boosting"):
+            raise ValueError(f"workload {self.workload.kind} has its grace from checkpoints; remove grace")
+        return self
 
     @property
     def trainer(self) -> TrainerWorkload | None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from trainwright.handshake import Binding, Needs, OperatorName, Refusal
-from trainwright.manifest.kinds import GroupKind, ObjectKind
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.pods import FoundPod, pods_in
 from trainwright.manifest.provenance import Traced, Tree
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 Rule = Callable[["Context", Resolution], Iterator["Finding"]]
 """A rule on the plan of a run, about one operator alone."""
+
+
+def managed_by(spec: str) -> Owned:
+    """Which controller acts on an object; ``spec`` is a pattern of the pointer of its spec. Kueue states itself there, where a
+    queue sends its runs to other clusters (MultiKueue)."""
+    fix = "remove it: every other controller would leave the object alone; for runs in other clusters use queue"
+    return Owned(f"{spec}/managedBy", "which controller acts on the run", fix)
 
 
 class Releases(NamedTuple):

@@ -12,7 +12,7 @@ from trainwright.manifest.pod import headless, pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Target, Template
+from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Target, Template, managed_by
 from trainwright.target.jobs import (
     BY_EXIT_CODE,
     INDEX_LABEL,
@@ -115,7 +115,8 @@ class IndexedJob(BaseTarget):
                     "the failure rules, made from the trainer's exit codes",
                     "remove it: all ranks come back together, or none does",
                 ),
-                Owned(r"/spec/(selector.*|manualSelector|managedBy)", "how the Job finds its pods", "remove it"),
+                Owned(r"/spec/(selector.*|manualSelector)", "how the Job finds its pods", "remove it: the controller writes it"),
+                managed_by("/spec"),
             ),
         ),
     )

@@ -11,7 +11,7 @@ from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Target, Template
+from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Target, Template, managed_by
 from trainwright.target.jobs import (
     BY_EXIT_CODE,
     FIRST_FAILURE,
@@ -92,8 +92,18 @@ class JobSet(BaseTarget):
                     "remove it: Argo CD would make a deleted JobSet again, and train again",
                 ),
                 Owned(r"/spec/network.*", "the address of the ranks", "remove it: peers find each other by it"),
-                Owned(r"/spec/(success|failure|startup)Policy.*", "how the run ends and starts again", "change restarts"),
-                Owned(r"/spec/(coordinator.*|managedBy|volumeClaimPolicies.*)", "how the JobSet finds its pods", "remove it"),
+                Owned(r"/spec/failurePolicy/maxRestarts", "the retry budget", "change restarts"),
+                Owned(
+                    r"/spec/(success|failure|startup)Policy.*",
+                    "how the run ends and starts again, made from the trainer's exit codes",
+                    "remove it: all ranks come back together, or none does; restarts says how often",
+                ),
+                Owned(
+                    r"/spec/(coordinator.*|volumeClaimPolicies.*)",
+                    "how pods are found and what they mount",
+                    "remove it: peers know rank 0 by its name, and claims are in mounts",
+                ),
+                managed_by("/spec"),
                 Owned(r"/spec/replicatedJobs/0/(name|replicas|groupName|dependsOn.*)", "the one Job of the run", "remove it"),
                 *owned_below_job_set(JOB),
             ),

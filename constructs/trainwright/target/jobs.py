@@ -6,7 +6,7 @@ from trainwright.handshake import Rendezvous, Role
 from trainwright.manifest.kinds import Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
-from trainwright.target.base import KnownOperator, Releases
+from trainwright.target.base import KnownOperator, Releases, managed_by
 from trainwright_trainer.contract import Disposition, codes_with
 
 JOB_SET_OPERATOR = KnownOperator("jobset", Releases((0, 8), (0, 13)))
@@ -35,11 +35,11 @@ def owned_below_job_set(job: str) -> tuple[Owned, ...]:
         Owned(f"{job}/(completions|parallelism|completionMode)", "the number of pods", "change topology.nodes"),
         Owned(f"{job}/(backoffLimit\\w*|maxFailedIndexes)", "the retry budget", "change restarts"),
         Owned(
-            f"{job}/(podFailurePolicy|podReplacementPolicy|successPolicy|suspend|ttlSecondsAfterFinished|selector|manualSelector|"
-            "managedBy).*",
+            f"{job}/(podFailurePolicy|podReplacementPolicy|successPolicy|suspend|ttlSecondsAfterFinished|selector|manualSelector).*",
             "the failure rules, made from the trainer's exit codes, and the life of the Job",
             "remove it: all ranks come back together, or none does",
         ),
+        managed_by(job),
     )
 
 

@@ -14,7 +14,7 @@ from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import RUN_OBJECT, GangFlag, KnownOperator, Releases, Template
+from trainwright.target.base import RUN_OBJECT, GangFlag, KnownOperator, Releases, Template, managed_by
 
 GROUP = "kubeflow.org"
 
@@ -72,11 +72,16 @@ class ReplicaSpecs:
             Owned(r"/spec/runPolicy/suspend", "the start of the run", "remove it: a queue controller suspends and resumes"),
             Owned(r"/spec/runPolicy/ttlSecondsAfterFinished", "the life of the run", f"remove it: {ttl}"),
             Owned(r"/spec/runPolicy/backoffLimit", "the retry budget", "change restarts"),
-            Owned(r"/spec/runPolicy/(cleanPodPolicy|managedBy)", "how the run ends", "remove it: ended runs must not keep GPUs"),
+            Owned(r"/spec/runPolicy/cleanPodPolicy", "how the run ends", "remove it: ended runs must not keep GPUs"),
+            managed_by("/spec/runPolicy"),
             Owned(r"/spec/runPolicy/schedulingPolicy.*", "how pods start together", "change gang, queue or priority"),
             Owned(rf"{self.pointer}/(?!({roles})(/|$))\w+(/.*)?", "the roles of the run", "remove it: ranks would wait for it"),
             Owned(rf"{self.pointer}/\w+/replicas", "the number of pods", "change topology"),
-            Owned(rf"{self.pointer}/\w+/restartPolicy", "how pods come back", "change restarts"),
+            Owned(
+                rf"{self.pointer}/\w+/restartPolicy",
+                "how pods come back",
+                "remove it: it follows from what the pods run; restarts says how often they may",
+            ),
         )
 
     def lower(self, resolution: Resolution, restart_policy: Callable[[Resolution, Role], str | Why]) -> Tree:

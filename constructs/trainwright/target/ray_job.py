@@ -19,7 +19,17 @@ from trainwright.manifest.scheduling import top_labels
 from trainwright.manifest.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload, ScriptWorkload
-from trainwright.target.base import RUN_OBJECT, BaseTarget, GangFlag, KnownOperator, Releases, Rule, Target, Template
+from trainwright.target.base import (
+    RUN_OBJECT,
+    BaseTarget,
+    GangFlag,
+    KnownOperator,
+    Releases,
+    Rule,
+    Target,
+    Template,
+    managed_by,
+)
 from trainwright.units import GIB, Bytes, Cpu
 
 if TYPE_CHECKING:
@@ -158,7 +168,7 @@ class RayJob(BaseTarget):
             owned=(
                 Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
                 Owned(
-                    r"/spec/(shutdownAfterJobFinishes|ttlSecondsAfterFinished|deletionStrategy.*|managedBy)",
+                    r"/spec/(shutdownAfterJobFinishes|ttlSecondsAfterFinished|deletionStrategy.*)",
                     "the life of the cluster",
                     "remove it: a finished run must not keep its GPUs",
                 ),
@@ -166,13 +176,18 @@ class RayJob(BaseTarget):
                     r"/spec/(entrypoint.*|jobId|submissionMode|runtimeEnvYAML)", "the work of the run", "change workload or env"
                 ),
                 Owned(r"/spec/(backoffLimit|submitterConfig.*)", "the retry budget", "change restarts"),
+                managed_by("/spec(/rayClusterSpec)?"),
                 Owned(r"/spec/clusterSelector.*", "the cluster of the run", "remove it: every attempt has a cluster of its own"),
                 Owned(
-                    r"/spec/rayClusterSpec/(rayVersion|enableInTreeAutoscaling|autoscalerOptions.*|suspend|managedBy)",
+                    r"/spec/rayClusterSpec/(rayVersion|enableInTreeAutoscaling|autoscalerOptions.*|suspend)",
                     "the cluster of the run",
                     "change topology",
                 ),
-                Owned(r"/spec/rayClusterSpec/headGroupSpec/(rayStartParams|resources).*", "what the head offers", "remove it"),
+                Owned(
+                    r"/spec/rayClusterSpec/headGroupSpec/(rayStartParams|resources).*",
+                    "what the head offers",
+                    "remove it: no rank runs there; its own CPUs and memory are in overrides.pod.head",
+                ),
                 Owned(
                     r"/spec/rayClusterSpec/headGroupSpec/(headService|enableIngress|ingressOptions|serviceType)(/.*)?",
                     "who reaches the head",

@@ -29,7 +29,7 @@ def launcher_command(
     options = ["-n", str(needs.world_size), "-ppn", str(needs.processes_per_node)]
     if implementation == "intel":
         options += ["-bootstrap-exec-args", _ssh_options(ports)]
-    options += ["-iface", interface] if interface else []
+    options += ["-iface", interface.partition(",")[0]] if interface else []  # Hydra knows one
     # Without a list Hydra hands on the launcher's whole environment, with its address and role among it.
     options += ["-genvlist", ",".join(_with_search_paths(names))]
     return ("mpirun", *options, *program)

@@ -38,7 +38,7 @@ EFA = {"kind": "efa", "interface": "eth0", "resource": "vpc.amazonaws.com/efa"}
     ("fabric", "expected"),
     [
         ({}, {"NCCL_IB_DISABLE": "1"}),
-        ({"interface": "ens5"}, {"NCCL_SOCKET_IFNAME": "ens5", "NCCL_IB_DISABLE": "1"}),
+        ({"interface": "ens5,ens6", "kind": "tcp"}, {"NCCL_SOCKET_IFNAME": "ens5,ens6", "NCCL_IB_DISABLE": "1"}),
         (INFINIBAND, {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": "=mlx5_0,mlx5_1"}),
         (
             ROCE,
@@ -62,7 +62,7 @@ def test_without_gpus_only_gloo_is_told_its_interface() -> None:
 
 
 def test_an_elastic_run_counts_with_its_largest_size() -> None:
-    assert variables({}, needs(nodes=1, elastic=Elastic(1, 4))) == {"NCCL_IB_DISABLE": "1"}
+    assert variables({"kind": "tcp"}, needs(nodes=1, elastic=Elastic(1, 4))) == {"NCCL_IB_DISABLE": "1"}
 
 
 def test_each_variable_points_at_its_field() -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 from tests.compiler.controllers import pods
-from tests.compiler.example import RUN, Data, compiled
+from tests.compiler.example import RUN, Data, command, compiled, findings
 from tests.compiler.findings.page import overlay
 from tests.compiler.targets import CASES, carrying, in_gangs, on, profile_for
 
@@ -95,6 +95,24 @@ def test_pods_name_their_scheduler(scheduling: Data, name: str) -> None:
 
 def ports(**fields: object) -> Ports:
     return plan_ports(Run.model_validate(overlay(RUN, fields)))
+
+
+@pytest.mark.parametrize(("gpus", "count", "expected"), [(8, 32, "32"), (4, 32, "16"), (1, 32, "4"), (2, 1, "1"), (1, 4, "1")])
+def test_a_part_of_a_node_asks_for_its_part_of_the_devices(gpus: int, count: int, expected: str) -> None:
+    """Two pods of one node could not both have all of them: the second would stay Pending."""
+    fabric = {"kind": "efa", "resource": "vpc.amazonaws.com/efa", "resource_count": count}
+    result = compiled({"topology": {"gpus_per_node": gpus}}, {"node_pools": {"h100": {"fabric": fabric}}})
+    job = next(one for one in result.manifests if one["kind"] == "Job")
+    limits = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]
+    assert limits["vpc.amazonaws.com/efa"] == expected
+
+
+def test_shared_memory_that_nobody_asked_for_is_made_to_fit() -> None:
+    resources = compiled(command("torchrun", "train.py") | {"resources": {"memory": "8Gi"}}).plan.resources
+    assert (str(resources.shm), resources.shm_reason) == ("4Gi", "half of the memory: 16Gi would be all of it, or more")
+    asked = {"resources": {"memory": "8Gi", "shared_memory": "16Gi"}}
+    (finding,) = findings(command("torchrun", "train.py") | asked)
+    assert (finding.code, finding.where.pointer) == ("TW308", "/resources/shared_memory")
 
 
 def test_in_its_own_network_a_pod_has_the_usual_ports() -> None:

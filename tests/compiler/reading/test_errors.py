@@ -57,6 +57,41 @@ def refused(text: str, model: type[Run] | type[Cluster] = Run) -> tuple[Finding,
     return error.value.findings
 
 
+CLUSTER = """\
+cluster: lab
+kubernetes: "1.33"
+operators: {jobset: {version: "0.8"}}
+node_pools:
+  a: {cpus: 8, memory: 32Gi, fabric: {interface: eth0}}
+"""
+
+
+def test_a_key_that_is_none_of_the_words_has_a_fix() -> None:
+    (finding,) = refused(CLUSTER.replace("jobset:", "job-set:"), Cluster)
+    assert finding.message == "`operators` knows no `job-set`"
+    assert finding.fix.startswith("did you mean jobset? Allowed: jobset, ")
+    (finding,) = refused(CLUSTER.replace("jobset:", "foo:"), Cluster)
+    assert finding.fix == "write one of jobset, training-operator, trainer, mpi-operator, kuberay"
+
+
+@pytest.mark.parametrize("interface", ["^lo", "=eth0", "eth0,", "eth 0"])
+def test_a_sign_with_a_meaning_is_not_dropped_from_a_value(interface: str) -> None:
+    (finding,) = refused(CLUSTER.replace("eth0", f'"{interface}"'), Cluster)
+    assert "exact names" in finding.message
+    assert "such as eth0 or eth0,eth1" in finding.fix
+
+
+@pytest.mark.parametrize(("name", "fix"), [("My_Lab", "write my-lab"), ("^lab", "write lower case"), ("a+b", "write lower")])
+def test_only_a_slip_of_the_pen_is_repaired(name: str, fix: str) -> None:
+    (finding,) = refused(CLUSTER.replace("cluster: lab", f'cluster: "{name}"'), Cluster)
+    assert finding.fix.startswith(fix)
+
+
+def test_several_interfaces_are_a_list() -> None:
+    profile = validate(Cluster, parse_yaml(CLUSTER.replace("eth0", '"eth0,eth1"'), "cluster.yaml"))
+    assert profile.node_pools["a"].fabric.interface == "eth0,eth1"
+
+
 def changed(old: str, new: str) -> str:
     assert RUN.count(old) == 1
     return RUN.replace(old, new)

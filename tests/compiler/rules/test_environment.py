@@ -9,7 +9,7 @@ import time
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import codes, command, compiled, findings, message, script
+from tests.compiler.example import codes, command, compiled, findings, message, patched, script
 
 from trainwright.findings import Where
 from trainwright.rules.environment import LONGEST_VARIABLE, variable_findings
@@ -266,6 +266,20 @@ def test_rdma_without_devices(kind: str) -> None:
     operators = {"operators": {"training-operator": {"version": "1.9"}}}
     pytorch = {"target": "pytorch-job", "trainer_version": "0.2.0", "topology": grows}
     assert "TW415" in codes(pytorch, fabric | operators)
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        {"metadata": {"annotations": {"networking.gke.io/interfaces": "[]"}}},
+        {"metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "rdma"}}},
+        {"spec": {"resourceClaims": [{"name": "nics", "resourceClaimTemplateName": "nics"}]}},
+    ],
+    ids=["GKE", "Multus", "claim"],
+)
+def test_devices_that_come_in_another_way(job: dict[str, object]) -> None:
+    fabric = {"node_pools": {"h100": {"fabric": {"kind": "roce", "resource": None}}}}
+    assert codes(patched("Job", {"spec": {"template": job}}), fabric) == []
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,13 @@ def test_claims_must_be_in_the_profile() -> None:
     assert "checkpoints, dataset, one-node" in message({"mounts": {"/data": {"claim": "other"}}})
 
 
+def test_the_two_findings_on_a_read_only_claim_do_not_contradict_each_other() -> None:
+    """`read_only: true` is no way out where checkpoints are to be written (TW231)."""
+    claims = {"namespaces": {"training": {"claims": {"checkpoints": {"access": "ReadOnlyMany"}}}}}
+    (finding,) = findings({"mounts": {"/checkpoints": {"claim": "checkpoints"}}}, claims)
+    assert (finding.code, finding.fix) == ("TW235", "use a ReadWriteMany claim")
+
+
 def test_access_modes() -> None:
     assert codes({"mounts": {"/data": {"claim": "dataset"}}}) == ["TW235"]
     assert codes({"mounts": {"/data": {"claim": "dataset", "read_only": True}}}) == []

@@ -24,7 +24,7 @@ from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, transfer
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Rule, Target, Template
+from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Rule, Target, Template, managed_by
 from trainwright.target.jobs import INJECTED, JOB_SET_OPERATOR
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, SSHD
 from trainwright.target.train_job.releases import GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
@@ -128,10 +128,15 @@ class TrainJob(BaseTarget):
             },
             owned=(
                 Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
-                Owned(r"/spec/(runtimeRef.*|managedBy)", "the runtime of the run", "remove it: it follows from the run"),
+                Owned(r"/spec/runtimeRef.*", "the runtime of the run", "remove it: it follows from the run"),
+                managed_by("/spec"),
                 Owned(r"/spec/trainer.*", "what the pods run", "change image, workload, env, resources or topology"),
                 Owned(r"/spec/(runtimePatches|podTemplateOverrides).*", "what only this run's pods have", "use overrides.pod"),
-                Owned(r"/spec/initializer.*", "the preparation of data", "remove it: it would wait for a gang that waits for it"),
+                Owned(
+                    r"/spec/initializer.*",
+                    "the preparation of data",
+                    "use prepare: an initializer would wait for a gang that waits for it",
+                ),
             ),
             free=("/spec/activeDeadlineSeconds",),
         ),
