@@ -44,12 +44,12 @@ def pods_fit_nodes(context: Context, resolution: Resolution) -> Iterator[Finding
     asked = Amount(resources.cpu.millicores, resources.memory.bytes)
     places = {key: locate.run(f"/resources/{key}") for key in ("cpu", "memory")}
     yield from _too_large(resolution, "a pod", asked, places, "")
-    if resources.shm.bytes >= resources.memory.bytes:
+    if resources.shm.bytes >= resources.memory.bytes and not resolution.binding.own_shared_memory:
         yield found(
             "TW308",
-            locate.run("/resources/memory"),
+            locate.run("/resources/shared_memory"),
             f"shared memory of {resources.shm} counts against the pod's memory of {resources.memory}",
-            "raise resources.memory",
+            "lower resources.shared_memory, or raise resources.memory",
         )
 
 
@@ -81,8 +81,8 @@ def overridden_pods_fit_nodes(context: Context, resolution: Resolution, manifest
     places = dict.fromkeys(("cpu", "memory"), context.locate.run("/resources"))
     for pod in run_pods(resolution, manifests):
         role = roles.get(pod.role or "")
-        if role is None or len(list(containers_of(pod.found.spec))) == 1:
-            continue  # one container is what the plan says
+        if role is None or (role.holds_ranks and len(list(containers_of(pod.found.spec))) == 1):
+            continue  # the one container of a rank's pod is what the plan says
         asked, who = asked_by(pod.found.spec), f"with its other containers a pod of role {role.name}"
         if asked is not None:
             yield from _too_large(resolution, who, asked, places, "lower resources, or those of the other containers")

@@ -24,7 +24,7 @@ def test_a_whole_node_is_more_than_pods_can_have(resources: Data, words: str) ->
 
 
 def test_shared_memory_is_memory() -> None:
-    found = findings({"resources": {"memory": "16Gi"}})
+    found = findings({"resources": {"memory": "16Gi", "shared_memory": "16Gi"}})
     assert [finding.code for finding in found] == ["TW221", "TW308"], "and its ranks are short of memory too"
     assert "shared memory of 16Gi" in found[1].message
 
