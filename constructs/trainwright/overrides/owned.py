@@ -63,6 +63,18 @@ TEMPLATE = (
         "process 1 of the pod",
         "remove it: the supervisor must be process 1 to end the ranks",
     ),
+    Owned(
+        r"/metadata/labels/kueue\.x-k8s\.io~1.*",
+        "the queue of the run",
+        "use queue: Kueue admits the run as a whole, and would hold such pods back a second time",
+    ),
+    Owned(
+        r"/spec/resourceClaims.*",
+        "the devices of a pod",
+        "remove it: the plan counts GPUs and RDMA devices by the extended resources of the profile",
+    ),
+    Owned(r"/spec/(resources|overhead)(/.*)?", "the resources of a pod", "change resources"),
+    Owned(r"/spec/schedulingGates.*", "when pods are placed", "use queue or gang: nothing lifts a gate of your own"),
     Owned(r"/spec/ephemeralContainers.*", "nothing that a template can hold", "use initContainers with restartPolicy: Always"),
 )
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from trainwright.cluster.addons import Operator
-from trainwright.findings import Finding
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
@@ -47,11 +47,23 @@ def queue(context: Context) -> Iterator[Finding]:
 
 def priority(context: Context) -> Iterator[Finding]:
     """The PriorityClass must exist, if the profile lists them."""
-    name, known = context.run.priority, context.cluster.priorities
+    yield from _priority_findings(context, context.run.priority, context.locate.run("/priority"))
+
+
+def _priority_findings(context: Context, name: str | None, where: Where) -> Iterator[Finding]:
+    known = context.cluster.priorities
     if name is None or known is None or name in known or name.startswith("system-"):
         return
     fix = f"use one of: {', '.join(known) or 'none'}; or add it to priorities of the profile if it is there"
-    yield found("TW452", context.locate.run("/priority"), f"cluster {context.cluster.cluster} has no PriorityClass {name}", fix)
+    yield found("TW452", where, f"cluster {context.cluster.cluster} has no PriorityClass {name}", fix)
+
+
+def priority_of_pods(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+    """The same of pods to which an override gives one."""
+    names = dict.fromkeys(pod.found.spec.get("priorityClassName") for pod in run_pods(resolution, manifests))
+    for name in names:
+        if name != context.run.priority:
+            yield from _priority_findings(context, name, context.locate.run("/overrides"))
 
 
 def by_hand(context: Context) -> Iterator[Finding]:
@@ -186,4 +198,4 @@ def slices(context: Context, resolution: Resolution, manifests: Sequence[dict[st
 
 RUN = (queue, topology_level, priority, by_hand)
 PLAN = (gang, sent_elsewhere, watched, two_gates)
-MANIFESTS = (slices,)
+MANIFESTS = (slices, priority_of_pods)

@@ -80,7 +80,7 @@ class IndexedJob(BaseTarget):
             },
             owned=(
                 Owned(
-                    r"/spec/(selector.*|type|clusterIPs?(/.*)?|externalName|publishNotReadyAddresses)",
+                    r"/spec/(selector.*|type|clusterIPs?(/.*)?|externalName|externalIPs(/.*)?|loadBalancer.*|publishNotReadyAddresses)",
                     "the address of the ranks",
                     "remove it: peers find each other by this headless Service before they are ready",
                 ),

@@ -107,6 +107,39 @@ def test_what_a_controller_makes_of_an_object_is_the_plans(target: str, kind: st
     assert "TW601" in {one.code for one in patched(target, kind, {"spec": patch})}
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "eight"}]},
+        {"resources": {"limits": {"cpu": "500"}}},
+        {"overhead": {"cpu": "100"}},
+        {"schedulingGates": [{"name": "example.com/hold"}]},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+@pytest.mark.parametrize("target", CASES)
+def test_what_a_pod_takes_and_when_is_the_plans(target: str, fields: Data) -> None:
+    role = compiled(on(target), profile_for(target)).resolution.binding.roles[0].name
+    assert "TW601" in codes(on(target, overrides={"pod": {role: fields}}), profile_for(target))
+
+
+def test_pods_are_not_admitted_a_second_time() -> None:
+    template = {"metadata": {"labels": {"kueue.x-k8s.io/pod-group-name": "x"}}}
+    override = {"target": "indexed-job", "kind": "Job", "patch": {"spec": {"template": template}}}
+    assert codes({"overrides": {"objects": [override]}}) == ["TW601"]
+
+
+def test_the_address_of_the_ranks_stays_inside_of_the_cluster() -> None:
+    override = {"target": "indexed-job", "kind": "Service", "patch": {"spec": {"externalIPs": ["192.0.2.1"]}}}
+    assert codes({"overrides": {"objects": [override]}}) == ["TW601"]
+
+
+def test_a_priority_by_override_is_one_of_the_cluster() -> None:
+    run = {"overrides": {"pod": {"node": {"priorityClassName": "urgent"}}}}
+    assert codes(run, {"priorities": ["high"]}) == ["TW452"]
+    assert codes(run, {"priorities": ["urgent"]}) == []
+
+
 @pytest.mark.parametrize("target", CASES)
 def test_every_pod_of_a_run_is_one_of_the_plan(target: str) -> None:
     result = compiled(on(target), profile_for(target))
