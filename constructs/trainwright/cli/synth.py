@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from trainwright.cli.session import ProjectOption, open_sources, output, say, show, today
@@ -22,6 +23,7 @@ def command(project: ProjectOption = None) -> None:
 def write(folder: Path | None, accepted: Collection[str] = ()) -> None:
     """The work of `synth`, and of `roll` with the runs it accepts."""
     project, sources = open_sources(folder)
+    sources = replace(sources, held={name: held for name, held in sources.held.items() if name not in accepted})
     build = build_project(sources, today())
     before = guard(project, build, accepted)
     from trainwright.cdk8s.writer import write_files  # loads Node: only once everything has compiled

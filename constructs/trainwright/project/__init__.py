@@ -4,7 +4,7 @@ from trainwright.project.build import Build, BuiltRun, Output, build_project, bu
 from trainwright.project.load import Project, RunFile, Sources, find_project, load_cluster_file, load_run_file, load_sources
 from trainwright.project.record import Records, RunRecord
 from trainwright.project.status import compare, last_records, moved_runs
-from trainwright.project.synth import Written, guard, synth
+from trainwright.project.synth import Written, guard, synth, write_outputs
 
 __all__ = [
     "Build",
@@ -27,4 +27,5 @@ __all__ = [
     "load_sources",
     "moved_runs",
     "synth",
+    "write_outputs",
 ]

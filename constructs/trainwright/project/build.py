@@ -17,8 +17,9 @@ from trainwright.manifest import foundation
 from trainwright.manifest.data.fetching import FETCH_JOB, job_name
 from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by_kind
 from trainwright.manifest.plain import problems
-from trainwright.manifest.provenance import Provenance, split
+from trainwright.manifest.provenance import Answer, Provenance, split
 from trainwright.manifest.volumes import payload_provenance
+from trainwright.project.hold import HeldRun, check_held, from_profile
 from trainwright.project.load import ClusterFile, RunFile, Sources
 from trainwright.project.record import Digest, cluster_path, foundation_path, manifests_digest, run_path
 from trainwright.rules.objects import values_are_plain
@@ -45,10 +46,12 @@ class Output:
     locator: Locator = field(default_factory=Locator)
     locators: Mapping[int, Locator] = field(default_factory=dict)
     """Index of an object -> where the run that made it is written, in a file with objects of several runs."""
+    held: HeldRun | None = None
+    """What is copied as it is, where the run is held."""
 
     @cached_property
     def digest(self) -> Digest:
-        return manifests_digest(self.manifests)
+        return manifests_digest(self.manifests) if self.held is None else self.held.record.manifests
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,18 @@ class BuiltRun:
     file: RunFile
     cluster: ClusterFile
     compiled: CompiledRun
+    """What today's inputs give."""
     output: Output
+
+    @property
+    def held(self) -> HeldRun | None:
+        """What is kept of it, where it is held."""
+        return self.output.held
+
+    @property
+    def identity(self) -> str:
+        """The hash in the names of its objects in ``dist/``."""
+        return self.compiled.identity if self.held is None else self.held.record.identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +126,7 @@ def build_project(sources: Sources, today: date) -> Build:
         try:
             runs[name] = build_run(file, sources, today)
             findings += runs[name].compiled.findings
+            findings += _held_findings(name, runs[name], today)
         except CompileError as error:
             findings += [finding for finding in error.findings if finding not in findings]
     foundations = _foundations(sources, runs)
@@ -146,8 +161,11 @@ def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
     locator = file.locator(cluster)
     compiled = compile_run(file.run, cluster.cluster, locator, today)
     own = [index for index in range(len(compiled.manifests)) if index not in compiled.shared]
+    held = sources.held.get(file.run.run)
+    if held is not None and held.goes_on(file.digest, compiled.identity):
+        return BuiltRun(file, cluster, compiled, _copied(file, held, locator))
     output = Output(
-        path=f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}.k8s.yaml",
+        path=_path(file),
         manifests=_pick(compiled.manifests, own),
         provenance=lambda: _pick(compiled.provenance(), own),
         change=file.name,
@@ -169,6 +187,31 @@ def demand_profile(sources: Sources, cluster: str) -> None:
         raise CompileError(findings)
 
 
+def _path(file: RunFile) -> str:
+    return f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}.k8s.yaml"
+
+
+def _copied(file: RunFile, held: HeldRun, locator: Locator) -> Output:
+    """The file of a run that keeps its bytes."""
+    why = Answer(f"hold:{held.shown}", f"held as it is: {held.hold.why}")
+    return Output(
+        path=_path(file),
+        manifests=held.manifests,
+        provenance=lambda: tuple({"": why} for _ in held.manifests),
+        change=held.shown,
+        locator=locator,
+        held=held,
+    )
+
+
+def _held_findings(name: str, built: BuiltRun, today: date) -> list[Finding]:
+    """What there is to say of a held run: its last day, and what the profile has no more of what it needs."""
+    if built.held is None:
+        return []
+    checked = check_held(name, built.held, built.cluster.cluster, built.file.run.namespace)
+    return [*built.held.expired(name, today), *checked]
+
+
 def _pick(items: Sequence[T], indexes: Sequence[int]) -> tuple[T, ...]:
     return tuple(items[index] for index in indexes)
 
@@ -185,13 +228,14 @@ def _foundations(sources: Sources, runs: Mapping[str, BuiltRun]) -> dict[str, Bu
         for namespace in sorted(file.cluster.namespaces):
             parts = [split(tree) for tree in foundation.foundation(file.cluster, namespace)]
             here = [run for run in runs.values() if (run.file.run.cluster, run.file.run.namespace) == (name, namespace)]
-            shared = dict(_shared(here))
-            if parts or shared:
+            shared = dict(_shared([run for run in here if run.held is None]))
+            kept = _kept(here, shared)
+            if parts or shared or kept:
                 key = f"{name}/{namespace}"
                 output = Output(
                     path=f"{key}/foundation/{namespace}.k8s.yaml",
-                    manifests=(*(plain for plain, _ in parts), *(one.manifest for one in shared.values())),
-                    provenance=partial(_provenance, parts, tuple(shared.values())),
+                    manifests=(*(plain for plain, _ in parts), *(one.manifest for one in shared.values()), *kept),
+                    provenance=partial(_provenance, parts, tuple(shared.values()), len(kept)),
                     change=file.name,
                     reasons=_reasons(shared.values()),
                     locator=Locator(cluster_file=file.name, cluster_positions=file.positions),
@@ -219,9 +263,23 @@ def _not_plain(output: Output) -> Iterator[Finding]:
         yield from values_are_plain(output.manifests, output.provenance(), output.locator)
 
 
-def _provenance(parts: Sequence[tuple[Manifest, Provenance]], shared: Sequence[_Shared]) -> tuple[Provenance, ...]:
-    """Of a foundation's own objects, then of those that runs share."""
-    return (*(answers for _, answers in parts), *(one.run.compiled.provenance()[one.index] for one in shared))
+def _provenance(parts: Sequence[tuple[Manifest, Provenance]], shared: Sequence[_Shared], kept: int) -> tuple[Provenance, ...]:
+    """Of a foundation's own objects, then of those that runs share, then of those that only held runs need."""
+    of_shared = (one.run.compiled.provenance()[one.index] for one in shared)
+    return (*(answers for _, answers in parts), *of_shared, *({"": KEPT} for _ in range(kept)))
+
+
+KEPT = Answer("hold:charts/held", "a held run needs it")
+
+
+def _kept(runs: Sequence[BuiltRun], shared: Mapping[str, _Shared]) -> list[Manifest]:
+    """Objects named by their content that held runs need and no other run makes any more."""
+    kept: dict[str, Manifest] = {}
+    for manifest in (one for run in runs if run.held for one in run.held.needed if not from_profile(one)):
+        name = manifest["metadata"]["name"]
+        if name not in shared:
+            kept.setdefault(name, manifest)
+    return [manifest for _, manifest in sorted(kept.items())]
 
 
 def _reasons(shared: Iterable[_Shared]) -> dict[GroupKind, Reasons]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.project.build import Build, BuiltFoundation, BuiltRun, Output
+from trainwright.project.causes import restarts
 from trainwright.project.load import Project
 from trainwright.project.record import (
     ClusterRecord,
     FoundationRecord,
+    Hold,
     Records,
     Releases,
     RunRecord,
@@ -47,9 +50,11 @@ def last_records(project: Project) -> Records:
 
 
 def run_record(built: BuiltRun, dist: str, written_by: Releases | None) -> RunRecord:
-    """Of a run as it compiles now, with the digest of its file in ``dist/`` and what wrote that."""
+    """Of a run as it compiles now, or is held, with the digest of its file in ``dist/`` and what wrote that."""
+    if built.held is not None:
+        return built.held.recorded(built.file.digest, built.compiled.identity)
     return RunRecord(
-        identity=built.compiled.identity, file=built.file.digest, manifests=built.output.digest, dist=dist,
+        identity=built.identity, file=built.file.digest, manifests=built.output.digest, dist=dist,
         written_by=written_by, facts=plan_facts(built.compiled),
     )
 
@@ -67,15 +72,34 @@ def moved_runs(project: Project, build: Build, records: Records, accepted: Colle
     The record says which identity a run had and which file it was from. Where the record is gone, the names in ``dist/`` say it.
     """
     before = {name: entry.identity for name, entry in records.runs.items() if _unedited(build.runs.get(name), entry)}
-    moved = {name: old for name, old in before.items() if old != build.runs[name].compiled.identity}
-    # dist/ is written as a whole, so whoever accepts one of them accepts them all
-    fix = f"take the cause back, or accept it with `trainwright roll {' '.join(moved)}`"
-    findings = [
-        found("TW501", _of_run(build.runs[name]), f"{name} would restart: {old} -> {build.runs[name].compiled.identity}, "
-              "and its own file did not change", fix)
-        for name, old in moved.items() if name not in accepted
-    ]
-    return [*findings, *_without_record(project, build, records, accepted)]
+    moved = {
+        name: build.runs[name] for name, old in before.items()
+        if old != build.runs[name].identity and records.runs[name].hold is None
+    }
+    findings = restarts(project, moved, records, accepted)
+    return [*findings, *_unclear_holds(project, build, records, accepted), *_without_record(project, build, records, accepted)]
+
+
+def _unclear_holds(project: Project, build: Build, records: Records, accepted: Collection[str]) -> Iterator[Finding]:
+    """Held runs whose bytes are gone, and those that were edited together with what they are held against."""
+    for name, built in build.runs.items():
+        entry = records.runs.get(name)
+        if entry is None or entry.hold is None or built.held or name in accepted or built.identity == entry.identity:
+            continue
+        shown = project.shown(project.held / f"{name}.yaml")
+        if entry.file == built.file.digest:
+            fix = f"restore it from git; or let the run restart with `trainwright roll {name}`"
+            yield found("TW512", Where(shown), f"{name} is held, and {shown} is missing", fix)
+        elif _inputs_changed(built, entry.hold, records):
+            message = f"{name} is held, and its file changed together with its profile or with Trainwright"
+            fix = f"take the edit back, run `trainwright synth`, and edit again; or let it restart with `trainwright roll {name}`"
+            yield found("TW513", _of_run(built), message, fix)
+
+
+def _inputs_changed(built: BuiltRun, hold: Hold, records: Records) -> bool:
+    """Whether the profile or the release is another one than at the last synth."""
+    cluster = records.clusters.get(built.file.run.cluster)
+    return cluster is None or cluster.profile != profile_facts(built.cluster.cluster) or hold.release != version("trainwright")
 
 
 def _unedited(built: BuiltRun | None, entry: RunRecord) -> bool:
@@ -89,9 +113,9 @@ def _without_record(project: Project, build: Build, records: Records, accepted: 
             continue
         for path in sorted(project.dist.glob(f"*/*/runs/{name}{SUFFIX}")):
             old = identities_in(path, name)
-            if old != {built.compiled.identity}:
+            if old != {built.identity}:
                 shown, names = project.shown(path), ", ".join(sorted(old)) or "no identity at all"
-                message = f"{name} has no record, and {shown} has {names} where the run compiles to {built.compiled.identity}"
+                message = f"{name} has no record, and {shown} has {names} where the run compiles to {built.identity}"
                 fix = (f"restore {_shown(project, run_path(name))} from git; or accept that the run starts anew with "
                        f"`trainwright roll {name}`")
                 yield found("TW508", Where(shown), message, fix)
@@ -144,14 +168,14 @@ def _stale_runs(project: Project, build: Build, records: Records) -> Iterator[Fi
         if run_path(name) in records.broken:
             continue
         if entry is None and (project.dist / built.output.path).is_file():
-            if identities_in(project.dist / built.output.path, name) == {built.compiled.identity}:
+            if identities_in(project.dist / built.output.path, name) == {built.identity}:
                 message = f"{_shown(project, run_path(name))} is missing; {name} has kept its identity"
                 fix = "restore it from git, or run `trainwright synth`, which writes it again"
                 yield found("TW508", Where(built.file.name), message, fix)
         elif entry is None or entry.state != "active":
             yield found("TW502", Where(built.file.name), f"run {name} is new and not in dist/ yet", FIX)
         elif entry.file != built.file.digest or (
-            entry.identity == built.compiled.identity and entry != run_record(built, entry.dist, entry.written_by)
+            entry.identity == built.identity and entry != run_record(built, entry.dist, entry.written_by)
         ):
             yield found("TW502", Where(built.file.name), f"run {name} changed since dist/ was written", FIX)
     for name, file in build.done.items():
@@ -176,6 +200,8 @@ def _left(project: Project, build: Build, records: Records) -> Iterator[Finding]
     """Records of what is gone, and records that cannot be read."""
     for findings in records.broken.values():
         yield from findings
+    for held in map(project.shown, ended_holds(project, build)):
+        yield found("TW502", Where(held), f"{held} is of a run that is not held", FIX)
     if not build.failed:  # what does not compile at the moment is not gone
         for path in sorted(records.paths.keys() - build.recorded):
             shown = _shown(project, path)
@@ -200,6 +226,14 @@ def links(project: Project) -> Iterator[Finding]:
         if path.is_symlink():
             shown = project.shown(path)
             yield found("TW515", Where(shown), f"{shown} is a link", "remove it, and put what it leads to there, if it is needed")
+
+
+def ended_holds(project: Project, build: Build) -> list[Path]:
+    """Files of runs that are not held any more."""
+    if build.failed:
+        return []  # what does not compile at the moment may be held
+    held = {built.file.run.run for built in build.runs.values() if built.held}
+    return [path for path in sorted(project.held.glob("*.yaml")) if path.stem not in held]
 
 
 def edited_files(project: Project, build: Build, records: Records) -> list[Output]:

@@ -15,6 +15,7 @@ from trainwright.findings import CompileError, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.manifest.provenance import origin
 from trainwright.project.build import Build
+from trainwright.project.hold import held_path
 from trainwright.project.load import Project
 from trainwright.project.record import (
     FoundationRecord,
@@ -23,8 +24,18 @@ from trainwright.project.record import (
     digest,
     installed_releases,
     record_text,
+    run_path,
 )
-from trainwright.project.status import cluster_records, edited_files, last_records, links, moved_runs, other_files, run_record
+from trainwright.project.status import (
+    cluster_records,
+    edited_files,
+    ended_holds,
+    last_records,
+    links,
+    moved_runs,
+    other_files,
+    run_record,
+)
 
 Writer = Callable[[Mapping[str, Sequence[Mapping[str, Any]]], Path], None]
 """Writes files (path -> objects) below a folder; cdk8s is the one writer of ``dist/``."""
@@ -71,7 +82,7 @@ def synth(project: Project, build: Build, write: Writer, accepted: Collection[st
     others = other_files(project, build, before)
     stale, foreign = (tuple(shown for shown, kind in others.items() if kind == wanted) for wanted in ("stale", "foreign"))
     with workspace(project) as fresh:
-        write({path: output.manifests for path, output in build.outputs.items()}, fresh)
+        write_outputs(build, write, fresh)
         digests = {path: digest((fresh / path).read_bytes()) for path in build.outputs}
         changed = [path for path in build.outputs if not _same(project.dist / path, digests[path])]
         _demand_same_values(build, changed, fresh)
@@ -81,9 +92,20 @@ def synth(project: Project, build: Build, write: Writer, accepted: Collection[st
             _remove(project.root / shown, project.dist)
         after = _recorded(build, before, digests)
         write_records(project, before, after, fresh)
+        for ended in ended_holds(project, build):
+            ended.unlink()
     # after a crash a file may be as it should be, though its record knows another
     restored = tuple(project.shown(project.dist / path) for path in changed if path in edited)
     return Written(tuple(project.shown(project.dist / path) for path in changed), stale, restored, foreign)
+
+
+def write_outputs(build: Build, write: Writer, folder: Path) -> None:
+    """Every file of ``dist/`` below a folder: those of held runs are copied, all others go through ``write``."""
+    write({path: output.manifests for path, output in build.outputs.items() if output.held is None}, folder)
+    for path, output in build.outputs.items():
+        if output.held is not None:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(output.held.text.encode())
 
 
 def _demand_same_values(build: Build, paths: Sequence[str], folder: Path) -> None:
@@ -140,6 +162,17 @@ def workspace(project: Project) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(handle)
+
+
+def write_hold(project: Project, run: str, entry: RunRecord, text: str) -> None:
+    """Keep a run as it is: first what is kept, then the record that says so."""
+    with workspace(project) as fresh:
+        for name, content, target in (
+            ("held", text, held_path(project.held, run)),
+            ("record", record_text(entry), project.records / run_path(run)),
+        ):
+            (fresh / name).write_text(content, encoding="utf-8")
+            _move(fresh / name, target)
 
 
 def _recorded(build: Build, before: Records, digests: Mapping[str, str]) -> Records:
