@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainwright.cli.session import show, today
 from trainwright.findings import CompileError
-from trainwright.project import build_project, find_project, guard, load_sources, synth
+from trainwright.project import build_project, find_project, guard, load_sources, synth, write_outputs
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
         if outdir.resolve() == project.dist.resolve():
             synth(project, build, write_files)
         else:
-            write_files({path: output.manifests for path, output in build.outputs.items()}, outdir)
+            write_outputs(build, write_files, outdir)
         show(build.findings)
     except CompileError as error:
         show(error.findings)

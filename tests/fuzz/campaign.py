@@ -56,7 +56,10 @@ class Campaign:
         return result
 
     def _read_back(self, results: list[tuple[int, CompiledRun]]) -> None:
-        for number, what in misread(results):
+        wrong = list(misread(results))
+        if wrong and len(results) > 1:  # one document that is no YAML hides the others of its file
+            wrong = [found for one in results for found in misread([one])]
+        for number, what in wrong:
             self._fail(number, what)
 
     def _fail(self, number: int, what: str) -> None:

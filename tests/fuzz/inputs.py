@@ -160,10 +160,15 @@ _PIECES = (
 )  # fmt: skip
 
 
+_LINES = ("", " ", "  ", "\t", " a", "a ", "a", "# a", "- a", "\x1b", SENTENCE)
+
+
 def hostile_text(chance: random.Random, example: Example) -> Input:
     """Text made of what YAML, shells and terminals read, in one place that holds text, or in one that may."""
     run, cluster = _plain(example.run), _plain(example.cluster)
-    text = "".join(chance.choice(_PIECES) for _ in range(chance.choice((1, 2, 3, 6, 12))))
+    pieces = [chance.choice(_PIECES) for _ in range(chance.choice((1, 2, 3, 6, 12)))]
+    lines = [chance.choice(_LINES) for _ in range(chance.choice((2, 4, 6)))]
+    text = chance.choice(("".join(pieces), "\n".join(lines), "\n".join([SENTENCE, *lines])))
     side = chance.choice((run, run, run, cluster))
     texts = [path for path in pointers(side) if isinstance(_at(side, path), str)]
     places: list[Callable[[], Any]] = [

@@ -15,7 +15,7 @@ import typer
 from trainwright.cli.session import Exit, say, show
 from trainwright.findings import CompileError
 
-COMMANDS = ("synth", "check", "plan", "explain", "roll", "migrate", "schema", "rules", "init", "rehearse", "validate")
+COMMANDS = ("synth", "check", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "init", "rehearse", "validate")
 """In the order of the help."""
 
 

@@ -41,6 +41,8 @@ def command(
     if json:
         output(encoder.dumps(compiled_data(built.compiled), indent=2))
         return
+    if built.held:
+        output(f"{run} is held as {run}-{built.identity}: {built.held.hold.why}. Today's inputs give:\n")
     output("\n".join(plan_lines(built.compiled)))
     show(built.compiled.findings)
 

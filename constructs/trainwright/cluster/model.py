@@ -104,6 +104,8 @@ class NodePool(Model):
     """Of one node."""
     memory: Bytes
     """Of one node."""
+    nodes: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """How many nodes the pool has, or may grow to; if left out, no run is too large for it."""
     gpu: Gpu | None = None
     """GPUs of a node; a pool without them runs on CPUs."""
     fabric: Fabric = Field(default_factory=Fabric.model_construct)

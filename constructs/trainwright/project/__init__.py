@@ -3,14 +3,12 @@
 from trainwright.project.build import Build, BuiltRun, Output, build_project, build_run
 from trainwright.project.load import Project, RunFile, Sources, find_project, load_cluster_file, load_run_file, load_sources
 from trainwright.project.record import Records, RunRecord
-from trainwright.project.scope import Obstacles, every_run, obstacles
-from trainwright.project.status import compare, compare_runs, last_records
-from trainwright.project.synth import Written, guard, synth, write_runs
+from trainwright.project.status import compare, last_records, moved_runs
+from trainwright.project.synth import Written, guard, synth, write_outputs
 
 __all__ = [
     "Build",
     "BuiltRun",
-    "Obstacles",
     "Output",
     "Project",
     "Records",
@@ -21,15 +19,13 @@ __all__ = [
     "build_project",
     "build_run",
     "compare",
-    "compare_runs",
-    "every_run",
     "find_project",
     "guard",
     "last_records",
     "load_cluster_file",
     "load_run_file",
     "load_sources",
-    "obstacles",
+    "moved_runs",
     "synth",
-    "write_runs",
+    "write_outputs",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
 from pathlib import PurePath
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity, Where
@@ -17,8 +17,9 @@ from trainwright.manifest import foundation
 from trainwright.manifest.data.fetching import FETCH_JOB, job_name
 from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by_kind
 from trainwright.manifest.plain import problems
-from trainwright.manifest.provenance import Provenance, split
+from trainwright.manifest.provenance import Answer, Provenance, split
 from trainwright.manifest.volumes import payload_provenance
+from trainwright.project.hold import HeldRun, check_held, from_profile
 from trainwright.project.load import ClusterFile, RunFile, Sources
 from trainwright.project.record import Digest, cluster_path, foundation_path, manifests_digest, run_path
 from trainwright.rules.objects import values_are_plain
@@ -45,15 +46,12 @@ class Output:
     locator: Locator = field(default_factory=Locator)
     locators: Mapping[int, Locator] = field(default_factory=dict)
     """Index of an object -> where the run that made it is written, in a file with objects of several runs."""
+    held: HeldRun | None = None
+    """What is copied as it is, where the run is held."""
 
     @cached_property
     def digest(self) -> Digest:
-        return manifests_digest(self.manifests)
-
-    @property
-    def run(self) -> str | None:
-        """The run that the file is of; None for a foundation."""
-        return run_of(self.path)
+        return manifests_digest(self.manifests) if self.held is None else self.held.record.manifests
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,18 @@ class BuiltRun:
     file: RunFile
     cluster: ClusterFile
     compiled: CompiledRun
+    """What today's inputs give."""
     output: Output
+
+    @property
+    def held(self) -> HeldRun | None:
+        """What is kept of it, where it is held."""
+        return self.output.held
+
+    @property
+    def identity(self) -> str:
+        """The hash in the names of its objects in ``dist/``."""
+        return self.compiled.identity if self.held is None else self.held.record.identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +82,6 @@ class BuiltFoundation:
     key: str
     """``<cluster>/<namespace>``."""
     cluster: ClusterFile
-    serves: tuple[str, ...]
-    """The runs of the namespace."""
     output: Output
 
 
@@ -88,8 +95,6 @@ class Build:
     """Runs whose state is done: they keep their records, and are not emitted."""
     clusters: dict[str, ClusterFile]
     """Every profile that could be read."""
-    failures: dict[str, tuple[Finding, ...]]
-    """Run -> its errors, those of its profile and of its foundation among them. No other run is held up by them."""
     findings: tuple[Finding, ...]
 
     @property
@@ -109,21 +114,11 @@ class Build:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
-SUFFIX = ".k8s.yaml"
-
-
-def run_of(path: str) -> str | None:
-    """The run that a file of ``dist/`` is called after, by a path with forward slashes; None for another file."""
-    folder, _, name = path.rpartition("/")
-    return name.removesuffix(SUFFIX) if folder.endswith("/runs") and name.endswith(SUFFIX) else None
-
-
 def build_project(sources: Sources, today: date) -> Build:
     """Compile every active run and every foundation; one run's errors do not hide another's."""
     findings = list(sources.findings)
     runs: dict[str, BuiltRun] = {}
     done: dict[str, RunFile] = {}
-    failed: dict[str, tuple[Finding, ...]] = {}
     for name, file in sorted(sources.runs.items()):
         if file.run.state == "done":
             done[name] = file
@@ -131,40 +126,14 @@ def build_project(sources: Sources, today: date) -> Build:
         try:
             runs[name] = build_run(file, sources, today)
             findings += runs[name].compiled.findings
+            findings += _held_findings(name, runs[name], today)
         except CompileError as error:
-            failed[name] = tuple(error.findings)
             findings += [finding for finding in error.findings if finding not in findings]
-    foundations = build_foundations(sources.clusters, runs)
-    clashes = duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
-    clashes += [Clash(finding, entry.serves) for entry in foundations.values() for finding in _not_plain(entry.output)]
-    clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values()))]
-    findings += [clash.finding for clash in clashes]
-    return Build(runs, foundations, done, sources.clusters, _failures(sources, failed, clashes), tuple(findings))
-
-
-class Clash(NamedTuple):
-    """What several runs must agree on, and do not: an error of each of them."""
-
-    finding: Finding
-    runs: tuple[str, ...]
-
-
-def _failures(
-    sources: Sources, failed: Mapping[str, tuple[Finding, ...]], clashes: Sequence[Clash]
-) -> dict[str, tuple[Finding, ...]]:
-    """Run -> its errors. What could not be read is known by the name of its file."""
-    failures = {name: list(findings) for name, findings in failed.items()}
-    for finding in sources.findings:
-        if finding.severity is Severity.ERROR:
-            path = PurePath(finding.where.file or "")
-            name = path.stem.replace("_", "-")
-            own = [name] if path.parent.name == "runs" else []
-            for run in own + [run for run, file in sources.runs.items() if _of_profile(finding, file.run.cluster)]:
-                failures.setdefault(run, []).append(finding)
-    for clash in clashes:
-        for run in clash.runs:
-            failures.setdefault(run, []).append(clash.finding)
-    return {name: tuple(dict.fromkeys(findings)) for name, findings in failures.items()}
+    foundations = _foundations(sources, runs)
+    findings += duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
+    findings += [finding for entry in foundations.values() for finding in _not_plain(entry.output)]
+    findings += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values()))]
+    return Build(runs, foundations, done, sources.clusters, tuple(findings))
 
 
 def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
@@ -192,8 +161,11 @@ def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
     locator = file.locator(cluster)
     compiled = compile_run(file.run, cluster.cluster, locator, today)
     own = [index for index in range(len(compiled.manifests)) if index not in compiled.shared]
+    held = sources.held.get(file.run.run)
+    if held is not None and held.goes_on(file.digest, compiled.identity):
+        return BuiltRun(file, cluster, compiled, _copied(file, held, locator))
     output = Output(
-        path=f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}{SUFFIX}",
+        path=_path(file),
         manifests=_pick(compiled.manifests, own),
         provenance=lambda: _pick(compiled.provenance(), own),
         change=file.name,
@@ -215,6 +187,31 @@ def demand_profile(sources: Sources, cluster: str) -> None:
         raise CompileError(findings)
 
 
+def _path(file: RunFile) -> str:
+    return f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}.k8s.yaml"
+
+
+def _copied(file: RunFile, held: HeldRun, locator: Locator) -> Output:
+    """The file of a run that keeps its bytes."""
+    why = Answer(f"hold:{held.shown}", f"held as it is: {held.hold.why}")
+    return Output(
+        path=_path(file),
+        manifests=held.manifests,
+        provenance=lambda: tuple({"": why} for _ in held.manifests),
+        change=held.shown,
+        locator=locator,
+        held=held,
+    )
+
+
+def _held_findings(name: str, built: BuiltRun, today: date) -> list[Finding]:
+    """What there is to say of a held run: its last day, and what the profile has no more of what it needs."""
+    if built.held is None:
+        return []
+    checked = check_held(name, built.held, built.cluster.cluster, built.file.run.namespace)
+    return [*built.held.expired(name, today), *checked]
+
+
 def _pick(items: Sequence[T], indexes: Sequence[int]) -> tuple[T, ...]:
     return tuple(items[index] for index in indexes)
 
@@ -224,26 +221,27 @@ def _of_profile(finding: Finding, cluster: str) -> bool:
     return path.parent.name == "clusters" and path.stem == cluster
 
 
-def build_foundations(clusters: Mapping[str, ClusterFile], runs: Mapping[str, BuiltRun]) -> dict[str, BuiltFoundation]:
+def _foundations(sources: Sources, runs: Mapping[str, BuiltRun]) -> dict[str, BuiltFoundation]:
     """What must be there before runs: managed objects of every profile, which depend on no run, then what runs share."""
     built = {}
-    for name, file in sorted(clusters.items()):
+    for name, file in sorted(sources.clusters.items()):
         for namespace in sorted(file.cluster.namespaces):
             parts = [split(tree) for tree in foundation.foundation(file.cluster, namespace)]
             here = [run for run in runs.values() if (run.file.run.cluster, run.file.run.namespace) == (name, namespace)]
-            shared = dict(_shared(here))
-            if parts or shared:
+            shared = dict(_shared([run for run in here if run.held is None]))
+            kept = _kept(here, shared)
+            if parts or shared or kept:
                 key = f"{name}/{namespace}"
                 output = Output(
-                    path=f"{key}/foundation/{namespace}{SUFFIX}",
-                    manifests=(*(plain for plain, _ in parts), *(one.manifest for one in shared.values())),
-                    provenance=partial(_provenance, parts, tuple(shared.values())),
+                    path=f"{key}/foundation/{namespace}.k8s.yaml",
+                    manifests=(*(plain for plain, _ in parts), *(one.manifest for one in shared.values()), *kept),
+                    provenance=partial(_provenance, parts, tuple(shared.values()), len(kept)),
                     change=file.name,
                     reasons=_reasons(shared.values()),
                     locator=Locator(cluster_file=file.name, cluster_positions=file.positions),
                     locators={len(parts) + number: one.run.output.locator for number, one in enumerate(shared.values())},
                 )
-                built[key] = BuiltFoundation(key, file, tuple(run.file.run.run for run in here), output)
+                built[key] = BuiltFoundation(key, file, output)
     return built
 
 
@@ -265,9 +263,23 @@ def _not_plain(output: Output) -> Iterator[Finding]:
         yield from values_are_plain(output.manifests, output.provenance(), output.locator)
 
 
-def _provenance(parts: Sequence[tuple[Manifest, Provenance]], shared: Sequence[_Shared]) -> tuple[Provenance, ...]:
-    """Of a foundation's own objects, then of those that runs share."""
-    return (*(answers for _, answers in parts), *(one.run.compiled.provenance()[one.index] for one in shared))
+def _provenance(parts: Sequence[tuple[Manifest, Provenance]], shared: Sequence[_Shared], kept: int) -> tuple[Provenance, ...]:
+    """Of a foundation's own objects, then of those that runs share, then of those that only held runs need."""
+    of_shared = (one.run.compiled.provenance()[one.index] for one in shared)
+    return (*(answers for _, answers in parts), *of_shared, *({"": KEPT} for _ in range(kept)))
+
+
+KEPT = Answer("hold:charts/held", "a held run needs it")
+
+
+def _kept(runs: Sequence[BuiltRun], shared: Mapping[str, _Shared]) -> list[Manifest]:
+    """Objects named by their content that held runs need and no other run makes any more."""
+    kept: dict[str, Manifest] = {}
+    for manifest in (one for run in runs if run.held for one in run.held.needed if not from_profile(one)):
+        name = manifest["metadata"]["name"]
+        if name not in shared:
+            kept.setdefault(name, manifest)
+    return [manifest for _, manifest in sorted(kept.items())]
 
 
 def _reasons(shared: Iterable[_Shared]) -> dict[GroupKind, Reasons]:
@@ -286,10 +298,10 @@ def _shared(runs: Sequence[BuiltRun]) -> Iterator[tuple[str, _Shared]]:
     yield from sorted(seen.items())
 
 
-def shared_ports(runs: Sequence[BuiltRun]) -> list[Clash]:
+def shared_ports(runs: Sequence[BuiltRun]) -> list[Finding]:
     """Runs on the node's network that can meet on a node must not listen on the same ports; whole nodes are nobody else's."""
     seen: dict[tuple[str, str, int], BuiltRun] = {}
-    clashes = []
+    findings = []
     for run in runs:
         plan, gpu = run.compiled.plan, run.compiled.resolution.pool.gpu
         if not run.file.run.host_network or (gpu and plan.world.gpus_per_node == gpu.per_node):
@@ -298,44 +310,43 @@ def shared_ports(runs: Sequence[BuiltRun]) -> list[Clash]:
         if other is not run:
             message = f"on the node's network of pool {plan.world.pool} it has the ports of run {other.file.run.run}"
             fix = "rename one of the two: ports follow from the name; or take whole nodes"
-            finding = found("TW608", run.output.locator.run("/host_network"), message, fix)
-            clashes.append(Clash(finding, (other.file.run.run, run.file.run.run)))
-    return clashes
+            findings.append(found("TW608", run.output.locator.run("/host_network"), message, fix))
+    return findings
 
 
-def duplicates(outputs: Sequence[Output]) -> list[Clash]:
+def duplicates(outputs: Sequence[Output]) -> list[Finding]:
     """One object may come from one file only, in each cluster."""
-    seen: dict[tuple[str, ...], Output] = {}
-    clashes = []
+    seen: dict[tuple[str, ...], str] = {}
+    findings = []
     for output in outputs:
         cluster = output.path.partition("/")[0]
         for manifest in output.manifests:
             _, kind, _, name = identity = ObjectKey.of(manifest)
             key = (cluster, *identity)
             if key in seen:
-                message = f"{kind} {name} is also made from {seen[key].change}"
-                finding = found("TW507", Where(output.change), message, "rename one of the two")
-                clashes.append(Clash(finding, tuple(run for run in (seen[key].run, output.run) if run)))
-            seen.setdefault(key, output)
-    return clashes
+                message = f"{kind} {name} is also made from {seen[key]}"
+                findings.append(found("TW507", Where(output.change), message, "rename one of the two"))
+            seen.setdefault(key, output.change)
+    return findings
 
 
-def fetched_twice(runs: Sequence[BuiltRun]) -> list[Clash]:
+def fetched_twice(runs: Sequence[BuiltRun]) -> list[Finding]:
     """Two Jobs that fetch the same data differ in tool, credentials or size, and would copy it side by side."""
-    seen: dict[tuple[str, str, str, str], tuple[str, str, str]] = {}
-    clashes = []
+    seen: dict[tuple[str, str, str, str], tuple[str, str]] = {}
+    findings = []
     for run in runs:
         resolution = run.compiled.resolution
         for data in resolution.plan.data:
             place = (resolution.plan.cluster, resolution.plan.namespace, data.claim, data.folder)
-            own = (job_name(resolution, data), run.file.run.run, data.path)
+            own = (job_name(resolution, data), f"{run.file.run.run}, {data.path}")
             other = seen.setdefault(place, own)
             if other[0] != own[0]:
-                finding = found(
-                    "TW242",
-                    run.output.locator.run(f"/prepare/{escape(data.path)}"),
-                    f"run {other[1]}, {other[2]} fetches the same data into the same folder in another way",
-                    "write image, credentials, service_account, region, cpu, memory and image_pull_secrets as it does",
+                findings.append(
+                    found(
+                        "TW242",
+                        run.output.locator.run(f"/prepare/{escape(data.path)}"),
+                        f"run {other[1]} fetches the same data into the same folder in another way",
+                        "write image, credentials, service_account, region, cpu, memory and image_pull_secrets as it does",
+                    )
                 )
-                clashes.append(Clash(finding, (other[1], own[1])))
-    return clashes
+    return findings

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -12,6 +13,7 @@ from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, Positions
+from trainwright.project.hold import HeldRun, read_held
 from trainwright.project.record import Digest, digest
 from trainwright.reading import validate
 from trainwright.reading.document import read_yaml
@@ -70,6 +72,11 @@ class Project:
         return self.root / "charts" / "lock"
 
     @property
+    def held(self) -> Path:
+        """What is kept of runs that are held: see :mod:`trainwright.project.hold`."""
+        return self.root / "charts" / "held"
+
+    @property
     def old_lock(self) -> Path:
         """The one file that older releases kept in place of records."""
         return self.root / "charts" / "trainwright.lock"
@@ -90,6 +97,8 @@ class Sources:
     clusters: dict[str, ClusterFile]
     runs: dict[str, RunFile]
     findings: tuple[Finding, ...]
+    held: Mapping[str, HeldRun] = field(default_factory=dict)
+    """What is held of each run that is."""
 
 
 def find_project(start: Path) -> Project:
@@ -123,21 +132,23 @@ def load_sources(project: Project) -> Sources:
     """Read all files; a file that cannot be read becomes findings and does not hide the others."""
     profiles = sorted(path for suffix in PROFILE_SUFFIXES for path in project.clusters.glob(f"*{suffix}"))
     files = sorted(path for path in project.runs.glob("*") if path.suffix in RUN_SUFFIXES and not path.name.startswith("_"))
-    findings: list[Finding] = []
-    return Sources(_clusters(project, profiles, findings), _runs(project, files, findings), tuple(findings))
+    held, findings = read_held(project.held, project.records, project.shown)
+    return Sources(_clusters(project, profiles, findings), _runs(project, files, findings), tuple(findings), held)
 
 
 def load_sources_for(project: Project, run: str) -> Sources:
     """One run and its cluster's profile, if they can be found by their file names; otherwise everything."""
     stems = (run, run.replace("-", "_")) if re.fullmatch(r"[-a-z0-9]{1,40}", run) else ()  # a name is no path
     files = [path for stem in stems for suffix in RUN_SUFFIXES if (path := project.runs / f"{stem}{suffix}").is_file()]
-    findings: list[Finding] = []
+    held, findings = read_held(project.held, project.records, project.shown)
     runs = _runs(project, files, findings) if len(files) == 1 else {}
     if run not in runs:
         return load_sources(project)
     cluster = runs[run].run.cluster
     profiles = [path for suffix in PROFILE_SUFFIXES if (path := project.clusters / f"{cluster}{suffix}").is_file()]
-    return Sources(_clusters(project, profiles, findings), runs, tuple(findings)) if profiles else load_sources(project)
+    if not profiles:
+        return load_sources(project)
+    return Sources(_clusters(project, profiles, findings), runs, tuple(findings), held)
 
 
 def _clusters(project: Project, paths: list[Path], findings: list[Finding]) -> dict[str, ClusterFile]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
@@ -64,6 +64,23 @@ class FoundationRecord(Model):
     """None where the file was written before there were records."""
 
 
+class Hold(Model):
+    """Why a run keeps its bytes, though today's inputs would give it others."""
+
+    why: str
+    """The reason that was given, or what would have moved the run."""
+    since: str
+    """Release of Trainwright that wrote what is held."""
+    until: Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")] | None = None
+    """Last day, or None for as long as it takes."""
+    kept: Digest
+    """Of its file in ``charts/held/``."""
+    identity: str
+    """What the inputs of the last synth would give."""
+    release: str
+    """Release of Trainwright that would."""
+
+
 class RunRecord(Model):
     """A run, as the last synth left it."""
 
@@ -77,6 +94,8 @@ class RunRecord(Model):
     dist: Digest = ""
     """Both empty where the run is done."""
     written_by: Releases | None = None
+    hold: Hold | None = None
+    """Why it keeps its bytes, which are in ``charts/held/``."""
     facts: dict[str, Fact] = Field(default_factory=dict)
     """What its plan stated; empty where that is not known any more."""
 
@@ -108,12 +127,6 @@ class Records:
         """Digests of every file in ``dist/`` that is ours."""
         runs = {entry.dist for entry in self.runs.values() if entry.dist}
         return frozenset(runs | {entry.dist for entry in self.foundations.values()})
-
-    @property
-    def manifests_digests(self) -> frozenset[Digest]:
-        """Digests of the objects in them."""
-        runs = {entry.manifests for entry in self.runs.values()}
-        return frozenset(runs | {entry.manifests for entry in self.foundations.values()})
 
     @property
     def paths(self) -> dict[str, AnyRecord]:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.project.build import SUFFIX, Build, BuiltFoundation, BuiltRun, Output
+from trainwright.project.build import Build, BuiltFoundation, BuiltRun, Output
+from trainwright.project.causes import restarts
 from trainwright.project.load import Project
 from trainwright.project.record import (
     ClusterRecord,
     FoundationRecord,
+    Hold,
     Records,
     Releases,
     RunRecord,
@@ -26,6 +28,8 @@ from trainwright.project.record import (
     run_path,
 )
 from trainwright.report.facts import plan_facts, profile_facts
+
+SUFFIX = ".k8s.yaml"
 
 
 def last_records(project: Project) -> Records:
@@ -46,9 +50,11 @@ def last_records(project: Project) -> Records:
 
 
 def run_record(built: BuiltRun, dist: str, written_by: Releases | None) -> RunRecord:
-    """Of a run as it compiles now, with the digest of its file in ``dist/`` and what wrote that."""
+    """Of a run as it compiles now, or is held, with the digest of its file in ``dist/`` and what wrote that."""
+    if built.held is not None:
+        return built.held.recorded(built.file.digest, built.compiled.identity)
     return RunRecord(
-        identity=built.compiled.identity, file=built.file.digest, manifests=built.output.digest, dist=dist,
+        identity=built.identity, file=built.file.digest, manifests=built.output.digest, dist=dist,
         written_by=written_by, facts=plan_facts(built.compiled),
     )
 
@@ -60,41 +66,59 @@ def cluster_records(build: Build) -> dict[str, ClusterRecord]:
 # What must not happen silently.
 
 
-def moved_runs(project: Project, build: Build, records: Records, accepted: Collection[str] = ()) -> dict[str, Finding]:
+def moved_runs(project: Project, build: Build, records: Records, accepted: Collection[str] = ()) -> list[Finding]:
     """Runs that would restart though nobody asked for it in their own files.
 
     The record says which identity a run had and which file it was from. Where the record is gone, the names in ``dist/`` say it.
     """
     before = {name: entry.identity for name, entry in records.runs.items() if _unedited(build.runs.get(name), entry)}
-    moved = {name: old for name, old in before.items() if old != build.runs[name].compiled.identity and name not in accepted}
-    fix = f"take the cause back, or accept it with `trainwright roll {' '.join(moved)}`"
-    findings = {}
-    for name, old in moved.items():
-        built = build.runs[name]
-        message = f"{name} would restart: {old} -> {built.compiled.identity}, and its own file did not change"
-        findings[name] = found("TW501", built.file.locator(built.cluster).run("/run"), message, fix)
-    return findings | _without_record(project, build, records, accepted)
+    moved = {
+        name: build.runs[name] for name, old in before.items()
+        if old != build.runs[name].identity and records.runs[name].hold is None
+    }
+    findings = restarts(project, moved, records, accepted)
+    return [*findings, *_unclear_holds(project, build, records, accepted), *_without_record(project, build, records, accepted)]
+
+
+def _unclear_holds(project: Project, build: Build, records: Records, accepted: Collection[str]) -> Iterator[Finding]:
+    """Held runs whose bytes are gone, and those that were edited together with what they are held against."""
+    for name, built in build.runs.items():
+        entry = records.runs.get(name)
+        if entry is None or entry.hold is None or built.held or name in accepted or built.identity == entry.identity:
+            continue
+        shown = project.shown(project.held / f"{name}.yaml")
+        if entry.file == built.file.digest:
+            fix = f"restore it from git; or let the run restart with `trainwright roll {name}`"
+            yield found("TW512", Where(shown), f"{name} is held, and {shown} is missing", fix)
+        elif _inputs_changed(built, entry.hold, records):
+            message = f"{name} is held, and its file changed together with its profile or with Trainwright"
+            fix = f"take the edit back, run `trainwright synth`, and edit again; or let it restart with `trainwright roll {name}`"
+            yield found("TW513", _of_run(built), message, fix)
+
+
+def _inputs_changed(built: BuiltRun, hold: Hold, records: Records) -> bool:
+    """Whether the profile or the release is another one than at the last synth."""
+    cluster = records.clusters.get(built.file.run.cluster)
+    return cluster is None or cluster.profile != profile_facts(built.cluster.cluster) or hold.release != version("trainwright")
 
 
 def _unedited(built: BuiltRun | None, entry: RunRecord) -> bool:
     return built is not None and entry.state == "active" and entry.file == built.file.digest
 
 
-def _without_record(project: Project, build: Build, records: Records, accepted: Collection[str]) -> dict[str, Finding]:
+def _without_record(project: Project, build: Build, records: Records, accepted: Collection[str]) -> Iterator[Finding]:
     """Runs whose file in ``dist/`` has no record, and other names in it than the run would get: they may be training."""
-    findings = {}
     for name, built in build.runs.items():
         if name in accepted or name in records.runs or run_path(name) in records.broken:
             continue
         for path in sorted(project.dist.glob(f"*/*/runs/{name}{SUFFIX}")):
             old = identities_in(path, name)
-            if old != {built.compiled.identity}:
+            if old != {built.identity}:
                 shown, names = project.shown(path), ", ".join(sorted(old)) or "no identity at all"
-                message = f"{name} has no record, and {shown} has {names} where the run compiles to {built.compiled.identity}"
+                message = f"{name} has no record, and {shown} has {names} where the run compiles to {built.identity}"
                 fix = (f"restore {_shown(project, run_path(name))} from git; or accept that the run starts anew with "
                        f"`trainwright roll {name}`")
-                findings[name] = found("TW508", Where(shown), message, fix)
-    return findings
+                yield found("TW508", Where(shown), message, fix)
 
 
 def identities_in(path: Path, run: str) -> set[str]:
@@ -107,15 +131,23 @@ def identities_in(path: Path, run: str) -> set[str]:
 
 
 def compare(project: Project, build: Build, records: Records) -> list[Finding]:
-    """Stale, edited by hand, missing and foreign files, and records that say something else.
-
-    What stands in the way of a synth is said by :func:`~trainwright.project.scope.obstacles`.
-    """
+    """Stale, edited by hand, missing and foreign files, and records that say something else."""
     findings = [*_stale_runs(project, build, records), *_stale_rest(project, build, records), *_left(project, build, records)]
-    for name, built in build.runs.items():
-        findings += _differs(project, built.output, records.runs.get(name))
-    for key, foundation in build.foundations.items():
-        findings += _differs(project, foundation.output, records.foundations.get(key))
+    entries: list[tuple[Output, RunRecord | FoundationRecord]] = []
+    entries += [(built.output, records.runs[name]) for name, built in build.runs.items() if name in records.runs]
+    entries += [
+        (built.output, records.foundations[key]) for key, built in build.foundations.items() if key in records.foundations
+    ]
+    for output, entry in entries:
+        path = project.dist / output.path
+        shown = project.shown(path)
+        if not path.is_file():
+            findings.append(found("TW504", Where(shown), f"{shown} is missing", "run `trainwright synth` and commit it"))
+        # what is stale anyway may be what a synth wrote that was killed before it wrote the record
+        elif entry.manifests == output.digest and digest(path.read_bytes()) != entry.dist:
+            fix = f"edit {output.change} instead (`trainwright explain {shown}:LINE` says where), then run `trainwright synth`"
+            findings.append(found("TW503", Where(shown), f"{shown} was edited by hand", fix))
+    findings += links(project)
     for shown, kind in other_files(project, build, records).items():
         if kind == "foreign":
             fix = "move it out of dist/; it is left alone"
@@ -127,31 +159,6 @@ def compare(project: Project, build: Build, records: Records) -> list[Finding]:
     return findings
 
 
-def compare_runs(project: Project, build: Build, records: Records, names: Collection[str]) -> list[Finding]:
-    """The same for some runs alone: their files and their records."""
-    runs = {name: built for name, built in build.runs.items() if name in names}
-    done = {name: file for name, file in build.done.items() if name in names}
-    part = replace(build, runs=runs, done=done)
-    findings = [*_stale_runs(project, part, records)]
-    for name, built in runs.items():
-        findings += _differs(project, built.output, records.runs.get(name))
-    return findings
-
-
-def _differs(project: Project, output: Output, entry: RunRecord | FoundationRecord | None) -> Iterator[Finding]:
-    """A file that is not what its record says was written."""
-    if entry is None:
-        return
-    path = project.dist / output.path
-    shown = project.shown(path)
-    if not path.is_file():
-        yield found("TW504", Where(shown), f"{shown} is missing", "run `trainwright synth` and commit it")
-    # what is stale anyway may be what a synth wrote that was killed before it wrote the record
-    elif entry.manifests == output.digest and digest(path.read_bytes()) != entry.dist:
-        fix = f"edit {output.change} instead (`trainwright explain {shown}:LINE` says where), then run `trainwright synth`"
-        yield found("TW503", Where(shown), f"{shown} was edited by hand", fix)
-
-
 FIX = "run `trainwright synth` and commit dist/ and charts/lock/"
 
 
@@ -161,14 +168,14 @@ def _stale_runs(project: Project, build: Build, records: Records) -> Iterator[Fi
         if run_path(name) in records.broken:
             continue
         if entry is None and (project.dist / built.output.path).is_file():
-            if identities_in(project.dist / built.output.path, name) == {built.compiled.identity}:
+            if identities_in(project.dist / built.output.path, name) == {built.identity}:
                 message = f"{_shown(project, run_path(name))} is missing; {name} has kept its identity"
                 fix = "restore it from git, or run `trainwright synth`, which writes it again"
                 yield found("TW508", Where(built.file.name), message, fix)
         elif entry is None or entry.state != "active":
             yield found("TW502", Where(built.file.name), f"run {name} is new and not in dist/ yet", FIX)
         elif entry.file != built.file.digest or (
-            entry.identity == built.compiled.identity and entry != run_record(built, entry.dist, entry.written_by)
+            entry.identity == built.identity and entry != run_record(built, entry.dist, entry.written_by)
         ):
             yield found("TW502", Where(built.file.name), f"run {name} changed since dist/ was written", FIX)
     for name, file in build.done.items():
@@ -190,7 +197,11 @@ def _changed(built: BuiltFoundation, entry: FoundationRecord | None) -> bool:
 
 
 def _left(project: Project, build: Build, records: Records) -> Iterator[Finding]:
-    """Records of what is gone."""
+    """Records of what is gone, and records that cannot be read."""
+    for findings in records.broken.values():
+        yield from findings
+    for held in map(project.shown, ended_holds(project, build)):
+        yield found("TW502", Where(held), f"{held} is of a run that is not held", FIX)
     if not build.failed:  # what does not compile at the moment is not gone
         for path in sorted(records.paths.keys() - build.recorded):
             shown = _shown(project, path)
@@ -217,11 +228,23 @@ def links(project: Project) -> Iterator[Finding]:
             yield found("TW515", Where(shown), f"{shown} is a link", "remove it, and put what it leads to there, if it is needed")
 
 
+def ended_holds(project: Project, build: Build) -> list[Path]:
+    """Files of runs that are not held any more."""
+    if build.failed:
+        return []  # what does not compile at the moment may be held
+    held = {built.file.run.run for built in build.runs.values() if built.held}
+    return [path for path in sorted(project.held.glob("*.yaml")) if path.stem not in held]
+
+
 def edited_files(project: Project, build: Build, records: Records) -> list[Output]:
     """Outputs whose file in ``dist/`` is not what the last synth wrote."""
     known = records.dist_digests
     paths = [(output, project.dist / output.path) for output in build.outputs.values()]
     return [output for output, path in paths if path.is_file() and known and digest(path.read_bytes()) not in known]
+
+
+def _of_run(built: BuiltRun) -> Where:
+    return built.file.locator(built.cluster).run("/run")
 
 
 def _shown(project: Project, record: str) -> str:

@@ -1,4 +1,4 @@
-"""Writing ``dist/`` and the records: all of what is asked for, or nothing."""
+"""Writing ``dist/`` and the records: all of it, or nothing."""
 
 from __future__ import annotations
 
@@ -11,22 +11,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trainwright.findings import CompileError, Where
+from trainwright.findings import CompileError, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.manifest.provenance import origin
-from trainwright.project.build import Build, Output
+from trainwright.project.build import Build
+from trainwright.project.hold import held_path
 from trainwright.project.load import Project
 from trainwright.project.record import (
-    ClusterRecord,
     FoundationRecord,
     Records,
     RunRecord,
     digest,
     installed_releases,
     record_text,
+    run_path,
 )
-from trainwright.project.scope import Part, every_run, obstacles, part_of
-from trainwright.project.status import cluster_records, edited_files, last_records, other_files, run_record
+from trainwright.project.status import (
+    cluster_records,
+    edited_files,
+    ended_holds,
+    last_records,
+    links,
+    moved_runs,
+    other_files,
+    run_record,
+)
 
 Writer = Callable[[Mapping[str, Sequence[Mapping[str, Any]]], Path], None]
 """Writes files (path -> objects) below a folder; cdk8s is the one writer of ``dist/``."""
@@ -40,75 +49,63 @@ class Written:
     removed: tuple[str, ...]
     restored: tuple[str, ...]
     """Files that were edited by hand and are as compiled again."""
-    replaced: tuple[str, ...]
-    """Files that were missing."""
     foreign: tuple[str, ...]
-    before: Records
-    after: Records
 
 
 def guard(project: Project, build: Build, accepted: Collection[str]) -> Records:
-    """The records, if the whole build may be written.
+    """The records, if the build may be written.
 
     Raises:
-        CompileError: with everything that stands in its way: see :func:`~trainwright.project.scope.obstacles`.
+        CompileError: where a run did not compile, a record cannot be read, a run would restart without its own file saying so, or
+            ``dist/`` holds a link.
     """
     records = last_records(project)
-    errors = obstacles(project, build, records, accepted).all
+    errors = [finding for finding in build.findings if finding.severity is Severity.ERROR]
+    errors += [finding for findings in records.broken.values() for finding in findings]
+    errors += [*moved_runs(project, build, records, accepted), *links(project)]
     if errors:
         raise CompileError(errors)
     return records
 
 
 def synth(project: Project, build: Build, write: Writer, accepted: Collection[str] = ()) -> Written:
-    """Write everything.
+    """Write every file beside ``dist/`` first, then move each into place, remove stale ones, and write the records last.
+
+    A crash on the way loses no file: `check` then names what is stale, and the next synth ends the work.
 
     Raises:
-        CompileError: as :func:`guard`, and as :func:`write_runs`; nothing is touched then.
+        CompileError: as :func:`guard`, and where a file would say something else than was compiled; nothing is touched then.
         OSError: where the disk refuses.
     """
     before = guard(project, build, accepted)
-    return write_runs(project, build, before, every_run(build, before), write)
-
-
-def write_runs(project: Project, build: Build, before: Records, chosen: Collection[str], write: Writer) -> Written:
-    """Write the files of runs beside ``dist/`` first, then move each into place, remove stale ones, and write the records last.
-
-    All other runs keep the bytes of their files and records. A crash on the way loses no file: `check` then names what is stale,
-    and the next synth ends the work.
-
-    Raises:
-        CompileError: where a file would say something else than was compiled; nothing is touched then.
-        OSError: where the disk refuses.
-    """
-    part = part_of(project, build, before, chosen)
-    outputs = part.build.outputs
-    edited = {output.path for output in edited_files(project, part.build, before)}
-    missing = {path for path, output in outputs.items() if _is_missing(project, output, before)}
+    edited = {output.path for output in edited_files(project, build, before)}
     others = other_files(project, build, before)
-    foreign = tuple(shown for shown, kind in others.items() if kind == "foreign")
-    stale = tuple(shown for shown, kind in others.items() if kind == "stale" and part.removes(shown))
+    stale, foreign = (tuple(shown for shown, kind in others.items() if kind == wanted) for wanted in ("stale", "foreign"))
     with workspace(project) as fresh:
-        write({path: output.manifests for path, output in outputs.items()}, fresh)
-        digests = {path: digest((fresh / path).read_bytes()) for path in outputs}
-        changed = [path for path in outputs if not _same(project.dist / path, digests[path])]
-        _demand_same_values(part.build, changed, fresh)
+        write_outputs(build, write, fresh)
+        digests = {path: digest((fresh / path).read_bytes()) for path in build.outputs}
+        changed = [path for path in build.outputs if not _same(project.dist / path, digests[path])]
+        _demand_same_values(build, changed, fresh)
         for path in changed:
             _move(fresh / path, project.dist / path)
         for shown in stale:
             _remove(project.root / shown, project.dist)
-        after = _recorded(part, before, digests)
+        after = _recorded(build, before, digests)
         write_records(project, before, after, fresh)
-    names = {path: project.shown(project.dist / path) for path in changed}
+        for ended in ended_holds(project, build):
+            ended.unlink()
     # after a crash a file may be as it should be, though its record knows another
-    restored = tuple(names[path] for path in changed if path in edited)
-    replaced = tuple(names[path] for path in changed if path in missing)
-    return Written(tuple(names.values()), stale, restored, replaced, foreign, before, after)
+    restored = tuple(project.shown(project.dist / path) for path in changed if path in edited)
+    return Written(tuple(project.shown(project.dist / path) for path in changed), stale, restored, foreign)
 
 
-def _is_missing(project: Project, output: Output, before: Records) -> bool:
-    """Whether a file is gone that was written as the run compiles now."""
-    return output.digest in before.manifests_digests and not (project.dist / output.path).exists()
+def write_outputs(build: Build, write: Writer, folder: Path) -> None:
+    """Every file of ``dist/`` below a folder: those of held runs are copied, all others go through ``write``."""
+    write({path: output.manifests for path, output in build.outputs.items() if output.held is None}, folder)
+    for path, output in build.outputs.items():
+        if output.held is not None:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(output.held.text.encode())
 
 
 def _demand_same_values(build: Build, paths: Sequence[str], folder: Path) -> None:
@@ -167,34 +164,31 @@ def workspace(project: Project) -> Iterator[Path]:
         os.close(handle)
 
 
-def _recorded(part: Part, before: Records, digests: Mapping[str, str]) -> Records:
-    """What there is to say of everything that was written, and what was said of the runs that were left as they are."""
-    now, build = installed_releases(), part.build
-    runs = {name: entry for name, entry in before.runs.items() if name in part.left}
-    for name, built in build.runs.items():
-        runs[name] = _as_before(run_record(built, digests[built.output.path], now), before.runs.get(name))
+def write_hold(project: Project, run: str, entry: RunRecord, text: str) -> None:
+    """Keep a run as it is: first what is kept, then the record that says so."""
+    with workspace(project) as fresh:
+        for name, content, target in (
+            ("held", text, held_path(project.held, run)),
+            ("record", record_text(entry), project.records / run_path(run)),
+        ):
+            (fresh / name).write_text(content, encoding="utf-8")
+            _move(fresh / name, target)
+
+
+def _recorded(build: Build, before: Records, digests: Mapping[str, str]) -> Records:
+    """What there is to say of everything that was written."""
+    now = installed_releases()
+    runs = {name: run_record(entry, digests[entry.output.path], now) for name, entry in build.runs.items()}
+    runs = {name: _as_before(entry, before.runs.get(name)) for name, entry in runs.items()}
     for name, file in build.done.items():
         last = before.runs.get(name)
         if last:
             runs[name] = RunRecord(identity=last.identity, file=file.digest, state="done", facts=last.facts)
-    foundations = dict(before.foundations) if part.left else {}
-    for key, foundation in build.foundations.items():
-        output = foundation.output
-        entry = FoundationRecord(manifests=output.digest, dist=digests[output.path], written_by=now)
+    foundations = {}
+    for key, built in build.foundations.items():
+        entry = FoundationRecord(manifests=built.output.digest, dist=digests[built.output.path], written_by=now)
         foundations[key] = _as_before(entry, before.foundations.get(key))
-    return Records(runs, foundations, _profiles(part, before))
-
-
-def _profiles(part: Part, before: Records) -> Mapping[str, ClusterRecord]:
-    """As all runs of a cluster were last compiled with it: where one of them is pending, the record of its profile stays."""
-    now = cluster_records(part.build)
-    if not part.left:
-        return now
-    facts = [before.runs[name].facts if name in before.runs else {} for name in part.pending]
-    waiting = {str(one["cluster"]) if "cluster" in one else None for one in facts}
-    return before.clusters if None in waiting else dict(before.clusters) | {
-        name: entry for name, entry in now.items() if name not in waiting
-    }
+    return Records(runs, foundations, cluster_records(build))
 
 
 T = TypeVar("T", RunRecord, FoundationRecord)

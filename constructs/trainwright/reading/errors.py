@@ -13,7 +13,7 @@ from trainwright import model as names
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import escape
-from trainwright.reading.document import shorten
+from trainwright.reading.document import MOST_FINDINGS, shorten
 from trainwright.reading.scalar import ScalarError, literal, read_scalar
 from trainwright.reading.shape import WORDS, Keys, Slot, Spot, closest, find_spot, homes, required, wanted
 
@@ -67,7 +67,7 @@ Words = tuple[str, str, str]
 def as_findings(
     error: ValidationError, model: type[BaseModel] | None, data: object, where: Callable[[str], Where]
 ) -> list[Finding]:
-    """The findings of a validation error, sorted by line.
+    """The findings of a validation error, of its first 50 parts, sorted by line.
 
     Args:
         error: what pydantic raised.
@@ -76,7 +76,7 @@ def as_findings(
         where: the place of a JSON pointer into the data.
     """
     root = Slot(model if model is not None else Any)
-    cases = [_case(detail, root, data) for detail in error.errors(include_url=False)]
+    cases = [_case(detail, root, data) for detail in error.errors(include_url=False)[:MOST_FINDINGS]]
     unknown = [case for case in cases if case.kind == "extra_forbidden"]
     misspelt = {(*case.keys[:-1], near) for case in unknown if (near := _meant(case))}
     findings = []
@@ -139,7 +139,7 @@ def _shown(value: object) -> str:
 def _meant(case: Case) -> str | None:
     """For an unknown key without a place elsewhere: the known and free key that it may be a misspelling of."""
     key, owner = str(case.keys[-1]), case.spot.owner
-    if owner is None or next(homes(case.root, key), None):
+    if owner is None or homes(case.root, key):
         return None
     return closest(key, [name for name in owner.model_fields if name not in case.siblings])
 
@@ -149,7 +149,7 @@ def _unknown(case: Case) -> Words:
     message = f"there is no key `{key}` {f'in {parent}' if len(case.keys) > 1 else 'here'}"
     if near := _meant(case):
         return "TW105", message, f"did you mean `{near}`?"
-    elsewhere = list(dict.fromkeys(homes(case.root, key)))
+    elsewhere = homes(case.root, key)
     here = f"`{parent}` (of "
     if others := [home.removeprefix(here)[:-1] for home in elsewhere if home.startswith(here)]:
         return "TW105", message, f"remove it: it is a key of {' and of '.join(others)}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -137,27 +138,35 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     return candidates[match[0]] if match else None
 
 
-def homes(root: Slot, key: str) -> Iterator[str]:
+def homes(root: Slot, key: str) -> tuple[str, ...]:
     """Where in the document a key is known: the top level, or dotted paths of mappings."""
-    if root.model and key in root.model.model_fields:
-        yield "the top level"
-    yield from _homes(root, key, "", frozenset())
+    return _known_keys(root.model).get(key, ()) if root.model else ()
 
 
-def _homes(slot: Slot, key: str, path: str, seen: frozenset[type[BaseModel]]) -> Iterator[str]:
+@lru_cache(maxsize=8)
+def _known_keys(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
+    """Key -> its homes, found in one walk for all keys: a file may have many that are unknown."""
+    known: dict[str, dict[str, None]] = {name: {"the top level": None} for name in model.model_fields}
+    for key, home in _homes(Slot(model), "", frozenset()):
+        known.setdefault(key, {})[home] = None
+    return {key: tuple(places) for key, places in known.items()}
+
+
+def _homes(slot: Slot, path: str, seen: frozenset[type[BaseModel]]) -> Iterator[tuple[str, str]]:
+    """Each key of each mapping below the slot, and where that mapping is."""
     tags = {member.model: f" (of {slot.chooser} {tag})" for tag, member in slot.tags().items()} if slot.chooser else {}
     for member in slot.members:
         model, arguments = member.model, get_args(member.annotation)
         if model is None:
             if _is_origin(member.annotation, Mapping) and len(arguments) == 2:
-                yield from _homes(Slot(arguments[1]), key, f"{path}.<name>", seen)
+                yield from _homes(Slot(arguments[1]), f"{path}.<name>", seen)
             elif _is_origin(member.annotation, Sequence) and arguments:
-                yield from _homes(Slot(arguments[0]), key, f"{path}[]", seen)
+                yield from _homes(Slot(arguments[0]), f"{path}[]", seen)
         elif model not in seen:
-            if key in model.model_fields and path:
-                yield f"`{path.removeprefix('.')}`" + tags.get(model, "")
+            if path:
+                yield from ((key, f"`{path.removeprefix('.')}`{tags.get(model, '')}") for key in model.model_fields)
             for name, below in slots(model).items():
-                yield from _homes(below, key, f"{path}.{name}", seen | {model})
+                yield from _homes(below, f"{path}.{name}", seen | {model})
 
 
 def wanted(slot: Slot) -> str:

@@ -21,6 +21,7 @@ from trainwright.rules import (
     mpi,
     objects,
     operators,
+    plausible,
     pod,
     scheduling,
     storage,
@@ -28,8 +29,8 @@ from trainwright.rules import (
 )
 
 _FAMILIES = (
-    training, memory, deepspeed, storage, data, capacity, cluster, environment, command, launchers, mpi, operators, scheduling,
-    monitoring, objects,
+    training, plausible, memory, deepspeed, storage, data, capacity, cluster, environment, command, launchers, mpi, operators,
+    scheduling, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))

@@ -114,7 +114,7 @@ def is_accepted(context: Context, manifests: Sequence[Manifest]) -> Iterator[Fin
             kind = str(manifest["kind"])
             for problem in object_problems(manifest, Catalogue(), known)[0]:
                 if CODES[problem.code].severity is Severity.ERROR:
-                    yield found("TW603", _patch_of(context, kind), f"{kind}{problem.pointer}: {problem.message}", problem.fix)
+                    yield found("TW603", patch_of(context, kind), f"{kind}{problem.pointer}: {problem.message}", problem.fix)
 
 
 def pods_are_counted(context: Context, resolution: Resolution, manifests: Sequence[Manifest]) -> Iterator[Finding]:
@@ -126,15 +126,15 @@ def pods_are_counted(context: Context, resolution: Resolution, manifests: Sequen
         if pod.role is None and (pod.kind, pointer) not in resolution.target.helpers:
             message = f"{pod.kind.kind}{pointer} makes pods that the plan does not count"
             fix = "remove it, and change topology.nodes; or write what they do as a run of its own"
-            yield found("TW609", _patch_of(context, pod.kind.kind), message, fix)
+            yield found("TW609", patch_of(context, pod.kind.kind), message, fix)
     for manifest in manifests:
         for pointer, reference in () if in_foundation(manifest) else images_outside(manifest):
             message = f"{manifest['kind']}{pointer} starts {reference} in a container that the plan does not count"
             fix = "remove it; write a sidecar under overrides.pod, as an init container with restartPolicy: Always"
-            yield found("TW609", _patch_of(context, str(manifest["kind"])), message, fix)
+            yield found("TW609", patch_of(context, str(manifest["kind"])), message, fix)
 
 
-def _patch_of(context: Context, kind: str) -> Where:
+def patch_of(context: Context, kind: str) -> Where:
     """The override of an object of that kind."""
     numbers = (number for number, override in enumerate(context.run.overrides.objects) if override.kind == kind)
     number = next(numbers, None)

@@ -18,6 +18,7 @@ from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
 from trainwright.rules.cluster import image_findings
 from trainwright.rules.environment import secret_findings, variable_findings
+from trainwright.rules.objects import patch_of
 from trainwright.rules.pod_security import violations
 from trainwright.rules.storage import path_findings
 from trainwright.target.base import run_pods
@@ -45,6 +46,8 @@ def is_role(place: str, resolution: Resolution) -> bool:
 
 def overridden_at(context: Context, role: str, field: str, name: str | None = None) -> Where:
     """Where an override writes a field of the pod, or the item of that name in it."""
+    if "/" in role:
+        return patch_of(context, role.partition("/")[0])
     patch = context.run.overrides.pod.get(role, {})
     if field not in patch:
         return context.locate.run("/overrides")

@@ -64,7 +64,9 @@ def test_it_fails_before_it_writes_where_a_run_would_restart(project: Path) -> N
     profile.write_text(text.replace("    memory: 16Gi\n", "    memory: 16Gi\n    labels: {pool: new}\n"))
     done = app(project, CDK8S_OUTDIR="dist")
     assert done.returncode == 1
-    assert "TW501 digits-ddp would restart" in done.stderr
+    assert "error TW501 profile laptop: node_pools/" in done.stderr
+    assert "labels/pool (nothing) → new changes placement" in done.stderr
+    assert "digits-ddp (" in done.stderr
     assert tree(project / "dist") == before
 
 

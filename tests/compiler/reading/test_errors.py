@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import time
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
@@ -163,6 +164,20 @@ def test_one_finding_in_plain_words(old: str, new: str, code: str, line: int, me
     assert [(finding.code, finding.where.line) for finding in findings] == [(code, line)]
     assert message in findings[0].message
     assert fix in findings[0].fix
+
+
+MANY = [f"K{number}: 3" for number in range(4000)]
+
+
+@pytest.mark.parametrize(
+    "text", [RUN + "\n".join(MANY), RUN.replace("env: {", f"env: {{{', '.join(MANY)}, ")], ids=["unknown keys", "wrong values"]
+)
+def test_thousands_of_mistakes_are_refused_soon(text: str) -> None:
+    """A file that is no run at all is answered at once, and not with a list of thousands."""
+    started = time.process_time()
+    findings = refused(text)
+    assert time.process_time() - started < 3
+    assert len(findings) == 50
 
 
 def test_pointers_and_columns() -> None:

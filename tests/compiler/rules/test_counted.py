@@ -45,6 +45,7 @@ def test_another_replicated_job_is_refused_and_checked_like_any_pod() -> None:
     (counted,) = [one for one in found if one.code == "TW609"]
     assert counted.where.pointer == "/overrides/objects/0/patch"
     assert counted.message == "JobSet/spec/replicatedJobs/1/template/spec/template makes pods that the plan does not count"
+    assert {one.where.pointer for one in found} == {"/overrides/objects/0/patch"}
     assert any("privileged" in one.message for one in found if one.code == "TW604")
     assert any("nvidia.com/gpu" in one.message for one in found if one.code == "TW601")
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.example import Data, codes, command, findings, pod
+from tests.compiler.example import Data, codes, command, compiled, findings, pod
+from tests.compiler.objects import catalogue, needs_crds, the
 from tests.compiler.targets import CASES, on, profile_for
 
 from trainwright.reading.document import parse_yaml
-from trainwright.validate import Catalogue, check_manifests, validate_files
+from trainwright.validate import Catalogue, check_manifests, object_problems, validate_files
 from trainwright.validate.core_schemas import known_version
 from trainwright.validate.manifests import Manifest
 
@@ -244,6 +246,16 @@ def test_annotations_of_a_train_job_are_not_in_its_spec() -> None:
     for patch in ({"annotations": {"a": "b"}}, {"labels": {"a": "b"}}):
         run = on("train-job", overrides={"objects": [{"target": "train-job", "kind": "TrainJob", "patch": {"spec": patch}}]})
         assert "TW603" in codes(run, profile_for("train-job"))
+
+
+@needs_crds
+@pytest.mark.parametrize("field", ["foo", "annotations", "labels"])
+def test_with_definitions_at_hand_validate_finds_them_too(field: str) -> None:
+    job = deepcopy(the(compiled(on("train-job"), profile_for("train-job")), "TrainJob"))
+    job["spec"][field] = {"a": "b"}
+    problems, known = object_problems(job, catalogue(), known_version(None))
+    assert known
+    assert [(problem.code, problem.pointer) for problem in problems] == [("TW703", f"/spec/{field}")]
 
 
 DEADLINES: dict[str, Data] = {

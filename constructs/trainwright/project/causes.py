@@ -1,0 +1,144 @@
+"""Why runs would restart that nobody edited: once for each cause, with what it changes and the runs that it restarts."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from importlib.metadata import version
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from trainwright.findings import Finding, Where
+from trainwright.findings.codes import found
+from trainwright.findings.locate import escape, tokens
+from trainwright.manifest.kinds import GroupKind
+from trainwright.model import Fact
+from trainwright.project.hold import objects_in
+from trainwright.report.facts import profile_facts
+
+if TYPE_CHECKING:
+    from trainwright.project.build import BuiltRun
+    from trainwright.project.load import Project
+    from trainwright.project.record import Records
+
+MOST_NAMED = 10
+"""Runs, or values of a profile, that a message names; of the others it says how many there are."""
+
+Change = tuple[str, Fact | None, Fact | None]
+"""Path in a profile, and what stood there and stands there now; None for nothing."""
+
+_PARTS = (
+    (r"/resources/", "pod resources"),
+    (r"/(nodeSelector|tolerations|affinity|topologySpreadConstraints|schedulerName|priorityClassName)\b", "placement"),
+    (r"/image$", "the image"),
+    (r"/env/", "the environment"),
+    (r"/(volumes|volumeMounts)/", "volumes"),
+    (r"/(securityContext|serviceAccountName|hostNetwork)\b", "security"),
+    (r"/terminationGracePeriodSeconds$", "the grace period"),
+    (r"^ConfigMap/data/", "the run's files"),
+    (r"[pP]od[^/]*/.*/(command|args)/", "commands"),
+    (r"/(replicas|parallelism|completions|numNodes|minAvailable|minMember)$", "the number of pods"),
+)
+"""Pointer into a kind of object -> what people call it; the first that fits."""
+
+
+def restarts(
+    project: Project, moved: Mapping[str, BuiltRun], records: Records, accepted: Collection[str]
+) -> Iterator[Finding]:
+    """One finding for each cause.
+
+    Args:
+        project: where ``dist/`` has these runs as they are.
+        moved: runs with another identity than their records say, though their own files are the same.
+        accepted: those of them that may restart.
+        records: what the last synth left.
+    """
+    causes: dict[tuple[str, tuple[Change, ...], str | None], list[str]] = defaultdict(list)
+    for name, built in moved.items():
+        if name in accepted:
+            continue
+        written_by, cluster = records.runs[name].written_by, built.file.run.cluster
+        before = records.clusters.get(cluster)
+        changes = () if before is None else _relevant(built, before.profile)
+        causes[cluster if changes else "", changes, written_by.trainwright if written_by else None].append(name)
+    for (cluster, changes, release), names in causes.items():
+        first = moved[names[0]]
+        where, what = _cause(cluster, changes, release, first)
+        *others, last = _changed_parts(project, first, records.runs[names[0]].identity) or ["the objects"]
+        parts = f"{', '.join(others)} and {last}" if others else last
+        runs = _some(f"{name} ({records.runs[name].identity} → {moved[name].identity})" for name in names)
+        count = "1 run, which" if len(names) == 1 else f"{len(names)} runs, which"
+        # dist/ is written as a whole, so whoever accepts one run accepts them all
+        fix = (f"take it back; or let the runs restart with `trainwright roll {' '.join(moved)}`; or keep them as they are with "
+               f"`trainwright hold {' '.join(names)}`")
+        yield found("TW501", where, f"{what} changes {parts} of {count} would restart: {runs}", fix)
+
+
+def _cause(cluster: str, changes: tuple[Change, ...], release: str | None, run: BuiltRun) -> tuple[Where, str]:
+    """Where it is, and what it is."""
+    if changes:
+        said = _some(f"{path} {_said(old)} → {_said(new)}" for path, old, new in changes)
+        pointer = "".join(f"/{escape(key)}" for key in changes[0][0].split("/"))
+        return run.file.locator(run.cluster).cluster(pointer), f"profile {cluster}: {said}"
+    installed = version("trainwright")
+    where = run.file.locator(run.cluster).run("/run")
+    if release not in (None, installed):
+        return where, f"trainwright {release} → {installed}"
+    return where, "something else than the run's file and its profile, such as this build of Trainwright,"
+
+
+def _said(value: Fact | None) -> str:
+    return "(nothing)" if value is None else str(value)
+
+
+def _relevant(run: BuiltRun, before: Mapping[str, Fact]) -> tuple[Change, ...]:
+    """What changed of the profile since the last synth: of it what the run's objects come from, or all where that is nothing."""
+    after = profile_facts(run.cluster.cluster)
+    both = ((path, before.get(path), after.get(path)) for path in sorted(before.keys() | after.keys()))
+    changes = tuple(change for change in both if change[1] != change[2])
+    sources = {answer.source for answers in run.compiled.provenance() for answer in answers.values()} if changes else set()
+    read = {"/".join(tokens(source.removeprefix("cluster:"))) for source in sources if source.startswith("cluster:/")}
+    used = tuple(change for change in changes if any(_overlap(change[0], path) for path in read))
+    return used or changes
+
+
+def _overlap(one: str, other: str) -> bool:
+    return one == other or one.startswith(f"{other}/") or other.startswith(f"{one}/")
+
+
+def _changed_parts(project: Project, run: BuiltRun, identity: str) -> list[str]:
+    """What people call the parts of the objects that differ from those in ``dist/``, the names apart."""
+    path = project.dist / run.output.path
+    if not path.is_file():
+        return []
+    text = path.read_text(encoding="utf-8").replace(identity, run.identity)
+    before = {_key(one): one for one in objects_in(text, project.shown(path))}
+    after = {_key(one): one for one in run.output.manifests}
+    parts: dict[str, None] = {}
+    for key in before.keys() | after.keys():
+        for pointer in _differences(before.get(key), after.get(key), key.partition(" ")[0]):
+            part = next((name for pattern, name in _PARTS if re.search(pattern, pointer)), None)
+            parts.update({part: None} if part else {})
+    return [name for _, name in _PARTS if name in parts]
+
+
+def _key(manifest: Mapping[str, Any]) -> str:
+    return f"{GroupKind.of(manifest).kind} {manifest['metadata']['name']}"
+
+
+def _differences(before: Any, after: Any, pointer: str) -> Iterator[str]:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in before.keys() | after.keys():
+            yield from _differences(before.get(key), after.get(key), f"{pointer}/{escape(str(key))}")
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        for index, (one, other) in enumerate(zip_longest(before, after)):
+            yield from _differences(one, other, f"{pointer}/{index}")
+    elif before != after:
+        yield pointer
+
+
+def _some(texts: Iterable[str]) -> str:
+    named = list(texts)
+    more = len(named) - MOST_NAMED
+    return ", ".join(named[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,110 @@
+"""Rules on values that are legal and hardly meant: a slip of the pen in them costs a run, and nothing else would say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.findings.context import Context
+from trainwright.findings.locate import escape
+from trainwright.plan import Resolution
+from trainwright.run import BoostingWorkload, ScratchMount
+from trainwright_trainer.contract.training import AdamW
+
+DIVERGES, ADAM_DIVERGES = 100.0, 0.1
+"""Learning rates. Steps of AdamW are about as long as its rate, and weights are far below 1; SGD with large batches goes up to
+about 30 (You et al. 2017, LARS)."""
+
+SHORTEST_LIMIT = 10
+"""Seconds: imports of torch alone take about as long."""
+
+SMALLEST_SHARED_MEMORY = 64 * 2**20
+"""What a container runtime gives without being asked."""
+
+LEAST_CPU = 250
+"""Millicores of a rank: its threads of NCCL, the loader and the step share them."""
+
+SHORTEST_INTERVAL = 30
+"""Seconds between saves."""
+
+LARGEST_SCRATCH = 128 * 1024**4
+"""Bytes; the largest GPU machines have about half of it in local disks."""
+
+
+def rate(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A rate at which no known recipe trains."""
+    work, planned = context.run.trainer, resolution.plan.learning_rate
+    if work is None or planned is None:
+        return
+    most = ADAM_DIVERGES if isinstance(work.optimizer, AdamW) else DIVERGES
+    if planned.peak >= most:
+        message = f"the learning rate reaches {planned.peak:.1e}, and {work.optimizer.kind} diverges far below {most:g}"
+        yield found("TW216", context.locate.run("/learning_rate/base"), message, "look at its exponent, and at base_batch")
+
+
+def limits(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Limits of the watchdog that a healthy rank passes."""
+    watchdog, checkpoint = context.run.watchdog, resolution.plan.checkpoint
+    for name in ("starting", "restoring", "warming_up", "training", "saving"):
+        limit = getattr(watchdog, name).seconds
+        where = context.locate.run(f"/watchdog/{name}")
+        if limit < SHORTEST_LIMIT:
+            message = f"a rank counts as hung after {limit:g} s of {name.replace('_', ' ')}"
+            yield found("TW217", where, message, f"write {SHORTEST_LIMIT}s at least; the defaults suit most runs")
+        elif name == "saving" and checkpoint and checkpoint.save_seconds and limit < checkpoint.save_seconds:
+            message = f"a save takes about {checkpoint.save_seconds:g} s, and a rank counts as hung after {limit:g} s of saving"
+            yield found("TW217", where, message, f"write {int(2 * checkpoint.save_seconds) + 1}s at least")
+
+
+def starved(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Resources that are too small for the ranks, or larger than any node's."""
+    resources, each = resolution.plan.resources, resolution.needs.processes_per_node
+    asked = context.run.resources
+    if asked.shared_memory and resources.shm.bytes < SMALLEST_SHARED_MEMORY and not resolution.binding.own_shared_memory:
+        message = f"shared memory of {resources.shm} is less than the 64Mi that a container has without it"
+        fix = "write the unit, as in 16Gi; or remove it"
+        yield found("TW218", context.locate.run("/resources/shared_memory"), message, fix)
+    if asked.cpu and resources.cpu.millicores < LEAST_CPU * each:
+        message = f"{each} ranks share {resources.cpu} CPU: each waits for its turn, and GPUs wait for ranks"
+        yield found("TW218", context.locate.run("/resources/cpu"), message, f"write {each} or more, or remove it")
+    for path, mount in context.run.mounts.items():
+        if isinstance(mount, ScratchMount) and mount.scratch.bytes > LARGEST_SCRATCH:
+            where = context.locate.run(f"/mounts/{escape(path)}/scratch")
+            yield found("TW218", where, f"no node has {mount.scratch} of disk", "write what the program needs, as in 500Gi")
+
+
+def intervals(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Saves that follow each other at once, or never come."""
+    checkpoint, duration = resolution.plan.checkpoint, resolution.plan.duration
+    if checkpoint is None or not (context.run.trainer or isinstance(context.run.workload, BoostingWorkload)):
+        return
+    seconds, steps = checkpoint.every_seconds, checkpoint.every_steps
+    if seconds is not None and seconds < max(SHORTEST_INTERVAL, checkpoint.save_seconds or 0):
+        takes = f", and one takes about {checkpoint.save_seconds:g} s" if checkpoint.save_seconds else ""
+        message = f"a save is due every {seconds:g} s{takes}: the run writes more than it trains"
+        yield found("TW246", context.locate.run("/checkpoints/every"), message, "write minutes, as in 30m")
+    if steps and seconds is None and duration and duration.steps and steps >= duration.steps:
+        message = f"a save is due every {steps:,} steps, and the run has {duration.steps:,}: a failure starts it at step 0"
+        fix = f"write every_steps: {max(1, duration.steps // 10)}, or `every: 30m` beside it"
+        yield found("TW246", context.locate.run("/checkpoints/every_steps"), message, fix)
+
+
+def enough_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """More nodes than the pool has, where the profile says how many that is."""
+    pool, needs, resources = resolution.pool, resolution.needs, resolution.plan.resources
+    if pool.nodes is None:
+        return
+    together = min(pool.cpus.millicores // resources.cpu.millicores, pool.memory.bytes // resources.memory.bytes)
+    if pool.gpu and needs.gpus_per_node:
+        together = min(together, pool.gpu.per_node // needs.gpus_per_node)
+    if context.run.host_network or context.run.placement.one_per_node:
+        together = 1
+    wanted = ceil(needs.nodes / max(1, together))
+    if wanted > pool.nodes:
+        message = f"the run needs {wanted:,} nodes of pool {resolution.plan.world.pool}, which has {pool.nodes:,}"
+        yield found("TW309", context.locate.run("/topology/nodes"), message, "lower topology.nodes, or use another node pool")
+
+
+PLAN = (rate, limits, starved, intervals, enough_nodes)
