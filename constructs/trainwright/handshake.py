@@ -194,6 +194,8 @@ class Binding(NamedTuple):
     """Whether a pod whose init container fails counts against ``restarts``; otherwise it comes back forever."""
     counts_new_pods: bool = True
     """Whether a pod that is made anew for its exit code counts against ``restarts``; otherwise only the trainer's ledger does."""
+    delays: Literal["none", "ignored", "all"] = "none"
+    """Whether each eviction makes the next new pod wait twice as long: always, or where it is ignored (under the supervisor)."""
     peer_list: tuple[str, str] | None = None
     """Variable in which the operator names every pod, and what it writes for one, with ``{host}`` and ``{namespace}``."""
     gang: Gang = Gang.OURS

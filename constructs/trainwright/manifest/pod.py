@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
 from trainwright.manifest import scheduling
-from trainwright.manifest.data.awaiting import await_containers
+from trainwright.manifest.data.awaiting import await_containers, literal
 from trainwright.manifest.labels import ROLE_LABEL, pod_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.security import container_security, pod_security
@@ -98,6 +98,8 @@ def _command(resolution: Resolution, process: Process) -> Tree:
         source, reason = "run:/workload/command", "as asked"
     else:
         source, reason = "trainwright", "waits for the launcher, which starts the ranks here"
+    if source == "trainwright":  # a script behind mpirun is handed on as it was written, as it is in the specification
+        return {"command": Why([literal(word) for word in process.command], source, reason)}
     return {"command": Why(list(process.command), source, reason)}
 
 
@@ -107,8 +109,10 @@ def _variable(variable: EnvironmentVariable) -> Why:
         tree["valueFrom"] = {"secretKeyRef": {"name": variable.secret.secret, "key": variable.secret.key}}
     elif variable.field:
         tree["valueFrom"] = {"fieldRef": {"apiVersion": "v1", "fieldPath": variable.field}}
+    elif variable.value is not None and not variable.source.startswith("run:/env/"):
+        tree["value"] = literal(variable.value)
     else:
-        tree["value"] = variable.value
+        tree["value"] = variable.value  # references in it are the run's own
     return Why(tree, variable.source, variable.reason)
 
 

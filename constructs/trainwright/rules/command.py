@@ -49,8 +49,14 @@ def arguments(context: Context) -> Iterator[Finding]:
                 "TW409",
                 where,
                 "an argument holds what looks like a secret, which would be committed in plain text",
-                "put it into env as {secret: NAME, key: KEY}, and write $(NAME) here",
+                f"put it into env as {{secret: NAME, key: KEY}}, and {_read_by(context)}",
             )
+
+
+def _read_by(context: Context) -> str:
+    """Kubernetes expands references in the command of a container; the supervisor starts a script as it is written."""
+    opaque = isinstance(context.run.workload, CommandWorkload)
+    return "write $(NAME) here" if opaque else "let the program read NAME from its environment"
 
 
 def shown(value: str | list[str]) -> str:

@@ -12,12 +12,12 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
-from trainwright.handshake import OperatorName
+from trainwright.handshake import Binding, OperatorName
 from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.target import TARGETS
-from trainwright.target.base import GangFlag, run_pods
+from trainwright.target.base import GangFlag, Target, run_pods
 
 SLICE, SLICE_SIZE = "kueue.x-k8s.io/podset-slice-required-topology", "kueue.x-k8s.io/podset-slice-size"
 
@@ -196,6 +196,34 @@ def slices(context: Context, resolution: Resolution, manifests: Sequence[dict[st
             yield found("TW603", where, message, f"write a number from 1 to {pods[role]} in {SLICE_SIZE}")
 
 
+def evictions(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The Job controller waits 10 s before a new pod, and twice as long after each further failure of its index, up to 10 minutes
+    (pkg/controller/job, backoff_utils.go). Failures that the policy ignores do not count as retries, but they do here.
+    """
+    if resolution.pool.spot is None or not _delayed(resolution.binding, resolution):
+        return
+    message = (
+        f"nodes of pool {resolution.plan.world.pool} are reclaimed, and with each eviction of a pod the Job controller waits "
+        "longer before it makes the next: 10 s, 20 s and so on, up to 10 min"
+    )
+    others = [name for name, target in TARGETS.items() if _comes_back_at_once(target, context, resolution)]
+    fix = f"write target: {' or '.join(others)}; or accept the wait" if others else "accept the wait, or use a pool without spot"
+    yield found("TW455", context.locate.run("/target" if context.run.target else "/topology"), message, fix)
+
+
+def _delayed(binding: Binding, resolution: Resolution) -> bool:
+    supervised = all(process.supervised for process in resolution.processes.values())
+    return binding.delays == "all" or (binding.delays == "ignored" and supervised)
+
+
+def _comes_back_at_once(target: Target, context: Context, resolution: Resolution) -> bool:
+    """Whether a target that the cluster has would carry the run without the delay."""
+    needed = (target.operator, *target.depends_on) if target.operator else ()
+    installed = all(operator.name in context.cluster.operators for operator in needed)
+    binding = target.bind(resolution.needs, context.cluster) if installed else None
+    return isinstance(binding, Binding) and not _delayed(binding, resolution)
+
+
 RUN = (queue, topology_level, priority, by_hand)
-PLAN = (gang, sent_elsewhere, watched, two_gates)
+PLAN = (gang, sent_elsewhere, watched, two_gates, evictions)
 MANIFESTS = (slices, priority_of_pods)

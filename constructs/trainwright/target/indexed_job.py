@@ -59,6 +59,7 @@ class IndexedJob(BaseTarget):
             node_index_env="JOB_COMPLETION_INDEX",
             injects=INJECTED,
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
+            delays="all",
             guarantees=frozenset(Guarantee),
             generated_names=(f"{{name}}-{needs.nodes - 1}",),
         )

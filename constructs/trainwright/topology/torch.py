@@ -5,8 +5,9 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from trainwright.handshake import Elastic, Guarantee, Needs, Rendezvous, RestartUnit, Success
-from trainwright.model import Model
+from trainwright.model import Model, quantity_field
 from trainwright.topology.base import PodTopology
+from trainwright.units import Duration
 
 
 class TorchTopology(PodTopology):
@@ -50,6 +51,10 @@ class ElasticNodes(Model):
     """With fewer nodes, the run waits."""
     max_nodes: Annotated[int, Field(ge=1, le=4096)]
     """No more nodes may join."""
+    last_call: Duration = quantity_field(Duration(2))
+    """How long a round waits for more nodes once there are enough; longer, and nodes that start late are in the first round. Of
+    torch alone it is 30s.
+    """
     batch: Literal["keep", "move"] = "keep"
     """`keep` keeps the effective batch the same by changing accumulation at each size; `move` lets it follow the number of
     nodes.
@@ -84,5 +89,10 @@ class ElasticTopology(TorchTopology):
         needs = super().needs()
         if self.elastic is None:
             return needs
-        elastic = Elastic(self.elastic.min_nodes, self.elastic.max_nodes, keeps_batch=self.elastic.batch == "keep")
+        elastic = Elastic(
+            self.elastic.min_nodes,
+            self.elastic.max_nodes,
+            keeps_batch=self.elastic.batch == "keep",
+            last_call_seconds=max(1, round(self.elastic.last_call.seconds)),
+        )
         return needs._replace(rendezvous=Rendezvous.C10D, success=Success.ANY_RANK, elastic=elastic)

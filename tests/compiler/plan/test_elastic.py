@@ -119,3 +119,13 @@ def test_batch_and_rate_of_shards_are_those_of_whole_models() -> None:
 def test_deepspeed_has_one_number_of_ranks(kind: str) -> None:
     with pytest.raises(ValidationError, match=r"sharded for its number of ranks.* engine: fsdp2"):
         ZeRO.model_validate(run(2, 6)["topology"] | {"kind": kind, "engine": "deepspeed"})
+
+
+def test_how_long_a_round_waits_for_more_nodes_is_a_choice() -> None:
+    def last_call(data: Data) -> str:
+        job = next(one for one in compiled(data, CLUSTER).manifests if one["kind"] == "PyTorchJob")
+        settings = job["spec"]["elasticPolicy"]["rdzvConf"]
+        return next(str(each["value"]) for each in settings if each["key"] == "last_call_timeout")
+
+    assert last_call(run(2, 8)) == "2"
+    assert last_call(run(2, 8, last_call="30s")) == "30"

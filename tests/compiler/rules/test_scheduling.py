@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.compiler.controllers import pods
-from tests.compiler.example import Data, codes, compiled, findings
+from tests.compiler.example import Data, codes, command, compiled, findings
 from tests.compiler.targets import CASES, CLUSTER, INSTALLED, OPERATORS, RELEASES, on, profile_for
 
 from trainwright.findings import Finding
@@ -252,3 +252,22 @@ def test_the_pods_of_a_runtime_are_pods_too() -> None:
     override = {"target": "train-job", "kind": "TrainingRuntime", "patch": patch}
     (found,) = findings({"target": "train-job", "overrides": {"objects": [override]}}, CLUSTER)
     assert (found.code, found.fix.startswith("use gang")) == ("TW601", True)
+
+
+SPOT: Data = {"node_pool": "spot"}
+JOB_SET: Data = {"operators": {"jobset": {"version": "0.12"}}}
+
+
+def delayed(run: Data, cluster: Data) -> list[str]:
+    return [finding.fix for finding in findings(run, cluster) if finding.code == "TW455"]
+
+
+def test_evictions_make_an_index_wait_longer_each_time() -> None:
+    """Measured with the Job controller: failures that its policy ignores count for the delay."""
+    work = command("torchrun", "train.py")
+    (fix,) = delayed(SPOT | work, JOB_SET)
+    assert fix.startswith("write target: job-set")
+    assert delayed(SPOT | work | {"target": "job-set"}, JOB_SET) == []
+    assert delayed(work, JOB_SET) == [], "nobody reclaims these nodes"
+    assert delayed(SPOT, JOB_SET) == delayed(SPOT | {"target": "job-set"}, JOB_SET), "its Job ignores evictions as well"
+    assert delayed(SPOT, {})[0].startswith("accept the wait")

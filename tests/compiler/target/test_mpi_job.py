@@ -272,3 +272,23 @@ def test_another_topology_is_refused_with_what_would_carry_it() -> None:
     said = message({"target": "mpi-job"}, OPERATOR)
     assert "MPIJob cannot carry DDP" in said
     assert "indexed-job" in said
+
+
+def test_a_script_is_started_as_it_is_written() -> None:
+    """As on every other target. In a container's command Kubernetes would replace `$(NAME)`, and `$$` by `$`."""
+    words = ("sh", "-c", "echo $$ $(HOME) $HOME")
+    run: Data = {"target": "mpi-job", "trainer_version": "0.2.0", "topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}}
+    manifests = compiled(run | script(*words), {"operators": {"mpi-operator": {"version": "0.8.2"}}}).manifests
+    job = next(one for one in manifests if one["kind"] == "MPIJob")
+    launched = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"]
+    assert launched[-3:] == ["sh", "-c", "echo $$$$ $$(HOME) $$HOME"]
+
+
+def test_a_path_is_the_same_in_a_mount_and_in_a_variable() -> None:
+    path = "/c$(HOME)"
+    run = {"mounts": {"/checkpoints": None, path: {"claim": "checkpoints"}}, "checkpoints": {"mount": path}}
+    job = next(one for one in compiled(command("torchrun", "x.py") | run).manifests if one["kind"] == "Job")
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    (value,) = [it["value"] for it in container["env"] if it["name"] == "TRAINWRIGHT_CHECKPOINT_DIRECTORY"]
+    assert value.startswith("/c$$(HOME)/")
+    assert path in [mount["mountPath"] for mount in container["volumeMounts"]]

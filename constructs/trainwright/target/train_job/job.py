@@ -175,6 +175,7 @@ def _indexed(needs: Needs) -> Binding:
         node_index_env="JOB_COMPLETION_INDEX",
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
         gang=Gang.OBJECTS,
+        delays="ignored",
         # below the TrainJob is a JobSet like any other: one Job, whose exit codes count, and all pods start again together
         guarantees=frozenset(Guarantee),
         generated_names=(f"{{name}}-node-0-{needs.nodes - 1}-abcde",),
