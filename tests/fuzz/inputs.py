@@ -202,7 +202,11 @@ def overridden(chance: random.Random, example: Example) -> Input:
     run = _plain(example.run)
     overrides: Data = {"pod": {}, "objects": []}
     for _ in range(chance.choice((1, 1, 2))):
-        if chance.random() < 0.35:
+        if chance.random() < 0.4:
+            manifest = chance.choice([one for one in compiled.manifests if one["kind"] != "ConfigMap"])
+            patch = _grown(chance, manifest)
+            overrides["objects"].append({"target": compiled.target.name, "kind": manifest["kind"], "patch": patch})
+        elif chance.random() < 0.35:
             role = chance.choice([role.name for role in compiled.resolution.binding.roles])
             schema = {"$ref": "/io.k8s.api.core.v1.PodSpec"}
             overrides["pod"][role] = _value(chance, schema, None, version, 0)
@@ -213,6 +217,27 @@ def overridden(chance: random.Random, example: Example) -> Input:
             kept = {key: value for key, value in patch.items() if key not in ("apiVersion", "kind") or chance.random() < 0.1}
             overrides["objects"].append({"target": compiled.target.name, "kind": manifest["kind"], "patch": kept})
     return Input(f"{example.name}: overrides {overrides!a}", _plain(example.cluster), run | {"overrides": overrides})
+
+
+def _grown(chance: random.Random, manifest: Data) -> Data:
+    """A patch that adds what is there once more, beside itself or under another name, or changes it a little."""
+    *path, last = chance.choice([one for one in pointers(manifest) if one[0] not in ("apiVersion", "kind")])
+    parent = _at(manifest, tuple(path))
+    value = copy.deepcopy(parent[last])
+    if isinstance(value, dict) and "name" in value:
+        value["name"] = "beside"
+    elif isinstance(value, int):
+        value += 1
+    key = chance.choice((last, last, "x", "Launcher", "Worker", "PS", "template", "example.com/x"))
+    patch: Any = [value] if isinstance(parent, list) else {key: value}
+    for depth in reversed(range(len(path))):
+        holder, step = _at(manifest, tuple(path[:depth])), path[depth]
+        if isinstance(holder, list):
+            item = holder[int(step)]
+            patch = [{"name": item["name"], **patch} if isinstance(item, dict) and "name" in item else patch]
+        else:
+            patch = {step: patch}
+    return dict(patch)
 
 
 @cache
