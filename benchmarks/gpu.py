@@ -29,7 +29,7 @@ from paired import ratio
 from train_side import HERE, OURS, run_side
 from train_spec import BILLION, MINUTE, Case, write_tokens
 
-from trainwright_trainer.commands.bench.flops import FORMULA, known_peak, llama_token_flops
+from trainwright_trainer.commands.bench.run import FORMULA, known_peak, llama_token_flops
 
 SIDES = {OURS: OURS, "bare": "bare loop", "hf_trainer": "transformers Trainer", "fabric": "Lightning Fabric"}
 LOSS_TOLERANCE = 1e-2

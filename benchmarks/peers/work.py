@@ -26,10 +26,9 @@ from trainwright_trainer.model.blocks import compile_blocks
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import initialise, materialise, skeleton, write
 from trainwright_trainer.observe.log import configure, get_log
-from trainwright_trainer.optim.build import build_optimizer
 from trainwright_trainer.optim.schedule import learning_rate
 from trainwright_trainer.task.base import Task
-from trainwright_trainer.task.build import build_task
+from trainwright_trainer.training.assembly import build_optimizer, build_task
 
 Batch = dict[str, Tensor]
 """Arguments of ``LlamaForCausalLM``."""

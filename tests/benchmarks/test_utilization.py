@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from benchmarks.train_spec import BILLION, MINUTE
 
-from trainwright_trainer.commands.bench.flops import llama_token_flops
+from trainwright_trainer.commands.bench.run import llama_token_flops
 from trainwright_trainer.contract.model import Llama
 
 

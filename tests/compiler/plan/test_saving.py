@@ -17,7 +17,7 @@ from trainwright_trainer.contract.model import Llama
 from trainwright_trainer.engine.update import Update, UpdateRules
 from trainwright_trainer.engine.whole_state import files
 from trainwright_trainer.model.build import build_model
-from trainwright_trainer.optim.build import build_optimizer
+from trainwright_trainer.training.assembly import build_optimizer
 
 Data = dict[str, Any]
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tests.engines.tensorflow.keras_weights import LOGITS, MODELS, SHAPES, images_of, of_keras
 
 from trainwright_trainer.contract.model import ResNet
-from trainwright_trainer.tensorflow.model.build import build_model
+from trainwright_trainer.tensorflow.model import build_model
 
 pytestmark = pytest.mark.slow
 

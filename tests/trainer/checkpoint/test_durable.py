@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, StorageError
-from trainwright_trainer.checkpoint.durable import append_line, create_file, make_directory, replace_file
+from trainwright_trainer.checkpoint.storage import append_line, create_file, make_directory, replace_file
 
 
 def test_everything_is_synced_in_order(store: CheckpointStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright_trainer.checkpoint.data_file import checked_file_name
-from trainwright_trainer.checkpoint.layout import CheckpointName
+from trainwright_trainer.checkpoint.volume import CheckpointName
 
 
 @given(step=st.integers(0, 2**53), attempt=st.from_regex(r"[A-Za-z0-9_\-]{1,64}", fullmatch=True))

@@ -99,7 +99,7 @@ def test_shares_are_even(store: CheckpointStore, save: Save, monkeypatch: pytest
         reads.append((digest.name, index))
         return chunk_matches(pieces, digest, index)
 
-    monkeypatch.setattr("trainwright_trainer.checkpoint.verification.chunk_matches", counting)
+    monkeypatch.setattr("trainwright_trainer.checkpoint.retention.chunk_matches", counting)
     shares: list[int] = []
     for rank in range(4):
         assert store.verify(record, rank=rank, world_size=4) == []

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainwright_trainer.data.prefetch import Prefetch
+from trainwright_trainer.data.dataset import Prefetch
 
 PATIENCE_SECONDS = 60.0
 

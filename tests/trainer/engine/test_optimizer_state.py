@@ -9,7 +9,7 @@ from torch import nn
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import SGD, AdamW, Optimizer
 from trainwright_trainer.engine import whole_state
-from trainwright_trainer.optim.build import build_optimizer
+from trainwright_trainer.training.assembly import build_optimizer
 
 
 def trained(kind: Optimizer) -> tuple[nn.Module, torch.optim.Optimizer]:

@@ -24,9 +24,8 @@ from trainwright_trainer.engine.fsdp2 import FSDP2Engine
 from trainwright_trainer.engine.update import UpdateRules
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import Store, initialise
-from trainwright_trainer.optim.build import build_optimizer
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.task.build import build_task
+from trainwright_trainer.training.assembly import build_optimizer, build_task
 
 RATE = 1.0
 

@@ -16,8 +16,7 @@ from trainwright_trainer.data.load import load
 from trainwright_trainer.data.order import Samples
 from trainwright_trainer.model.blocks import checkpoint_activations
 from trainwright_trainer.model.initialise import initialise, materialise, skeleton
-from trainwright_trainer.optim.build import build_optimizer
-from trainwright_trainer.task.build import build_task
+from trainwright_trainer.training.assembly import build_optimizer, build_task
 
 STEPS = {"vit": 60}
 """16 are enough for the others."""

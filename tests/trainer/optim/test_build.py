@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from trainwright_trainer.contract.training import SGD, AdamW
-from trainwright_trainer.optim.build import build_optimizer
+from trainwright_trainer.training.assembly import build_optimizer
 
 
 def module() -> nn.Module:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainwright_trainer.rank import cpus as module
-from trainwright_trainer.rank.cpus import available_cpus
+from trainwright_trainer.rank import place as module
+from trainwright_trainer.rank.place import available_cpus
 
 
 @pytest.mark.parametrize(("quota", "cpus"), [("max 100000", None), ("50000 100000", 1), ("100000 100000", 1), ("nonsense", None)])

@@ -4,7 +4,7 @@ import pytest
 
 from trainwright_trainer.contract import World
 from trainwright_trainer.contract.failures import TopologyMismatchError
-from trainwright_trainer.contract.rendezvous import ElasticRendezvous, MPIRendezvous, StaticRendezvous
+from trainwright_trainer.contract.spec import ElasticRendezvous, MPIRendezvous, StaticRendezvous
 from trainwright_trainer.rank.place import Place, place_from
 
 WORLD = World(

@@ -6,7 +6,7 @@ from tests.trainer.model.recipes import LENGTH, classifier
 
 from trainwright_trainer.data.dataset import IGNORED, Columns
 from trainwright_trainer.data.order import PADDING, Samples
-from trainwright_trainer.task.build import build_task
+from trainwright_trainer.training.assembly import build_task
 
 
 def test_pairs_of_texts() -> None:

@@ -16,8 +16,8 @@ from tokenizers import Tokenizer, models
 from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.dataset import IGNORED, Columns
 from trainwright_trainer.data.order import PADDING, Samples
-from trainwright_trainer.task.build import build_task
 from trainwright_trainer.task.masked_lm import MaskedLanguageModel
+from trainwright_trainer.training.assembly import build_task
 
 VOCABULARY, MASK, LENGTH = 100, 100, 64
 TASK = MaskedLanguageModel(seed=5, mask_id=MASK, vocabulary=VOCABULARY)

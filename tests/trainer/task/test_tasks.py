@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from trainwright_trainer.data.dataset import Columns
 from trainwright_trainer.data.order import PADDING, Samples
-from trainwright_trainer.task.build import build_task
 from trainwright_trainer.task.causal_lm import answer_with_sums
+from trainwright_trainer.training.assembly import build_task
 
 
 class Answers(nn.Module):

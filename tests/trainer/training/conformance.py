@@ -13,15 +13,14 @@ from torch import Tensor
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord
 from trainwright_trainer.checkpoint.store import CommittedFiles
-from trainwright_trainer.commands.export.full_weights import full_weights
+from trainwright_trainer.commands.export.run import full_weights
 from trainwright_trainer.contract import Training
 from trainwright_trainer.data.load import load
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import initialise, materialise, skeleton
-from trainwright_trainer.optim.build import build_optimizer
 from trainwright_trainer.optim.schedule import learning_rate
-from trainwright_trainer.task.build import build_task
+from trainwright_trainer.training.assembly import build_optimizer, build_task
 
 if TYPE_CHECKING:
     from tests.trainer.training.conftest import Rank, Spec

@@ -20,8 +20,7 @@ from trainwright_trainer.checkpoint.array_file import Array
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.failures import RankError
 from trainwright_trainer.contract.layout import BIND_ENV
-from trainwright_trainer.contract.rendezvous import TrackerRendezvous
-from trainwright_trainer.contract.spec import Lifecycle
+from trainwright_trainer.contract.spec import Lifecycle, TrackerRendezvous
 from trainwright_trainer.rank.group import Alone, LostWorkersError
 from trainwright_trainer.rank.place import Place
 

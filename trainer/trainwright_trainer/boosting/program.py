@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 from trainwright_trainer.boosting.table import Share, files_of, fingerprint, read_share
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.contract.rendezvous import TrackerRendezvous
-from trainwright_trainer.contract.spec import RunSpec
+from trainwright_trainer.contract.spec import RunSpec, TrackerRendezvous
 from trainwright_trainer.rank.ending import fail, leave
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place, place_from
 from trainwright_trainer.rank.preflight import Checks
-from trainwright_trainer.rank.preflight.on_host import HostBuffer, HostMatrices, HostMemory
-from trainwright_trainer.training.agreement import agreed_attempt, check_data, check_ranks
+from trainwright_trainer.rank.preflight.device import HostBuffer, HostMatrices, HostMemory
 from trainwright_trainer.training.checkpointer import Checkpointer, Rank0Alone
 from trainwright_trainer.training.loop import Loop, Parts
 from trainwright_trainer.training.program import Program
 from trainwright_trainer.training.reporting import Reporter
-from trainwright_trainer.training.resume import resume_before
+from trainwright_trainer.training.start import agreed_attempt, check_data, check_ranks, resume_before
 
 if TYPE_CHECKING:
     from trainwright_trainer.boosting.group import Workers

@@ -4,15 +4,13 @@ On a POSIX file system or an object store, and without torch: files are bytes he
 """
 
 from trainwright_trainer.checkpoint.data_file import CHUNK_BYTES, FileDigest
-from trainwright_trainer.checkpoint.layout import CheckpointName
 from trainwright_trainer.checkpoint.lease import Holder, Lease, LeaseLostError, LeaseTiming, OnWait
 from trainwright_trainer.checkpoint.ledger import Complete, read_complete, write_complete
 from trainwright_trainer.checkpoint.record import CommitRecord, RecordError, UnknownSchemaError
-from trainwright_trainer.checkpoint.retention import Fence, Retention
+from trainwright_trainer.checkpoint.retention import Fence, OnQuarantine, Problem, Quarantined, Retention
 from trainwright_trainer.checkpoint.storage import StorageError
 from trainwright_trainer.checkpoint.store import CheckpointStore, CommittedFiles, Draft, Piece, Scan, Snapshot
-from trainwright_trainer.checkpoint.verification import OnQuarantine, Problem, Quarantined
-from trainwright_trainer.checkpoint.volume import Volume, open_volume
+from trainwright_trainer.checkpoint.volume import CheckpointName, Volume, open_volume
 
 __all__ = [
     "CHUNK_BYTES", "CheckpointName", "CheckpointStore", "CommitRecord", "CommittedFiles", "Complete", "Draft", "Fence",

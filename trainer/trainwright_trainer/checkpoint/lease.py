@@ -32,10 +32,9 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, ValidationError
 
-from trainwright_trainer.checkpoint.layout import Attempt, CheckpointName, Listing, record_key
 from trainwright_trainer.checkpoint.record import encode_fence
 from trainwright_trainer.checkpoint.storage import StorageError
-from trainwright_trainer.checkpoint.volume import Volume
+from trainwright_trainer.checkpoint.volume import Attempt, CheckpointName, Listing, Volume, record_key
 from trainwright_trainer.contract.base import Contract, Count
 from trainwright_trainer.contract.exit_codes import ExitCode
 

@@ -15,8 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
-from trainwright_trainer.checkpoint.layout import Attempt
-from trainwright_trainer.checkpoint.volume import open_volume
+from trainwright_trainer.checkpoint.volume import Attempt, open_volume
 from trainwright_trainer.contract.base import Contract, Index, NonNegative
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.layout import COMPLETE_MARKER, LEDGER_FILE

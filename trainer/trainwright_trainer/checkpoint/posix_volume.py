@@ -11,8 +11,15 @@ from io import FileIO
 from pathlib import Path
 
 from trainwright_trainer.checkpoint.data_file import READ_BYTES, FileDigest, open_data_file
-from trainwright_trainer.checkpoint.durable import append_line, create_file, make_directory, replace_file, sync_directory
-from trainwright_trainer.checkpoint.storage import DataGoneError, storage_errors
+from trainwright_trainer.checkpoint.storage import (
+    DataGoneError,
+    append_line,
+    create_file,
+    make_directory,
+    replace_file,
+    storage_errors,
+    sync_directory,
+)
 
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENXIO)
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import AwareDatetime, Field, JsonValue, ValidationError, model_validator
 
 from trainwright_trainer.checkpoint.data_file import FileDigest
-from trainwright_trainer.checkpoint.layout import Attempt, CheckpointName
+from trainwright_trainer.checkpoint.volume import Attempt, CheckpointName
 from trainwright_trainer.contract.base import Contract, Count, Index
 from trainwright_trainer.contract.data import Data
 from trainwright_trainer.contract.exit_codes import ExitCode

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from trainwright_trainer.checkpoint.data_file import CHUNK_BYTES, ChunkedHash, FileDigest, checked_file_name
-from trainwright_trainer.checkpoint.layout import CheckpointName, Listing, committed, data_key, record_key
 from trainwright_trainer.checkpoint.lease import Lease, LeaseLostError, LeaseTiming, OnWait, acquire, fence_drafts, release_for
 from trainwright_trainer.checkpoint.posix_volume import PosixVolume
 from trainwright_trainer.checkpoint.record import (
@@ -19,10 +18,19 @@ from trainwright_trainer.checkpoint.record import (
     decode_record,
     encode_record,
 )
-from trainwright_trainer.checkpoint.retention import Fence, Retention, retain
+from trainwright_trainer.checkpoint.retention import (
+    Fence,
+    OnQuarantine,
+    Problem,
+    Quarantined,
+    Retention,
+    quarantine,
+    retain,
+    sizes_differ,
+    verify_data,
+)
 from trainwright_trainer.checkpoint.storage import StorageError
-from trainwright_trainer.checkpoint.verification import OnQuarantine, Problem, Quarantined, quarantine, sizes_differ, verify_data
-from trainwright_trainer.checkpoint.volume import Volume, open_volume
+from trainwright_trainer.checkpoint.volume import CheckpointName, Listing, Volume, committed, data_key, open_volume, record_key
 
 
 @dataclass(frozen=True, slots=True)

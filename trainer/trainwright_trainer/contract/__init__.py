@@ -6,16 +6,20 @@ The compiler renders a :class:`RunSpec` and reads the tables (exit codes, metric
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, Cause, Disposition, ExitCode, TerminationMessage, codes_with
 from trainwright_trainer.contract.metrics import METRICS
-from trainwright_trainer.contract.rendezvous import (
+from trainwright_trainer.contract.spec import (
+    API_VERSION,
     ElasticRendezvous,
+    Lifecycle,
     MPIRendezvous,
     RayRendezvous,
     Rendezvous,
+    RunSpec,
+    Script,
     StaticRendezvous,
     TFConfigRendezvous,
     TrackerRendezvous,
+    World,
 )
-from trainwright_trainer.contract.spec import API_VERSION, Lifecycle, RunSpec, Script, World
 from trainwright_trainer.contract.training import Training
 
 __all__ = [

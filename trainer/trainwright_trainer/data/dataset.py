@@ -1,10 +1,13 @@
-"""What the trainer asks of a data set."""
+"""What the trainer asks of a data set, and the thread that reads its next batches while the model works on this one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from types import TracebackType
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -56,3 +59,87 @@ class Dataset:
     fingerprint: str
     vocabulary: int | None = None
     """Token ids are below it; None for images."""
+
+
+Item = TypeVar("Item")
+
+CLOSE_SECONDS = 5.0
+"""A read that hangs in a volume cannot be interrupted; after so long the thread is left to the end of the process."""
+
+
+class Prefetch(Generic[Item]):
+    """An iterator over ``items`` that one thread keeps ``ahead`` items in front of its reader.
+
+    Items come in their order. What ``items`` raises is raised here, after the items before it. Leave the ``with`` block, or call
+    :meth:`close`, to end the thread before the last item.
+
+    Args:
+        items: Read by the thread alone.
+        ahead: Items that wait, the one in the making included. At least 1.
+    """
+
+    def __init__(self, items: Iterable[Item], ahead: int = 2) -> None:
+        if ahead < 1:
+            raise ValueError("reading ahead needs room for at least one item")
+        self._items, self._ahead = iter(items), ahead
+        self._ready: deque[Item] = deque()
+        self._error: BaseException | None = None
+        self._ended = self._closed = False
+        self._changed = threading.Condition()
+        # A daemon: Python waits for other threads at exit, and a hung volume would keep the process.
+        self._thread = threading.Thread(target=self._read, name="prefetch", daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._ended or self._closed)
+            if self._ready:
+                item = self._ready.popleft()
+                self._changed.notify_all()
+                return item
+            if self._error is not None:
+                raise self._error
+            raise StopIteration
+
+    def __enter__(self) -> Prefetch[Item]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the thread after the item that it is making, and let go of what is ready. May be called twice."""
+        with self._changed:
+            self._closed = True
+            self._error = None
+            self._ready.clear()
+            self._changed.notify_all()
+        self._thread.join(CLOSE_SECONDS)
+
+    def _read(self) -> None:
+        error: BaseException | None = None
+        try:
+            while self._has_room():
+                self._put(next(self._items))
+        except StopIteration:
+            pass
+        except BaseException as raised:
+            error = raised
+        with self._changed:
+            self._error, self._ended = None if self._closed else error, True
+            self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        """Waits for it; False when nobody wants more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or len(self._ready) < self._ahead)
+            return not self._closed
+
+    def _put(self, item: Item) -> None:
+        with self._changed:
+            if not self._closed:
+                self._ready.append(item)
+            self._changed.notify_all()

@@ -1,23 +1,74 @@
-"""Data parallelism by ``torch.nn.parallel.DistributedDataParallel``: every rank holds the whole model."""
+"""Data parallelism by ``torch.nn.parallel.DistributedDataParallel``: every rank holds the whole model.
+
+:class:`ReplicatedEngine` is what such engines have in common: module, optimizer, state and update.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
+from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.training import Precision
+from trainwright_trainer.engine import whole_state
+from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import autocast, measure, preserving_state
-from trainwright_trainer.engine.replicated import ReplicatedEngine
-from trainwright_trainer.engine.update import UpdateRules
-from trainwright_trainer.engine.world import TorchWorld
+from trainwright_trainer.engine.update import Update, UpdateRules
+from trainwright_trainer.engine.world import TorchWorld, World
+from trainwright_trainer.model.initialise import materialise, skeleton, write
 from trainwright_trainer.task.base import Batch
+
+AnyWorld = TypeVar("AnyWorld", bound=World)
+
+
+class ReplicatedEngine(Generic[AnyWorld]):
+    """Base of DDP and Horovod, which differ in who sums the gradients, and when.
+
+    Args:
+        world: The ranks.
+        rules: Of the optimizer's steps.
+    """
+
+    def __init__(self, world: AnyWorld, rules: UpdateRules) -> None:
+        self.world, self._rules = world, rules
+        self._loss = torch.zeros((), device=world.device)
+        """Of the step under way: this rank's part of the mean over the global batch."""
+
+    def setup(self, recipe: Recipe) -> None:
+        self._recipe, self._task = recipe, recipe.task
+        module = skeleton(recipe.build)
+        recipe.prepare(module)
+        materialise(module, self.world.device)
+        self._module = module.train()
+        self._optimizer = recipe.optimizer(module)
+        self._update = Update(self._optimizer, self._rules)
+
+    def initialise(self) -> None:
+        self._recipe.initialise(self._module, write)
+
+    def load(self, files: CommittedFiles) -> None:
+        whole_state.load(files, self._module, self._optimizer, self._update, self.world)
+
+    def step(self, rate: float) -> StepResult:
+        gradients = [parameter.grad for parameter in self._module.parameters() if parameter.grad is not None]
+        loss = self._loss.clone()
+        self.world.all_reduce(loss)
+        self._loss.zero_()
+        # Equal on all ranks without asking: reduced gradients and loss have the same bits everywhere.
+        return self._update.apply(loss, nn.utils.get_total_norm(gradients), gradients, rate)
+
+    def snapshot(self) -> Snapshot:
+        state = whole_state.files(self._module, self._optimizer, self._update) if self.world.place.leads else {}
+        return TensorSnapshot(state)
+
 
 _COMPRESS: dict[Precision | None, Callable[..., Future[Tensor]]] = {
     # ``register_comm_hook`` knows torch's own by its name, and refuses it where there is no NCCL. gloo sums bf16 as well.

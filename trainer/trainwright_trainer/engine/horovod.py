@@ -14,8 +14,8 @@ from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine.base import Recipe, StepResult
+from trainwright_trainer.engine.ddp import ReplicatedEngine
 from trainwright_trainer.engine.forward import Rank0Buffers, autocast, measure, preserving_state
-from trainwright_trainer.engine.replicated import ReplicatedEngine
 from trainwright_trainer.engine.update import UpdateRules
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.task.base import Batch

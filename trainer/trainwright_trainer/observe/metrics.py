@@ -1,15 +1,22 @@
-"""Measurements of a pod: the latest value of each metric in the contract's table, in Prometheus' text format."""
+"""Measurements of a pod in Prometheus' text format, and two that are worked out here: pace and goodput.
+
+Pace says which ranks take longer for their own part of a step than the others, and the timesheet what the time of an attempt goes
+into. Neither has sockets or keeps a time of its own.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from statistics import median_low
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from trainwright_trainer.contract.metrics import METRICS
+from trainwright_trainer.checkpoint.ledger import Past
+from trainwright_trainer.contract.metrics import METRICS, Phase
 from trainwright_trainer.observe.log import get_log
 
 
@@ -61,3 +68,142 @@ class Measurements(Collector):
             for label, value in labelled.get(metric.name, {}).items():
                 family.add_metric([label], value)
             yield family
+
+
+SLOW = 1.3
+"""A rank is slow above so many times the median of all."""
+IN_A_ROW = 2
+"""Logging intervals; one alone may be another program's, or the garbage collector's."""
+SHORTEST_SECONDS = 0.001
+"""Median below which differences say nothing: they are the operating system's."""
+
+
+class RunPace:
+    """Of all ranks of a run, in metrics, and in a line of the log where the slow ones change."""
+
+    def __init__(self, ranks: int, measurements: Measurements) -> None:
+        self._gathering, self._stragglers, self._measurements = Gathering(ranks), Stragglers(), measurements
+
+    def heard(self, step: int, own_seconds: Mapping[int, float]) -> None:
+        """What the own part of a step takes, by rank, in one of the pods."""
+        seconds = self._gathering.add(own_seconds)
+        if seconds is None:
+            return
+        before, slowest = self._stragglers.ranks, self._stragglers.judge(seconds)
+        values = {"trainwright_slowest_rank": slowest.rank, "trainwright_slowest_rank_ratio": slowest.ratio}
+        self._measurements.update(values)
+        if self._stragglers.ranks != before:
+            ratio = round(slowest.ratio, 2)
+            get_log().warning("stragglers", step=step, ranks=list(self._stragglers.ranks), slowest=slowest.rank, ratio=ratio)
+
+
+class Gathering:
+    """Puts together what all ranks last said. Ranks are at most a step apart, so the same interval is meant, or the next."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._seconds: dict[int, float] = {}
+
+    def add(self, seconds: Mapping[int, float]) -> dict[int, float] | None:
+        """Seconds by rank, whenever all have said something since the last time."""
+        self._seconds.update(seconds)
+        if len(self._seconds) < self._size:
+            return None
+        whole, self._seconds = self._seconds, {}
+        return whole
+
+
+@dataclass(frozen=True, slots=True)
+class Slowest:
+    rank: int
+    ratio: float
+    """Its seconds over the median of all."""
+
+
+class Stragglers:
+    """Which ranks have been slow in the latest intervals."""
+
+    def __init__(self) -> None:
+        self._row: dict[int, int] = {}
+        self.ranks: tuple[int, ...] = ()
+        """Slow so often in a row that it is no accident, ascending."""
+
+    def judge(self, seconds: Mapping[int, float]) -> Slowest:
+        """Take the seconds of all ranks for one interval."""
+        usual = median_low(seconds.values())  # of two ranks the faster one: a mean would hide what it is to show
+        slow = {rank for rank, own in seconds.items() if own > SLOW * usual and usual >= SHORTEST_SECONDS}
+        self._row = {rank: self._row.get(rank, 0) + 1 for rank in slow}
+        self.ranks = tuple(sorted(rank for rank, times in self._row.items() if times >= IN_A_ROW))
+        slowest = max(seconds, key=lambda rank: seconds[rank])
+        return Slowest(slowest, seconds[slowest] / max(usual, 1e-9))
+
+
+REPLAYING = "replaying"
+"""Training on steps that an earlier attempt had done and not committed."""
+
+
+class Timesheet:
+    """All times are on one clock, in seconds.
+
+    Args:
+        past: The attempts before, with this one.
+        now: When it began.
+    """
+
+    def __init__(self, past: Past, now: float) -> None:
+        self._past, self._began = past, now
+        self._phase: Phase | None = "starting"
+        self._since = now
+        self._seconds: dict[Phase, float] = {}
+        self._first_step: int | None = None
+        self.last_step: int | None = None
+
+    def follow(self, phase: Phase, step: int | None, now: float) -> None:
+        """The rank is in this phase, and this many steps are done."""
+        if self._phase is None:
+            return
+        if phase != self._phase:
+            self._book(now)
+            self._phase = phase
+        if step is not None and (phase == "training" or self._first_step is not None):  # before, it is not restored yet
+            if self._first_step is None:
+                self._first_step = step
+            self.last_step = max(step, self.last_step or 0)
+
+    def close(self, now: float) -> None:
+        """The rank has ended."""
+        self._book(now)
+        self._phase = None
+
+    def seconds(self, now: float) -> dict[str, float]:
+        """By phase, the present one until now; what follows the last step is in none."""
+        found: dict[str, float] = {phase: seconds for phase, seconds in self._seconds.items() if phase != "finished"}
+        if self._phase not in (None, "finished"):
+            found[self._phase] = found.get(self._phase, 0.0) + now - self._since
+        if "training" in found:
+            found[REPLAYING] = found["training"] * self._replayed_share
+            found["training"] -= found[REPLAYING]
+        return found
+
+    def goodput(self, now: float) -> float:
+        """Seconds for steps done for the first time over all seconds since the first attempt began."""
+        age = self._past.age_seconds + now - self._began
+        productive = self._past.productive_seconds + self.seconds(now).get("training", 0.0)
+        return min(1.0, productive / age) if age > 0 else 0.0
+
+    @property
+    def past(self) -> Past:
+        return self._past
+
+    def _book(self, now: float) -> None:
+        if self._phase is not None:
+            self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + now - self._since
+        self._since = now
+
+    @property
+    def _replayed_share(self) -> float:
+        """Of the attempt's steps, each taken to last as long as the others. Before the first, time counts as it will then."""
+        first, last, reached = self._first_step or 0, self.last_step or 0, self._past.reached_step
+        if last <= first:
+            return 1.0 if first < reached else 0.0
+        return (min(last, max(reached, first)) - first) / (last - first)

@@ -1,13 +1,15 @@
-"""Where a process stands in the run: its rank and its machine's share of the ranks."""
+"""Where a process stands in the run: its rank, its machine's share of the ranks, and the cores that it may use."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from trainwright_trainer.contract.failures import TopologyMismatchError
-from trainwright_trainer.contract.rendezvous import ElasticRendezvous, MPIRendezvous
-from trainwright_trainer.contract.spec import World
+from trainwright_trainer.contract.spec import ElasticRendezvous, MPIRendezvous, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +82,16 @@ def _number(environment: Mapping[str, str], name: str) -> int:
         return int(text)
     except ValueError:
         raise TopologyMismatchError(f"{name} is {text!r}, not a number") from None
+
+
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
+def available_cpus() -> int:
+    """Cores this pod may use: the smaller of its affinity and its cgroup's quota (a CPU limit moves no affinity)."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    try:
+        quota, period = _CPU_QUOTA.read_text().split()
+        return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
+    except (OSError, ValueError):
+        return cores

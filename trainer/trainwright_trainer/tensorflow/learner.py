@@ -17,16 +17,14 @@ from trainwright_trainer.checkpoint.record import TRAINED, Trained
 from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.spec import World
 from trainwright_trainer.contract.training import Training
-from trainwright_trainer.data.dataset import Dataset
+from trainwright_trainer.data.dataset import Dataset, Prefetch
 from trainwright_trainer.data.order import DataOrder
-from trainwright_trainer.data.prefetch import Prefetch
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
-from trainwright_trainer.rank.cpus import available_cpus
 from trainwright_trainer.rank.link import Link
-from trainwright_trainer.rank.place import Place
+from trainwright_trainer.rank.place import Place, available_cpus
 from trainwright_trainer.tensorflow.batches import Batch, Batches
 from trainwright_trainer.tensorflow.functions import Functions
-from trainwright_trainer.tensorflow.model.build import build_model
+from trainwright_trainer.tensorflow.model import build_model
 from trainwright_trainer.tensorflow.optimizer import build_optimizer
 from trainwright_trainer.tensorflow.strategy import Strategy, StrategyGroup, lost_workers
 from trainwright_trainer.training.learner import Metadata, Position, Restored, StateSnapshot

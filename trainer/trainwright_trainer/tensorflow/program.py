@@ -14,12 +14,11 @@ from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place, place_from
 from trainwright_trainer.supervisor.place import bind_address, tasks
 from trainwright_trainer.tensorflow.gathering import gather
-from trainwright_trainer.training.agreement import agreed_attempt, check_data, check_ranks
 from trainwright_trainer.training.checkpointer import Checkpointer, Rank0Alone
 from trainwright_trainer.training.loop import Loop, Parts
 from trainwright_trainer.training.program import Program
 from trainwright_trainer.training.reporting import Reporter
-from trainwright_trainer.training.resume import resume_before
+from trainwright_trainer.training.start import agreed_attempt, check_data, check_ranks, resume_before
 
 
 def find_place(spec: RunSpec, environment: Mapping[str, str]) -> Place:
@@ -44,9 +43,8 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     """
     training = _work_of(spec)
     _prepare(spec)
-    from trainwright_trainer.tensorflow.checks import tensorflow_checks
     from trainwright_trainer.tensorflow.learner import TensorFlowLearner
-    from trainwright_trainer.tensorflow.strategy import StrategyGroup, make_strategy, prepare_devices
+    from trainwright_trainer.tensorflow.strategy import StrategyGroup, make_strategy, prepare_devices, tensorflow_checks
 
     prepare_devices(spec.world)
     dataset = load(training.data, training.seed)

@@ -1,4 +1,8 @@
-"""Assembly: from a specification to a loop that is ready to run."""
+"""Assembly: from a specification to a loop that is ready to run.
+
+A run's ``engine``, ``optimizer`` and ``task`` become their implementations here. What an engine needs besides torch is imported
+when it is asked for.
+"""
 
 from __future__ import annotations
 
@@ -8,33 +12,127 @@ from pathlib import Path
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from trainwright_trainer.checkpoint.record import TRAINED, Trained
+from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFolder, PythonSource, TokenFiles
 from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.contract.training import Training
+from trainwright_trainer.contract.training import SGD, AdamW, Optimizer, TaskName, Training
 from trainwright_trainer.data.load import load
-from trainwright_trainer.engine.base import Recipe
-from trainwright_trainer.engine.build import build_engine
+from trainwright_trainer.engine.base import Engine, Recipe
+from trainwright_trainer.engine.update import UpdateRules
+from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.blocks import blocks, checkpoint_activations, compile_blocks
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import Store, initialise
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.sinks import open_sinks
-from trainwright_trainer.optim.build import build_optimizer
 from trainwright_trainer.rank import random_state
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.rank.preflight.on_torch import torch_checks
 from trainwright_trainer.task.base import Task
-from trainwright_trainer.task.build import build_task
-from trainwright_trainer.training.agreement import agreed_attempt, check_data, check_ranks
+from trainwright_trainer.task.causal_lm import CausalLanguageModel
+from trainwright_trainer.task.classification import ImageClassification, TextClassification
+from trainwright_trainer.task.masked_lm import MaskedLanguageModel
 from trainwright_trainer.training.checkpointer import Checkpointer, EveryRank
 from trainwright_trainer.training.loop import Loop, Parts
 from trainwright_trainer.training.reporting import Meter, Reporter, WatchedGroup
-from trainwright_trainer.training.resume import resume_before
+from trainwright_trainer.training.start import agreed_attempt, check_data, check_ranks, resume_before
 from trainwright_trainer.training.torch_learner import TorchLearner, Work
 from trainwright_trainer.training.witness import open_witness
+
+
+def build_engine(training: Training, place: Place, device: torch.device, timeout: timedelta) -> Engine:
+    """Meet the other ranks. Raises :class:`InvalidRunError` where this image lacks the engine's library."""
+    rules = UpdateRules(training.precision, training.clip_norm, training.skip_non_finite or 0)
+    match training.engine:
+        case "ddp":
+            from trainwright_trainer.engine.ddp import DDPEngine
+
+            return DDPEngine(TorchWorld(place, device, timeout), rules, training.gradient_reduction)
+        case "fsdp2":
+            from trainwright_trainer.contract.engine import FSDP2
+            from trainwright_trainer.engine.fsdp2 import FSDP2Engine
+
+            settings = training.fsdp2 or FSDP2()
+            return FSDP2Engine(TorchWorld(place, device, timeout), rules, training.gradient_reduction, settings)
+        case "deepspeed" if training.deepspeed is not None:
+            from trainwright_trainer.engine.deepspeed import DeepSpeedEngine
+
+            config = Path(training.deepspeed.config)
+            return DeepSpeedEngine(TorchWorld(place, device, timeout), training.precision, config, training.optimizer)
+        case "horovod":
+            from trainwright_trainer.engine.horovod import HorovodEngine, HorovodWorld
+
+            world = HorovodWorld(place, device)
+            return HorovodEngine(world, rules, training.gradient_reduction, training.batch.accumulation)
+        case _:
+            raise InvalidRunError(f"this trainer has no engine {training.engine} for torch")
+
+
+_FUSED_ON = ("cpu", "cuda")
+"""One kernel for the whole update of a parameter (torch 2.4 and later on CPUs)."""
+
+
+def build_optimizer(optimizer: Optimizer, module: nn.Module, rate: float) -> torch.optim.Optimizer:
+    """The optimizer over all parameters. Biases and norms (fewer than two dimensions) are not decayed.
+
+    Sharded parameters are grouped by the dimensions of the whole parameter, so the groups are the same under every engine.
+    """
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    decayed = [parameter for parameter in parameters if _dimensions(parameter) >= 2]
+    others = [parameter for parameter in parameters if _dimensions(parameter) < 2]
+    groups = [{"params": decayed, "weight_decay": optimizer.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    groups = [group for group in groups if group["params"]]
+    fused = all(parameter.device.type in _FUSED_ON for parameter in parameters)
+    match optimizer:
+        case AdamW():
+            return torch.optim.AdamW(groups, lr=rate, betas=optimizer.betas, eps=optimizer.eps, fused=fused)
+        case SGD():
+            # torch 2.13 has no such kernel for a DTensor.
+            fused = fused and not any(isinstance(parameter, DTensor) for parameter in parameters)
+            return torch.optim.SGD(groups, lr=rate, momentum=optimizer.momentum, nesterov=optimizer.nesterov, fused=fused)
+
+
+def _dimensions(parameter: nn.Parameter) -> int:
+    """Of the whole parameter. A DTensor says them itself; DeepSpeed flattens what it partitions, and keeps ``ds_shape``."""
+    return len(getattr(parameter, "ds_shape", parameter.shape))
+
+
+def build_task(name: TaskName, data: Data | None = None, seed: int = 0) -> Task:
+    """The task of that name.
+
+    Args:
+        name: The run's ``task``.
+        data: The run's; masked-lm finds the token for its mask there.
+        seed: The run's; masked-lm draws its masks from it.
+
+    Raises:
+        DataError: The data's tokenizer cannot be read, or has no token for a mask.
+    """
+    match name:
+        case "image-classification":
+            return ImageClassification()
+        case "causal-lm":
+            return CausalLanguageModel(data.sequence_length if isinstance(data, PythonSource | TokenFiles) else None)
+        case "text-classification":
+            return TextClassification()
+        case "masked-lm":
+            return _masked(data, seed)
+
+
+def _masked(data: Data | None, seed: int) -> Task:
+    if isinstance(data, HFDataset):
+        from trainwright_trainer.data.tokenizer import TextTokenizer
+
+        tokenizer = TextTokenizer(Path(data.tokenizer))
+        return MaskedLanguageModel(seed, tokenizer.mask_id, tokenizer.vocabulary)
+    if data is None or isinstance(data, Digits | ImageFolder) or data.vocabulary is None:
+        raise ValueError("masked-lm reads text with a known vocabulary")  # the contract refuses the rest
+    return MaskedLanguageModel(seed, data.vocabulary, data.vocabulary)
+
 
 MIN_COLLECTIVE_SECONDS = 1800.0
 """Backstop, as long as torch's own. Supervisors find a peer that is gone within seconds, and their watchdog one that hangs."""

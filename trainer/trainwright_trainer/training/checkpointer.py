@@ -27,7 +27,7 @@ from trainwright_trainer.rank.ending import warn_of_slow_save
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.training import resume
+from trainwright_trainer.training import start
 from trainwright_trainer.training.learner import Learner, Metadata, Position, Restored
 
 T = TypeVar("T")
@@ -108,7 +108,7 @@ class Checkpointer:
         writing: Who writes; through a group of its own where saves go on beside training.
         attempt: Nonce of this attempt, equal on all ranks.
         fingerprint: Of the data; a checkpoint of other data is refused.
-        resume_before: Step whose commits are the last to be tried (:mod:`resume`).
+        resume_before: Step whose commits are the last to be tried (:mod:`start`).
     """
 
     def __init__(
@@ -159,9 +159,9 @@ class Checkpointer:
         if record is None:
             if self._settings.resume != "never":
                 damaged = self._reading.on_rank_0(lambda: [str(name) for name in self._store.quarantined()])
-                resume.refuse_to_start_over(self._settings, damaged)
+                start.refuse_to_start_over(self._settings, damaged)
             return False
-        resume.refuse_other_data(record.step, record.metadata.get(_FINGERPRINT), self._fingerprint)
+        start.refuse_other_data(record.step, record.metadata.get(_FINGERPRINT), self._fingerprint)
         self._learner.load(Restored(self._store, record, self._reading.on_rank_0))
         self.committed_step = self.begun_step = record.step
         self._link.committed(record.step, 0.0)
@@ -223,7 +223,7 @@ class Checkpointer:
 
     def _become_writer(self) -> None:
         grace_seconds = self._spec.lifecycle.grace_seconds
-        self._lease = resume.become_writer(self._store, self._spec.identity, self.attempt, grace_seconds)
+        self._lease = start.become_writer(self._store, self._spec.identity, self.attempt, grace_seconds)
 
     def _latest_good(self) -> CommitRecord | None:
         """Rank 0 proposes, the bytes are verified, rank 0 sets the damaged aside, until one is good."""
@@ -232,7 +232,7 @@ class Checkpointer:
             problems = self._problems(record)
             if not problems:
                 if self._place.leads:
-                    resume.log_passed_over(proposed, record, self._resume_before)
+                    start.log_passed_over(proposed, record, self._resume_before)
                 return record
             self._set_aside(record, problems)
         return None
@@ -241,7 +241,7 @@ class Checkpointer:
         found: Sequence[CommitRecord] = self._store.quarantine_unreadable(self._report_damage)
         if self._settings.resume == "never":  # of another identity, that is: an attempt goes on where the one before it ended
             found = [record for record in found if record.identity == self._spec.identity]
-        return resume.in_order(found, self._resume_before)
+        return start.in_order(found, self._resume_before)
 
     def _problems(self, record: CommitRecord) -> list[Problem]:
         """What all ranks together find wrong; the same on all of them."""

@@ -13,9 +13,8 @@ from trainwright_trainer.contract import training as contract
 from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.batch import StepShares, share_step
-from trainwright_trainer.data.dataset import Dataset
+from trainwright_trainer.data.dataset import Dataset, Prefetch
 from trainwright_trainer.data.order import NOTHING, DataOrder, Samples, evaluation_slices
-from trainwright_trainer.data.prefetch import Prefetch
 from trainwright_trainer.engine.base import Engine, StepResult, TensorSnapshot
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
 from trainwright_trainer.rank import random_state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright_trainer.commands.bench.figures import speed
+from trainwright_trainer.commands.bench.run import speed
 from trainwright_trainer.training.witness import StepTime
 
 

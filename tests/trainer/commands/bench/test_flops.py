@@ -10,12 +10,12 @@ from tests.trainer.contract.specifications import BERT, LLAMA, RESNET, changed
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from trainwright_trainer.commands.bench.flops import known_peak, model_flops
+from trainwright_trainer.commands.bench.run import known_peak, model_flops
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.data.load import load
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.model.build import build_model
-from trainwright_trainer.task.build import build_task
+from trainwright_trainer.training.assembly import build_task
 
 VIT = {
     "architecture": "vit", "image_size": 8, "patch_size": 2, "num_channels": 1, "hidden_size": 64, "intermediate_size": 128,

@@ -22,9 +22,10 @@ from trainwright_trainer.commands.verify_resume.comparison import (
     compare_losses,
     compare_samples,
     compare_weights,
+    document,
     parameter_names,
+    report,
 )
-from trainwright_trainer.commands.verify_resume.report import document, report
 from trainwright_trainer.commands.verify_resume.trial import ObservedAttempt, Seen, draw_moments
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.engine.whole_state import MODEL_FILE

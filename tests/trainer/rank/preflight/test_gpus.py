@@ -15,8 +15,7 @@ from tests.trainer.supervisor.conftest import specification, training_work
 from trainwright_trainer.rank.link import SoloLink
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.rank.preflight import Checks, Control, NodeUnhealthyError, preflight
-from trainwright_trainer.rank.preflight.device import UnfitGPUError, check_gpus
-from trainwright_trainer.rank.preflight.on_host import HostBuffer
+from trainwright_trainer.rank.preflight.device import HostBuffer, UnfitGPUError, check_gpus
 
 GOOD: dict[str, Any] = {"ecc": 0, "rows": (0, 0, 0, 0), "retiring": 0}
 UUID = "1fbc46da-7ba9-4ca7-9d2c-d24ed0f58b56"

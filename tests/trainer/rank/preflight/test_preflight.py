@@ -24,7 +24,7 @@ from trainwright_trainer.rank.place import Place
 from trainwright_trainer.rank.preflight import Checks, Control, NodeUnhealthyError, device, network, preflight
 from trainwright_trainer.rank.preflight import checks as storage
 from trainwright_trainer.rank.preflight.checks import Results
-from trainwright_trainer.rank.preflight.on_host import HostBuffer, HostMatrices, HostMemory
+from trainwright_trainer.rank.preflight.device import HostBuffer, HostMatrices, HostMemory
 from trainwright_trainer.rank.preflight.on_torch import TorchBuffer, TorchMatrices, TorchMemory, torch_checks
 
 CPU = torch.device("cpu")
@@ -206,7 +206,7 @@ def test_a_device_that_nobody_can_check(tmp_path: Path) -> None:
 
 
 def test_the_checks_of_a_host_need_no_torch() -> None:
-    program = "import sys; sys.modules['torch'] = None; import trainwright_trainer.rank.preflight.on_host"
+    program = "import sys; sys.modules['torch'] = None; import trainwright_trainer.rank.preflight.device"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

@@ -28,7 +28,7 @@ from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.supervisor.launchers.mpi import Host, launcher_command, mpi_role, read_hosts, ssh_port
 from trainwright_trainer.supervisor.launchers.remote_rank import mpi_numbers
-from trainwright_trainer.supervisor.setting import Setting
+from trainwright_trainer.supervisor.pod.launcher import Setting
 
 RANK = ("python", "-m", "trainwright_trainer.rank")
 MPIRUN = ("mpirun", "-np", "4", "--mca", "plm_rsh_args", "-o ConnectionAttempts=10 -p 2222", "-x", "PATH")

@@ -12,7 +12,7 @@ from tests.trainer.supervisor.conftest import NewRun
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.contract.metrics import Phase
-from trainwright_trainer.observe.goodput import Timesheet
+from trainwright_trainer.observe.metrics import Timesheet
 
 
 def attempt(past: Past, first: int, last: int) -> Timesheet:

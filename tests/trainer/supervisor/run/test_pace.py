@@ -7,7 +7,7 @@ from typing import Any
 from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
 
-from trainwright_trainer.observe.pace import Gathering, Slowest, Stragglers
+from trainwright_trainer.observe.metrics import Gathering, Slowest, Stragglers
 
 
 def test_slow_twice_in_a_row() -> None:

@@ -1,31 +1,115 @@
-"""One export: choose a checkpoint, verify it, write its weights as a directory in the form of ``transformers``."""
+"""One export: choose a checkpoint, verify it, write its weights as a directory in the form of ``transformers``.
+
+The weights are read whole, one tensor at a time, whichever engine wrote them: one whose checkpoints have files of their own adds
+a row to ``READERS``. Those of Keras are renamed and transposed without TensorFlow.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 
-from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, tensor_file
-from trainwright_trainer.checkpoint.durable import make_directory, replace_file, sync_directory
+from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, CommittedFiles, tensor_file
 from trainwright_trainer.checkpoint.record import Trained
-from trainwright_trainer.checkpoint.storage import storage_errors
-from trainwright_trainer.checkpoint.store import CommittedFiles
-from trainwright_trainer.commands.export.full_weights import full_weights
+from trainwright_trainer.checkpoint.storage import make_directory, replace_file, storage_errors, sync_directory
 from trainwright_trainer.contract.failures import InvalidRunError, NoCheckpointError
 from trainwright_trainer.contract.training import Training
+from trainwright_trainer.engine import deepspeed_files, sharded_state, whole_state
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.model.initialise import skeleton
 from trainwright_trainer.model.weights import INDEX_FILE, SINGLE_FILE
 from trainwright_trainer.rank.specification import read_specification
+
+_RULES = [
+    (r"^vit/(cls_token|position_embeddings)$", r"vit.embeddings.\1"),
+    (r"^vit/patch_embeddings/", "vit.embeddings.patch_embeddings.projection/"),
+    (r"^vit/layer_(\d+)/attention/(.)\w+/", r"vit.layers.\1.attention.\2_proj/"),
+    (r"^vit/layer_(\d+)/intermediate/", r"vit.layers.\1.mlp.fc1/"),
+    (r"^vit/layer_(\d+)/output/", r"vit.layers.\1.mlp.fc2/"),
+    (r"^vit/layer_(\d+)/", r"vit.layers.\1."),
+    (r"^vit/layernorm/", "vit.layernorm/"),
+    (r"^vit/classifier/", "classifier/"),
+    (r"^resnet/classifier/", "classifier.1/"),
+    (r"^resnet/embedder/", "resnet.embedder.embedder."),
+    (r"^resnet/stage_(\d+)_block_(\d+)/shortcut/", r"resnet.encoder.stages.\1.layers.\2.shortcut."),
+    (r"^resnet/stage_(\d+)_block_(\d+)/layer_(\d+)/", r"resnet.encoder.stages.\1.layers.\2.layer.\3."),
+    (r"/(kernel|gamma)$", ".weight"), (r"/(bias|beta)$", ".bias"), (r"/moving_mean$", ".running_mean"),
+    (r"/moving_variance$", ".running_var"),
+]
+KERNEL = "/kernel"
+CONVOLUTION = 4
+"""Dimensions of its kernel."""
+
+
+def torch_name(path: str) -> str:
+    """From a path in the model of Keras to the name in the model of ``transformers``."""
+    for pattern, replacement in _RULES:
+        path = re.sub(pattern, replacement, path)
+    return path
+
+
+def torch_axes(path: str, dimensions: int) -> tuple[int, ...]:
+    """The order of a weight's axes there: a convolution's outputs and inputs come first, and a linear layer's outputs."""
+    if path.endswith(KERNEL) and dimensions == CONVOLUTION:
+        return (3, 2, 0, 1)
+    return tuple(reversed(range(dimensions))) if path.endswith(KERNEL) else tuple(range(dimensions))
+
+
+KERAS_MARK = "/"
+"""In every path of a weight of Keras, and in no name of a weight of torch."""
+
+Weights = Iterator[tuple[str, Tensor]]
+"""Parameters and persistent buffers by the module's own names, whole and on the host; a tied one under its first name."""
+
+
+def _whole(files: CommittedFiles) -> Weights:
+    """DDP, Horovod and TensorFlow: one file that holds all of it."""
+    with safe_open(files.path(whole_state.MODEL_FILE), framework="pt") as opened:
+        for name in opened.keys():  # noqa: SIM118  not a mapping
+            tensor = opened.get_tensor(name)
+            yield from [(name, tensor)] if KERAS_MARK not in name else _of_keras(name, tensor)
+
+
+def _of_keras(path: str, tensor: Tensor) -> Weights:
+    name = torch_name(path)
+    yield name, tensor.permute(torch_axes(path, tensor.dim())).contiguous()
+    layer, _, kind = name.rpartition(".")
+    if kind == "running_var":  # Keras does not count batches, and torch looks at their number only where there is no momentum
+        yield f"{layer}.num_batches_tracked", torch.tensor(0)
+
+
+READERS: dict[str, Callable[[CommittedFiles], Weights]] = {
+    whole_state.MODEL_FILE: _whole,
+    sharded_state.WHOLE_FILE: sharded_state.full_weights,
+    deepspeed_files.FOLDER: deepspeed_files.full_weights,
+}
+"""A file or folder that tells whose a checkpoint is -> what reads it."""
+
+
+def full_weights(files: CommittedFiles) -> Weights:
+    """The weights of a verified checkpoint. Raises :class:`InvalidRunError` where its engine wrote them in a form of its own."""
+    names = files.names()
+    held = {name.partition("/")[0] for name in names}
+    for file, read in READERS.items():
+        if file in held:
+            return read(files)
+    raise InvalidRunError(
+        f"this trainer cannot export the checkpoint's weights (its files are {', '.join(names[:3])}, …); "
+        "it exports those of the torch engines and of TensorFlow"
+    )
+
 
 SHARD_BYTES = 5 * 10**9
 """Of tensors in one file, which is also what the host holds at once; more only for a tensor that is larger by itself."""

@@ -20,7 +20,7 @@ from trainwright_trainer.commands.local.world import LocalRun
 from trainwright_trainer.contract.exit_codes import ExitCode, TerminationMessage, reason_of
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
 from trainwright_trainer.supervisor import shim
-from trainwright_trainer.supervisor.pod.processes import kill_group
+from trainwright_trainer.supervisor.pod.rank import kill_group
 
 POLL_SECONDS = 0.005
 """Steps of a small model take as long."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright_trainer.commands.local.deepspeed_config import read_deepspeed_config
 from trainwright_trainer.commands.local.ports import LOOPBACK, free_ports
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS
@@ -18,6 +17,45 @@ from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, DEEPSP
 from trainwright_trainer.contract.spec import Preflight, RunSpec, Script
 from trainwright_trainer.contract.training import Duration, Evaluation, Training
 from trainwright_trainer.data.batch import Passes, refit
+
+
+def read_deepspeed_config(config: str, source: Path) -> dict[str, Any] | None:
+    """The file's object. None where it is in neither place.
+
+    Args:
+        config: Where the specification says that it is.
+        source: Where the specification was read from.
+
+    Raises:
+        InvalidRunError: It is there, and cannot be read or holds no object.
+    """
+    named = Path(config)
+    for path in (named, source.absolute().with_name(named.name)):
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise InvalidRunError(f"deepspeed.config {path} cannot be read: {error.strerror}; give access to it") from error
+        except ValueError as error:
+            raise InvalidRunError(f"deepspeed.config {path} is not JSON: {error}") from error
+        if not isinstance(document, dict):
+            raise InvalidRunError(
+                f"deepspeed.config {path} holds a {type(document).__name__}; it must be a JSON object with DeepSpeed's keys"
+            )
+        return document
+    return None
+
+
+def section(document: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object within it; empty where it is left out or null. Raises :class:`InvalidRunError` for anything else."""
+    found = document.get(name)
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise InvalidRunError(f"{name} in DeepSpeed's configuration is {json.dumps(found)[:80]}; it must be an object")
+    return found
+
 
 NODE_INDEX_ENV = "TRAINWRIGHT_LOCAL_NODE"
 _TF_CONFIG = "TF_CONFIG"

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright_trainer.commands.local.deepspeed_config import read_deepspeed_config
+from trainwright_trainer.commands.local.world import read_deepspeed_config
 from trainwright_trainer.commands.plan.states import States, checkpoint_bytes, states
 from trainwright_trainer.contract.data import DIGITS_SAMPLES, Digits, PythonSource
 from trainwright_trainer.contract.engine import CAPABILITIES

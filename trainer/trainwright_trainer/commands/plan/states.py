@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from trainwright_trainer.commands.local.deepspeed_config import section
+from trainwright_trainer.commands.local.world import section
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import AdamW, Optimizer, Precision, Training
 

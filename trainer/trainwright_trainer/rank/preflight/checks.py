@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright_trainer.checkpoint.durable import make_directory, sync_directory
-from trainwright_trainer.checkpoint.storage import storage_errors
+from trainwright_trainer.checkpoint.storage import make_directory, storage_errors, sync_directory
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.spec import Preflight, RunSpec
 from trainwright_trainer.observe.log import get_log

@@ -15,17 +15,16 @@ from trainwright_trainer.contract.base import Contract, Count, Index, Port
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, Cause, Disposition, ExitCode
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.contract.rendezvous import ElasticRendezvous
+from trainwright_trainer.contract.spec import ElasticRendezvous
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.messages import LINK_FD_ENV
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace, bind_address, host_name
-from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, local_launcher
+from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, Setting, local_launcher
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.rank import RankLink
 from trainwright_trainer.supervisor.run.attempt import Attempt, lone_attempt
 from trainwright_trainer.supervisor.run.history import ReadOnlyHistory
-from trainwright_trainer.supervisor.setting import Setting
 
 ADDRESS_ENV, HOST_ENV = "TRAINWRIGHT_MEETING_ADDRESS", "TRAINWRIGHT_MEETING_HOST"
 """Environment variables of the rendezvous program: the address of its node, and any value where it hosts the store."""

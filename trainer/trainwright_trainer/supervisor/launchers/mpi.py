@@ -21,18 +21,17 @@ from pathlib import Path
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import RANK_COMMAND
-from trainwright_trainer.contract.rendezvous import MPIRendezvous
-from trainwright_trainer.contract.spec import Script, World
+from trainwright_trainer.contract.spec import MPIRendezvous, Script, World
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.event_loop import in_background, in_daemon_thread
 from trainwright_trainer.supervisor.launchers.program import LauncherProgram, RemoteLauncher, launched_role
 from trainwright_trainer.supervisor.launchers.remote_rank import DIAL_ENV, PARENT_MODULE
 from trainwright_trainer.supervisor.place import PodPlace, bind_address, host_name, mismatch
+from trainwright_trainer.supervisor.pod.launcher import Setting
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import MARGIN_SECONDS
 from trainwright_trainer.supervisor.run.attempt import Role
-from trainwright_trainer.supervisor.setting import Setting
 
 _SLOTS = re.compile(r"\bslots\s*=\s*(\d+)")
 USUAL_PORT = 22

@@ -33,11 +33,9 @@ from trainwright_trainer.supervisor.launchers.remote_rank import (
     keep_alive,
 )
 from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace
-from trainwright_trainer.supervisor.pod.launcher import Owner, attempt_variables, numbers
-from trainwright_trainer.supervisor.pod.processes import kill_group
-from trainwright_trainer.supervisor.pod.rank import OnWord, Rank, RankLink
+from trainwright_trainer.supervisor.pod.launcher import Owner, Setting, attempt_variables, numbers
+from trainwright_trainer.supervisor.pod.rank import OnWord, Rank, RankLink, kill_group
 from trainwright_trainer.supervisor.run.attempt import Attempt, connected_attempt
-from trainwright_trainer.supervisor.setting import Setting
 from trainwright_trainer.supervisor.wire.messages import Start
 
 OnRankMessage = Callable[["RankConnection", FromRemoteRankMessage], None]

@@ -21,8 +21,8 @@ from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.supervisor.launchers.program import LauncherProgram, RemoteLauncher, launched_role
 from trainwright_trainer.supervisor.launchers.remote_rank import DIAL_ENV
 from trainwright_trainer.supervisor.place import PodPlace, bind_address, host_name
+from trainwright_trainer.supervisor.pod.launcher import Setting
 from trainwright_trainer.supervisor.run.attempt import Role
-from trainwright_trainer.supervisor.setting import Setting
 
 NO_CLUSTER: Final = int(ExitCode.INTERNAL)
 """Exit status: no Ray cluster answered."""

@@ -27,7 +27,6 @@ from pydantic import Field, TypeAdapter
 from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.observe.stacks import STACKS_FD_ENV
-from trainwright_trainer.rank.cpus import available_cpus
 from trainwright_trainer.rank.messages import (
     LINK_FD_ENV,
     At,
@@ -38,6 +37,7 @@ from trainwright_trainer.rank.messages import (
     PhaseChanged,
     Result,
 )
+from trainwright_trainer.rank.place import available_cpus
 from trainwright_trainer.supervisor import shim
 
 DIAL_ENV = "TRAINWRIGHT_DIAL"

@@ -1,22 +1,73 @@
-"""How the ranks of a pod are started and found to have ended, and the environment that each of them gets."""
+"""What a pod was given, how its ranks are started and found to have ended, and the environment that each of them gets."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.contract.spec import World
+from trainwright_trainer.contract.spec import RunSpec, Script, Work, World
 from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.rank.cpus import available_cpus
+from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.messages import AGREEMENT_ENV, ATTEMPT_ENV, LINK_FD_ENV, RESUME_BEFORE_ENV, FromRankMessage
+from trainwright_trainer.rank.place import available_cpus
+from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
-from trainwright_trainer.supervisor.setting import Setting
 from trainwright_trainer.supervisor.wire.messages import Start
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a pod was given."""
+
+    environ: Mapping[str, str]
+    specification: Specification
+    program: tuple[str, ...]
+    """The command after ``supervise --``; empty except under mpirun."""
+    trainer_command: tuple[str, ...] | None
+    """What to start as each rank of a run that is no script. Default: the program of its engine."""
+    measurements: Measurements
+
+    @property
+    def spec(self) -> RunSpec:
+        return self.specification.spec
+
+    @property
+    def rank_command(self) -> tuple[str, ...]:
+        """What each rank runs."""
+        work = self.spec.work
+        return rank_program(work) if isinstance(work, Script) else self.trainer_command or rank_program(work)
+
+
+
+
+def rank_program(work: Work) -> tuple[str, ...]:
+    """What each rank of this work runs."""
+    if isinstance(work, Script):
+        return work.command
+    if isinstance(work, Boosting):
+        return (sys.executable, "-m", "trainwright_trainer.boosting")
+    return (sys.executable, "-m", "trainwright_trainer.tensorflow" if work.engine == "tensorflow" else "trainwright_trainer.rank")
+
+
+def check_program(work: Work, environ: Mapping[str, str]) -> None:
+    """Look for a script's program before the pod waits for its peers.
+
+    Raises :class:`PodError` with USER_FAILURE: worth another try, for the program may lie on a volume.
+    """
+    if isinstance(work, Script) and shutil.which(work.command[0], path=environ.get("PATH")) is None:
+        message = f"work.command starts {work.command[0]!r}, and no such program is in this image; check its name, PATH and mode"
+        raise PodError(ExitCode.USER_FAILURE, "NoSuchProgram", message)
+
 
 AGREE_BY_COLLECTIVE: Mapping[str, str] = {AGREEMENT_ENV: "collective"}
 """For ranks whose supervisors are not connected to each other."""

@@ -15,11 +15,9 @@ from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.contract.spec import Lifecycle, RunSpec, Script
 from trainwright_trainer.contract.spec import Watchdog as WatchdogLimits
 from trainwright_trainer.observe import flight_recorder
-from trainwright_trainer.observe.goodput import Timesheet
 from trainwright_trainer.observe.hang import Dumped, RankState, Stuck
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.observe.pace import Gathering
+from trainwright_trainer.observe.metrics import Gathering, Measurements, Timesheet
 from trainwright_trainer.observe.stacks import STACKS_SIGNAL, Frame, main_thread_frame
 from trainwright_trainer.rank.messages import FromRankMessage, Heartbeat, Measured, Pace, PhaseChanged, Result
 from trainwright_trainer.supervisor.event_loop import in_daemon_thread

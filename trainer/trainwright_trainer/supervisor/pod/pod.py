@@ -20,7 +20,6 @@ from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.messages import Act, Ask, At, Carry, Committed, FromRankMessage, Measured, Result, Where
 from trainwright_trainer.supervisor.event_loop import Timers, in_background
-from trainwright_trainer.supervisor.peer_loss import leave_without_peer
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Launcher
 from trainwright_trainer.supervisor.pod.observer import CHECK_SECONDS, Observer, PositionQuery, dump
@@ -37,6 +36,7 @@ from trainwright_trainer.supervisor.wire.messages import (
     Start,
     Terminate,
     Upward,
+    leave_without_peer,
 )
 
 SIBLING_SECONDS = 3.0

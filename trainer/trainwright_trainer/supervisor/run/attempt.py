@@ -17,12 +17,11 @@ from trainwright_trainer.observe.metrics import Measurements
 from trainwright_trainer.rank.messages import Action, Ask
 from trainwright_trainer.supervisor.event_loop import in_background
 from trainwright_trainer.supervisor.place import PodPlace
-from trainwright_trainer.supervisor.pod.launcher import Launcher
+from trainwright_trainer.supervisor.pod.launcher import Launcher, Setting
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import Pod
 from trainwright_trainer.supervisor.run.coordinator import Coordinator
 from trainwright_trainer.supervisor.run.history import History, ReadOnlyHistory
-from trainwright_trainer.supervisor.setting import Setting
 from trainwright_trainer.supervisor.wire.control import ControlClient, ControlServer, Peer
 from trainwright_trainer.supervisor.wire.messages import Downward, Finished, Leave, Upward
 

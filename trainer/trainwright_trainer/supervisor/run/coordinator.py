@@ -17,11 +17,9 @@ from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe.hang import DUMP_SECONDS, Dumped, Hang, Stuck
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.observe.pace import RunPace
+from trainwright_trainer.observe.metrics import Measurements, RunPace
 from trainwright_trainer.rank.messages import Act, Action, Carry, Where
 from trainwright_trainer.supervisor.event_loop import Timers, in_background
-from trainwright_trainer.supervisor.peer_loss import leave_without_peer
 from trainwright_trainer.supervisor.run.agreement import Agreement, AtTick, Impossible, TooLate
 from trainwright_trainer.supervisor.run.history import History, keep_times
 from trainwright_trainer.supervisor.wire.control import Peer, difference_from_node_0
@@ -40,6 +38,7 @@ from trainwright_trainer.supervisor.wire.messages import (
     Terminate,
     Times,
     Upward,
+    leave_without_peer,
 )
 
 ANSWER_SECONDS = 5.0

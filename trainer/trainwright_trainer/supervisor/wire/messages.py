@@ -1,6 +1,10 @@
 """What supervisors say to each other: one JSON object a line over the control channel between each pod and node 0.
 
 ``Where``, ``Act``, ``Carry`` and ``Ask`` pass through to the ranks as they are.
+
+When a pod of a running attempt is lost, every other pod leaves, and a new attempt starts with all of them.
+:func:`leave_without_peer` is the only place that decides it, for node 0's coordinator and for the pods that lose node 0. A
+collective cannot go on without a rank, and NCCL alone would take minutes to say so.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ from pydantic import Field, TypeAdapter
 
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract.base import Contract, Index
-from trainwright_trainer.contract.exit_codes import Cause
+from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.observe.hang import Dumped, Stuck
 from trainwright_trainer.rank.messages import Act, Ask, Carry, Where
 
@@ -140,3 +144,19 @@ Downward = Start | Where | Act | Carry | Ask | Terminate | Dump | Leave | Finish
 AnyMessage = Ping | Join | Installed | Upward | Downward
 
 MESSAGE: TypeAdapter[AnyMessage] = TypeAdapter(Annotated[AnyMessage, Field(discriminator="type")])
+
+
+PATIENCE_SECONDS = 2.0
+"""How long the ranks of a pod that must leave have to report what they know themselves."""
+
+
+def leave_without_peer(cause: Cause, *, silent: bool = False, stopping: bool = False) -> Leave:
+    """What the pods that are left must do.
+
+    Args:
+        cause: Names the pod that is lost.
+        silent: It fell silent, so that time has been lost already: no patience with the ranks.
+        stopping: The run was told to end, and cannot save any more without that pod.
+    """
+    code = ExitCode.PREEMPTED_NOT_SAVED if stopping else ExitCode.PEER_LOST
+    return Leave(code=code, cause=cause, patience_seconds=0 if silent else PATIENCE_SECONDS)

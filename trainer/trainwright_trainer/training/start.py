@@ -1,4 +1,4 @@
-"""Resume: become the one writer of a lineage, and try its commits in order.
+"""Start of an attempt: what its ranks agree on when they have met, who writes the lineage, and the commits to try in order.
 
 The newest comes first, but for the last attempt that a run may make without progress. A checkpoint can verify and still lead
 every attempt into the same crash, by weights that are near to overflow for example; so that attempt begins with a commit of an
@@ -7,13 +7,39 @@ earlier step, if there is one. Nothing is set aside for it: the newest stays whe
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, Holder, Lease, LeaseTiming
 from trainwright_trainer.contract.failures import DataError, NoCheckpointError
+from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Checkpoints
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.rank.messages import RESUME_BEFORE_ENV
+from trainwright_trainer.rank import software
+from trainwright_trainer.rank.group import Group
+from trainwright_trainer.rank.link import Link
+from trainwright_trainer.rank.messages import ATTEMPT_ENV, RESUME_BEFORE_ENV
+from trainwright_trainer.rank.place import Place
+from trainwright_trainer.rank.preflight import Checks, Control, preflight
+
+
+def check_ranks(spec: RunSpec, place: Place, link: Link, group: Group, checks: Checks) -> None:
+    """What ranks make sure of when they have met: all run one image, and no node is unfit. Raises :class:`RankError`."""
+    software.same_software_everywhere(software.installed(), place, group.broadcast, group.reduce_sums)
+    preflight(spec, place, link, checks, Control(group.broadcast, group.reduce_sums))
+
+
+def check_data(group: Group, fingerprint: str) -> None:
+    """Raises :class:`DataError` on every rank where one reads other data than rank 0."""
+    fingerprints = group.gather(fingerprint)
+    different = group.broadcast([rank for rank, found in enumerate(fingerprints) if found != fingerprints[0]])
+    if different:
+        raise DataError(f"ranks {different} read other data than rank 0: the pods' images or volumes differ")
+
+
+def agreed_attempt(environment: Mapping[str, str], group: Group) -> str:
+    """The attempt's nonce, from the supervisors, or from rank 0 where there is none."""
+    return environment.get(ATTEMPT_ENV) or group.broadcast(secrets.token_hex(6))
 
 
 def become_writer(store: CheckpointStore, identity: str, attempt: str, grace_seconds: float) -> Lease:
