@@ -181,6 +181,8 @@ _ROWS = (
     Code("TW436", _E, "kind that Kueue does not manage",
          "Kueue ignores the object: the run would start at once, outside every quota."),
     Code("TW437", _E, "operator uses another scheduler", "Pods that name a scheduler which does not exist stay Pending forever."),
+    Code("TW438", _W, "operator makes a gang anyway",
+         "Pods wait until all of them fit, at a scheduler that the plan does not name.", True),
     Code("TW440", _I, "run is not isolated", "Anyone who reaches its ports can join or end the run.", True),
     # Starting, and starting again
     Code("TW450", _W, "nobody starts the ranks",

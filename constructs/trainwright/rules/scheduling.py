@@ -12,7 +12,7 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
-from trainwright.handshake import Binding, OperatorName
+from trainwright.handshake import Binding, Gang, OperatorName
 from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.pods import in_volcano_queue
@@ -139,6 +139,25 @@ def sent_elsewhere(context: Context, resolution: Resolution) -> Iterator[Finding
         yield found("TW437", where, message, f"{fix}, or choose another target")
 
 
+def grouped_anyway(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """An operator whose flag is set makes a PodGroup for each of its jobs; no manifest can say that it should not."""
+    made_by, binding, run = _maker(context, resolution), resolution.binding, context.run
+    several = sum(role.pods for role in binding.roles) > 1
+    if made_by is None or resolution.plan.gang or binding.gang is not Gang.OPERATOR or not several:
+        return
+    operator, _, installed = made_by
+    if installed.gang_scheduler is None:
+        return
+    message = f"the flag of {operator} makes a group of all pods of this run too, for {installed.gang_scheduler}"
+    if context.cluster.scheduling.gang is None:
+        where, fix = context.locate.cluster("/scheduling"), "state that scheduler in scheduling.gang of the profile"
+    elif not run.gang:
+        where, fix = context.locate.run("/gang"), "remove `gang: false`"
+    else:
+        where, fix = context.locate.run("/queue"), "write scheduling.with_kueue: true in the profile, so that the plan says it"
+    yield found("TW438", where, message, f"{fix}, unset the flag, or choose another target")
+
+
 def _maker(context: Context, resolution: Resolution) -> tuple[OperatorName, GangFlag, Operator] | None:
     """The operator that makes groups of pods by a flag, where the target has such a one: its name, its flag, and as installed."""
     known = resolution.target.operator
@@ -225,5 +244,5 @@ def _comes_back_at_once(target: Target, context: Context, resolution: Resolution
 
 
 RUN = (queue, topology_level, priority, by_hand)
-PLAN = (gang, sent_elsewhere, watched, two_gates, evictions)
+PLAN = (gang, sent_elsewhere, grouped_anyway, watched, two_gates, evictions)
 MANIFESTS = (slices, priority_of_pods)

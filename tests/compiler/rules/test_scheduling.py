@@ -271,3 +271,20 @@ def test_evictions_make_an_index_wait_longer_each_time() -> None:
     assert delayed(work, JOB_SET) == [], "nobody reclaims these nodes"
     assert delayed(SPOT, JOB_SET) == delayed(SPOT | {"target": "job-set"}, JOB_SET), "its Job ignores evictions as well"
     assert delayed(SPOT, {})[0].startswith("accept the wait")
+
+
+def test_a_flag_makes_a_group_for_a_run_without_a_gang_too() -> None:
+    operators = {"training-operator": {"version": "1.9.4", "gang_scheduler": "volcano", "restricted_containers": True}}
+    run: Data = {"target": "pytorch-job", "trainer_version": "0.2.0"}
+    volcano = {"gang": "volcano", "version": "1.15.1"}
+
+    def said(more: Data, cluster: Data) -> list[tuple[str, str]]:
+        found = findings(run | more, {"operators": operators} | cluster)
+        return [(finding.where.pointer, finding.fix) for finding in found if finding.code == "TW438"]
+
+    assert said({}, {"scheduling": volcano}) == []
+    ((pointer, fix),) = said({"gang": False}, {"scheduling": volcano})
+    assert (pointer, "remove `gang: false`" in fix) == ("/gang", True)
+    ((pointer, fix),) = said({}, {})
+    assert (pointer, "scheduling.gang of the profile" in fix) == ("/scheduling", True)
+    assert said({"topology": {"nodes": 1}}, {}) == [], "a group of one pod waits for nobody"
