@@ -59,13 +59,13 @@ def nearest(provenance: Provenance, pointer: str) -> tuple[str, Answer | None]:
     return pointer, provenance[pointer]
 
 
-def origin(provenance: Provenance, pointer: str) -> str:
-    """The source of a value, down to its own key: ``run:/env/LOG``. It is ``trainwright`` where nobody states the value.
+def origin(provenance: Provenance, pointer: str) -> tuple[str, str]:
+    """The source of a value, and its place below what the source names; the source is ``trainwright`` where nobody states it.
 
     A branch that was passed through has the same keys below it in the user's file.
     """
     place, answer = nearest(provenance, pointer)
-    return answer.source + pointer.removeprefix(place) if answer else "trainwright"
+    return answer.source if answer else "trainwright", pointer.removeprefix(place)
 
 
 Traced = tuple[dict[str, Any], Provenance]

@@ -121,7 +121,7 @@ def _demand_same_values(build: Build, paths: Sequence[str], folder: Path) -> Non
         output = build.outputs[path]
         for index, pointer in differences((folder / path).read_text(encoding="utf-8"), output.manifests):
             locate = output.locators.get(index, output.locator)
-            where = locate.source(origin(output.provenance()[index], pointer)) or Where(output.change)
+            where = locate.source(*origin(output.provenance()[index], pointer)) or Where(output.change)
             message = f"{output.manifests[index]['kind']}{pointer} would read as another value from dist/{path}"
             findings.append(found("TW516", where, message, "write this value in another form"))
     if findings:

@@ -88,7 +88,7 @@ def values_are_plain(manifests: Sequence[Manifest], provenance: Sequence[Provena
     """Values that JSON, YAML and every reader of YAML see alike."""
     for manifest, answers in zip(manifests, provenance, strict=True):
         for pointer, reason in problems(manifest):
-            where = locate.source(origin(answers, pointer)) or locate.run()
+            where = locate.source(*origin(answers, pointer)) or locate.run()
             fix = "write it differently, or keep it in a file of the image"
             yield found("TW107", where, f"{manifest['kind']}{pointer} {reason}", fix)
 
