@@ -213,8 +213,9 @@ def test_what_the_plan_owns_names_the_field_of_the_run(case: str) -> None:
 
 
 def test_a_label_of_the_pool_is_owned() -> None:
-    assert "change node_pool" in message({"node_pool": "spot"} | pod({"nodeSelector": {"example.com/pool": "other"}}))
-    assert codes({"node_pool": "spot"} | pod({"nodeSelector": {"example.com/zone": "a"}})) == []
+    refused = findings({"node_pool": "spot"} | pod({"nodeSelector": {"example.com/pool": "other"}}))
+    assert any("change node_pool" in finding.fix for finding in refused)
+    assert codes({"node_pool": "spot"} | pod({"nodeSelector": {"example.com/zone": "a"}})) == ["TW455"]
 
 
 def test_a_variable_that_the_run_sets_is_changed_there() -> None:

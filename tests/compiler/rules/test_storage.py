@@ -177,7 +177,7 @@ LARGE: Data = {"workload": {"model": {"hidden_size": 768, "intermediate_size": 3
 def test_a_save_must_end_before_the_autoscaler_ends_the_pod(speed: int, expected: list[str]) -> None:
     cluster = {"namespaces": {"training": {"claims": {"checkpoints": {"write_mebibytes_per_second": speed}}}}}
     assert codes(LARGE, cluster) == expected
-    assert codes(LARGE | {"node_pool": "spot"}, cluster) == ["TW236"], "the notice is shorter"
+    assert codes(LARGE | {"node_pool": "spot"}, cluster) == ["TW236", "TW455"], "the notice is shorter"
 
 
 def test_claims_that_are_called_like_our_own_volumes_get_names_of_their_own() -> None:
@@ -206,7 +206,8 @@ def test_claims_that_are_called_like_our_own_volumes_get_names_of_their_own() ->
 
 def test_a_save_must_fit_the_notice_of_a_spot_node() -> None:
     spot = {"node_pool": "spot"}
-    assert codes(spot) == []
-    assert codes(spot, {"node_pools": {"spot": {"spot": {"notice": "59s"}}}}) == ["TW236"]
-    assert codes(spot, {"node_pools": {"spot": {"spot": {"notice": "60s"}}}}) == []
-    assert "needs 60 s of grace" in message(spot, {"node_pools": {"spot": {"spot": {"notice": "30s"}}}})
+    assert codes(spot) == ["TW455"]
+    assert codes(spot, {"node_pools": {"spot": {"spot": {"notice": "59s"}}}}) == ["TW236", "TW455"]
+    assert codes(spot, {"node_pools": {"spot": {"spot": {"notice": "60s"}}}}) == ["TW455"]
+    (short, _) = findings(spot, {"node_pools": {"spot": {"spot": {"notice": "30s"}}}})
+    assert "needs 60 s of grace" in short.message
