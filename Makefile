@@ -71,7 +71,7 @@ endef
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
-synth: $(STAMPS)/synth ## Compile every run in charts/ into dist/ and print its plan
+synth: $(STAMPS)/synth ## Compile every run in charts/ into dist/ and say what changed
 	$(BIN)/trainwright synth
 
 check: $(STAMPS)/synth ## Fail when dist/ is stale, edited by hand, invalid or against policy

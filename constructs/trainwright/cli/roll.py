@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import ProjectOption, open_sources, run_file
+from trainwright.cli.session import ProjectOption
 from trainwright.cli.synth import write
 
 
@@ -14,13 +14,10 @@ def command(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs that may get a new identity.")],
     project: ProjectOption = None,
 ) -> None:
-    """Accept that runs restart, and write dist/.
+    """Accept that runs restart, and write them.
 
     For runs whose own files did not change: a profile edit or another compiler moved them. A new identity is a new job: Argo CD
     removes the old one and starts the new one. A trainer workload resumes from the same checkpoints; a script or a command has a
-    new directory.
+    new directory. Runs that are not named stay as they are.
     """
-    _, sources = open_sources(project)
-    for name in runs:
-        run_file(sources, name)
-    write(project, accepted=tuple(dict.fromkeys(runs)))
+    write(project, asked=runs, accepted=runs)

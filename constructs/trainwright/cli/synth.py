@@ -1,62 +1,100 @@
-"""``trainwright synth``: compile everything into ``dist/``."""
+"""``trainwright synth``: compile runs into ``dist/``."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
-from trainwright.cli.session import ProjectOption, open_sources, output, say, show, today
-from trainwright.project import Build, BuiltRun, Records, Written, build_project, guard, synth
+import typer
+
+from trainwright.cli.session import ProjectOption, fail, open_sources, output, run_file, say, show, today
+from trainwright.findings import CompileError, Severity
+from trainwright.project import Build, Written, build_project, every_run, last_records, obstacles, write_runs
+from trainwright.project.build import run_of
+from trainwright.project.changes import run_lines
 from trainwright.report.plan import plan_lines
 
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print the plan and every finding of each run.")]
 
-def command(project: ProjectOption = None) -> None:
-    """Compile every run into dist/, and print its plan.
 
-    Nothing is written if a run has errors, or if a run would restart that did not change itself. Files in dist/ that
-    trainwright did not write stay, and are named.
+def command(
+    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Only these runs; default: all.")] = None,
+    project: ProjectOption = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Write the runs that compile, leave the others as they are, and end with 1.")
+    ] = False,
+    verbose: VerboseOption = False,
+) -> None:
+    """Compile runs into dist/, and say in one line what changed of each.
+
+    Nothing is written if one of them has errors, or would restart though it did not change itself. What is not asked for stays as
+    it is. Files in dist/ that trainwright did not write stay, and are named.
     """
-    write(project)
+    write(project, runs or (), keep_going=keep_going, verbose=verbose)
 
 
-def write(folder: Path | None, accepted: Collection[str] = ()) -> None:
-    """The work of `synth`, and of `roll` with the runs it accepts."""
+def write(
+    folder: Path | None, asked: Collection[str] = (), accepted: Collection[str] = (), *, keep_going: bool = False,
+    verbose: bool = False,
+) -> None:
+    """The work of `synth`, and of `roll` with the runs that it accepts; without ``asked`` it is about every run."""
     project, sources = open_sources(folder)
+    for name in asked:
+        run_file(sources, name)
     sources = replace(sources, held={name: held for name, held in sources.held.items() if name not in accepted})
+    records = last_records(project)
     build = build_project(sources, today())
-    before = guard(project, build, accepted)
+    ways = obstacles(project, build, records, accepted)
+    chosen = frozenset(asked) or every_run(build, records)
+    errors = ways.of(chosen) if asked else ways.all
+    if ways.of_every_run or (errors and not keep_going):
+        raise CompileError(errors)
     from trainwright.cdk8s.writer import write_files  # loads Node: only once everything has compiled
 
-    written = synth(project, build, write_files, accepted)
-    _print_plans([built for name, built in build.runs.items() if not accepted or name in accepted])
-    show(build.findings)
-    _print_rolled(build, before, accepted)
-    _print_written(written, len(build.outputs))
+    chosen -= ways.of_run.keys()
+    written = write_runs(project, build, records, chosen, write_files)
+    _print_details(build, chosen, written, verbose)
+    _print_changes(written, [name for name in chosen if name in build.runs])
+    if errors:
+        fail(errors)
 
 
-def _print_plans(runs: Iterable[BuiltRun]) -> None:
-    for built in runs:
-        compiled = built.compiled
-        output("\n".join(plan_lines(compiled)) + "\n")
+def _print_details(build: Build, chosen: Collection[str], written: Written, verbose: bool) -> None:
+    """The plans and findings that were asked for; otherwise what is to be looked at in the runs that changed."""
+    runs = [built for name, built in build.runs.items() if name in chosen]
+    if verbose:
+        for built in runs:
+            output("\n".join(plan_lines(built.compiled)) + "\n")
+        show([finding for built in runs for finding in built.compiled.findings])
+    else:
+        before, after = written.before.runs, written.after.runs
+        changed = [built.compiled for built in runs if before.get(built.file.run.run) != after[built.file.run.run]]
+        show([finding for compiled in changed for finding in compiled.findings if finding.severity is Severity.WARNING])
 
 
-def _print_rolled(build: Build, before: Records, accepted: Collection[str]) -> None:
-    for name in accepted:
-        entry, built = before.runs.get(name), build.runs.get(name)
-        if entry and built and entry.identity != built.compiled.identity:
-            say(f"rolled {name}: {entry.identity} -> {built.compiled.identity}")
-        else:
-            say(f"{name} had nothing to roll")
+def _print_changes(written: Written, compiled: Collection[str]) -> None:
+    changed = {run for path in written.changed if (run := run_of(path))}
+    lines = [*run_lines(written.before, written.after, changed), *_file_lines(written)]
+    for line in lines:
+        output(line)
+    if not lines:
+        count = f"{len(compiled)} runs are" if len(compiled) != 1 else f"{next(iter(compiled))} is"
+        output(f"nothing changed: {count} as in dist/")
+    for path in written.foreign:
+        say(f"left alone, not ours: {path}")
 
 
-def _print_written(written: Written, total: int) -> None:
-    for word, paths in (
-        ("wrote", written.changed),
-        ("removed", written.removed),
-        ("restored, it was edited by hand:", written.restored),
-        ("left alone, not ours:", written.foreign),
-    ):
-        for path in paths:
-            say(f"{word} {path}")
-    say(f"{total} files in dist/, {len(written.changed)} changed")
+def _file_lines(written: Written) -> Iterator[str]:
+    """What no run's line tells of."""
+    before, after = written.before, written.after
+    for key in sorted(before.foundations.keys() | after.foundations.keys()):
+        old, new = before.foundations.get(key), after.foundations.get(key)
+        if new is None or old is None or old.dist != new.dist:
+            yield f"foundation {key}: {'removed' if new is None else 'new' if old is None else 'changed'}"
+    for name in sorted(before.clusters.keys() | after.clusters.keys()):
+        if before.clusters.get(name) != after.clusters.get(name):
+            yield f"profile {name}: recorded as its runs are compiled now"
+    yield from (f"{path}: restored, it was edited by hand" for path in written.restored)
+    yield from (f"{path}: written again, it was missing" for path in written.replaced)

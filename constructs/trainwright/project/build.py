@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity, Where
@@ -53,6 +53,11 @@ class Output:
     def digest(self) -> Digest:
         return manifests_digest(self.manifests) if self.held is None else self.held.record.manifests
 
+    @property
+    def run(self) -> str | None:
+        """The run that the file is of; None for a foundation."""
+        return run_of(self.path)
+
 
 @dataclass(frozen=True, slots=True)
 class BuiltRun:
@@ -82,6 +87,8 @@ class BuiltFoundation:
     key: str
     """``<cluster>/<namespace>``."""
     cluster: ClusterFile
+    serves: tuple[str, ...]
+    """The runs of the namespace."""
     output: Output
 
 
@@ -95,6 +102,8 @@ class Build:
     """Runs whose state is done: they keep their records, and are not emitted."""
     clusters: dict[str, ClusterFile]
     """Every profile that could be read."""
+    failures: dict[str, tuple[Finding, ...]]
+    """Run -> its errors, those of its profile and of its foundation among them. No other run is held up by them."""
     findings: tuple[Finding, ...]
 
     @property
@@ -114,11 +123,21 @@ class Build:
         return any(finding.severity is Severity.ERROR for finding in self.findings)
 
 
+SUFFIX = ".k8s.yaml"
+
+
+def run_of(path: str) -> str | None:
+    """The run that a file of ``dist/`` is called after, by a path with forward slashes; None for another file."""
+    folder, _, name = path.rpartition("/")
+    return name.removesuffix(SUFFIX) if folder.endswith("/runs") and name.endswith(SUFFIX) else None
+
+
 def build_project(sources: Sources, today: date) -> Build:
     """Compile every active run and every foundation; one run's errors do not hide another's."""
     findings = list(sources.findings)
     runs: dict[str, BuiltRun] = {}
     done: dict[str, RunFile] = {}
+    failed: dict[str, tuple[Finding, ...]] = {}
     for name, file in sorted(sources.runs.items()):
         if file.run.state == "done":
             done[name] = file
@@ -126,14 +145,43 @@ def build_project(sources: Sources, today: date) -> Build:
         try:
             runs[name] = build_run(file, sources, today)
             findings += runs[name].compiled.findings
-            findings += _held_findings(name, runs[name], today)
+            held = _held_findings(name, runs[name], today)
+            failed[name] = tuple(finding for finding in held if finding.severity is Severity.ERROR)
+            findings += held
         except CompileError as error:
+            failed[name] = tuple(error.findings)
             findings += [finding for finding in error.findings if finding not in findings]
-    foundations = _foundations(sources, runs)
-    findings += duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
-    findings += [finding for entry in foundations.values() for finding in _not_plain(entry.output)]
-    findings += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values()))]
-    return Build(runs, foundations, done, sources.clusters, tuple(findings))
+    foundations = build_foundations(sources.clusters, runs)
+    clashes = duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
+    clashes += [Clash(finding, entry.serves) for entry in foundations.values() for finding in _not_plain(entry.output)]
+    clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values()))]
+    findings += [clash.finding for clash in clashes]
+    return Build(runs, foundations, done, sources.clusters, _failures(sources, failed, clashes), tuple(findings))
+
+
+class Clash(NamedTuple):
+    """What several runs must agree on, and do not: an error of each of them."""
+
+    finding: Finding
+    runs: tuple[str, ...]
+
+
+def _failures(
+    sources: Sources, failed: Mapping[str, tuple[Finding, ...]], clashes: Sequence[Clash]
+) -> dict[str, tuple[Finding, ...]]:
+    """Run -> its errors. What could not be read is known by the name of its file."""
+    failures = {name: list(findings) for name, findings in failed.items()}
+    for finding in sources.findings:
+        if finding.severity is Severity.ERROR:
+            path = PurePath(finding.where.file or "")
+            name = path.stem.replace("_", "-")
+            own = [name] if path.parent.name in ("runs", "held", "lock") else []
+            for run in own + [run for run, file in sources.runs.items() if _of_profile(finding, file.run.cluster)]:
+                failures.setdefault(run, []).append(finding)
+    for clash in clashes:
+        for run in clash.runs:
+            failures.setdefault(run, []).append(clash.finding)
+    return {name: tuple(dict.fromkeys(findings)) for name, findings in failures.items() if findings}
 
 
 def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
@@ -188,7 +236,7 @@ def demand_profile(sources: Sources, cluster: str) -> None:
 
 
 def _path(file: RunFile) -> str:
-    return f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}.k8s.yaml"
+    return f"{file.run.cluster}/{file.run.namespace}/runs/{file.run.run}{SUFFIX}"
 
 
 def _copied(file: RunFile, held: HeldRun, locator: Locator) -> Output:
@@ -221,10 +269,10 @@ def _of_profile(finding: Finding, cluster: str) -> bool:
     return path.parent.name == "clusters" and path.stem == cluster
 
 
-def _foundations(sources: Sources, runs: Mapping[str, BuiltRun]) -> dict[str, BuiltFoundation]:
+def build_foundations(clusters: Mapping[str, ClusterFile], runs: Mapping[str, BuiltRun]) -> dict[str, BuiltFoundation]:
     """What must be there before runs: managed objects of every profile, which depend on no run, then what runs share."""
     built = {}
-    for name, file in sorted(sources.clusters.items()):
+    for name, file in sorted(clusters.items()):
         for namespace in sorted(file.cluster.namespaces):
             parts = [split(tree) for tree in foundation.foundation(file.cluster, namespace)]
             here = [run for run in runs.values() if (run.file.run.cluster, run.file.run.namespace) == (name, namespace)]
@@ -233,7 +281,7 @@ def _foundations(sources: Sources, runs: Mapping[str, BuiltRun]) -> dict[str, Bu
             if parts or shared or kept:
                 key = f"{name}/{namespace}"
                 output = Output(
-                    path=f"{key}/foundation/{namespace}.k8s.yaml",
+                    path=f"{key}/foundation/{namespace}{SUFFIX}",
                     manifests=(*(plain for plain, _ in parts), *(one.manifest for one in shared.values()), *kept),
                     provenance=partial(_provenance, parts, tuple(shared.values()), len(kept)),
                     change=file.name,
@@ -241,7 +289,7 @@ def _foundations(sources: Sources, runs: Mapping[str, BuiltRun]) -> dict[str, Bu
                     locator=Locator(cluster_file=file.name, cluster_positions=file.positions),
                     locators={len(parts) + number: one.run.output.locator for number, one in enumerate(shared.values())},
                 )
-                built[key] = BuiltFoundation(key, file, output)
+                built[key] = BuiltFoundation(key, file, tuple(run.file.run.run for run in here), output)
     return built
 
 
@@ -298,10 +346,10 @@ def _shared(runs: Sequence[BuiltRun]) -> Iterator[tuple[str, _Shared]]:
     yield from sorted(seen.items())
 
 
-def shared_ports(runs: Sequence[BuiltRun]) -> list[Finding]:
+def shared_ports(runs: Sequence[BuiltRun]) -> list[Clash]:
     """Runs on the node's network that can meet on a node must not listen on the same ports; whole nodes are nobody else's."""
     seen: dict[tuple[str, str, int], BuiltRun] = {}
-    findings = []
+    clashes = []
     for run in runs:
         plan, gpu = run.compiled.plan, run.compiled.resolution.pool.gpu
         if not run.file.run.host_network or (gpu and plan.world.gpus_per_node == gpu.per_node):
@@ -310,43 +358,44 @@ def shared_ports(runs: Sequence[BuiltRun]) -> list[Finding]:
         if other is not run:
             message = f"on the node's network of pool {plan.world.pool} it has the ports of run {other.file.run.run}"
             fix = "rename one of the two: ports follow from the name; or take whole nodes"
-            findings.append(found("TW608", run.output.locator.run("/host_network"), message, fix))
-    return findings
+            finding = found("TW608", run.output.locator.run("/host_network"), message, fix)
+            clashes.append(Clash(finding, (other.file.run.run, run.file.run.run)))
+    return clashes
 
 
-def duplicates(outputs: Sequence[Output]) -> list[Finding]:
+def duplicates(outputs: Sequence[Output]) -> list[Clash]:
     """One object may come from one file only, in each cluster."""
-    seen: dict[tuple[str, ...], str] = {}
-    findings = []
+    seen: dict[tuple[str, ...], Output] = {}
+    clashes = []
     for output in outputs:
         cluster = output.path.partition("/")[0]
         for manifest in output.manifests:
             _, kind, _, name = identity = ObjectKey.of(manifest)
             key = (cluster, *identity)
             if key in seen:
-                message = f"{kind} {name} is also made from {seen[key]}"
-                findings.append(found("TW507", Where(output.change), message, "rename one of the two"))
-            seen.setdefault(key, output.change)
-    return findings
+                message = f"{kind} {name} is also made from {seen[key].change}"
+                finding = found("TW507", Where(output.change), message, "rename one of the two")
+                clashes.append(Clash(finding, tuple(run for run in (seen[key].run, output.run) if run)))
+            seen.setdefault(key, output)
+    return clashes
 
 
-def fetched_twice(runs: Sequence[BuiltRun]) -> list[Finding]:
+def fetched_twice(runs: Sequence[BuiltRun]) -> list[Clash]:
     """Two Jobs that fetch the same data differ in tool, credentials or size, and would copy it side by side."""
-    seen: dict[tuple[str, str, str, str], tuple[str, str]] = {}
-    findings = []
+    seen: dict[tuple[str, str, str, str], tuple[str, str, str]] = {}
+    clashes = []
     for run in runs:
         resolution = run.compiled.resolution
         for data in resolution.plan.data:
             place = (resolution.plan.cluster, resolution.plan.namespace, data.claim, data.folder)
-            own = (job_name(resolution, data), f"{run.file.run.run}, {data.path}")
+            own = (job_name(resolution, data), run.file.run.run, data.path)
             other = seen.setdefault(place, own)
             if other[0] != own[0]:
-                findings.append(
-                    found(
-                        "TW242",
-                        run.output.locator.run(f"/prepare/{escape(data.path)}"),
-                        f"run {other[1]} fetches the same data into the same folder in another way",
-                        "write image, credentials, service_account, region, cpu, memory and image_pull_secrets as it does",
-                    )
+                finding = found(
+                    "TW242",
+                    run.output.locator.run(f"/prepare/{escape(data.path)}"),
+                    f"run {other[1]}, {other[2]} fetches the same data into the same folder in another way",
+                    "write image, credentials, service_account, region, cpu, memory and image_pull_secrets as it does",
                 )
-    return findings
+                clashes.append(Clash(finding, (other[1], own[1])))
+    return clashes

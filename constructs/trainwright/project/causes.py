@@ -45,8 +45,8 @@ _PARTS = (
 
 def restarts(
     project: Project, moved: Mapping[str, BuiltRun], records: Records, accepted: Collection[str]
-) -> Iterator[Finding]:
-    """One finding for each cause.
+) -> Iterator[tuple[Finding, list[str]]]:
+    """One finding for each cause, with the runs that it is about.
 
     Args:
         project: where ``dist/`` has these runs as they are.
@@ -69,10 +69,9 @@ def restarts(
         parts = f"{', '.join(others)} and {last}" if others else last
         runs = _some(f"{name} ({records.runs[name].identity} → {moved[name].identity})" for name in names)
         count = "1 run, which" if len(names) == 1 else f"{len(names)} runs, which"
-        # dist/ is written as a whole, so whoever accepts one run accepts them all
-        fix = (f"take it back; or let the runs restart with `trainwright roll {' '.join(moved)}`; or keep them as they are with "
+        fix = (f"take it back; or let the runs restart with `trainwright roll {' '.join(names)}`; or keep them as they are with "
                f"`trainwright hold {' '.join(names)}`")
-        yield found("TW501", where, f"{what} changes {parts} of {count} would restart: {runs}", fix)
+        yield found("TW501", where, f"{what} changes {parts} of {count} would restart: {runs}", fix), names
 
 
 def _cause(cluster: str, changes: tuple[Change, ...], release: str | None, run: BuiltRun) -> tuple[Where, str]:

@@ -129,6 +129,12 @@ class Records:
         return frozenset(runs | {entry.dist for entry in self.foundations.values()})
 
     @property
+    def manifests_digests(self) -> frozenset[Digest]:
+        """Digests of the objects in them."""
+        runs = {entry.manifests for entry in self.runs.values()}
+        return frozenset(runs | {entry.manifests for entry in self.foundations.values()})
+
+    @property
     def paths(self) -> dict[str, AnyRecord]:
         """Path below the folder of records -> record."""
         named: dict[str, AnyRecord] = {run_path(name): entry for name, entry in self.runs.items()}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.project.build import Build, BuiltFoundation, BuiltRun, Output
+from trainwright.project.build import SUFFIX, Build, BuiltFoundation, BuiltRun, Output
 from trainwright.project.causes import restarts
 from trainwright.project.load import Project
 from trainwright.project.record import (
@@ -28,8 +29,6 @@ from trainwright.project.record import (
     run_path,
 )
 from trainwright.report.facts import plan_facts, profile_facts
-
-SUFFIX = ".k8s.yaml"
 
 
 def last_records(project: Project) -> Records:
@@ -66,7 +65,7 @@ def cluster_records(build: Build) -> dict[str, ClusterRecord]:
 # What must not happen silently.
 
 
-def moved_runs(project: Project, build: Build, records: Records, accepted: Collection[str] = ()) -> list[Finding]:
+def moved_runs(project: Project, build: Build, records: Records, accepted: Collection[str] = ()) -> dict[str, Finding]:
     """Runs that would restart though nobody asked for it in their own files.
 
     The record says which identity a run had and which file it was from. Where the record is gone, the names in ``dist/`` say it.
@@ -76,12 +75,14 @@ def moved_runs(project: Project, build: Build, records: Records, accepted: Colle
         name: build.runs[name] for name, old in before.items()
         if old != build.runs[name].identity and records.runs[name].hold is None
     }
-    findings = restarts(project, moved, records, accepted)
-    return [*findings, *_unclear_holds(project, build, records, accepted), *_without_record(project, build, records, accepted)]
+    findings = {name: finding for finding, names in restarts(project, moved, records, accepted) for name in names}
+    findings |= _unclear_holds(project, build, records, accepted)
+    return findings | _without_record(project, build, records, accepted)
 
 
-def _unclear_holds(project: Project, build: Build, records: Records, accepted: Collection[str]) -> Iterator[Finding]:
+def _unclear_holds(project: Project, build: Build, records: Records, accepted: Collection[str]) -> dict[str, Finding]:
     """Held runs whose bytes are gone, and those that were edited together with what they are held against."""
+    findings = {}
     for name, built in build.runs.items():
         entry = records.runs.get(name)
         if entry is None or entry.hold is None or built.held or name in accepted or built.identity == entry.identity:
@@ -89,11 +90,12 @@ def _unclear_holds(project: Project, build: Build, records: Records, accepted: C
         shown = project.shown(project.held / f"{name}.yaml")
         if entry.file == built.file.digest:
             fix = f"restore it from git; or let the run restart with `trainwright roll {name}`"
-            yield found("TW512", Where(shown), f"{name} is held, and {shown} is missing", fix)
+            findings[name] = found("TW512", Where(shown), f"{name} is held, and {shown} is missing", fix)
         elif _inputs_changed(built, entry.hold, records):
             message = f"{name} is held, and its file changed together with its profile or with Trainwright"
             fix = f"take the edit back, run `trainwright synth`, and edit again; or let it restart with `trainwright roll {name}`"
-            yield found("TW513", _of_run(built), message, fix)
+            findings[name] = found("TW513", built.file.locator(built.cluster).run("/run"), message, fix)
+    return findings
 
 
 def _inputs_changed(built: BuiltRun, hold: Hold, records: Records) -> bool:
@@ -106,8 +108,9 @@ def _unedited(built: BuiltRun | None, entry: RunRecord) -> bool:
     return built is not None and entry.state == "active" and entry.file == built.file.digest
 
 
-def _without_record(project: Project, build: Build, records: Records, accepted: Collection[str]) -> Iterator[Finding]:
+def _without_record(project: Project, build: Build, records: Records, accepted: Collection[str]) -> dict[str, Finding]:
     """Runs whose file in ``dist/`` has no record, and other names in it than the run would get: they may be training."""
+    findings = {}
     for name, built in build.runs.items():
         if name in accepted or name in records.runs or run_path(name) in records.broken:
             continue
@@ -118,7 +121,8 @@ def _without_record(project: Project, build: Build, records: Records, accepted: 
                 message = f"{name} has no record, and {shown} has {names} where the run compiles to {built.identity}"
                 fix = (f"restore {_shown(project, run_path(name))} from git; or accept that the run starts anew with "
                        f"`trainwright roll {name}`")
-                yield found("TW508", Where(shown), message, fix)
+                findings[name] = found("TW508", Where(shown), message, fix)
+    return findings
 
 
 def identities_in(path: Path, run: str) -> set[str]:
@@ -131,23 +135,15 @@ def identities_in(path: Path, run: str) -> set[str]:
 
 
 def compare(project: Project, build: Build, records: Records) -> list[Finding]:
-    """Stale, edited by hand, missing and foreign files, and records that say something else."""
+    """Stale, edited by hand, missing and foreign files, and records that say something else.
+
+    What stands in the way of a synth is said by :func:`~trainwright.project.scope.obstacles`.
+    """
     findings = [*_stale_runs(project, build, records), *_stale_rest(project, build, records), *_left(project, build, records)]
-    entries: list[tuple[Output, RunRecord | FoundationRecord]] = []
-    entries += [(built.output, records.runs[name]) for name, built in build.runs.items() if name in records.runs]
-    entries += [
-        (built.output, records.foundations[key]) for key, built in build.foundations.items() if key in records.foundations
-    ]
-    for output, entry in entries:
-        path = project.dist / output.path
-        shown = project.shown(path)
-        if not path.is_file():
-            findings.append(found("TW504", Where(shown), f"{shown} is missing", "run `trainwright synth` and commit it"))
-        # what is stale anyway may be what a synth wrote that was killed before it wrote the record
-        elif entry.manifests == output.digest and digest(path.read_bytes()) != entry.dist:
-            fix = f"edit {output.change} instead (`trainwright explain {shown}:LINE` says where), then run `trainwright synth`"
-            findings.append(found("TW503", Where(shown), f"{shown} was edited by hand", fix))
-    findings += links(project)
+    for name, built in build.runs.items():
+        findings += _differs(project, built.output, records.runs.get(name))
+    for key, foundation in build.foundations.items():
+        findings += _differs(project, foundation.output, records.foundations.get(key))
     for shown, kind in other_files(project, build, records).items():
         if kind == "foreign":
             fix = "move it out of dist/; it is left alone"
@@ -157,6 +153,31 @@ def compare(project: Project, build: Build, records: Records) -> list[Finding]:
                 found("TW502", Where(shown), f"{shown} belongs to a run that is gone or done", "run `trainwright synth`")
             )
     return findings
+
+
+def compare_runs(project: Project, build: Build, records: Records, names: Collection[str]) -> list[Finding]:
+    """The same for some runs alone: their files and their records."""
+    runs = {name: built for name, built in build.runs.items() if name in names}
+    done = {name: file for name, file in build.done.items() if name in names}
+    part = replace(build, runs=runs, done=done)
+    findings = [*_stale_runs(project, part, records)]
+    for name, built in runs.items():
+        findings += _differs(project, built.output, records.runs.get(name))
+    return findings
+
+
+def _differs(project: Project, output: Output, entry: RunRecord | FoundationRecord | None) -> Iterator[Finding]:
+    """A file that is not what its record says was written."""
+    if entry is None:
+        return
+    path = project.dist / output.path
+    shown = project.shown(path)
+    if not path.is_file():
+        yield found("TW504", Where(shown), f"{shown} is missing", "run `trainwright synth` and commit it")
+    # what is stale anyway may be what a synth wrote that was killed before it wrote the record
+    elif entry.manifests == output.digest and digest(path.read_bytes()) != entry.dist:
+        fix = f"edit {output.change} instead (`trainwright explain {shown}:LINE` says where), then run `trainwright synth`"
+        yield found("TW503", Where(shown), f"{shown} was edited by hand", fix)
 
 
 FIX = "run `trainwright synth` and commit dist/ and charts/lock/"
@@ -197,9 +218,7 @@ def _changed(built: BuiltFoundation, entry: FoundationRecord | None) -> bool:
 
 
 def _left(project: Project, build: Build, records: Records) -> Iterator[Finding]:
-    """Records of what is gone, and records that cannot be read."""
-    for findings in records.broken.values():
-        yield from findings
+    """Records and held files of what is gone."""
     for held in map(project.shown, ended_holds(project, build)):
         yield found("TW502", Where(held), f"{held} is of a run that is not held", FIX)
     if not build.failed:  # what does not compile at the moment is not gone
@@ -229,10 +248,8 @@ def links(project: Project) -> Iterator[Finding]:
 
 
 def ended_holds(project: Project, build: Build) -> list[Path]:
-    """Files of runs that are not held any more."""
-    if build.failed:
-        return []  # what does not compile at the moment may be held
-    held = {built.file.run.run for built in build.runs.values() if built.held}
+    """Files of runs that are not held any more; what does not compile at the moment may be."""
+    held = {name for name, built in build.runs.items() if built.held} | build.failures.keys()
     return [path for path in sorted(project.held.glob("*.yaml")) if path.stem not in held]
 
 
@@ -241,10 +258,6 @@ def edited_files(project: Project, build: Build, records: Records) -> list[Outpu
     known = records.dist_digests
     paths = [(output, project.dist / output.path) for output in build.outputs.values()]
     return [output for output, path in paths if path.is_file() and known and digest(path.read_bytes()) not in known]
-
-
-def _of_run(built: BuiltRun) -> Where:
-    return built.file.locator(built.cluster).run("/run")
 
 
 def _shown(project: Project, record: str) -> str:

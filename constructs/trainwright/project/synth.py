@@ -1,4 +1,4 @@
-"""Writing ``dist/`` and the records: all of it, or nothing."""
+"""Writing ``dist/`` and the records: all of what is asked for, or nothing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trainwright.findings import CompileError, Severity, Where
+from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
 from trainwright.manifest.provenance import origin
-from trainwright.project.build import Build
+from trainwright.project.build import Build, Output
 from trainwright.project.hold import held_path
 from trainwright.project.load import Project
 from trainwright.project.record import (
+    ClusterRecord,
     FoundationRecord,
     Records,
     RunRecord,
@@ -26,16 +27,8 @@ from trainwright.project.record import (
     record_text,
     run_path,
 )
-from trainwright.project.status import (
-    cluster_records,
-    edited_files,
-    ended_holds,
-    last_records,
-    links,
-    moved_runs,
-    other_files,
-    run_record,
-)
+from trainwright.project.scope import Part, every_run, obstacles, part_of
+from trainwright.project.status import cluster_records, edited_files, ended_holds, last_records, other_files, run_record
 
 Writer = Callable[[Mapping[str, Sequence[Mapping[str, Any]]], Path], None]
 """Writes files (path -> objects) below a folder; cdk8s is the one writer of ``dist/``."""
@@ -49,54 +42,78 @@ class Written:
     removed: tuple[str, ...]
     restored: tuple[str, ...]
     """Files that were edited by hand and are as compiled again."""
+    replaced: tuple[str, ...]
+    """Files that were missing."""
     foreign: tuple[str, ...]
+    before: Records
+    after: Records
 
 
 def guard(project: Project, build: Build, accepted: Collection[str]) -> Records:
-    """The records, if the build may be written.
+    """The records, if the whole build may be written.
 
     Raises:
-        CompileError: where a run did not compile, a record cannot be read, a run would restart without its own file saying so, or
-            ``dist/`` holds a link.
+        CompileError: with everything that stands in its way: see :func:`~trainwright.project.scope.obstacles`.
     """
     records = last_records(project)
-    errors = [finding for finding in build.findings if finding.severity is Severity.ERROR]
-    errors += [finding for findings in records.broken.values() for finding in findings]
-    errors += [*moved_runs(project, build, records, accepted), *links(project)]
+    errors = obstacles(project, build, records, accepted).all
     if errors:
         raise CompileError(errors)
     return records
 
 
 def synth(project: Project, build: Build, write: Writer, accepted: Collection[str] = ()) -> Written:
-    """Write every file beside ``dist/`` first, then move each into place, remove stale ones, and write the records last.
-
-    A crash on the way loses no file: `check` then names what is stale, and the next synth ends the work.
+    """Write everything.
 
     Raises:
-        CompileError: as :func:`guard`, and where a file would say something else than was compiled; nothing is touched then.
+        CompileError: as :func:`guard`, and as :func:`write_runs`; nothing is touched then.
         OSError: where the disk refuses.
     """
     before = guard(project, build, accepted)
-    edited = {output.path for output in edited_files(project, build, before)}
+    return write_runs(project, build, before, every_run(build, before), write)
+
+
+def write_runs(project: Project, build: Build, before: Records, chosen: Collection[str], write: Writer) -> Written:
+    """Write the files of runs beside ``dist/`` first, then move each into place, remove stale ones, and write the records last.
+
+    All other runs keep the bytes of their files and records. A crash on the way loses no file: `check` then names what is stale,
+    and the next synth ends the work.
+
+    Raises:
+        CompileError: where a file would say something else than was compiled; nothing is touched then.
+        OSError: where the disk refuses.
+    """
+    part = part_of(project, build, before, chosen)
+    outputs = part.build.outputs
+    edited = {output.path for output in edited_files(project, part.build, before)}
+    missing = {path for path, output in outputs.items() if _is_missing(project, output, before)}
     others = other_files(project, build, before)
-    stale, foreign = (tuple(shown for shown, kind in others.items() if kind == wanted) for wanted in ("stale", "foreign"))
+    foreign = tuple(shown for shown, kind in others.items() if kind == "foreign")
+    stale = tuple(shown for shown, kind in others.items() if kind == "stale" and part.removes(shown))
     with workspace(project) as fresh:
-        write_outputs(build, write, fresh)
-        digests = {path: digest((fresh / path).read_bytes()) for path in build.outputs}
-        changed = [path for path in build.outputs if not _same(project.dist / path, digests[path])]
-        _demand_same_values(build, changed, fresh)
+        write_outputs(part.build, write, fresh)
+        digests = {path: digest((fresh / path).read_bytes()) for path in outputs}
+        changed = [path for path in outputs if not _same(project.dist / path, digests[path])]
+        _demand_same_values(part.build, changed, fresh)
         for path in changed:
             _move(fresh / path, project.dist / path)
         for shown in stale:
             _remove(project.root / shown, project.dist)
-        after = _recorded(build, before, digests)
+        after = _recorded(part, before, digests)
         write_records(project, before, after, fresh)
         for ended in ended_holds(project, build):
-            ended.unlink()
+            if ended.stem not in part.left:
+                ended.unlink()
+    names = {path: project.shown(project.dist / path) for path in changed}
     # after a crash a file may be as it should be, though its record knows another
-    restored = tuple(project.shown(project.dist / path) for path in changed if path in edited)
-    return Written(tuple(project.shown(project.dist / path) for path in changed), stale, restored, foreign)
+    restored = tuple(names[path] for path in changed if path in edited)
+    replaced = tuple(names[path] for path in changed if path in missing)
+    return Written(tuple(names.values()), stale, restored, replaced, foreign, before, after)
+
+
+def _is_missing(project: Project, output: Output, before: Records) -> bool:
+    """Whether a file is gone that was written as the run compiles now."""
+    return output.digest in before.manifests_digests and not (project.dist / output.path).exists()
 
 
 def write_outputs(build: Build, write: Writer, folder: Path) -> None:
@@ -175,20 +192,34 @@ def write_hold(project: Project, run: str, entry: RunRecord, text: str) -> None:
             _move(fresh / name, target)
 
 
-def _recorded(build: Build, before: Records, digests: Mapping[str, str]) -> Records:
-    """What there is to say of everything that was written."""
-    now = installed_releases()
-    runs = {name: run_record(entry, digests[entry.output.path], now) for name, entry in build.runs.items()}
-    runs = {name: _as_before(entry, before.runs.get(name)) for name, entry in runs.items()}
+def _recorded(part: Part, before: Records, digests: Mapping[str, str]) -> Records:
+    """What there is to say of everything that was written, and what was said of the runs that were left as they are."""
+    now, build = installed_releases(), part.build
+    runs = {name: entry for name, entry in before.runs.items() if name in part.left}
+    for name, built in build.runs.items():
+        runs[name] = _as_before(run_record(built, digests[built.output.path], now), before.runs.get(name))
     for name, file in build.done.items():
         last = before.runs.get(name)
         if last:
             runs[name] = RunRecord(identity=last.identity, file=file.digest, state="done", facts=last.facts)
-    foundations = {}
-    for key, built in build.foundations.items():
-        entry = FoundationRecord(manifests=built.output.digest, dist=digests[built.output.path], written_by=now)
+    foundations = dict(before.foundations) if part.left else {}
+    for key, foundation in build.foundations.items():
+        output = foundation.output
+        entry = FoundationRecord(manifests=output.digest, dist=digests[output.path], written_by=now)
         foundations[key] = _as_before(entry, before.foundations.get(key))
-    return Records(runs, foundations, cluster_records(build))
+    return Records(runs, foundations, _profiles(part, before))
+
+
+def _profiles(part: Part, before: Records) -> Mapping[str, ClusterRecord]:
+    """As all runs of a cluster were last compiled with it: where one of them is pending, the record of its profile stays."""
+    now = cluster_records(part.build)
+    if not part.left:
+        return now
+    facts = [before.runs[name].facts if name in before.runs else {} for name in part.pending]
+    waiting = {str(one["cluster"]) if "cluster" in one else None for one in facts}
+    return before.clusters if None in waiting else dict(before.clusters) | {
+        name: entry for name, entry in now.items() if name not in waiting
+    }
 
 
 T = TypeVar("T", RunRecord, FoundationRecord)

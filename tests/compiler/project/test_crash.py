@@ -14,7 +14,7 @@ import pytest
 from tests.compiler.projects import ROOT, Scratch, files, scratch
 
 from trainwright.findings import Severity
-from trainwright.project import compare, last_records, moved_runs
+from trainwright.project import compare, last_records, obstacles
 
 RUNS = ("digits-ddp", "stdlib-lm")
 
@@ -42,7 +42,7 @@ def edited(folder: Path, project: Scratch) -> Scratch:
 
 def check(here: Scratch) -> list[str]:
     build, records = here.build(), last_records(here.project)
-    found = [*build.findings, *moved_runs(here.project, build, records), *compare(here.project, build, records)]
+    found = [*obstacles(here.project, build, records).all, *compare(here.project, build, records)]
     return [f"{finding.code} {finding.message}" for finding in found if finding.severity is Severity.ERROR]
 
 

@@ -94,6 +94,7 @@ def test_what_ends_a_hold(here: Scratch) -> None:
     here.write(f"charts/runs/{retired}.yaml", here.read(f"charts/runs/{retired}.yaml") + "state: done\n")
     would_be = {name: record(here, name)["hold"]["identity"] for name in MOVED}
     assert_ended(here.run("roll", rolled), 0)
+    assert_ended(here.run("synth"), 0)
     after = here.dist()
     path = "h100-ib/training/runs/{}.k8s.yaml"
     assert after[path.format(label)] == before[path.format(label)]

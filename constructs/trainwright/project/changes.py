@@ -1,0 +1,107 @@
+"""What a synth changed, one line a run, from its record before and after: training's words, no YAML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from trainwright.model import Fact
+from trainwright.project.record import Records, RunRecord
+from trainwright.report.facts import rate
+
+MOST = 6
+"""Facts in one line; a run that changed more is better read in its record."""
+LONGEST = 40
+"""Characters of a value in the line."""
+
+ELSEWHERE = ("checkpoints", "checkpoints.lineage")
+"""What the end of the line says."""
+
+
+def run_lines(before: Records, after: Records, changed: Collection[str]) -> Iterator[str]:
+    """One line for each run whose record changed; ``changed`` are the runs whose files in ``dist/`` were written."""
+    for name in sorted(before.runs.keys() | after.runs.keys()):
+        old, new = before.runs.get(name), after.runs.get(name)
+        if new is None:
+            yield f"{name}: removed, {old.identity if old else ''} leaves dist/; its checkpoints stay"
+        elif old is None and name not in changed:
+            yield f"{name}: {new.identity} stays, and has a record again"
+        elif old is None or (old.state, new.state) == ("done", "active"):
+            yield f"{name}: new run {new.identity}; {_summary(new.facts)}"
+        elif (new.state, old.state) == ("done", "active"):
+            yield f"{name}: done, {new.identity} leaves dist/; its checkpoints stay"
+        elif old.identity != new.identity:
+            parts = [f"new run {new.identity} replaces {old.identity}", *changed_facts(old.facts, new.facts), _start(old, new)]
+            yield f"{name}: {'; '.join(parts)}"
+        elif old.hold is None and new.hold is not None:
+            yield f"{name}: held as {new.identity}"
+        elif _beside_releases(old) != _beside_releases(new):
+            what = "changed in place" if old.dist != new.dist else "its pods are as before"
+            yield f"{name}: {'; '.join([f'{new.identity} stays, {what}', *changed_facts(old.facts, new.facts)])}"
+
+
+def changed_facts(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> list[str]:
+    """``learning rate 4.2e-4 → 3.0e-4`` for each fact that differs, in the order of the plan, and how many are left out."""
+    if not before or not after:
+        return []
+    keys = [key for key in dict.fromkeys((*after, *before)) if before.get(key) != after.get(key) and key not in ELSEWHERE]
+    if "learning_rate.base" in keys and _same(before, "learning_rate") and _same(after, "learning_rate"):
+        keys.remove("learning_rate.base")
+    lines = [_change(key, before.get(key), after.get(key)) for key in keys]
+    return lines if len(lines) <= MOST else [*lines[:MOST - 1], f"{len(lines) - MOST + 1} more facts"]
+
+
+def _change(key: str, old: Fact | None, new: Fact | None) -> str:
+    label = key.translate(str.maketrans("._", "  ")) if _WORDS.fullmatch(key) else key.replace(".", " ", 1)
+    if old is None or new is None:
+        return f"{label} {_shown(new)} added" if old is None else f"{label} {_shown(old)} removed"
+    if key.startswith("learning_rate") and isinstance(old, str) and isinstance(new, str):
+        old, new = _rounded(old, new)
+    if _shown(old) == _shown(new):
+        return f"{label} changed"
+    return f"{label} {_shown(old)} → {_shown(new)}"
+
+
+_WORDS = re.compile(r"[a-z0-9_.]+")
+"""Keys of ours; others end in a label, a path or a variable."""
+
+
+def _same(facts: Mapping[str, Fact], key: str) -> bool:
+    """Whether a rate is its base: nothing scales it."""
+    return facts.get(key) == facts.get(f"{key}.base")
+
+
+def _rounded(old: str, new: str) -> tuple[str, str]:
+    """Rates to two digits, where they still differ then."""
+    try:
+        short = rate(float(f"{float(old):.1e}")), rate(float(f"{float(new):.1e}"))
+    except ValueError:
+        return old, new
+    return short if short[0] != short[1] else (old, new)
+
+
+def _shown(value: Fact | None) -> str:
+    """Both ends of what is long: an image is told apart by its digest."""
+    text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 13]}…{text[-12:]}"
+
+
+def _summary(facts: Mapping[str, Fact]) -> str:
+    """``DDP on 32 GPUs of h100-ib``."""
+    count = f"{facts['gpus']} GPUs" if "gpus" in facts else f"{facts.get('world_size')} CPU ranks"
+    return f"{facts.get('topology')} on {count} of {facts.get('cluster')}"
+
+
+def _start(old: RunRecord, new: RunRecord) -> str:
+    lineage = new.facts.get("checkpoints.lineage")
+    if lineage is None:
+        return "starts at step 0: it has no checkpoints"
+    if not old.facts:
+        return f"checkpoints of lineage {lineage}"
+    if old.facts.get("checkpoints.lineage") == lineage:
+        return f"resumes from lineage {lineage}"
+    return f"starts at step 0 in lineage {lineage}"
+
+
+def _beside_releases(record: RunRecord) -> RunRecord:
+    return record.model_copy(update={"written_by": None})

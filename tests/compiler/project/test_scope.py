@@ -1,0 +1,214 @@
+"""One run does not hold the others up: some runs are written, and the bytes of the others stay."""
+
+from __future__ import annotations
+
+import shutil
+
+from tests.compiler.projects import Scratch, assert_ended, files
+
+from trainwright.project import last_records
+
+DIGITS, STDLIB = "charts/runs/digits-ddp.yaml", "charts/runs/stdlib-lm.yaml"
+FOUNDATION = "dist/trainer-h100/research/foundation/research.k8s.yaml"
+
+
+def changed(few: Scratch) -> list[str]:
+    """Files that git sees as changed, without the runs and profiles that a test edits."""
+    paths = (line[3:] for line in few.git("status", "--porcelain", "--untracked-files=all").splitlines())
+    return sorted(path for path in paths if not path.startswith(("charts/runs", "charts/clusters")))
+
+
+def written(run: str) -> list[str]:
+    return [f"charts/lock/{run}.yaml", f"dist/laptop/training/runs/{run}.k8s.yaml"]
+
+
+def move_laptop(few: Scratch) -> None:
+    """Edit the profile so that its runs would restart."""
+    few.edit("charts/clusters/laptop.yaml", "    memory: 16Gi\n", "    memory: 16Gi\n    labels: {pool: new}\n")
+
+
+# Some runs.
+
+
+def test_a_run_is_written_though_another_does_not_compile(few: Scratch) -> None:
+    few.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    few.edit(STDLIB, "micro: 8", "micro: 0")
+    assert_ended(few.run("synth"), 1, "TW107")
+    assert changed(few) == []
+    ended = few.run("synth", "digits-ddp")
+    assert_ended(ended, 0)
+    assert changed(few) == written("digits-ddp")
+    assert_ended(few.run("check", "digits-ddp"), 0)
+    assert_ended(few.run("check", "digits-ddp", "stdlib-lm"), 1, "TW107")
+    assert_ended(few.run("check"), 1, "TW107")
+
+
+def test_a_run_that_is_asked_for_and_does_not_compile_writes_nothing(few: Scratch) -> None:
+    few.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    few.edit(STDLIB, "micro: 8", "micro: 0")
+    assert_ended(few.run("synth", "digits-ddp", "stdlib-lm"), 1, "TW107")
+    assert_ended(few.run("synth", "stdlib-lm", "--keep-going"), 1, "TW107")
+    assert_ended(few.run("synth", "digits"), 2, "did you mean digits-ddp?")
+    assert_ended(few.run("check", "digits"), 2, "did you mean digits-ddp?")
+    assert changed(few) == []
+
+
+def test_what_is_not_asked_for_stays_as_it_is(few: Scratch) -> None:
+    for file in (DIGITS, STDLIB):
+        few.write(file, few.read(file) + "attempt: 2\n")
+    assert_ended(few.run("synth", "stdlib-lm"), 0)
+    assert changed(few) == written("stdlib-lm")
+    assert_ended(few.run("check", "digits-ddp"), 1, "TW502")
+
+
+def test_a_run_that_is_done_or_gone_leaves_by_its_name_alone(few: Scratch) -> None:
+    few.write(DIGITS, few.read(DIGITS) + "state: done\n")
+    few.path(STDLIB).unlink()
+    assert_ended(few.run("synth", "digits-ddp"), 0)
+    assert changed(few) == written("digits-ddp")
+    assert not few.path("dist/laptop/training/runs/digits-ddp.k8s.yaml").exists()
+    assert few.path("dist/laptop/training/runs/stdlib-lm.k8s.yaml").exists()
+
+
+# Keep going.
+
+
+def test_what_compiles_is_written_and_what_does_not_keeps_its_bytes(few: Scratch) -> None:
+    few.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    few.edit(STDLIB, "micro: 8", "micro: 0")
+    ended = few.run("synth", "--keep-going")
+    assert_ended(ended, 1, "TW107")
+    assert changed(few) == written("digits-ddp")
+    assert ended.stdout.count("\n") == 1
+    few.edit(STDLIB, "micro: 0", "micro: 16")
+    assert_ended(few.run("synth"), 0)
+    assert changed(few) == sorted((*written("digits-ddp"), *written("stdlib-lm")))
+    assert_ended(few.run("check"), 0)
+
+
+def test_a_profile_with_an_error_holds_its_own_runs_alone(few: Scratch) -> None:
+    few.write("charts/clusters/trainer-h100.yaml", "cluster: trainer-h100\n")
+    few.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    assert_ended(few.run("synth", "--keep-going"), 1, "TW106")
+    assert changed(few) == written("digits-ddp")
+    assert_ended(few.run("check", "digits-ddp"), 0)
+
+
+def test_an_expired_waiver_is_an_error_of_its_run_alone(few: Scratch) -> None:
+    few.write(DIGITS, few.read(DIGITS) + "waivers: [{code: TW203, reason: measured last week, expires: 2020-01-01}]\n")
+    few.edit(STDLIB, "micro: 8", "micro: 16")
+    assert_ended(few.run("check", "stdlib-lm"), 1, "TW502")
+    assert_ended(few.run("synth", "stdlib-lm"), 0)
+    assert_ended(few.run("check", "stdlib-lm"), 0)
+    assert_ended(few.run("check", "digits-ddp"), 1, "TW611")
+    assert changed(few) == written("stdlib-lm")
+
+
+def test_runs_that_clash_are_both_left(few: Scratch) -> None:
+    for name in ("one", "two"):
+        text = few.read(DIGITS).replace("run: digits-ddp", f"run: {name}")
+        tool = "ab"[name == "two"] * 64
+        few.write(f"charts/runs/{name}.yaml", f"{text}prepare:\n  /checkpoints/data:\n    source: s3://example-datasets/digits\n"
+                   f"    image: registry.example.com/tools/rclone@sha256:{tool}\n")
+    few.edit(STDLIB, "micro: 8", "micro: 16")
+    assert_ended(few.run("synth", "--keep-going"), 1, "TW242")
+    assert changed(few) == written("stdlib-lm")
+
+
+def test_a_broken_record_holds_its_run_alone(few: Scratch) -> None:
+    few.write("charts/lock/stdlib-lm.yaml", "<<<<<<< HEAD\n")
+    few.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    assert_ended(few.run("synth"), 1, "TW506")
+    assert_ended(few.run("synth", "digits-ddp"), 0)
+    assert_ended(few.run("synth", "--keep-going"), 1, "charts/lock/stdlib-lm.yaml:1:1: error TW506")
+    assert few.read("charts/lock/stdlib-lm.yaml") == "<<<<<<< HEAD\n"
+    assert [path for path in changed(few) if "stdlib" not in path] == written("digits-ddp")
+
+
+def test_what_a_run_that_is_left_refers_to_stays_in_the_foundation(few: Scratch) -> None:
+    before = few.read(FOUNDATION)
+    few.edit("charts/runs/xgboost-trainjob.yaml", "rounds: 500", "rounds: 0")
+    few.edit("charts/runs/sdk-train.yaml", "command: [python, /app/train.py]", "command: [python, /app/other.py]")
+    assert_ended(few.run("synth", "--keep-going"), 1, "TW107")
+    assert few.read(FOUNDATION) == before
+    few.edit("charts/runs/sdk-train.yaml", "gpus_per_node: 2", "gpus_per_node: 4")
+    assert_ended(few.run("synth", "sdk-train"), 0)
+    assert "name: xgboost-" in few.read(FOUNDATION)
+    assert_ended(few.run("check", "sdk-train"), 0)
+    few.edit("charts/runs/xgboost-trainjob.yaml", "rounds: 0", "rounds: 500")
+    assert_ended(few.run("synth"), 0)
+    assert_ended(few.run("check"), 0)
+    shutil.copytree(few.root / "charts", few.root / "fresh" / "charts", ignore=shutil.ignore_patterns("lock"))
+    fresh = Scratch(few.root / "fresh")
+    fresh.synth()
+    assert fresh.dist() == few.dist()
+    assert files(fresh.project.records) == files(few.project.records)
+
+
+def test_a_run_that_would_restart_holds_nobody_up_and_the_profile_is_recorded_when_all_are_in_step(few: Scratch) -> None:
+    move_laptop(few)
+    few.edit("charts/runs/sdk-train.yaml", "command: [python, /app/train.py]", "command: [python, /app/other.py]")
+    profile = "charts/lock/clusters/laptop.yaml"
+    assert_ended(few.run("synth", "sdk-train"), 0)
+    ended = few.run("synth", "--keep-going")
+    assert_ended(ended, 1, "2 runs, which would restart: digits-ddp (", "`trainwright roll digits-ddp stdlib-lm`")
+    assert not [path for path in changed(few) if "sdk-train" not in path]
+    ended = few.run("roll", "digits-ddp")
+    assert_ended(ended, 0)
+    assert "node_pools" not in few.git("diff", profile)
+    assert_ended(few.run("check"), 1, "1 run, which would restart: stdlib-lm (")
+    assert_ended(few.run("roll", "stdlib-lm"), 0)
+    assert '+  node_pools/cpu/labels/pool: "new"' in few.git("diff", profile)
+    assert_ended(few.run("check"), 0)
+
+
+# What is said.
+
+
+def said(few: Scratch, *arguments: str) -> list[str]:
+    ended = few.run("synth", *arguments)
+    assert_ended(ended, 0)
+    return ended.stdout.splitlines()
+
+
+def test_nothing_changed_is_one_line(few: Scratch) -> None:
+    assert said(few) == ["nothing changed: 4 runs are as in dist/"]
+    assert said(few, "digits-ddp") == ["nothing changed: digits-ddp is as in dist/"]
+
+
+def test_one_line_for_each_run_that_changed(few: Scratch) -> None:
+    old = {name: record.identity for name, record in last_records(few.project).runs.items()}
+    few.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    few.edit(STDLIB, "hidden_size: 128", "hidden_size: 256")
+    few.write("charts/runs/sdk-train.yaml", few.read("charts/runs/sdk-train.yaml") + "labels: {example.com/note: edited}\n")
+    few.path("charts/runs/xgboost-trainjob.yaml").unlink()
+    few.write("charts/runs/again.yaml", few.read(DIGITS).replace("run: digits-ddp", "run: again"))
+    lines = said(few)
+    new = {name: record.identity for name, record in last_records(few.project).runs.items()}
+    lineage = last_records(few.project).runs["stdlib-lm"].facts["checkpoints.lineage"]
+    assert lines == [
+        f"again: new run {new['again']}; DDP on 2 CPU ranks of laptop",
+        f"digits-ddp: new run {new['digits-ddp']} replaces {old['digits-ddp']}; learning rate 2.0e-3 → 3.0e-3; "
+        "resumes from lineage mv56ek2k",
+        f"sdk-train: {old['sdk-train']} stays, changed in place; labels example.com/note edited added",
+        f"stdlib-lm: new run {new['stdlib-lm']} replaces {old['stdlib-lm']}; model hidden size 128 → 256; "
+        f"starts at step 0 in lineage {lineage}",
+        f"xgboost-trainjob: removed, {old['xgboost-trainjob']} leaves dist/; its checkpoints stay",
+        "foundation trainer-h100/research: changed",
+    ]
+
+
+def test_an_edit_that_changes_no_pod_is_said_as_such(few: Scratch) -> None:
+    few.write(DIGITS, "# reviewed\n" + few.read(DIGITS))
+    (line,) = said(few)
+    assert line.endswith("stays, its pods are as before")
+    few.write(STDLIB, few.read(STDLIB) + "state: done\n")
+    (line,) = said(few)
+    assert line.startswith("stdlib-lm: done, ")
+
+
+def test_verbose_prints_plans_of_what_is_asked_for(few: Scratch) -> None:
+    lines = said(few, "-v", "digits-ddp")
+    assert "  batch         64 = micro 32 x accumulation 1 x 2 ranks" in lines
+    assert not any(line.startswith("stdlib-lm") for line in lines)
+    assert lines[-1] == "nothing changed: digits-ddp is as in dist/"
