@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from trainwright.cli.session import show, today
+from trainwright.cli.synth import write_with_cdk8s
 from trainwright.findings import CompileError
 from trainwright.project import build_project, find_project, guard, load_sources, synth, write_outputs
 
@@ -19,12 +20,10 @@ def main() -> int:
         build = build_project(load_sources(project), today())
         guard(project, build, ())
         outdir = Path(os.environ.get("CDK8S_OUTDIR") or project.dist)
-        from trainwright.cdk8s import write_files  # starts Node: only once everything has compiled
-
         if outdir.resolve() == project.dist.resolve():
-            synth(project, build, write_files)
+            synth(project, build, write_with_cdk8s)
         else:
-            write_outputs(build, write_files, outdir)
+            write_outputs(build.outputs, write_with_cdk8s, outdir)
         show(build.findings)
     except CompileError as error:
         show(error.findings)

@@ -8,14 +8,12 @@ for each chart. Measured on 1,000 runs: 2.1 s against 4.6 s.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from cdk8s import Yaml
 
-from trainwright.cdk8s.second_kernel import pays_off, second_kernel
 from trainwright.manifest.kinds import ObjectKey
 from trainwright.manifest.plain import problems
 
@@ -44,26 +42,11 @@ def write_files(files: Mapping[str, Sequence[Manifest]], outdir: Path) -> None:
     top = outdir.resolve()  # Node may be somewhere else
     for folder in dict.fromkeys(PurePosixPath(path).parent for path in files):
         (top / folder).mkdir(parents=True, exist_ok=True)
-    work = deque((str(top / path), manifests) for path, manifests in files.items())
-    if not pays_off(len(work)):
-        _save_all(work)
-        return
-    with second_kernel(work) as left:
-        _save_all(work)
-    _save_all(left)
-
-
-def _save_all(work: deque[tuple[str, Sequence[Manifest]]]) -> None:
-    """Save from the left until nothing is there any more."""
-    while work:
+    for path, manifests in files.items():
         try:
-            path, manifests = work.popleft()
-        except IndexError:  # the second kernel took the last one
-            return
-        try:
-            Yaml.save(path, list(manifests))
+            Yaml.save(str(top / path), list(manifests))
         except RuntimeError as error:
-            raise OSError(f"cdk8s could not write to {path}: {str(error).partition(chr(10))[0]}") from error
+            raise OSError(f"cdk8s could not write to {top / path}: {str(error).partition(chr(10))[0]}") from error
 
 
 def _check(path: str, manifests: Sequence[Manifest]) -> None:

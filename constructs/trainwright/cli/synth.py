@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -51,14 +51,19 @@ def write(
     errors = ways.of(chosen) if asked else ways.all
     if ways.of_every_run or (errors and not keep_going):
         raise CompileError(errors)
-    from trainwright.cdk8s.writer import write_files  # loads Node: only once everything has compiled
-
     chosen -= ways.of_run.keys()
-    written = write_runs(project, build, records, chosen, write_files)
+    written = write_runs(project, build, records, chosen, write_with_cdk8s)
     _print_details(build, chosen, written, verbose)
     _print_changes(written, [name for name in chosen if name in build.runs])
     if errors:
         fail(errors)
+
+
+def write_with_cdk8s(files: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> None:
+    """Write files through cdk8s, whose import starts Node: where there is something to write, once everything has compiled."""
+    from trainwright.cdk8s.writer import write_files
+
+    write_files(files, folder)
 
 
 def _print_details(build: Build, chosen: Collection[str], written: Written, verbose: bool) -> None:

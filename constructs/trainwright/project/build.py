@@ -58,6 +58,11 @@ class Output:
         """The run that the file is of; None for a foundation."""
         return run_of(self.path)
 
+    @property
+    def foundation(self) -> str:
+        """``<cluster>/<namespace>``: the foundation that the file is, or that its run needs."""
+        return "/".join(self.path.split("/")[:2])
+
 
 @dataclass(frozen=True, slots=True)
 class BuiltRun:

@@ -19,6 +19,7 @@ from trainwright.project.hold import held_path
 from trainwright.project.load import Project
 from trainwright.project.record import (
     ClusterRecord,
+    Digest,
     FoundationRecord,
     Records,
     RunRecord,
@@ -90,10 +91,12 @@ def write_runs(project: Project, build: Build, before: Records, chosen: Collecti
     others = other_files(project, build, before)
     foreign = tuple(shown for shown, kind in others.items() if kind == "foreign")
     stale = tuple(shown for shown, kind in others.items() if kind == "stale" and part.removes(shown))
+    digests = _as_they_are(project, outputs, before)
     with workspace(project) as fresh:
-        write_outputs(part.build, write, fresh)
-        digests = {path: digest((fresh / path).read_bytes()) for path in outputs}
-        changed = [path for path in outputs if not _same(project.dist / path, digests[path])]
+        stale_outputs = {path: output for path, output in outputs.items() if path not in digests}
+        write_outputs(stale_outputs, write, fresh)
+        digests |= {path: digest((fresh / path).read_bytes()) for path in stale_outputs}
+        changed = [path for path in stale_outputs if not _same(project.dist / path, digests[path])]
         _demand_same_values(part.build, changed, fresh)
         for path in changed:
             _move(fresh / path, project.dist / path)
@@ -111,15 +114,32 @@ def write_runs(project: Project, build: Build, before: Records, chosen: Collecti
     return Written(tuple(names.values()), stale, restored, replaced, foreign, before, after)
 
 
+def _as_they_are(project: Project, outputs: Mapping[str, Output], before: Records) -> dict[str, Digest]:
+    """Digests of the files that this cdk8s wrote from these objects, and that nobody has touched since: they are not written."""
+    now = installed_releases()
+    entries: dict[str, RunRecord | FoundationRecord] = {**before.runs, **before.foundations}
+    kept = {}
+    for path, output in outputs.items():
+        entry = entries.get(output.run or output.foundation)
+        if entry is None or entry.written_by is None or entry.manifests != output.digest:
+            continue
+        same_writers = (entry.written_by.cdk8s, entry.written_by.jsii) == (now.cdk8s, now.jsii)
+        if same_writers and _same(project.dist / path, entry.dist):
+            kept[path] = entry.dist
+    return kept
+
+
 def _is_missing(project: Project, output: Output, before: Records) -> bool:
     """Whether a file is gone that was written as the run compiles now."""
     return output.digest in before.manifests_digests and not (project.dist / output.path).exists()
 
 
-def write_outputs(build: Build, write: Writer, folder: Path) -> None:
-    """Every file of ``dist/`` below a folder: those of held runs are copied, all others go through ``write``."""
-    write({path: output.manifests for path, output in build.outputs.items() if output.held is None}, folder)
-    for path, output in build.outputs.items():
+def write_outputs(outputs: Mapping[str, Output], write: Writer, folder: Path) -> None:
+    """Files of ``dist/`` below a folder: those of held runs are copied, all others go through ``write``, which starts Node."""
+    compiled = {path: output.manifests for path, output in outputs.items() if output.held is None}
+    if compiled:
+        write(compiled, folder)
+    for path, output in outputs.items():
         if output.held is not None:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(output.held.text.encode())

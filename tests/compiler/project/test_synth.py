@@ -294,6 +294,31 @@ def test_a_writer_that_fails_half_way_leaves_dist_and_records_as_they_are(here: 
     assert sorted(path.name for path in here.root.iterdir()) == [".git", "charts", "dist"]
 
 
+def test_only_what_changed_is_written(here: Scratch) -> None:
+    """Whatever starts Node is called for these files alone, and not at all where nothing changed."""
+    from trainwright.cdk8s import write_files
+
+    calls: list[list[str]] = []
+
+    def noted(outputs: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> None:
+        calls.append(sorted(outputs))
+        write_files(outputs, folder)
+
+    synth(here.project, here.build(), noted)
+    assert calls == []
+    own, touched = "laptop/training/runs/digits-ddp.k8s.yaml", "h100-ib/training/runs/own-script.k8s.yaml"
+    here.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    here.write(f"dist/{touched}", here.read(f"dist/{touched}") + "# by hand\n")
+    assert synth(here.project, here.build(), noted).restored == (f"dist/{touched}",)
+    assert calls == [[touched, own]]
+    (here.root / "dist" / own).unlink()
+    record = here.read("charts/lock/own-script.yaml")
+    here.write("charts/lock/own-script.yaml", record.replace('jsii: "', 'jsii: "0.'))
+    synth(here.project, here.build(), noted)
+    assert calls[1:] == [[touched, own]]
+    assert here.read("charts/lock/own-script.yaml") == record
+
+
 # Profiles: what restarts runs must be said.
 
 
