@@ -12,7 +12,7 @@ from tests.compiler.target.test_tf_job import WORKERS
 from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
 
 from trainwright.manifest.monitoring.series import SUPERVISED, UNKNOWN_TO_BOOSTING_ON_GPUS, served_metrics
-from trainwright_trainer.boosting.learner import BoostingReport
+from trainwright_trainer.boosting.report import BoostingReport
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place

@@ -5,61 +5,21 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import xgboost
 
 from trainwright_trainer.boosting.group import Workers, lost_workers
+from trainwright_trainer.boosting.report import BoostingReport
 from trainwright_trainer.boosting.table import Rows
 from trainwright_trainer.checkpoint import Snapshot, open_volume
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.failures import DataError, DivergedError, InvalidRunError, TopologyMismatchError
-from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Metadata, Position, Restored, StateSnapshot
-from trainwright_trainer.training.reporting import Meter, Speed
-
-_LOSSES = ("rmse", "mae", "logloss", "mlogloss", "poisson-nloglik")
-_ERRORS = ("error", "merror")
-"""Shares of rows predicted wrong."""
-
-
-class BoostingReport:
-    """Every worker may call every method; who speaks is decided here. A sample is a row, once in each round."""
-
-    def __init__(self, place: Place, link: Link) -> None:
-        self._place, self._link, self._log = place, link, get_log()
-
-    def step(self, at: Position, speed: Speed) -> None:
-        if self._place.leads:
-            self._log.info("step", step=at.step, samples=at.samples, samples_per_second=round(speed.samples_per_second, 1))
-        self._measured({
-            "trainwright_step": at.step,
-            "trainwright_samples": at.samples,
-            "trainwright_samples_per_second": speed.samples_per_second,
-            "trainwright_step_seconds": speed.step_seconds,
-            "trainwright_last_step_timestamp_seconds": time.time(),
-        })
-        self._link.pace(at.step, speed.own_seconds)
-
-    def evaluated(self, at: Position, rows: str, scores: Mapping[str, float]) -> None:
-        """``rows`` are those that the scores are of, ``train`` or ``evaluation``."""
-        if self._place.leads:
-            rounded = {metric.replace("-", "_"): round(score, 6) for metric, score in scores.items()}
-            self._log.info("evaluated", step=at.step, rows=rows, **rounded)
-        losses = [score for metric, score in scores.items() if metric in _LOSSES]
-        errors = [score for metric, score in scores.items() if metric in _ERRORS]
-        if losses:
-            self._measured({"trainwright_evaluation_loss": losses[0]})
-        if errors:
-            self._measured({"trainwright_evaluation_accuracy": 1 - errors[0]})
-
-    def _measured(self, values: dict[str, float]) -> None:
-        if self._place.leads_node:
-            self._link.measured(values)
-
+from trainwright_trainer.training.reporting import Meter
 
 MODEL_FILE = "model.ubj"
 """In a checkpoint, and beside the checkpoints when the run is finished: XGBoost's own format (Universal Binary JSON)."""
