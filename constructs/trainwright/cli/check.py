@@ -32,7 +32,9 @@ def command(
         order = f"{', '.join(runs)}: in order"
     else:
         found = [*build.findings, *ways.all, *compare(where, build, records)]
+        held = [name for name, built in build.runs.items() if built.held]
         order = f"{len(build.runs)} runs and {len(build.foundations)} foundations are in order"
+        order += f"; held: {', '.join(held)}" if held else ""
     findings = list(dict.fromkeys(found))  # errors of the build are in the way of a synth too
     if any(finding.severity is Severity.ERROR for finding in findings):
         fail(findings)
