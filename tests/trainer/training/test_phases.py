@@ -158,7 +158,7 @@ def assert_still(phase: str, message: TerminationMessage) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("place", "where"), [("data", "prefetch.py"), ("step", "slow_rank.py")])
+@pytest.mark.parametrize(("place", "where"), [("data", "dataset.py"), ("step", "slow_rank.py")])
 def test_the_rank_that_does_not_come_to_the_collective_is_named(start: Start, place: str, where: str) -> None:
     run = start(place, "1", 600, {"watchdog": {"training_seconds": 3}})
     assert run.wait() == [ExitCode.HANG], run.logs()
