@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -114,8 +115,12 @@ def test_what_python_puts_into_a_run_without_validation_is_refused(tmp_path: Pat
 
 def test_ctrl_c_while_a_module_runs_ends_the_program(tmp_path: Path) -> None:
     (tmp_path / "probe.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n", encoding="utf-8")
-    with pytest.raises(KeyboardInterrupt):
-        load_python_run(tmp_path / "probe.py")
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it runs in the background without one
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            load_python_run(tmp_path / "probe.py")
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_missing_module(tmp_path: Path) -> None:
