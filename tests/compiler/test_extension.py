@@ -256,7 +256,7 @@ def test_overrides_reach_its_pods_and_keep_away_from_what_the_plan_owns() -> Non
 
 def test_a_value_that_yaml_readers_change_is_found_in_its_pods_too() -> None:
     finding = refused({"target": "swarm", "env": {"PLAIN": "a\tb"}})
-    assert (finding.code, finding.where.pointer) == ("TW107", "/env/PLAIN")
+    assert (finding.code, finding.where.pointer) == ("TW107", "/env/PLAIN/value")
 
 
 def test_every_line_has_an_answer() -> None:

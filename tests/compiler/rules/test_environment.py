@@ -273,9 +273,8 @@ def test_rdma_without_devices(kind: str) -> None:
     [
         {"metadata": {"annotations": {"networking.gke.io/interfaces": "[]"}}},
         {"metadata": {"annotations": {"k8s.v1.cni.cncf.io/networks": "rdma"}}},
-        {"spec": {"resourceClaims": [{"name": "nics", "resourceClaimTemplateName": "nics"}]}},
     ],
-    ids=["GKE", "Multus", "claim"],
+    ids=["GKE", "Multus"],
 )
 def test_devices_that_come_in_another_way(job: dict[str, object]) -> None:
     fabric = {"node_pools": {"h100": {"fabric": {"kind": "roce", "resource": None}}}}

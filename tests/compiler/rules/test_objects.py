@@ -54,7 +54,7 @@ def test_a_derived_name_that_is_too_long() -> None:
 @pytest.mark.parametrize("value", ["\x85", "a\u2028b", "a\tb", "=", "<<"])
 def test_values_that_readers_of_yaml_see_differently(value: str) -> None:
     text = message({"env": {"PLAIN": value}})
-    assert text.startswith("/env/PLAIN: Job/spec/template/spec/containers/0/env/")
+    assert text.startswith("/env/PLAIN/value: Job/spec/template/spec/containers/0/env/")
     assert message(command("python", value)).startswith("/workload/command/1: ")
 
 

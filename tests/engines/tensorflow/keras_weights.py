@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from trainwright_trainer.commands.export.run import torch_axes, torch_name
 from trainwright_trainer.contract.model import Model, ResNet, ViT
+from trainwright_trainer.tensorflow.names import torch_axes, torch_name
 
 MODELS: dict[str, Model] = {
     "vit": ViT(
