@@ -70,7 +70,11 @@ def test_the_user_is_free_but_where_sshd_runs(target: str, role: str, context: D
     ids=lambda fields: next(iter(fields)),
 )
 def test_the_work_of_every_role_is_the_plans(target: str, role: str, fields: Data) -> None:
-    assert "TW601" in pod(target, role, containers=[{"name": container(target, role), **fields}])
+    """But the share of a pod without ranks has no field in a run, and what has no supervisor has probes of its own."""
+    resolution = compiled(on(target), profile_for(target)).resolution
+    holds_ranks = next(each for each in resolution.binding.roles if each.name == role).holds_ranks
+    free = not holds_ranks if "resources" in fields else "livenessProbe" in fields and not resolution.processes[role].supervised
+    assert ("TW601" in pod(target, role, containers=[{"name": container(target, role), **fields}])) != free
 
 
 @EACH
