@@ -27,6 +27,7 @@ from trainwright.rules import (
     storage,
     training,
 )
+from trainwright.target.base import run_pods
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, storage, data, capacity, cluster, environment, command, launchers, mpi, operators,
@@ -51,8 +52,10 @@ def check_manifests(context: Context, resolution: Resolution, manifests: Sequenc
     findings = [finding for rule in objects.MANIFESTS for finding in rule(context, resolution, manifests)]
     if findings:
         return findings  # the rules on pods read what the API's schema allows
-    rules = (*objects.PODS, *pod.MANIFESTS, *capacity.MANIFESTS, *scheduling.MANIFESTS, *environment.MANIFESTS)
-    return [finding for rule in rules for finding in rule(context, resolution, manifests)]
+    pods = list(run_pods(resolution, manifests))  # found once: there are many rules, and many values to walk through
+    counted = [*objects.pods_are_counted(context, resolution, pods), *objects.images_are_counted(context, manifests)]
+    rules = (*pod.PODS, *capacity.PODS, *scheduling.PODS, *environment.PODS)
+    return counted + [finding for rule in rules for finding in rule(context, resolution, pods)]
 
 
 __all__ = ["Context", "check_manifests", "check_plan", "check_run"]

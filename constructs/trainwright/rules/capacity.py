@@ -12,7 +12,7 @@ from trainwright.handshake import Role
 from trainwright.manifest.pods import containers_of
 from trainwright.plan import Resolution
 from trainwright.plan.pods import NODE_SHARE
-from trainwright.target.base import run_pods
+from trainwright.target.base import RunPod
 from trainwright.units import GIB, Bytes, Cpu, UnitError
 
 Tree = dict[str, Any]
@@ -73,13 +73,13 @@ def _too_large(resolution: Resolution, who: str, asked: Amount, places: dict[str
         yield found("TW308", places["memory"], message, advice)
 
 
-def overridden_pods_fit_nodes(context: Context, resolution: Resolution, manifests: Sequence[Tree]) -> Iterator[Finding]:
+def overridden_pods_fit_nodes(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """The same of whole pods, with the containers that overrides add."""
     if not context.run.overrides.pod and not context.run.overrides.objects:
         return
     roles: dict[str, Role] = {role.name: role for role in resolution.binding.roles}
     places = dict.fromkeys(("cpu", "memory"), context.locate.run("/resources"))
-    for pod in run_pods(resolution, manifests):
+    for pod in pods:
         role = roles.get(pod.role or "")
         if role is None or (role.holds_ranks and len(list(containers_of(pod.found.spec))) == 1):
             continue  # the one container of a rank's pod is what the plan says
@@ -120,4 +120,4 @@ def amount(container: Tree) -> Amount | None:
 
 
 PLAN = (pods_fit_nodes,)
-MANIFESTS = (overridden_pods_fit_nodes,)
+PODS = (overridden_pods_fit_nodes,)

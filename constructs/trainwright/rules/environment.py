@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
@@ -16,7 +16,7 @@ from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts
 from trainwright.run import SecretReference
-from trainwright.target.base import run_pods
+from trainwright.target.base import RunPod
 
 if TYPE_CHECKING:
     from trainwright.variables import Entry
@@ -82,14 +82,13 @@ NETWORKS = ("networking.gke.io/interfaces", "k8s.v1.cni.cncf.io/networks")
 """Annotations by which GKE and Multus give a pod further networks, and the adapters with them."""
 
 
-def rdma(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+def rdma(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """An RDMA fabric whose devices no pod gets: not by a resource of the profile, and not as an override may ask for them."""
     offered, needs, pool = resolution.pool.fabric, resolution.needs, resolution.plan.world.pool
     if offered.kind not in RDMA or offered.resource or not needs.gpus_per_node or needs.most_nodes == 1:
         return
     ranks = {role.name for role in resolution.binding.roles if role.holds_ranks}
-    pods = [pod.found for pod in run_pods(resolution, manifests) if pod.role in ranks]
-    if not all(_gets_devices(pod) for pod in pods):
+    if not all(_gets_devices(pod.found) for pod in pods if pod.role in ranks):
         where = context.locate.cluster(f"/node_pools/{escape(pool)}/fabric")
         message = f"the fabric of pool {pool} is {offered.kind}, and no pod gets one of its devices: they train over TCP"
         fix = (
@@ -207,4 +206,4 @@ def _named_secret(name: str, value: str) -> bool:
 
 RUN = (secrets,)
 PLAN = (reserved, fabric, variables, peer_list)
-MANIFESTS = (rdma,)
+PODS = (rdma,)

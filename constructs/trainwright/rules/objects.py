@@ -15,7 +15,7 @@ from trainwright.manifest.pods import images_outside, pods_in
 from trainwright.manifest.provenance import Provenance, origin
 from trainwright.plan import Resolution
 from trainwright.target import TARGETS
-from trainwright.target.base import run_pods
+from trainwright.target.base import RunPod
 
 Manifest = dict[str, Any]
 
@@ -117,16 +117,18 @@ def is_accepted(context: Context, manifests: Sequence[Manifest]) -> Iterator[Fin
                     yield found("TW603", patch_of(context, kind), f"{kind}{problem.pointer}: {problem.message}", problem.fix)
 
 
-def pods_are_counted(context: Context, resolution: Resolution, manifests: Sequence[Manifest]) -> Iterator[Finding]:
-    """Pods beside those of the plan, and images that a controller makes containers of: nobody reviewed them, and no rule, gang or
-    queue counts them.
-    """
-    for pod in run_pods(resolution, manifests):
+def pods_are_counted(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """Pods beside those of the plan: nobody reviewed them, and no rule, gang or queue counts them."""
+    for pod in pods:
         pointer = pod.found.pointer.removesuffix("/spec")
         if pod.role is None and (pod.kind, pointer) not in resolution.target.helpers:
             message = f"{pod.kind.kind}{pointer} makes pods that the plan does not count"
             fix = "remove it, and change topology.nodes; or write what they do as a run of its own"
             yield found("TW609", patch_of(context, pod.kind.kind), message, fix)
+
+
+def images_are_counted(context: Context, manifests: Sequence[Manifest]) -> Iterator[Finding]:
+    """The same of images outside of pods, of which a controller makes containers."""
     for manifest in manifests:
         for pointer, reference in () if in_foundation(manifest) else images_outside(manifest):
             message = f"{manifest['kind']}{pointer} starts {reference} in a container that the plan does not count"
@@ -144,4 +146,3 @@ def patch_of(context: Context, kind: str) -> Where:
 RUN = (labels,)
 PLAN = (generated_names,)
 MANIFESTS = (overrides_are_valid,)
-PODS = (pods_are_counted,)

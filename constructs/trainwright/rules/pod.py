@@ -21,20 +21,20 @@ from trainwright.rules.environment import secret_findings, variable_findings
 from trainwright.rules.objects import patch_of
 from trainwright.rules.pod_security import violations
 from trainwright.rules.storage import path_findings
-from trainwright.target.base import run_pods
+from trainwright.target.base import RunPod
 from trainwright.units import Bytes, Cpu, UnitError
 
-Manifests = Sequence[dict[str, Any]]
 Tree = dict[str, Any]
 
-def pods(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[tuple[str, Tree]]:
+
+def pods(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[tuple[str, Tree]]:
     """The spec of each pod, with its role, or with its place where the plan does not know it; none where no override can have
     changed one.
     """
     overrides = context.run.overrides
     if not overrides.pod and not overrides.objects:
         return
-    for pod in run_pods(resolution, manifests):
+    for pod in found_pods:
         if (pod.kind, pod.found.pointer.removesuffix("/spec")) not in resolution.target.helpers:
             yield pod.role or pod.place, pod.found.spec
 
@@ -66,11 +66,11 @@ def added_containers(role: str, pod: Tree, resolution: Resolution) -> list[tuple
     return [(field, container) for field, container in containers_of(pod) if not any(container is one for one in own)]
 
 
-def is_consistent(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def is_consistent(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """What a schema does not see, and the API server, the kubelet or the container runtime refuses."""
     from trainwright.validate.pods import reference_problems, template_problems  # few runs have overrides, and it takes its time
 
-    for role, pod in pods(context, resolution, manifests):
+    for role, pod in pods(context, resolution, found_pods):
         template = {"spec": pod}
         for problem in dict.fromkeys((*template_problems(template), *reference_problems(template))):
             if CODES[problem.code].severity is Severity.ERROR:  # the rest is said of variables below
@@ -85,9 +85,9 @@ def _overridden_below(context: Context, role: str, pod: Tree, pointer: str) -> W
     return overridden_at(context, role, field, item.get("name") if isinstance(item, dict) else None)
 
 
-def mounts(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def mounts(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Mounts that an override adds beside those of the plan."""
-    for role, pod in pods(context, resolution, manifests):
+    for role, pod in pods(context, resolution, found_pods):
         if not is_role(role, resolution):
             continue
         main = pod["containers"][0]
@@ -102,13 +102,13 @@ def mounts(context: Context, resolution: Resolution, manifests: Manifests) -> It
                 yield found("TW233", where, f"{path} would hide what the run mounts below it", "mount it elsewhere")
 
 
-def writes_once(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def writes_once(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Init containers that can write to a claim which several pods mount: each pod runs its own, and all at the same time."""
     elastic, roles = resolution.needs.elastic, resolution.binding.roles
     pods_of = {role.name: elastic.maximum if elastic and role.holds_ranks else role.pods for role in roles}
     writers = [
         (role, *writer)
-        for role, pod in pods(context, resolution, manifests)
+        for role, pod in pods(context, resolution, found_pods)
         if role in pods_of
         for writer in _writers(role, pod, resolution)
     ]
@@ -137,9 +137,9 @@ def _writers(role: str, pod: Tree, resolution: Resolution) -> Iterator[tuple[str
             yield from ((str(container.get("name")), claim) for claim in written)
 
 
-def ends_with_the_run(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def ends_with_the_run(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """A Job is complete when every ordinary container has ended; a native sidecar is ended by the kubelet."""
-    for role, pod in pods(context, resolution, manifests):
+    for role, pod in pods(context, resolution, found_pods):
         for container in pod["containers"][1:]:
             name = container.get("name")
             yield found(
@@ -150,9 +150,9 @@ def ends_with_the_run(context: Context, resolution: Resolution, manifests: Manif
             )
 
 
-def has_resources(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def has_resources(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Requests must equal limits in every container: what is not requested is taken from the ranks."""
-    for role, pod in pods(context, resolution, manifests):
+    for role, pod in pods(context, resolution, found_pods):
         for field, container in added_containers(role, pod, resolution):
             if problem := _amounts_problem(container):
                 yield found(
@@ -183,12 +183,12 @@ _ACCELERATOR = re.compile(r"gpu|/mig-|/vgpu|tpu|npu|hpu|gaudi|neuron|rdma|efa|/h
 """In names of extended resources: what device plugins call accelerators and network adapters."""
 
 
-def devices(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def devices(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """GPUs and RDMA devices that the plan does not count, of whatever name."""
     own = {name for role in resolution.binding.roles for name in planned_amounts(resolution, role)}
     pools = resolution.cluster.node_pools.values()
     known = {name for pool in pools for name in (pool.gpu.resource if pool.gpu else None, pool.fabric.resource) if name}
-    for role, pod in pods(context, resolution, manifests):
+    for role, pod in pods(context, resolution, found_pods):
         added = [container for _, container in added_containers(role, pod, resolution)]
         for field, container in containers_of(pod):
             resources = container.get("resources") or {}
@@ -205,10 +205,10 @@ def _planned_ports(resolution: Resolution) -> list[int]:
     return list(dict.fromkeys(port.number for process in resolution.processes.values() for port in process.ports))
 
 
-def ports_are_free(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def ports_are_free(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Containers of one pod share its address."""
     planned = _planned_ports(resolution)
-    for role, pod in pods(context, resolution, manifests):
+    for role, pod in pods(context, resolution, found_pods):
         for field, container in added_containers(role, pod, resolution):
             for port in container.get("ports") or []:
                 if port.get("containerPort") in planned:
@@ -220,9 +220,9 @@ def ports_are_free(context: Context, resolution: Resolution, manifests: Manifest
                     )
 
 
-def host_network(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def host_network(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """On the node's network names need another DNS policy, and ports are the node's."""
-    for role, pod in pods(context, resolution, manifests):
+    for role, pod in pods(context, resolution, found_pods):
         policy = pod.get("dnsPolicy", "ClusterFirst")
         if not pod.get("hostNetwork"):
             if policy not in ("ClusterFirst", "ClusterFirstWithHostNet"):
@@ -252,12 +252,12 @@ def host_network(context: Context, resolution: Resolution, manifests: Manifests)
             )
 
 
-def security(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def security(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """What the namespace's pod security standard refuses: the Job would be there, and never have a pod."""
     namespace = context.cluster.namespaces.get(context.run.namespace)
     if namespace is None:
         return
-    for role, pod in pods(context, resolution, manifests):
+    for role, pod in pods(context, resolution, found_pods):
         for field, name, problem in dict.fromkeys(violations(pod, namespace.pod_security)):
             yield found(
                 "TW604",
@@ -267,9 +267,9 @@ def security(context: Context, resolution: Resolution, manifests: Manifests) -> 
             )
 
 
-def images(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def images(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """The images of added containers and of volumes, by the rules of the run's own."""
-    for role, pod in pods(context, resolution, manifests):
+    for role, pod in pods(context, resolution, found_pods):
         for field, container in added_containers(role, pod, resolution):
             yield from image_findings(
                 str(container.get("image", "")), context.cluster, overridden_at(context, role, field, container.get("name"))
@@ -278,9 +278,9 @@ def images(context: Context, resolution: Resolution, manifests: Manifests) -> It
             yield from image_findings(reference, context.cluster, overridden_at(context, role, "volumes", name))
 
 
-def variables(context: Context, resolution: Resolution, manifests: Manifests) -> Iterator[Finding]:
+def variables(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Variables that overrides set, by the rules of the run's own."""
-    for role, pod in pods(context, resolution, manifests):
+    for role, pod in pods(context, resolution, found_pods):
         for field, container in containers_of(pod):
             planned = {variable.name for variable in resolution.plan.environment} if container is pod["containers"][0] else set()
             added = {str(entry.get("name")): entry.get("value") for entry in container.get("env") or []}
@@ -294,7 +294,7 @@ def _there(where: Where, _: str) -> Where:
     return where
 
 
-MANIFESTS = (
+PODS = (
     is_consistent, mounts, writes_once, ends_with_the_run, has_resources, devices, ports_are_free, host_network, security, images,
     variables,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 from trainwright.cluster.addons import Operator
 from trainwright.findings import Finding, Where
@@ -17,7 +16,7 @@ from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.target import TARGETS
-from trainwright.target.base import GangFlag, Target, run_pods
+from trainwright.target.base import GangFlag, RunPod, Target
 
 SLICE, SLICE_SIZE = "kueue.x-k8s.io/podset-slice-required-topology", "kueue.x-k8s.io/podset-slice-size"
 
@@ -58,9 +57,9 @@ def _priority_findings(context: Context, name: str | None, where: Where) -> Iter
     yield found("TW452", where, f"cluster {context.cluster.cluster} has no PriorityClass {name}", fix)
 
 
-def priority_of_pods(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+def priority_of_pods(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """The same of pods to which an override gives one."""
-    names = dict.fromkeys(pod.found.spec.get("priorityClassName") for pod in run_pods(resolution, manifests))
+    names = dict.fromkeys(pod.found.spec.get("priorityClassName") for pod in pods)
     for name in names:
         if name != context.run.priority:
             yield from _priority_findings(context, name, context.locate.run("/overrides"))
@@ -197,11 +196,11 @@ def two_gates(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW435", context.locate.run("/queue"), message, "add `gang: false`, since Kueue admits all pods or none")
 
 
-def slices(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+def slices(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Slices of Kueue's topology-aware scheduling, which only an override writes: both annotations, and pods enough for a slice
     (kubernetes-sigs/kueue, pkg/controller/jobframework/tas_validation.go)."""
-    where, pods = context.locate.run("/overrides"), {role.name: role.pods for role in resolution.binding.roles}
-    for role, _, found_pod in run_pods(resolution, manifests):
+    where, counts = context.locate.run("/overrides"), {role.name: role.pods for role in resolution.binding.roles}
+    for role, _, found_pod in pods:
         if role is None:
             continue
         there = at(found_pod.template, "/metadata/annotations") or {}
@@ -210,9 +209,9 @@ def slices(context: Context, resolution: Resolution, manifests: Sequence[dict[st
             alone, other = (SLICE, SLICE_SIZE) if size is None else (SLICE_SIZE, SLICE)
             message = f"the pods of role {role} have the annotation {alone} without {other}"
             yield found("TW603", where, message, "write both: a level of the topology, and the pods of one slice")
-        elif size is not None and not (re.fullmatch("[0-9]{1,9}", size) and 1 <= int(size) <= pods[role]):
-            message = f"Kueue cannot divide the {pods[role]} pods of role {role} into slices of {size}"
-            yield found("TW603", where, message, f"write a number from 1 to {pods[role]} in {SLICE_SIZE}")
+        elif size is not None and not (re.fullmatch("[0-9]{1,9}", size) and 1 <= int(size) <= counts[role]):
+            message = f"Kueue cannot divide the {counts[role]} pods of role {role} into slices of {size}"
+            yield found("TW603", where, message, f"write a number from 1 to {counts[role]} in {SLICE_SIZE}")
 
 
 def evictions(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -245,4 +244,4 @@ def _comes_back_at_once(target: Target, context: Context, resolution: Resolution
 
 RUN = (queue, topology_level, priority, by_hand)
 PLAN = (gang, sent_elsewhere, grouped_anyway, watched, two_gates, evictions)
-MANIFESTS = (slices, priority_of_pods)
+PODS = (slices, priority_of_pods)
