@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -253,11 +253,11 @@ def ended_holds(project: Project, build: Build) -> list[Path]:
     return [path for path in sorted(project.held.glob("*.yaml")) if path.stem not in held]
 
 
-def edited_files(project: Project, build: Build, records: Records) -> list[Output]:
-    """Outputs whose file in ``dist/`` is not what the last synth wrote."""
+def edited_files(project: Project, paths: Iterable[str], records: Records) -> set[str]:
+    """Those of some paths below ``dist/`` whose files are not what the last synth wrote."""
     known = records.dist_digests
-    paths = [(output, project.dist / output.path) for output in build.outputs.values()]
-    return [output for output, path in paths if path.is_file() and known and digest(path.read_bytes()) not in known]
+    there = (path for path in paths if known and (project.dist / path).is_file())
+    return {path for path in there if digest((project.dist / path).read_bytes()) not in known}
 
 
 def _shown(project: Project, record: str) -> str:

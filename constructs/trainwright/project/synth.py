@@ -86,17 +86,17 @@ def write_runs(project: Project, build: Build, before: Records, chosen: Collecti
     """
     part = part_of(project, build, before, chosen)
     outputs = part.build.outputs
-    edited = {output.path for output in edited_files(project, part.build, before)}
-    missing = {path for path, output in outputs.items() if _is_missing(project, output, before)}
+    digests = _as_they_are(project, outputs, before)
+    due = {path: output for path, output in outputs.items() if path not in digests}
+    edited = edited_files(project, due, before)
+    missing = {path for path, output in due.items() if _is_missing(project, output, before)}
     others = other_files(project, build, before)
     foreign = tuple(shown for shown, kind in others.items() if kind == "foreign")
     stale = tuple(shown for shown, kind in others.items() if kind == "stale" and part.removes(shown))
-    digests = _as_they_are(project, outputs, before)
     with workspace(project) as fresh:
-        stale_outputs = {path: output for path, output in outputs.items() if path not in digests}
-        write_outputs(stale_outputs, write, fresh)
-        digests |= {path: digest((fresh / path).read_bytes()) for path in stale_outputs}
-        changed = [path for path in stale_outputs if not _same(project.dist / path, digests[path])]
+        write_outputs(due, write, fresh)
+        digests |= {path: digest((fresh / path).read_bytes()) for path in due}
+        changed = [path for path in due if not _same(project.dist / path, digests[path])]
         _demand_same_values(part.build, changed, fresh)
         for path in changed:
             _move(fresh / path, project.dist / path)
