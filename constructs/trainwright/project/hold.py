@@ -20,17 +20,22 @@ from trainwright.findings.codes import found
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.pods import containers_of, pods_in
+from trainwright.manifest.scheduling import QUEUE_LABEL
 from trainwright.project.record import Hold, RunRecord, digest, read_record, run_path
 from trainwright.reading.document import parse_yaml, read_text
 from trainwright.rules.cluster import image_findings
 from trainwright.rules.pod_security import violations
+from trainwright.target import TARGETS
 
 Manifest = dict[str, Any]
 
 HEADER = "# Written by `trainwright hold`; every synth copies it to dist/. Do not edit it; docs/record.md says how it ends.\n"
 NEEDED = "# What the run needs of its foundation.\n"
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-CLAIM, QUEUE = GroupKind("", "PersistentVolumeClaim"), GroupKind("kueue.x-k8s.io", "LocalQueue")
+REFERENCES = {
+    GroupKind("", "PersistentVolumeClaim"): "claimName",
+    GroupKind("kueue.x-k8s.io", "LocalQueue"): QUEUE_LABEL,
+}
+"""What a profile describes, and may change in place -> the key under which a run's objects name it."""
 
 _SEPARATOR = re.compile(r"^---\n", re.MULTILINE)
 """Between two documents: no line of a document that cdk8s writes begins with it."""
@@ -130,24 +135,12 @@ def needs(run: Sequence[Manifest], manifest: Manifest) -> bool:
     A Job writes into a folder that is called after the source, and the run's pods mount that folder.
     """
     name, kind = manifest["metadata"]["name"], GroupKind.of(manifest)
-    if kind == CLAIM:
-        return name in claims_of(run)
-    if kind == QUEUE:
-        return name in queues_of(run)
-    if kind.kind == "TrainingRuntime":
-        return any((one.get("spec") or {}).get("runtimeRef", {}).get("name") == name for one in run)
+    if kind in REFERENCES:
+        return name in {value for one in run for value in _values(one, REFERENCES[kind])}
+    if any(kind == target.shared for target in TARGETS.values()):  # named by its content, so no other text is the same
+        return name in {text for one in run for text in _texts(one)}
     folders = tuple(f"/{path}" for one in run for path in _values(one, "subPath"))
     return in_foundation(manifest) and any(text.endswith(folders) for text in _texts(manifest))
-
-
-def claims_of(run: Sequence[Manifest]) -> set[str]:
-    """Claims that pods mount, of whatever kind their object is: a patch of a TrainJob has volumes too."""
-    return {name for one in run for name in _values(one, "claimName")}
-
-
-def queues_of(run: Sequence[Manifest]) -> set[str]:
-    """Queues of Kueue that objects are labelled with."""
-    return {name for one in run for name in _values(one, QUEUE_LABEL)}
 
 
 def _values(node: Any, key: str) -> Iterator[str]:
@@ -171,7 +164,7 @@ def _texts(node: Any) -> Iterator[str]:
 
 def from_profile(manifest: Manifest) -> bool:
     """Whether a profile describes the object, and may change it in place; others are named by their content."""
-    return GroupKind.of(manifest) in (CLAIM, QUEUE)
+    return GroupKind.of(manifest) in REFERENCES
 
 
 def check_held(run: str, held: HeldRun, cluster: Cluster, namespace: str) -> Iterator[Finding]:
