@@ -73,7 +73,7 @@ Round = dict[str, Measured]
 
 
 def main(runs: int, rounds: int) -> int:
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each command of ours would compile its modules anew
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each command of ours would compile its modules again
     sizes = sorted({max(1, runs // 4), max(1, runs // 2), runs})
     _print_machine()
     with tempfile.TemporaryDirectory(prefix="trainwright-bench-") as folder:

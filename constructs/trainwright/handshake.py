@@ -193,7 +193,7 @@ class Binding(NamedTuple):
     counts_init_failures: bool = True
     """Whether a pod whose init container fails counts against ``restarts``; otherwise it comes back forever."""
     counts_new_pods: bool = True
-    """Whether a pod that is made anew for its exit code counts against ``restarts``; otherwise only the trainer's ledger does."""
+    """Whether a pod that is replaced for its exit code counts against ``restarts``; otherwise only the trainer's ledger does."""
     delays: Literal["none", "ignored", "all"] = "none"
     """Whether each eviction makes the next new pod wait twice as long: always, or where it is ignored (under the supervisor)."""
     peer_list: tuple[str, str] | None = None

@@ -40,7 +40,7 @@ def identity_hash(
 
     Args:
         manifests: the objects that the run's name is in.
-        mutable: kind -> pointers, beside labels and annotations, that may change in place.
+        mutable: kind -> pointers, besides labels and annotations, that may change in place.
         attempt: of the run.
         queue: of the run.
     """

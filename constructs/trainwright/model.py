@@ -54,7 +54,7 @@ def by_keys(*members: type[Model], other: str | None = None) -> Discriminator:
 
 
 def changed_fields(part: Model) -> dict[str, Any]:
-    """Fields that hold something else than their default, whoever wrote it."""
+    """Fields that hold something else than their default, from whatever source."""
     return {
         name: value
         for name, field in type(part).model_fields.items()

@@ -152,8 +152,8 @@ def test_the_file_lies_beside_the_specification() -> None:
     ("topology", "words"),
     [
         ({"kind": "zero2", "engine": "fsdp2"}, "write kind: zero3 or engine: deepspeed"),
-        ({"kind": "zero3", "engine": "fsdp2", "deepspeed": {}}, "remove deepspeed: its knobs are not read by engine fsdp2"),
-        ({"kind": "zero3", "engine": "deepspeed", "fsdp2": {}}, "remove fsdp2: its knobs are not read by engine deepspeed"),
+        ({"kind": "zero3", "engine": "fsdp2", "deepspeed": {}}, "remove deepspeed: its settings are not read by engine fsdp2"),
+        ({"kind": "zero3", "engine": "deepspeed", "fsdp2": {}}, "remove fsdp2: its settings are not read by engine deepspeed"),
         ({"kind": "zero2", "engine": "deepspeed", "deepspeed": {"sub_group_size": 5}}, "only zero3 reads it, and this is zero2"),
         ({"kind": "zero2", "engine": "deepspeed", "offload": {"optimizer": "cpu", "weights": "cpu"}}, "only zero3 can move them"),
         ({"kind": "zero3", "engine": "deepspeed", "offload": {"weights": "cpu"}}, "add offload.optimizer: cpu"),

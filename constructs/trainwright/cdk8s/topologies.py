@@ -54,7 +54,7 @@ class ZeRO3Job(_TopologyJob):
         deepspeed: DeepSpeed | None = None, fsdp2: FSDP2 | None = None, elastic: ElasticNodes | None = None,
         **fields: Unpack[RunFields],
     ) -> None:
-        """``deepspeed`` and ``fsdp2`` are the knobs of the engine of that name; with ``fsdp2`` nodes may come and go."""
+        """``deepspeed`` and ``fsdp2`` are the settings of the engine of that name; with ``fsdp2`` nodes may come and go."""
         topology = {
             "kind": "zero3", "engine": engine, "nodes": nodes, "gpus_per_node": gpus_per_node,
             "processes_per_node": processes_per_node, "offload": offload, "deepspeed": deepspeed, "fsdp2": fsdp2,

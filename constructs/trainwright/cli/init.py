@@ -102,7 +102,7 @@ def _choose(what: str, given: Answer, known: list[str]) -> str:
 
 
 def _question(what: str, default: str, check: Callable[[str], str] = str) -> str:
-    """Asked on a terminal, until the answer fits; elsewhere the default stands."""
+    """Asked on a terminal, until the answer fits; elsewhere the default is taken."""
     return str(typer.prompt(what, default=default, value_proc=check)) if sys.stdin.isatty() else default
 
 

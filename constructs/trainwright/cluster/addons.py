@@ -1,4 +1,4 @@
-"""What runs in the cluster beside Kubernetes: operators, gang schedulers, queues, and what watches the runs."""
+"""What runs in the cluster besides Kubernetes: operators, gang schedulers, queues, and what watches the runs."""
 
 from typing import Annotated, Literal, Self
 

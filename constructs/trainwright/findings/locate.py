@@ -1,4 +1,4 @@
-"""Where a value of the run or of the cluster profile stands in the user's files."""
+"""Where a value of the run or of the cluster profile is in the user's files."""
 
 from __future__ import annotations
 

@@ -59,12 +59,12 @@ class ObjectKind(NamedTuple):
     reasons: Reasons
     """With an entry for the whole object, the empty pointer."""
     owned: tuple[Owned, ...] = ()
-    """Beside metadata, and beside what every pod template owns."""
+    """Besides metadata, and besides what every pod template owns."""
     free: tuple[str, ...] = ()
     """Pointers of fields that the compiler does not write and that an override may add, in a kind that is not Kubernetes' own.
     The kind's schema may not be at hand, and the API server drops a field that it does not have."""
     mutable: tuple[str, ...] = ()
-    """Pointers, beside labels and annotations, that may change in place and so stay out of a run's identity."""
+    """Pointers, besides labels and annotations, that may change in place and so stay out of a run's identity."""
 
 
 def reasons_by_kind(kinds: Iterable[ObjectKind]) -> dict[GroupKind, Reasons]:

@@ -43,7 +43,7 @@ def pod_labels(run: Run, plan: Plan) -> dict[str, Any]:
         "app.kubernetes.io/name": Why(run.run, "run:/run", "the run"),
         "app.kubernetes.io/instance": Why(plan.name, "trainwright", "this identity of the run"),
         "sidecar.istio.io/inject": Why(
-            "false", "trainwright", "a mesh sidecar never ends, and it stands between ranks and rendezvous"
+            "false", "trainwright", "a mesh sidecar never ends, and it sits between ranks and rendezvous"
         ),
         **{
             key: Why(value, f"run:/pod_labels/{escape(key)}", "as asked; part of the identity")

@@ -1,4 +1,4 @@
-"""The objects beside a run's own that are the same on every target: who may reach its pods, how they start, what watches them."""
+"""The objects besides a run's own the same on every target: who may reach its pods, how they start, what monitors them."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ SUPPORTING: tuple[Supporting, ...] = (
 """In the order of the YAML, after the target's own objects."""
 
 KINDS: tuple[ObjectKind, ...] = (CONFIG_MAP, *(kind for sort in SUPPORTING for kind in sort.kinds))
-"""Kinds of everything beside a target's own objects."""
+"""Kinds of everything besides a target's own objects."""
 
 
 def supporting_objects(resolution: Resolution) -> list[Tree]:

@@ -86,7 +86,7 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
 
 
 def _shares_memory(resolution: Resolution, role: Role) -> bool:
-    """Whether the pod gets shared memory from us: its ranks' and their loaders'. It is sized for them, so beside the small share
+    """Whether the pod gets shared memory from us: its ranks' and their loaders'. It is sized for them, so next to the small share
     of a pod without ranks it would promise more than there is; the runtime's own 64 MiB stay.
     """
     return role.holds_ranks and not resolution.binding.own_shared_memory

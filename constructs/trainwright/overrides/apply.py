@@ -27,7 +27,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """One override: which object, where in it, and where it stands in the run."""
+    """One override: which object, where in it, and where it is in the run."""
 
     kind: str
     group: str | None
@@ -185,7 +185,7 @@ def _unknown(resolution: Resolution, step: _Step, pointer: str) -> Iterator[tupl
         known = leaf.startswith("/metadata/") or any(_is_below(leaf, field) or _is_below(field, leaf) for field in free)
         if not known and at(step.compiled, leaf) is None:
             near = closest(tokens(leaf)[-1], [tokens(field)[-1] for field in free])
-            fix = f"did you mean {near}?" if near else f"remove it; beside the pods you can add: {', '.join(free) or 'nothing'}"
+            fix = f"did you mean {near}?" if near else f"remove it; besides the pods you can add: {', '.join(free) or 'nothing'}"
             yield f"{step.patch.kind}{leaf} is no field that this compiler knows of the kind", fix
             return
 

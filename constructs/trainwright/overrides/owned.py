@@ -150,7 +150,7 @@ def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
 
 
 def free_fields(resolution: Resolution, manifest: Manifest) -> tuple[str, ...] | None:
-    """What an override may add to an object of an operator's kind, beside its pods and metadata; None for Kubernetes' own kinds,
+    """What an override may add to an object of an operator's kind, besides its pods and metadata; None for Kubernetes' own kinds,
     whose schemas say it.
     """
     from trainwright.validate.core import is_core  # few runs have overrides, and it takes its time to load

@@ -21,7 +21,7 @@ batch of each rank stays, so its computation ``C`` stays and the traffic grows (
   collective, as a tree has them, of 10 microseconds each, which is assumed;
 
 a step takes ``max(C, T)`` where the traffic hides behind the computation and ``C + T`` where none of it does. The efficiency is
-``C`` over the one and over the other. Traffic inside a node is neglected beside that between nodes. What the model does not
+``C`` over the one and over the other. Traffic inside a node is neglected next to that between nodes. What the model does not
 know: stragglers, other traffic on the fabric, congestion, the data.
 """
 

@@ -57,28 +57,28 @@ def _fp16() -> dict[str, Any]:
 
 
 def _zero(topology: ZeRO) -> dict[str, Any]:
-    knobs = topology.knobs
+    settings = topology.deepspeed_settings
     zero: dict[str, Any] = {
         "stage": topology.stage,
-        "overlap_comm": knobs.overlap_comm,
-        "contiguous_gradients": knobs.contiguous_gradients,
+        "overlap_comm": settings.overlap_comm,
+        "contiguous_gradients": settings.contiguous_gradients,
         "reduce_scatter": True,
-        "reduce_bucket_size": knobs.reduce_bucket_size,
+        "reduce_bucket_size": settings.reduce_bucket_size,
     }
     if topology.stage < 3:
         zero |= {
             "use_multi_rank_bucket_allreduce": True,
             "allgather_partitions": True,
-            "allgather_bucket_size": knobs.allgather_bucket_size,
+            "allgather_bucket_size": settings.allgather_bucket_size,
         }
     else:
         zero |= {
-            "stage3_prefetch_bucket_size": knobs.stage3_prefetch_bucket_size,
-            "stage3_param_persistence_threshold": knobs.stage3_param_persistence_threshold,
-            "stage3_max_live_parameters": knobs.stage3_max_live_parameters,
-            "stage3_max_reuse_distance": knobs.stage3_max_reuse_distance,
-            "stage3_gather_16bit_weights_on_model_save": knobs.stage3_gather_16bit_weights_on_model_save,
-            "sub_group_size": knobs.sub_group_size,
+            "stage3_prefetch_bucket_size": settings.stage3_prefetch_bucket_size,
+            "stage3_param_persistence_threshold": settings.stage3_param_persistence_threshold,
+            "stage3_max_live_parameters": settings.stage3_max_live_parameters,
+            "stage3_max_reuse_distance": settings.stage3_max_reuse_distance,
+            "stage3_gather_16bit_weights_on_model_save": settings.stage3_gather_16bit_weights_on_model_save,
+            "sub_group_size": settings.sub_group_size,
         }
     if topology.offload.optimizer == "cpu":
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}

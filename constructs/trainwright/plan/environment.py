@@ -20,7 +20,7 @@ _OF_EVERY_POD = frozenset({SPEC_ENV, BIND_ENV, "HOME", "PYTHONUNBUFFERED"})
 
 
 class EnvironmentInputs(NamedTuple):
-    """What decides the environment beside the run: the handshake, the pool with its fabric, and the pod's resources."""
+    """What decides the environment besides the run: the handshake, the pool with its fabric, and the pod's resources."""
 
     needs: Needs
     binding: Binding

@@ -60,7 +60,7 @@ def fabric_facts(fabric: Fabric, needs: Needs) -> list[Fact]:
 def _interface(library: str, fabric: Fabric) -> Iterator[Fact]:
     if fabric.interface:
         field = "host_interface" if fabric.interface == fabric.host_interface else "interface"  # either says it where both do
-        # NCCL takes names for prefixes unless = stands before them; gloo knows exact names only.
+        # NCCL takes names for prefixes unless = comes before them; gloo knows exact names only.
         also = frozenset({f"={fabric.interface}"}) if library == "NCCL" else frozenset()
         yield Fact(f"{library}_SOCKET_IFNAME", fabric.interface, field, "the interface for bootstrap traffic", also=also)
 
@@ -78,7 +78,7 @@ def _addresses(fabric: Fabric) -> Iterator[Fact]:
     if fabric.kind in _VERBS and fabric.hca:
         yield Fact("NCCL_IB_HCA", fabric.hca, "hca", "the network adapters that carry training")
     if fabric.gid_index is not None:
-        yield Fact("NCCL_IB_GID_INDEX", str(fabric.gid_index), "gid_index", "where the RoCE address stands on every node")
+        yield Fact("NCCL_IB_GID_INDEX", str(fabric.gid_index), "gid_index", "where the RoCE address is on every node")
     if fabric.traffic_class is not None:
         yield Fact("NCCL_IB_TC", str(fabric.traffic_class), "traffic_class", "the class that the switches keep free of loss")
 

@@ -18,7 +18,7 @@ from trainwright.plan.environment import EnvironmentInputs, environment_of, forw
 from trainwright.plan.memory import plan_memory
 from trainwright.plan.model import CommunicationPlan, EnvironmentVariable, Plan, RendezvousPlan
 from trainwright.plan.pods import choose_pool, plan_gang, plan_placement, plan_ports, plan_resources, plan_world
-from trainwright.plan.specification import Decided, Payload, build_specification, plan_payloads
+from trainwright.plan.specification import Payload, PlannedParts, build_specification, plan_payloads
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec
@@ -74,7 +74,7 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
     )
     environment = plan_environment(run, inputs)
     batch = plan_batch(run, needs)
-    decided = Decided(
+    planned = PlannedParts(
         world=plan_world(needs, cluster, pool_name, pool_reason),
         rendezvous=_rendezvous(needs, binding, name, ports),
         batch=batch,
@@ -83,13 +83,13 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
         checkpoint=checkpoint,
         grace=plan_grace(checkpoint, run.grace),
     )
-    spec = build_specification(run, name, needs, binding, decided, locate)
+    spec = build_specification(run, name, needs, binding, planned, locate)
     return Resolution(
         run=run,
         cluster=cluster,
         target=target,
         pool=pool,
-        plan=_plan(run, cluster, target, name, inputs, decided, environment),
+        plan=_plan(run, cluster, target, name, inputs, planned, environment),
         needs=needs,
         binding=binding,
         processes=run.topology.processes(binding, work._replace(forwarded=forwarded(environment))),
@@ -104,11 +104,11 @@ def _plan(
     target: Target,
     name: str,
     inputs: EnvironmentInputs,
-    decided: Decided,
+    planned: PlannedParts,
     environment: tuple[EnvironmentVariable, ...],
 ) -> Plan:
     """Everything that a reader of the plan is told."""
-    memory, unknown = plan_memory(run, decided.world, inputs.resources, cluster.node_pools[inputs.pool])
+    memory, unknown = plan_memory(run, planned.world, inputs.resources, cluster.node_pools[inputs.pool])
     return Plan(
         run=run.run,
         name=name,
@@ -119,19 +119,19 @@ def _plan(
         target_title=target.title,
         topology=run.topology.title,
         workload=run.workload.kind,
-        world=decided.world,
-        rendezvous=decided.rendezvous,
-        batch=decided.batch,
-        learning_rate=decided.learning_rate,
-        elastic=decided.elastic,
-        duration=plan_duration(run, decided.batch),
+        world=planned.world,
+        rendezvous=planned.rendezvous,
+        batch=planned.batch,
+        learning_rate=planned.learning_rate,
+        elastic=planned.elastic,
+        duration=plan_duration(run, planned.batch),
         memory=memory,
         memory_unknown=unknown,
-        communication=_communication(run, decided, inputs.fabric),
+        communication=_communication(run, planned, inputs.fabric),
         resources=inputs.resources,
         environment=environment,
-        checkpoint=decided.checkpoint,
-        grace=decided.grace,
+        checkpoint=planned.checkpoint,
+        grace=planned.grace,
         gang=plan_gang(run, cluster, inputs.needs, inputs.binding),
         guarantees=_guarantees(run, inputs.binding),
         data=plan_data(run),
@@ -139,10 +139,10 @@ def _plan(
     )
 
 
-def _communication(run: Run, decided: Decided, fabric: Fabric) -> CommunicationPlan | None:
-    if run.trainer is None or decided.batch is None:
+def _communication(run: Run, planned: PlannedParts, fabric: Fabric) -> CommunicationPlan | None:
+    if run.trainer is None or planned.batch is None:
         return None
-    return communication(run.trainer, decided.batch, decided.world, run.topology.sharding(), fabric)
+    return communication(run.trainer, planned.batch, planned.world, run.topology.sharding(), fabric)
 
 
 def _bind(run: Run, cluster: Cluster, target: Target, needs: Needs, ports: Ports, locate: Locator) -> Binding:

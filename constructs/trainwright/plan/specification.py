@@ -1,6 +1,6 @@
 """The files that a run brings into its pods: the specification for the trainer, what its engine reads, and the user's own.
 
-Where each part of the specification comes from, and which release of the trainer knows it, stands here too.
+Where each part of the specification comes from, and which release of the trainer knows it, is here too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY, 
 from trainwright_trainer.contract.versions import FIELD_SINCE, OBJECT_STORE_SINCE, VALUE_SINCE, short_name
 
 
-class Decided(NamedTuple):
+class PlannedParts(NamedTuple):
     """The parts of the plan that the specification repeats."""
 
     world: WorldPlan
@@ -41,17 +41,17 @@ class Decided(NamedTuple):
 
 
 def build_specification(
-    run: Run, name: str, needs: Needs, binding: Binding, decided: Decided, locate: Locator
+    run: Run, name: str, needs: Needs, binding: Binding, planned: PlannedParts, locate: Locator
 ) -> RunSpec | None:
     """The specification; None for an opaque command, which reads none.
 
     Raises:
         CompileError: where a number that follows from the run's own is beyond what a trainer reads, such as years of grace.
     """
-    work = _work(run, decided)
+    work = _work(run, planned)
     if work is None:
         return None
-    world, rendezvous, grace = decided.world, decided.rendezvous, decided.grace
+    world, rendezvous, grace = planned.world, planned.rendezvous, planned.grace
     # one validation of the whole, not one for each part
     content = {
         "run": run.run,
@@ -130,21 +130,21 @@ _CAUSES = {
 """Part of the specification that the plan derives -> the field of the run to change, and how."""
 
 
-def _work(run: Run, decided: Decided) -> dict[str, Any] | None:
+def _work(run: Run, planned: PlannedParts) -> dict[str, Any] | None:
     workload = run.workload
     if isinstance(workload, ScriptWorkload):
-        directory = decided.checkpoint.directory if decided.checkpoint else None
+        directory = planned.checkpoint.directory if planned.checkpoint else None
         return {"kind": "script", "command": workload.command, "protocol": workload.protocol, "state_directory": directory}
     if isinstance(workload, TrainerWorkload):
-        return _training(run, workload, decided)
+        return _training(run, workload, planned)
     if isinstance(workload, BoostingWorkload):
         fields = {key: getattr(workload, key) for key in BoostingWorkload.model_fields if key != "kind"}
-        return {"kind": "xgboost", **fields, "checkpoints": _checkpoints(run, decided)}
+        return {"kind": "xgboost", **fields, "checkpoints": _checkpoints(run, planned)}
     return None
 
 
-def _training(run: Run, workload: TrainerWorkload, decided: Decided) -> dict[str, Any]:
-    batch, rate, elastic = decided.batch, decided.learning_rate, decided.elastic
+def _training(run: Run, workload: TrainerWorkload, planned: PlannedParts) -> dict[str, Any]:
+    batch, rate, elastic = planned.batch, planned.learning_rate, planned.elastic
     if batch is None or rate is None:
         raise AssertionError("the rules demand batch and learning_rate of a trainer workload")
     content = {
@@ -170,7 +170,7 @@ def _training(run: Run, workload: TrainerWorkload, decided: Decided) -> dict[str
         "duration": {"epochs": workload.epochs, "steps": workload.steps},
         "seed": workload.seed,
         "evaluation": workload.evaluation,
-        "checkpoints": _checkpoints(run, decided),
+        "checkpoints": _checkpoints(run, planned),
         "metrics": workload.metrics or None,
     }
     if elastic is not None:
@@ -180,8 +180,8 @@ def _training(run: Run, workload: TrainerWorkload, decided: Decided) -> dict[str
     return content
 
 
-def _checkpoints(run: Run, decided: Decided) -> dict[str, Any]:
-    checkpoint = decided.checkpoint
+def _checkpoints(run: Run, planned: PlannedParts) -> dict[str, Any]:
+    checkpoint = planned.checkpoint
     if checkpoint is None:
         raise AssertionError("the rules demand a checkpoint claim of our trainer's work")
     return {

@@ -31,7 +31,7 @@ def validate(model: type[M], document: Document) -> M:
 
 
 def validate_data(model: type[M], data: M | Mapping[str, Any], file: str | None, positions: Positions) -> M:
-    """The model that Python values describe, models among them; findings stand where the positions say.
+    """The model that Python values describe, models among them; findings lie where the positions say.
 
     Models are validated again, since not all that makes one validates.
 

@@ -1,4 +1,4 @@
-"""One YAML 1.2 file as plain data, and the line on which each value stands.
+"""One YAML 1.2 file as plain data, and the line of each value.
 
 Values are built here from a parser's events, so that scalars follow the core schema and nothing else, duplicate keys are seen,
 and a hostile file ends as a finding instead of filling the memory. The events are libyaml's where it is sure to agree with
@@ -21,7 +21,7 @@ from trainwright.reading.scalar import Scalar, ScalarError, read_scalar
 LARGEST_FILE = 2**20
 """Bytes."""
 MOST_NODES = 20_000
-"""Values in a document, each alias counted with all it stands for."""
+"""Values in a document, each alias counted with all it refers to."""
 DEEPEST = 64
 """Mappings and lists inside each other."""
 MOST_FINDINGS = 50
@@ -233,7 +233,7 @@ class _Reader:
         if node.items is None:
             return self._scalar(node, pointer)
         if id(node) in above:
-            raise self.stop("TW104", node, "an alias stands inside the value that it names", "write the value out")
+            raise self.stop("TW104", node, "an alias is inside the value that it names", "write the value out")
         if len(above) >= DEEPEST:
             raise self.stop("TW104", node, f"values are nested more than {DEEPEST} deep", "write fewer aliases")
         inside = above | {id(node)}

@@ -140,7 +140,7 @@ def _failure(error: BaseException, path: Path, file: str) -> Finding:
         message = f"a run module may not import {error.name}, directly or by another module"
         return found("TW108", where, message, "use trainwright.run only, and build charts in the app")
     if isinstance(error, ImportError):
-        fix = "install the package; a file beside this one can be imported only from a package"
+        fix = "install the package; a file next to this one can be imported only from a package"
         return found("TW108", where, shorten(str(error)), fix)
     text = "".join(traceback.format_exception_only(error)).strip().replace("\n", "; ")
     return found("TW108", where, f"the module fails: {shorten(text)}", "correct this line")

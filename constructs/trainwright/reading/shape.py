@@ -1,4 +1,4 @@
-"""The shape that a model asks of a document: which type stands where, and in which words to ask for it."""
+"""The shape that a model asks of a document: which type belongs where, and in which words to ask for it."""
 
 from __future__ import annotations
 

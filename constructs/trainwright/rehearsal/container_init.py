@@ -1,4 +1,4 @@
-"""Stands where a container's runtime stands: starts the command, and when that ends nothing of the container is left.
+"""Takes the place of a container's runtime: starts the command, and when that ends nothing of the container is left.
 
 A container's processes end with its first one, because the kernel ends the whole process namespace. Here this small program is
 the parent instead: it adopts orphans, hands SIGTERM and SIGINT on to the command, and kills every descendant when the command

@@ -1,6 +1,6 @@
 """Environment and command of a container, by the kubelet's rules (pkg/kubelet/kubelet_pods.go, makeEnvironmentVariables).
 
-``envFrom`` first, then ``env`` in order, where the last of a name wins and ``$(VAR)`` sees what stands before it. The Job
+``envFrom`` first, then ``env`` in order, where the last of a name wins and ``$(VAR)`` sees what comes before it. The Job
 controller appends JOB_COMPLETION_INDEX at the end, unless the container defines it, so entries of ``env`` cannot refer to it.
 """
 

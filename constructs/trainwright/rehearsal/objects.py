@@ -128,7 +128,7 @@ def _lower(message: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Specification:
-    """A run's specification, as the trainer reads it, and where it stands."""
+    """A run's specification, as the trainer reads it, and where it is."""
 
     config_map: str
     key: str

@@ -128,7 +128,7 @@ def _scheduling(compiled: CompiledRun) -> dict[str, Any]:
 
 
 def _rest(stated: dict[str, Any], field: str, *known: str) -> dict[str, Any]:
-    """What a run sets in one of its fields, beside what the plan tells of it."""
+    """What a run sets in one of its fields, besides what the plan tells of it."""
     return dict(_flat({key: value for key, value in stated.get(field, {}).items() if key not in known}, f"{field}."))
 
 

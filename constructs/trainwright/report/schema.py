@@ -37,7 +37,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _field_texts(model: type[BaseModel]) -> dict[str, str]:
-    """Field -> the string that stands below it in the class, or in the class that it comes from."""
+    """Field -> the string below it in the class, or in the class that it comes from."""
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, BaseModel) and base is not BaseModel:

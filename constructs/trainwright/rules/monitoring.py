@@ -1,4 +1,4 @@
-"""Rules on how a run is watched: by the trainer itself, by Prometheus, and by whoever its metrics go to."""
+"""Rules on how a run is watched: by the trainer itself, by Prometheus, and by those who get its metrics."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def is_accepted(context: Context, manifests: Sequence[Manifest]) -> Iterator[Fin
 
 
 def pods_are_counted(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
-    """Pods beside those of the plan: nobody reviewed them, and no rule, gang or queue counts them."""
+    """Pods besides those of the plan: nobody reviewed them, and no rule, gang or queue counts them."""
     for pod in pods:
         pointer = pod.found.pointer.removesuffix("/spec")
         if pod.role is None and (pod.kind, pointer) not in resolution.target.helpers:

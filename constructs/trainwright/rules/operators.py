@@ -1,4 +1,4 @@
-"""Rules on what is installed in the cluster beside Kubernetes."""
+"""Rules on what is installed in the cluster besides Kubernetes."""
 
 from __future__ import annotations
 

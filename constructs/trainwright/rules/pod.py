@@ -86,7 +86,7 @@ def _overridden_below(context: Context, role: str, pod: Tree, pointer: str) -> W
 
 
 def mounts(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
-    """Mounts that an override adds beside those of the plan."""
+    """Mounts that an override adds besides those of the plan."""
     for role, pod in pods(context, resolution, found_pods):
         if not is_role(role, resolution):
             continue

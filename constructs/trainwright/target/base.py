@@ -101,7 +101,7 @@ class Target(Protocol):
     templates: Mapping[str, Template]
     """Role -> where its pod template is."""
     helpers: tuple[Template, ...]
-    """Pod templates beside those of the roles: pods that hold no ranks, and that no override may touch."""
+    """Pod templates besides those of the roles: pods that hold no ranks, and that no override may touch."""
     kinds: tuple[ObjectKind, ...]
     """Of all objects that the target makes."""
     shared: GroupKind | None

@@ -25,10 +25,10 @@ RESERVED_LABELS = ("training.kubeflow.org/",)
 
 COUNTS_INIT_FAILURES = False
 """Restarts are counted in pods that run, and such a pod does not. Under ``ExitCode`` the operator looks for the code of the main
-container, finds none, and makes the pod anew (pkg/controller.v1/common/pod.go and job.go)."""
+container, finds none, and makes the pod again (pkg/controller.v1/common/pod.go and job.go)."""
 
 COUNTS_NEW_PODS = False
-"""Nor does a pod that is made anew for its exit code count (PastBackoffLimit in pkg/controller.v1/common/job.go)."""
+"""Nor does a pod that is replaced for its exit code count (PastBackoffLimit in pkg/controller.v1/common/job.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def backoff_limit(resolution: Resolution) -> Why:
     """
     restarts, roles = resolution.run.restarts, resolution.binding.roles
     if all(resolution.processes[role.name].supervised for role in roles):
-        reason = "restarts of containers; pods made anew for their exit code are not counted: the trainer's ledger ends a loop"
+        reason = "restarts of containers; pods replaced for their exit code are not counted: the trainer's ledger ends a loop"
         return Why(restarts, "run:/restarts", reason)
     pods = sum(role.pods for role in roles)
     reason = (
@@ -154,6 +154,6 @@ def backoff_limit(resolution: Resolution) -> Why:
 def restart_policy(resolution: Resolution, role: Role) -> Why:
     """By the supervisor's exit codes where it is there; a command's own codes mean nothing to the operator."""
     if resolution.processes[role.name].supervised:
-        reason = "codes up to 127 would fail again and end the run; from 128 on the pod is made anew"
+        reason = "codes up to 127 would fail again and end the run; from 128 on the pod is replaced"
         return Why("ExitCode", "trainwright", reason)
     return Why("OnFailure", "trainwright", "the command's exit codes say nothing of whether it would fail again")

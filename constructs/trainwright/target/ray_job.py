@@ -129,7 +129,7 @@ class RayJob(BaseTarget):
             injects=_INJECTED,
             replaces_command=True,
             own_shared_memory=True,
-            counts_init_failures=False,  # drivers are counted; a failed pod of the cluster is made anew, and nothing gives up
+            counts_init_failures=False,  # drivers are counted; a failed pod of the cluster is replaced, and nothing gives up
             gang=Gang.LABEL,
             # no exit codes: a driver that fails for good is tried again; no save on SIGTERM: process 1 of a pod is Ray's
             guarantees=frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD}),
@@ -191,7 +191,7 @@ class RayJob(BaseTarget):
                 Owned(
                     r"/spec/rayClusterSpec/headGroupSpec/(headService|enableIngress|ingressOptions|serviceType)(/.*)?",
                     "who reaches the head",
-                    "remove it: whoever reaches its ports can run code there; add a Service of your own beside the run",
+                    "remove it: anyone who reaches its ports can run code there; add a Service of your own next to the run",
                 ),
                 Owned(
                     r"/spec/rayClusterSpec/workerGroupSpecs/0/"

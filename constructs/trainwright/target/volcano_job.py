@@ -21,7 +21,7 @@ TASK = "node"
 TEMPLATE = "/spec/tasks/0/template"
 
 INDEX_LABEL = "metadata.labels['volcano.sh/task-index']"
-"""Set on every pod, beside the annotation of that name (pkg/controllers/job/job_controller_util.go, createJobPod)."""
+"""Set on every pod, besides the annotation of that name (pkg/controllers/job/job_controller_util.go, createJobPod)."""
 
 
 class VolcanoJob(BaseTarget):

@@ -80,7 +80,7 @@ class Topology(Protocol):
         """Over how many ranks it spreads the model states."""
 
     def settings(self) -> Mapping[str, Any]:
-        """What the trainer's engine is told beside the work, by the contract's names."""
+        """What the trainer's engine is told besides the work, by the contract's names."""
 
     def variables(self, binding: Binding, work: Work) -> tuple[Variable, ...]:
         """What each rank is told by its environment, from the binding alone."""
@@ -101,7 +101,7 @@ class PodTopology(Model):
         return Sharding()
 
     def settings(self) -> Mapping[str, Any]:
-        """Nothing beside the work, for an engine without settings of its own."""
+        """Nothing besides the work, for an engine without settings of its own."""
         return {}
 
     def variables(self, binding: Binding, work: Work) -> tuple[Variable, ...]:

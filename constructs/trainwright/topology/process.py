@@ -29,7 +29,7 @@ class Work(NamedTuple):
 
 
 def rank_variables(needs: Needs, binding: Binding, work: Work) -> tuple[Variable, ...]:
-    """What each rank is told by its environment, beside what the controller injects and the target renders."""
+    """What each rank is told by its environment, besides what the controller injects and the target renders."""
     wanted: list[Variable] = []
     if work.command is None:
         wanted.append(Variable(SPEC_ENV, f"{SPEC_DIRECTORY}/{SPEC_FILE}", "where the run's specification is"))

@@ -88,7 +88,7 @@ class ZeRO(ElasticTopology):
     def _fits_the_engine(self) -> Self:
         other: ShardingEngine = "fsdp2" if self.engine == "deepspeed" else "deepspeed"
         if getattr(self, other) is not None:
-            raise ValueError(f"remove {other}: its knobs are not read by engine {self.engine}; or write engine: {other}")
+            raise ValueError(f"remove {other}: its settings are not read by engine {self.engine}; or write engine: {other}")
         if self.engine == "fsdp2" and self.stage < 3:
             raise ValueError(
                 f"engine fsdp2 shards weights too, which is zero3: write kind: zero3 or engine: deepspeed, not {self.kind}"
@@ -114,10 +114,10 @@ class ZeRO(ElasticTopology):
                 "add offload.optimizer: cpu, which is the larger part; weights alone would be carried back for each step"
             )
         fields = DeepSpeed.model_fields
-        idle = [key for key in STAGE_3_ONLY if self.stage < 3 and getattr(self.knobs, key) != fields[key].default]
+        idle = [key for key in STAGE_3_ONLY if self.stage < 3 and getattr(self.deepspeed_settings, key) != fields[key].default]
         if idle:
             raise ValueError(f"remove deepspeed.{idle[0]}: only zero3 reads it, and this is {self.kind}")
-        if self.knobs.contiguous_gradients is False and self.offload.optimizer == "cpu":
+        if self.deepspeed_settings.contiguous_gradients is False and self.offload.optimizer == "cpu":
             raise ValueError(
                 "remove deepspeed.contiguous_gradients: with offload.optimizer: cpu DeepSpeed always has them contiguous"
             )
@@ -138,8 +138,8 @@ class ZeRO(ElasticTopology):
         return self.engine
 
     @property
-    def knobs(self) -> DeepSpeed:
-        """DeepSpeed's knobs as the run states them, or their defaults."""
+    def deepspeed_settings(self) -> DeepSpeed:
+        """DeepSpeed's settings as the run states them, or their defaults."""
         return self.deepspeed or DeepSpeed.model_construct()
 
     @property
@@ -155,7 +155,7 @@ class ZeRO(ElasticTopology):
 
     def sharding(self) -> Sharding:
         """Each part over all ranks, from the stage on that shares it; of an elastic run over the fewest: the largest shares."""
-        ranks, knobs = self.fewest_ranks, self.knobs
+        ranks, settings = self.fewest_ranks, self.deepspeed_settings
         shared = Sharding(
             stage=self.stage,
             weights=ranks if self.stage == 3 else 1,
@@ -169,10 +169,10 @@ class ZeRO(ElasticTopology):
         if self.engine == "fsdp2":
             return shared
         return shared._replace(
-            accumulated_in=knobs.grad_accum_dtype,
-            buckets=0 if not knobs.contiguous_gradients else 2 if knobs.overlap_comm and self.stage < 3 else 1,
-            bucket=knobs.reduce_bucket_size,
-            persistent=knobs.stage3_param_persistence_threshold,
-            live=knobs.stage3_max_live_parameters,
-            sub_group=knobs.sub_group_size,
+            accumulated_in=settings.grad_accum_dtype,
+            buckets=0 if not settings.contiguous_gradients else 2 if settings.overlap_comm and self.stage < 3 else 1,
+            bucket=settings.reduce_bucket_size,
+            persistent=settings.stage3_param_persistence_threshold,
+            live=settings.stage3_max_live_parameters,
+            sub_group=settings.sub_group_size,
         )

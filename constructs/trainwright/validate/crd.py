@@ -14,7 +14,7 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.reading.scalar import ScalarError, read_scalar
 
 Schema = Mapping[str, Any]
-"""A structural schema, as it stands in the CRD: kubernetes.io, "Specifying a structural schema"."""
+"""A structural schema, as it is in the CRD: kubernetes.io, "Specifying a structural schema"."""
 
 SUFFIXES = frozenset((".yaml", ".yml", ".json"))
 LARGEST = 64 * 2**20

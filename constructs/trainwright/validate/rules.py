@@ -44,7 +44,7 @@ def rule_problems(value: Any, schema: Schema | None, pointer: str = "") -> Itera
 
 
 def rules_in(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Every rule of a schema, wherever it stands."""
+    """Every rule of a schema, wherever it is."""
     if isinstance(schema, Mapping):
         yield from _rules(schema)
         for key, below in schema.items():

@@ -184,7 +184,7 @@ def test_a_pod_that_comes_twice_ends_the_attempt(new_run: NewRun) -> None:
     assert run.wait() == [ExitCode.PEER_LOST] * 3, run.logs()
     cause = run.pods[0].message().cause
     assert cause is not None
-    assert "joined anew" in cause.message
+    assert "joined again" in cause.message
 
 
 def test_noise_on_the_control_port_is_dropped(new_run: NewRun) -> None:

@@ -213,7 +213,7 @@ def _parsed(line: str) -> dict[str, float]:
 def matrix(rows: Rows) -> xgboost.DMatrix:
     """Call on all workers together: they agree on the number of columns here. Raises :class:`DataError` for infinite features.
 
-    Not a ``QuantileDMatrix``, which keeps bins in place of values: after a resume margins are computed anew from the values.
+    Not a ``QuantileDMatrix``, which keeps bins in place of values: after a resume margins are computed again from the values.
     """
     try:
         return xgboost.DMatrix(rows.features, label=rows.labels, feature_names=None if rows.names is None else list(rows.names))

@@ -2,7 +2,7 @@
 
 ::
 
-    lease/7.json    term 7 of the lineage: which attempt has it. Created once, by whoever comes first; never replaced
+    lease/7.json    term 7 of the lineage: which attempt has it. Created once, by the first to come; never replaced
     lease/7.beat    its heartbeat, a number that grows, or "released"
 
 Who holds the highest term holds the lease, for as long as the file of that term is there. An attempt takes over by creating the

@@ -165,7 +165,7 @@ def retain(
         fences: drafts that can never be committed.
         keep: commits to keep, at least 2.
         attempt: the attempt that runs now. Its drafts stay, and so do its two newest commits at whatever step, and the one
-            before its newest, whoever wrote that.
+            before its newest, no matter who wrote that.
         inherited: commits that were there when the attempt took its lease; None without a lease, for all that are there.
     """
     if keep < MIN_KEPT:
@@ -210,7 +210,7 @@ def _obsolete(
 def _kept(records: tuple[CommitRecord, ...], keep: int, attempt: str) -> set[CheckpointName]:
     own = [record.name for record in records if record.attempt == attempt]
     identity = next((record.identity for record in records if record.attempt == attempt), None)
-    # A run that began anew has lower steps than the ones before it in the same directory: its own come first.
+    # A run that began again has lower steps than the ones before it in the same directory: its own come first.
     ranked = sorted(records, key=lambda record: record.identity != identity)
     # An attempt that began before the newest commit works below it: what it would fall back to stays as well.
     below = [record.name for record in records if own and record.step <= own[0].step]

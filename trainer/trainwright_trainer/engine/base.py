@@ -1,4 +1,4 @@
-"""What training asks of an engine. Whoever adds one makes it pass the conformance suite in ``tests/trainer/training``."""
+"""What training asks of an engine. Each one passes the conformance suite in ``tests/trainer/training``."""
 
 from __future__ import annotations
 

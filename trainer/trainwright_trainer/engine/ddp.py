@@ -94,7 +94,7 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
 
     def warm_up(self, batch: Batch) -> None:
         # Besides memory, this settles two things for DDP. Whether some parameters get no gradient: DDP then has to look for them
-        # in each pass. And the order in which it sums gradients: it sorts its buckets anew after the first backward pass
+        # in each pass. And the order in which it sums gradients: it sorts its buckets again after the first backward pass
         # (Reducer::rebuild_buckets), and a ring sums an element in an order that depends on its place in a bucket, so that the
         # first step after a resume would sum in another order than the same step uninterrupted.
         with preserving_state(self._module, self.world.device):

@@ -94,7 +94,7 @@ class DeepSpeedEngine:
             self._start({**self._config, "checkpoint": {**self._config.get("checkpoint", {}), "load_universal": True}})
             deepspeed_files.load_universal(self._engine, universal)
         # DeepSpeed reads parameters from a universal checkpoint, and leaves buffers as they are (_load_checkpoint in
-        # deepspeed/runtime/engine.py, 0.19.8): batch norm would begin anew.
+        # deepspeed/runtime/engine.py, 0.19.8): batch norm would begin again.
         if persistent := dict(whole_state.persistent_buffers(self._module)):
             held = deepspeed_files.buffers(files)
             for name, buffer in persistent.items():

@@ -55,7 +55,7 @@ class Heartbeat(Contract):
     tick: int | None
     """The one that the main thread is in."""
     marks: int
-    """How often the main thread has said that it goes on. Ranks make the same calls in the same order, so whoever has made fewer
+    """How often the main thread has said that it goes on. Ranks make the same calls in the same order, so one that has made fewer
     is behind."""
     idle_seconds: float
     """Since the last of them."""

@@ -59,7 +59,7 @@ def gather(addresses: Sequence[str], rank: int, bind: str, seconds: float) -> No
 
 
 class _Door:
-    """Answers whoever greets, in a thread, and remembers them."""
+    """Answers each peer that greets, in a thread, and remembers it."""
 
     def __init__(self, bind: str, port: int, expected: set[int]) -> None:
         self._expected, self._greeted = expected, set[int]()

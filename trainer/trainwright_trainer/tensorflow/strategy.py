@@ -157,7 +157,7 @@ class StrategyGroup:
         return cast("T", pickle.loads(np.concatenate(parts).tobytes()))  # noqa: S301
 
     def close(self) -> None:
-        """Wait for the others: whoever is still in a collective would take an early exit for a failure."""
+        """Wait for the others: a rank that is still in a collective would take an early exit for a failure."""
         self.reduce_sums([0.0])
 
     def _sum_of(self, values: Any) -> Any:

@@ -45,7 +45,7 @@ class Division(Protocol):
         """Rank 0 acts; every rank gets its result, and none goes on before it is there."""
 
     def on_each(self, act: Callable[[], list[T]]) -> list[T]:
-        """Whoever has a share acts; rank 0 gets all results, in the order of ranks."""
+        """Each rank that has a share acts; rank 0 gets all results, in the order of ranks."""
 
 
 class EveryRank:
@@ -302,7 +302,7 @@ class Checkpointer:
 
     @contextmanager
     def _displacement_first(self) -> Iterator[None]:
-        """Whoever took over may have removed what this attempt was writing: that is the reason then, and not the volume."""
+        """The attempt that took over may have removed what this one was writing: that is the reason then, and not the volume."""
         try:
             yield
         except StorageError:

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from textwrap import indent
 from typing import NamedTuple
 
-from trainwright.manifest.monitoring.series import ATTEMPTS, IDENTITY, Watched
+from trainwright.manifest.monitoring.series import ATTEMPTS, IDENTITY, MonitoredRun
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 
 SEEN = "15m"
 """The longest gap of a run that restarts: a Job waits up to six minutes between two pods."""
 
 
-def restarted(run: Watched, times: int, seconds: int) -> str:
+def restarted(run: MonitoredRun, times: int, seconds: int) -> str:
     """PromQL for an identity that restarted ``times`` times within ``seconds``, and that was there recently.
 
     One of two counts is enough. The ledger's count works wherever an attempt began: in new pods (an Indexed Job), under the old
@@ -31,7 +31,7 @@ def restarted(run: Watched, times: int, seconds: int) -> str:
     return "or\n".join(counts)
 
 
-def _attempts_begun(run: Watched, times: int, seconds: int) -> str:
+def _attempts_begun(run: MonitoredRun, times: int, seconds: int) -> str:
     """The latest number of an attempt, less the first one of the window: one that no scrape saw is counted all the same."""
     attempt = run.series.select(ATTEMPTS)
     return (
@@ -40,7 +40,7 @@ def _attempts_begun(run: Watched, times: int, seconds: int) -> str:
     )
 
 
-def _series_renewed(run: Watched, times: int, seconds: int) -> str:
+def _series_renewed(run: MonitoredRun, times: int, seconds: int) -> str:
     pods = run.series.select(run.renewed)
     return (
         f"count by ({IDENTITY}) (max_over_time({pods}[{seconds}s])) >= {(times + 1) * run.renewed_pods}\n"
@@ -70,16 +70,16 @@ class Alert(NamedTuple):
     wait: str
     """How long the condition must hold (``for``)."""
     summary: str
-    """One line for whoever is called, with Prometheus' templates."""
+    """One line for the person on call, with Prometheus' templates."""
     action: str
     """What to do."""
     reason: str
     """Why at this number."""
-    condition: Callable[[Watched], str | None]
+    condition: Callable[[MonitoredRun], str | None]
     """PromQL; None where the run serves too little to tell."""
 
 
-def _stalled_step(run: Watched) -> str | None:
+def _stalled_step(run: MonitoredRun) -> str | None:
     if run.log_every_steps is None:
         return None
     last, pace = run.series.highest("trainwright_last_step_timestamp_seconds"), run.series.highest("trainwright_step_seconds")
@@ -87,14 +87,14 @@ def _stalled_step(run: Watched) -> str | None:
     return f"time() - {last}\n  > {patience} + {LOG_INTERVALS * run.log_every_steps} * {pace}\n"
 
 
-def _no_first_step(run: Watched) -> str | None:
+def _no_first_step(run: MonitoredRun) -> str | None:
     if run.log_every_steps is None:
         return None
     alive, last = run.series.highest("trainwright_ranks_alive"), run.series.highest("trainwright_last_step_timestamp_seconds")
     return f"{alive} > 0\n  unless {last}\n"
 
 
-def _low_goodput(run: Watched) -> str | None:
+def _low_goodput(run: MonitoredRun) -> str | None:
     if run.log_every_steps is None or run.scored_each_step:
         return None
     step, pace = run.series.select("trainwright_step"), run.series.select("trainwright_step_seconds")
@@ -107,7 +107,7 @@ def _low_goodput(run: Watched) -> str | None:
     )
 
 
-def _failing_checkpoints(run: Watched) -> str | None:
+def _failing_checkpoints(run: MonitoredRun) -> str | None:
     if run.log_every_steps is None:
         return None
     step, committed = run.series.highest("trainwright_step"), run.series.highest("trainwright_committed_step")
@@ -123,7 +123,7 @@ def _failing_checkpoints(run: Watched) -> str | None:
     return "or\n  ".join([*conditions, _attempts_without_commit(run)])
 
 
-def _attempts_without_commit(run: Watched) -> str:
+def _attempts_without_commit(run: MonitoredRun) -> str:
     """A failed save ends its attempt, often before a scrape sees it, and the next attempt starts over from the last commit.
 
     Quicker loops have an alert of their own: they may not live long enough to save at all.
@@ -137,17 +137,17 @@ def _attempts_without_commit(run: Watched) -> str:
     )
 
 
-def _save_beyond_grace(run: Watched) -> str | None:
+def _save_beyond_grace(run: MonitoredRun) -> str | None:
     if run.log_every_steps is None:
         return None
     return f"{run.series.highest('trainwright_checkpoint_save_seconds')} > {run.seconds_for_save:g}\n"
 
 
-def _restart_loop(run: Watched) -> str | None:
+def _restart_loop(run: MonitoredRun) -> str | None:
     return restarted(run, RESTARTS, HOUR)
 
 
-def _gpu_idle(run: Watched) -> str | None:
+def _gpu_idle(run: MonitoredRun) -> str | None:
     """Whether ranks run is asked of the whole run: under mpirun the launcher has all ranks, and the workers have the GPUs."""
     if not run.gpus_seen:
         return None

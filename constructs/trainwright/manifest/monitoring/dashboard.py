@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from trainwright.cluster.addons import Dashboard, Monitoring
 from trainwright.identity import short_hash
 from trainwright.manifest.monitoring.objects import lasting_labels
-from trainwright.manifest.monitoring.series import IDENTITY, Series, Watched, watched
+from trainwright.manifest.monitoring.series import IDENTITY, MonitoredRun, Series, monitored_run
 from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
 from trainwright_trainer.contract.metrics import METRICS
@@ -35,7 +35,7 @@ class Panel(NamedTuple):
         """The table's own words."""
         return METRICS[self.metric].help
 
-    def query(self, run: Watched, series: Series) -> Query | None:
+    def query(self, run: MonitoredRun, series: Series) -> Query | None:
         """What it draws; None where the run does not serve the metric."""
         if self.metric not in run.served:
             return None
@@ -60,7 +60,7 @@ class GpuPanel(Panel):
     def help(self) -> str:
         return "Share of the time in which a GPU did anything at all, waiting in a collective included, in percent"
 
-    def query(self, run: Watched, series: Series) -> Query | None:
+    def query(self, run: MonitoredRun, series: Series) -> Query | None:
         if not run.gpus_seen:
             return None
         own = f"max by (pod) ({series.select(self.metric)})"
@@ -119,7 +119,7 @@ def dashboard_map(resolution: Resolution, monitoring: Monitoring, grafana: Dashb
     if grafana.namespace:
         namespace = Why(grafana.namespace, "cluster:/monitoring/dashboard/namespace", "where Grafana's sidecar looks")
     key = f"trainwright-{run.namespace}-{run.run}.json"
-    text = Why(_text(_dashboard(watched(resolution))), "trainwright", "a panel for every metric that the run serves")
+    text = Why(_text(_dashboard(monitored_run(resolution))), "trainwright", "a panel for every metric that the run serves")
     kind = "a Grafana dashboard of the run"
     return {
         "apiVersion": Why("v1", "trainwright", kind),
@@ -137,7 +137,7 @@ def dashboard_map(resolution: Resolution, monitoring: Monitoring, grafana: Dashb
     }
 
 
-def _dashboard(run: Watched) -> dict[str, Any]:
+def _dashboard(run: MonitoredRun) -> dict[str, Any]:
     shown = Series(run.series.run, run.series.namespace, identity="$identity")
     panels = [(panel, query) for panel in PANELS if (query := panel.query(run, shown)) is not None]
     return {

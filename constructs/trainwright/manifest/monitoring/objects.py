@@ -10,7 +10,7 @@ from trainwright.findings.locate import escape
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.monitoring.alerts import ALERTS, Alert
-from trainwright.manifest.monitoring.series import IDENTITY_LABEL, POD_LABELS, RUN_LABEL, watched
+from trainwright.manifest.monitoring.series import IDENTITY_LABEL, POD_LABELS, RUN_LABEL, monitored_run
 from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
 
@@ -85,7 +85,7 @@ POD_MONITOR = ObjectKind(
 
 def prometheus_rule(resolution: Resolution, monitoring: Monitoring) -> dict[str, Any]:
     """The alerts that the run serves the metrics for."""
-    run, seen = resolution.run, watched(resolution)
+    run, seen = resolution.run, monitored_run(resolution)
     conditions = ((alert, alert.condition(seen)) for alert in ALERTS)
     return {
         "apiVersion": "monitoring.coreos.com/v1",

@@ -107,7 +107,7 @@ DCGM_RESOURCE = "nvidia.com/gpu"
 """Whole GPUs. A slice of one has no utilization of its own (DCGM user guide, MIG)."""
 
 
-class Watched(NamedTuple):
+class MonitoredRun(NamedTuple):
     """A run as its alerts see it."""
 
     series: Series
@@ -140,13 +140,13 @@ def serving_pods(resolution: Resolution) -> int:
     return max(pods, elastic.maximum) if pods and elastic else pods
 
 
-def watched(resolution: Resolution) -> Watched:
+def monitored_run(resolution: Resolution) -> MonitoredRun:
     """What the alerts of a run depend on; for runs with :func:`serving_pods`, on a cluster with monitoring."""
     spec, monitoring = resolution.spec, resolution.cluster.monitoring
     work = spec.work if spec is not None and isinstance(spec.work, Training | Boosting) else None
     by_launcher = resolution.needs.rendezvous is Rendezvous.MPI_HOSTFILE
     gpu = resolution.pool.gpu if resolution.needs.gpus_per_node else None
-    return Watched(
+    return MonitoredRun(
         series=Series.of(resolution.run),
         served=served_metrics(resolution),
         # Under mpirun the supervisors of the workers stay, and the one of the launcher decides for all.

@@ -121,7 +121,7 @@ class TrainJob(BaseTarget):
                 "/spec/trainer/env": TEMPLATE_REASONS["containers/0/env"],
                 "/spec/trainer/resourcesPerNode": TEMPLATE_REASONS["containers/0/resources"],
                 "/spec/runtimePatches": "what only this run's pods have, on top of the runtime",
-                "/spec/runtimePatches/0/manager": "whose patch it is: queue controllers add their own beside it",
+                "/spec/runtimePatches/0/manager": "whose patch it is: queue controllers add their own next to it",
                 "/spec/podTemplateOverrides": "what only this run's pods have, on top of the runtime",
                 **each_place(lambda place: template_reasons(patches_at(place))),
                 **each_place(lambda place: template_reasons(overrides_at(place))),
@@ -183,7 +183,7 @@ def _indexed(needs: Needs) -> Binding:
 
 
 def _launched(needs: Needs) -> Binding:
-    """A Job of one launcher beside that of the workers; alone, where the launcher is the only node."""
+    """A Job of one launcher besides that of the workers; alone, where the launcher is the only node."""
     holds = needs.mpi is not None and needs.mpi.launcher_holds_ranks
     others = needs.nodes - holds
     share, alone = None if holds else SHARE, not others

@@ -51,7 +51,7 @@ def own_port(wanted: int) -> Iterator[int]:
 
 
 def blocks() -> range:
-    """First ports of blocks. They end below the ports that the system gives to connections and to whoever asks for any port.
+    """First ports of blocks. They end below the ports that the system gives to connections and to programs that ask for any port.
 
     One of those could be taken between the choice and the moment when a server listens there. Linux has them from 32768 unless
     it is told otherwise, and macOS from 49152. Where they leave no room, the usual blocks have to do.

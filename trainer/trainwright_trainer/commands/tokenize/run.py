@@ -194,7 +194,7 @@ class TokenDraft:
 
 @contextmanager
 def drafting(path: Path) -> Iterator[TokenDraft]:
-    """Write ``path`` by way of a hidden file beside it, which goes if the block fails, and is written anew after a kill.
+    """Write ``path`` by way of a hidden file next to it, which goes if the block fails, and is written again after a kill.
 
     Raises:
         InvalidRunError: There is a file already, or another process writes it.

@@ -205,7 +205,7 @@ class Attempt:
 
     def _farewell_seconds(self) -> float:
         if self._coordinator is None or self._coordinator.attempt is None:
-            return 0  # nothing has begun: whoever waits goes on waiting for the next node 0
+            return 0  # nothing has begun: those who wait go on waiting for the next node 0
         if self.pod.deadline is None:
             return FAREWELL_SECONDS
         return max(0.0, self.pod.deadline - asyncio.get_running_loop().time()) + 1  # others may still be saving

@@ -94,7 +94,7 @@ class Coordinator:
             get_log().error("join_refused", peer=peer.node, reason=cause.message)
             return Leave(code=ExitCode.TOPOLOGY_MISMATCH, cause=cause, patience_seconds=0)
         if join.node in self._peers:
-            cause = Cause(kind="PeerLost", message=f"{peer} joined anew while the pod before it still counted as connected")
+            cause = Cause(kind="PeerLost", message=f"{peer} joined again while the pod before it still counted as connected")
             get_log().error("peer_lost", peer=peer.node, reason=cause.message)
             self._everyone_obeys(leave_without_peer(cause))
             return leave_without_peer(cause, silent=True)

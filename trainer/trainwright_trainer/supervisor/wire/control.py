@@ -301,7 +301,7 @@ class Connection:
                 return message
 
     def finish(self) -> None:
-        """Say that nothing follows. Whoever receives goes on until the other end closes too.
+        """Say that nothing follows. The receiver goes on until the other end closes too.
 
         To close at once could reset the connection, and take the last word with it.
         """
