@@ -87,7 +87,7 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
     findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
     findings += _after_waivers(context, list(values_are_plain(final.manifests, final.provenance, context.locate)))
     findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole))
-    findings += _after_waivers(context, list(is_accepted(context, final.manifests)))
+    findings += _after_waivers(context, list(is_accepted(context, final.whole, final.manifests)))
     findings += unused_waivers(findings, run, context.locate)
     return CompiledRun(
         run=run,

@@ -26,7 +26,7 @@ from trainwright.compile import CompiledRun, compile_run
 from trainwright.manifest.kinds import GroupKind
 from trainwright.project import Project, load_sources
 from trainwright.run import Run
-from trainwright.validate.core_schemas import definitions, known_version, schema_of
+from trainwright.validate.core_schemas import known_version, schema_of
 
 Data = dict[str, Any]
 
@@ -266,8 +266,6 @@ SIDECAR = {"name": "x", "image": "registry.example.com/x:1", "resources": {"limi
 
 def _value(chance: random.Random, schema: Mapping[str, Any], there: Any, version: str, depth: int) -> Any:
     """A part of a patch: along what is ``there`` already, or anywhere else in the schema."""
-    if "$ref" in schema:
-        schema = definitions(version)["$defs"].get(schema["$ref"].rpartition("/")[2], {})
     if chance.random() < 0.04:
         return copy.deepcopy(chance.choice((*NASTY, there, [{"image": "x"}], [SIDECAR])))
     properties = schema.get("properties")

@@ -101,18 +101,24 @@ def overrides_are_valid(context: Context, resolution: Resolution, manifests: Seq
             yield found("TW603", context.locate.run("/overrides"), problem, "write a field that the API has, with its type")
 
 
-def is_accepted(context: Context, manifests: Sequence[Manifest]) -> Iterator[Finding]:
-    """Patched objects, as they are written, must pass what `trainwright validate` knows without CRDs, operators' webhooks too."""
+def is_accepted(context: Context, whole: Sequence[Manifest], manifests: Sequence[Manifest]) -> Iterator[Finding]:
+    """Patched objects, as they are written, must pass what `trainwright validate` knows without CRDs, operators' webhooks too.
+
+    ``whole`` are the objects that :func:`overrides_are_valid` found to fit their schemas. Most are written just as they are,
+    and are not held against their schemas again: that is most of what validating costs.
+    """
     overrides = context.run.overrides
     if overrides.pod or overrides.objects:
-        from trainwright.validate.check import object_problems
+        from trainwright.validate.check import beyond_schema, object_problems
+        from trainwright.validate.core import is_core
         from trainwright.validate.core_schemas import known_version
         from trainwright.validate.crd import Catalogue
 
         known = known_version(context.cluster.kubernetes)
         for manifest in manifests:
             kind = str(manifest["kind"])
-            for problem in object_problems(manifest, Catalogue(), known)[0]:
+            fits = is_core(str(manifest["apiVersion"])) and any(manifest is one for one in whole)
+            for problem in beyond_schema(manifest) if fits else object_problems(manifest, Catalogue(), known)[0]:
                 if CODES[problem.code].severity is Severity.ERROR:
                     yield found("TW603", patch_of(context, kind), f"{kind}{problem.pointer}: {problem.message}", problem.fix)
 

@@ -103,27 +103,38 @@ def check_manifests(manifests: Iterable[tuple[Manifest, str]], catalogue: Catalo
 def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernetes: str) -> tuple[list[Problem], bool]:
     """The problems of one object that has a kind and a name, and whether there was a schema to check it by."""
     crd = catalogue.crds.get(GroupKind.of(manifest))
+    core = is_core(str(manifest["apiVersion"]))
     resource: Mapping[str, Any] = manifest
     if crd is not None:
         version = served_version(manifest, crd)
         if isinstance(version, Problem):
             return [version], True
         problems, resource = custom_problems(manifest, version, kubernetes)
-    elif is_core(str(manifest["apiVersion"])):
+    elif core:
         problems = _core(manifest, kubernetes)
+        if not problems:
+            return beyond_schema(manifest), True
     else:
         problems = [problem.below("/metadata") for problem in metadata_structure(manifest["metadata"], kubernetes)]
     if not any(problem.code in STRUCTURAL for problem in problems):
-        if not is_core(str(manifest["apiVersion"])):
+        if not core:
             problems += pod_problems(manifest)
         problems += metadata_problems(manifest, crd.namespaced if crd else None)
         problems += [Problem("TW711", *objection) for objection in objections(resource)]
-    return list(dict.fromkeys(problems)), crd is not None or is_core(str(manifest["apiVersion"]))
+    return list(dict.fromkeys(problems)), crd is not None or core
+
+
+def beyond_schema(manifest: Mapping[str, Any]) -> list[Problem]:
+    """What no schema can say of an object of Kubernetes' own kinds that fits its schema."""
+    problems = list(pod_problems(manifest))
+    if not any(problem.code in STRUCTURAL for problem in problems):
+        problems += metadata_problems(manifest)
+    return list(dict.fromkeys(problems))
 
 
 def _core(manifest: Mapping[str, Any], kubernetes: str) -> list[Problem]:
     try:
-        return core_problems(manifest, kubernetes) or list(pod_problems(manifest))
+        return core_problems(manifest, kubernetes)
     except UnknownKindError:
         message = f"Kubernetes {kubernetes} has no {manifest['apiVersion']} {manifest['kind']}"
         return [Problem("TW701", "/kind", message, "write a kind and version that `kubectl api-resources` lists")]

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainwright.findings.locate import escape
 from trainwright.reading.shape import WORDS
-from trainwright.validate.core_schemas import definitions, schema_of
+from trainwright.validate.core_schemas import definition, schema_of
 from trainwright.validate.problem import Problem, shown, unknown_choice, unknown_field, written
 
 CORE_GROUPS = frozenset(
@@ -70,29 +70,29 @@ def core_problems(manifest: Mapping[str, Any], version: str) -> list[Problem]:
     Raises:
         UnknownKindError: the version has no such kind.
     """
-    schema = schema_of(str(manifest["kind"]), str(manifest["apiVersion"]), version)
-    return list(_problems(_validator(schema, version), manifest))
+    return list(_problems(_of_kind(str(manifest["kind"]), str(manifest["apiVersion"]), version), manifest))
 
 
 def metadata_structure(metadata: object, version: str) -> list[Problem]:
     """The same for the metadata of an object of any kind."""
-    schema = {"$ref": f"{definitions(version)['$id']}#/$defs/{_META}"}
-    return list(_problems(_validator(schema, version), metadata))
-
-
-def _validator(schema: Mapping[str, Any], version: str) -> Any:
-    """Imported late: the import takes 80 ms, and most commands validate no object."""
-    import jsonschema  # type: ignore[import-untyped]
-
-    return jsonschema.validators.Draft202012Validator(schema, registry=_registry(version))
+    return list(_problems(_of_metadata(version), metadata))
 
 
 @cache
-def _registry(version: str) -> Any:
-    from referencing import Registry, Resource
+def _of_kind(kind: str, api_version: str, version: str) -> Any:
+    return _validator(schema_of(kind, api_version, version))
 
-    found: Registry[Any] = Resource.from_contents(definitions(version)) @ Registry()
-    return found
+
+@cache
+def _of_metadata(version: str) -> Any:
+    return _validator(definition(_META, version))
+
+
+def _validator(schema: Mapping[str, Any]) -> Any:
+    """Imported late: the import takes 80 ms, and most commands validate no object."""
+    import jsonschema  # type: ignore[import-untyped]
+
+    return jsonschema.validators.Draft202012Validator(schema)
 
 
 def _problems(validator: Any, value: object) -> Iterator[Problem]:

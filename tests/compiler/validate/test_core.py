@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +24,7 @@ from trainwright.validate.core_schemas import (
     UnknownVersionError,
     definitions,
     known_version,
+    schema_of,
     versions,
 )
 
@@ -78,8 +83,34 @@ def test_all_problems_of_an_object_are_told() -> None:
     assert {it.pointer for it in problems(job, NONE)} == expected
 
 
+def test_references_are_replaced_and_nothing_beside_them_is_lost() -> None:
+    """A reference that has more than words beside it would lose that where a definition takes its place."""
+    words = {"$ref", "description", "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-patch-strategy"}
+    package = find_spec("kubernetes_validate")
+    assert package is not None
+    for file in Path(str(package.origin)).parent.glob("kubernetes-json-schema/*-local-strict/_definitions.json"):
+        known = json.loads(file.read_bytes())["$defs"]
+        assert {key for node in mappings(known) if isinstance(node.get("$ref"), str) for key in node} <= words, file
+        for name, _, field in (place.rpartition(".") for place in (*CHOICES, *PATTERNS, *RANGES, *NOT_EMPTY)):
+            assert "$ref" not in known.get(name, {}).get("properties", {}).get(field, {}), (file, name, field)
+    schema = schema_of("CustomResourceDefinition", "apiextensions.k8s.io/v1", known_version(None))  # it refers to itself
+    assert [node for node in mappings(schema) if isinstance(node.get("$ref"), str)] == []
+
+
+def mappings(root: Any) -> Iterator[Data]:
+    """Every mapping in a value, each once."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict | list) and id(node) not in seen:
+            seen.add(id(node))
+            waiting += node.values() if isinstance(node, dict) else node
+            if isinstance(node, dict):
+                yield node
+
+
 def test_the_facts_name_fields_that_there_are() -> None:
-    known = definitions(known_version(None))["$defs"]
+    known = definitions(known_version(None))
     for place in (*CHOICES, *PATTERNS, *RANGES, *NOT_EMPTY):
         name, _, field = place.rpartition(".")
         assert field in known[name]["properties"], place
