@@ -82,6 +82,7 @@ STEPS = 20
 SAVE_EVERY_STEPS = 5
 SEQUENCE_LENGTH = 128
 FILES = 100
+VOCABULARY = 1024
 MICRO_BATCH = 4
 ACCUMULATION = 2
 LAYERS = 2
@@ -147,7 +148,7 @@ def _with_document(config_maps: Mapping[str, ConfigMap], before: Specification, 
 def _shrink_training(work: Tree) -> None:
     _shrink_model(work["model"])
     if work["data"]["source"] == "python-stdlib":
-        _at_most(work["data"], sequence_length=SEQUENCE_LENGTH, files=FILES)
+        _shrink_text(work["data"], work["model"])
     _at_most(work["batch"], micro=MICRO_BATCH, accumulation=ACCUMULATION)
     work["duration"] = {"steps": min(STEPS, work["duration"].get("steps") or STEPS)}
     work["learning_rate"]["warmup_samples"] = 0
@@ -166,6 +167,15 @@ def _keep_here(document: Tree) -> None:
     preflight = document["lifecycle"].get("preflight", {})
     for threshold in [key for key in preflight if key.startswith(("min_", "max_"))]:
         del preflight[threshold]
+
+
+def _shrink_text(data: Tree, model: Tree) -> None:
+    """Shorter sequences of fewer files and fewer tokens: learning a tokenizer and computing logits take time by their number."""
+    _at_most(data, sequence_length=SEQUENCE_LENGTH, files=FILES)
+    spared = max(0, data["vocabulary"] - VOCABULARY)
+    if "vocab_size" in model:  # what it has beyond the data's tokens, such as a mask, it keeps
+        data["vocabulary"] -= spared
+        model["vocab_size"] -= spared
 
 
 def _shrink_model(model: Tree) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.compiler.manifest.data.prepared import own_job, pod_of, prepared
 from tests.compiler.rehearsal.stage import (
@@ -62,6 +62,8 @@ def test_a_run_on_gpus_loses_its_size() -> None:
     assert "2 instead of 4" in text
     assert 'world.device "cuda" -> "cpu"' in text
     assert "work.model.num_hidden_layers 22 -> 2" in text
+    assert "work.model.vocab_size 32000 -> 1024" in text
+    assert "work.data.vocabulary 32000 -> 1024" in text
 
 
 def test_nothing_is_sent_to_a_service_and_no_node_is_measured() -> None:
@@ -101,6 +103,7 @@ def test_two_runs_that_differ_in_size_only_look_alike_when_scaled() -> None:
     assert spec_of(scaled(larger)).work == spec_of(scaled(read_manifests(LLAMA))).work
 
 
+@settings(max_examples=25)
 @given(
     head=st.integers(1, 64).map(lambda n: 2 * n), heads=st.integers(1, 64), groups=st.integers(1, 8), layers=st.integers(1, 100),
     inner=st.integers(1, 30000), tied=st.booleans(),
@@ -115,6 +118,20 @@ def test_a_smaller_llama_is_still_one(head: int, heads: int, groups: int, layers
     assert spec.world.device == "cpu"
     assert isinstance(spec.work, Training)
     assert (spec.work.model.parameters or 0) < 10_000_000
+
+
+def test_a_model_keeps_its_token_for_the_mask() -> None:
+    bert = {"architecture": "bert", "vocab_size": 32001, "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2,
+            "num_attention_heads": 4, "max_position_embeddings": 2048}
+    spec = spec_of(scaled(gpu_run(model=bert, task="masked-lm")))
+    assert isinstance(spec.work, Training)
+    assert spec.work.model.model_dump()["vocab_size"] == 1025
+
+
+def test_a_model_whose_vocabulary_is_unknown_reads_the_tokens_it_was_made_for() -> None:
+    spec = spec_of(scaled(gpu_run(model={"architecture": "transformers", "model_type": "gpt2"})))
+    assert isinstance(spec.work, Training)
+    assert spec.work.data.model_dump()["vocabulary"] == 32000
 
 
 IMAGES = {"source": "digits"}
