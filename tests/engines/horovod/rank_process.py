@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch
-from tests.trainer.training.rank_process import tell_weights
+from tests.trainer.training.rank_process import tell_what_it_holds
 
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.training import program
@@ -27,7 +27,7 @@ def run_rank(environment: dict[str, str], folder: Path) -> NoReturn:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     torch.set_num_threads(1)
-    tell_weights()
+    tell_what_it_holds()
     code = program.run(program.TORCH, os.environ)
     (folder / f"rank-{number}.code").write_text(str(int(code)))
     os._exit(0)

@@ -32,7 +32,7 @@ def run_rank(environment: dict[str, str], output: str, link: socket.socket | Non
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     torch.set_num_threads(1)
-    tell_weights()
+    tell_what_it_holds()
     rest(float(environment.get(PAUSE_ENV, 0)))
     __main__.main()
 
@@ -48,17 +48,23 @@ def rest(seconds: float) -> None:
     TorchLearner.step = resting  # type: ignore[assignment,method-assign]
 
 
-def tell_weights() -> None:
+def tell_what_it_holds() -> None:
     """Have this rank log a digest of the weights that it holds whole after the last step.
 
-    And how many graphs ``torch.compile`` has made: dynamo falls back without a word.
+    And how many graphs ``torch.compile`` has made: dynamo falls back without a word. And every data file of a checkpoint that
+    Python has opened to read; a library that loads tensors opens files by itself.
     """
-    finish = Loop._finish
+    finish, opened = Loop._finish, list[str]()
+
+    def hear(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open" and "/step-" in str(arguments[0]) and not os.O_CREAT & int(str(arguments[2])):
+            opened.append(str(arguments[0]))
 
     def telling(loop: Loop) -> Outcome:
-        get_log().info("weights_held", digest=_digest(loop._learner), graphs=_graphs())
+        get_log().info("weights_held", digest=_digest(loop._learner), graphs=_graphs(), opened=opened)
         return finish(loop)
 
+    sys.addaudithook(hear)
     Loop._finish = telling  # type: ignore[assignment,method-assign]
 
 

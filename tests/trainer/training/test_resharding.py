@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,15 @@ def consumed(ranks: list[Rank]) -> dict[int, list[int]]:
     return {step: [number for samples in told for number in samples[step]] for step in told[0]}
 
 
+def assert_opened_once(ranks: list[Rank], tree: str) -> None:
+    """All ranks together have asked for the size of each data file once and read each of its chunks once, of which it has one."""
+    opened = Counter(
+        path for rank in ranks for told in rank.events("weights_held") for path in told["opened"] if path.startswith(f"{tree}/")
+    )
+    assert opened
+    assert set(opened.values()) == {2}, opened
+
+
 @pytest.fixture(scope="session")
 def two_ranks(session_ranks: Ranks, spec: Spec, engine: str, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     directory = tmp_path_factory.mktemp("two-ranks") / "lineage"
@@ -48,6 +58,7 @@ def test_resume_at_another_world_size_sees_the_same_samples(
         here = finish(ranks, spec, directory, engine, world)
         [restored] = here[0].events("restored")
         assert (restored["step"], restored["from_world_size"]) == (step, before)
+        assert_opened_once(here, restored["path"])
         following = set(range(step + 1, STEPS + 1))
         assert consumed(here) == {each: samples[each] for each in following}
         # The same samples in another order of summation: fp32 rounding, which Adam amplifies with every step.

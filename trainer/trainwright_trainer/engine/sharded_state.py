@@ -89,6 +89,7 @@ class ShardReader:
 
     def __init__(self, checkpoint: CommittedFiles) -> None:
         self._checkpoint = checkpoint
+        self._opened: dict[str, Any] = {}
         self.whole = tensor_file.decode(checkpoint.path(WHOLE_FILE))
         self.shapes = {name: tuple(map(int, shape)) for name, shape in self.below(_SHAPE).items()}
         """Weight -> shape of the whole."""
@@ -99,8 +100,7 @@ class ShardReader:
 
     def keys(self, kind: str) -> list[str]:
         """Names of the tensors of a kind."""
-        with self._open(kind, 0) as file:
-            return list(file.keys())
+        return list(self._open(kind, 0).keys())
 
     def like(self, tensor: Tensor, kind: str, key: str, name: str) -> Tensor:
         """The rows that ``tensor`` holds on this rank, of the tensor ``key`` that belongs to the weight ``name``."""
@@ -113,17 +113,19 @@ class ShardReader:
         while row < stop:
             rank, offset = divmod(row, chunk)
             end = min(stop, (rank + 1) * chunk)
-            with self._open(kind, rank) as file:
-                # Copied: the slice is of the mapped file, which an optimizer on a CPU would go on using after it was removed.
-                parts.append(file.get_slice(key)[offset:end - rank * chunk].clone())
+            # Copied: the slice is of the mapped file, which an optimizer on a CPU would go on using after it was removed.
+            parts.append(self._open(kind, rank).get_slice(key)[offset:end - rank * chunk].clone())
             row = end
         if not parts:  # a rank beyond the last row
-            with self._open(kind, 0) as file:
-                parts = [file.get_slice(key)[:0].clone()]
+            parts = [self._open(kind, 0).get_slice(key)[:0].clone()]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
     def _open(self, kind: str, rank: int) -> Any:
-        return safe_open(self._checkpoint.path(shard_file(kind, rank)), framework="pt")
+        """A rank's file, opened once and not for each of its tensors; it is closed with this reader."""
+        name = shard_file(kind, rank)
+        if name not in self._opened:
+            self._opened[name] = safe_open(self._checkpoint.path(name), framework="pt")
+        return self._opened[name]
 
 
 def _local(tensor: Tensor) -> Tensor:

@@ -250,8 +250,9 @@ class Checkpointer:
         return self._reading.on_rank_0(lambda: found)
 
     def _set_aside(self, record: CommitRecord, problems: Sequence[Problem]) -> None:
-        # Several ranks may find the same file damaged; one sentence about it is enough.
-        one_per_file = list({problem.file: problem for problem in problems}.values())
+        # Several ranks may find the same file damaged; one sentence about it is enough, and its size says more than its chunks.
+        told = sorted(problems, key=lambda problem: problem.kind != "digest")
+        one_per_file = list({problem.file: problem for problem in told}.values())
         self._reading.on_rank_0(lambda: self._report_damage(self._store.quarantine(record, one_per_file)))
 
     def _report_damage(self, quarantined: Quarantined) -> None:
