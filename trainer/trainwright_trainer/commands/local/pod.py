@@ -87,6 +87,16 @@ class LocalPod:
             _wait_for_end(ranks)
         process.wait()
 
+    @property
+    def pid(self) -> int:
+        """Of its supervisor."""
+        return self._running().pid
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._running().poll()
+
     def events(self) -> list[Event]:
         """What it and its ranks have logged until now, oldest first."""
         with self._log.open("rb") as log:
