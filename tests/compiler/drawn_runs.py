@@ -237,6 +237,7 @@ def _prepared() -> st.SearchStrategy[Data]:
 def _optional() -> dict[str, st.SearchStrategy[Any]]:
     every = {
         "every": st.just("10m"), "every_steps": st.integers(1, 1000), "keep": st.integers(2, 9), "save": st.just("blocking"),
+        "failed_saves": st.integers(0, 9),
         "store": st.sampled_from(("s3://example-bucket", "s3://example.bucket/a/B_1")),
     }
     return {

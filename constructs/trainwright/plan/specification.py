@@ -25,6 +25,7 @@ from trainwright.run import BoostingWorkload, Preflight, Run, ScriptWorkload, Tr
 from trainwright.units import Duration
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY, SPEC_FILE
+from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
 from trainwright_trainer.contract.versions import FIELD_SINCE, OBJECT_STORE_SINCE, VALUE_SINCE, short_name
 
 
@@ -191,6 +192,8 @@ def _checkpoints(run: Run, planned: PlannedParts) -> dict[str, Any]:
         "keep": checkpoint.keep,
         "resume": run.checkpoints.resume,
         "save": run.checkpoints.save,
+        # Left out where it is the default, so that no identity moves.
+        "failed_saves": run.checkpoints.failed_saves if run.checkpoints.failed_saves != DEFAULT_FAILED_SAVES else None,
     }
 
 

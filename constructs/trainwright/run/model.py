@@ -12,6 +12,7 @@ from trainwright.run.workload import TrainerWorkload, Workload
 from trainwright.target import TargetName
 from trainwright.topology import AnyTopology
 from trainwright.units import Bytes, Cpu, Duration
+from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
 
 RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
 """A DNS-1035 label that leaves room for the hash and for the names that operators derive."""
@@ -75,6 +76,8 @@ class Checkpoints(Model):
     """`background` continues training while a checkpoint is written from a copy in host memory; `blocking` needs no copy.
     Default: in the background if the engine supports it.
     """
+    failed_saves: Annotated[int, Field(ge=0, le=1000)] = DEFAULT_FAILED_SAVES
+    """How many periodic saves in a row may fail while training continues. The last save of a run must succeed."""
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

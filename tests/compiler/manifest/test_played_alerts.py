@@ -167,6 +167,12 @@ SCENES = (
     scene("commits stopped", 200, "FailingCheckpoints", TRAINING | {"trainwright_committed_step": "6000+0x300"}),
     scene("a save failed", 30, "FailingCheckpoints", TRAINING | {"trainwright_checkpoint_failures_total": "_x20 1 _x200"}),
     scene("a save failed an hour ago", 90, "", TRAINING | {"trainwright_checkpoint_failures_total": "_x20 1 _x200"}),
+    scene("a save fails and training goes on", 55, "FailingCheckpoints", TRAINING | {
+        "trainwright_checkpoint_failures_total": "_x20 1x29 2x200",
+    }),
+    scene("saves failed hours ago in a run that goes on", 200, "", TRAINING | {
+        "trainwright_checkpoint_failures_total": "_x20 1x29 2x250",
+    }),
     scene("a save misses the grace period", 70, "SaveBeyondGrace", TRAINING | {
         "trainwright_checkpoint_save_seconds": "_x30 20+0x29 4000+0x240",
     }),

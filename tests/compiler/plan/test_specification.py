@@ -28,7 +28,7 @@ def spec(run: Data) -> Data:
 
 @pytest.mark.parametrize("nothing", [
     {"watchdog": {}}, {"watchdog": {"starting": "30m", "slowdown": 10}}, {"preflight": {}}, {"preflight": {"budget": "60s"}},
-    {"workload": {"metrics": []}}, {"checkpoints": {}},
+    {"workload": {"metrics": []}}, {"checkpoints": {}}, {"checkpoints": {"failed_saves": 3}},
 ])
 def test_what_is_said_as_it_would_be_anyway_moves_nothing(nothing: Data) -> None:
     assert compiled(NEW | nothing).identity == compiled(NEW).identity
@@ -56,8 +56,10 @@ def test_the_checks_of_nodes() -> None:
 
 def test_what_our_trainer_does_with_steps_saves_and_metrics() -> None:
     sinks = [{"to": "tensorboard"}, {"to": "wandb", "project": "vision", "mode": "offline"}]
-    work = spec({"workload": {"metrics": sinks, "skip_non_finite": 3}, "checkpoints": {"save": "blocking"}})["work"]
-    assert (work["metrics"], work["skip_non_finite"], work["checkpoints"]["save"]) == (sinks, 3, "blocking")
+    saves = {"save": "blocking", "failed_saves": 0}
+    work = spec({"workload": {"metrics": sinks, "skip_non_finite": 3}, "checkpoints": saves})["work"]
+    assert (work["metrics"], work["skip_non_finite"]) == (sinks, 3)
+    assert saves.items() <= work["checkpoints"].items()
 
 
 def test_a_program_of_the_users_is_told_its_address() -> None:
@@ -94,6 +96,7 @@ def test_words_and_defaults_are_those_of_the_contract(ours: type[Watchdog | Pref
     ({"workload": {"metrics": [{"to": "tensorboard"}]}}, "work.metrics"),
     ({"workload": {"skip_non_finite": 1}}, "work.skip_non_finite"),
     ({"checkpoints": {"save": "blocking"}}, "work.checkpoints.save"),
+    ({"checkpoints": {"failed_saves": 1}}, "work.checkpoints.failed_saves"),
     ({"checkpoints": {"store": "s3://example"}, "service_account": "x"}, "an object store for checkpoints"),
 ])
 def test_an_image_that_does_not_know_a_word_is_refused(run: Data, needs: str) -> None:

@@ -141,12 +141,13 @@ class Counting:
 def attempt(
     directory: Path, disk: Disk, *, steps: int = 10, diverges_at: int | None = None,
     on_step: Callable[[int], None] = lambda step: None, on_phase: Callable[[Phase, int | None], None] = lambda phase, step: None,
+    **settings: Any,
 ) -> tuple[Outcome, Line]:
     """A run that saves every four steps."""
     spec = RunSpec.model_validate(changed({
         "world.nodes": 1, "world.processes_per_node": 1, "work.duration": {"steps": steps},
         "work.batch": {"micro": 2}, "work.log_every_steps": 100,
-        "work.checkpoints": {"directory": str(directory), "every_steps": 4},
+        "work.checkpoints": {"directory": str(directory), "every_steps": 4, **settings},
         "lifecycle.save_seconds": 0.001, "lifecycle.grace_seconds": 60,
     }))
     assert isinstance(spec.work, Training)
@@ -252,9 +253,8 @@ def test_a_save_that_fails_hides_no_divergence(tmp_path: Path) -> None:
     with capture_logs() as lines:
         diverged(tmp_path, before_write, held.on_phase)
     assert not saved(tmp_path)
-    [warning] = warnings(lines)
-    assert warning["step"] == 4
-    assert "No space left on device" in warning["reason"]
+    assert failures(lines) == [(4, 1)]
+    assert not warnings(lines)
 
 
 def test_a_save_that_hangs_does_not_hold_a_run_that_diverged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,6 +271,52 @@ def test_a_save_that_hangs_does_not_hold_a_run_that_diverged(tmp_path: Path, mon
         assert warnings(lines) == [{"step": 4, "reason": "it took 0.1 s longer than expected"}]
     finally:
         let_go.set()
+
+
+def refuse(directory: Path, *steps: int) -> Disk:
+    """A volume that is full at the first save of these steps."""
+    left = list(steps)
+
+    def before_write(step: int) -> None:
+        if step in left:
+            left.remove(step)
+            raise StorageError("write", directory, "No space left on device", "free some")
+
+    return Disk(before_write)
+
+
+@pytest.mark.parametrize("save", ["background", "blocking"])
+def test_a_periodic_save_that_fails_ends_nothing(tmp_path: Path, save: str) -> None:
+    with capture_logs() as lines:
+        outcome, line = attempt(tmp_path, refuse(tmp_path, 4, 8, 16), steps=18, save=save)
+    assert outcome == Outcome(ExitCode.DONE, 18, 18)
+    assert line.committed_steps == [12, 18]
+    assert saved(tmp_path) == {12: 12, 18: 18}
+    assert failures(lines) == [(4, 1), (8, 2), (16, 1)]
+    counts = [values.get("trainwright_checkpoint_failures") for values in line.values]
+    assert [count for count in counts if count is not None] == [1, 2, 3]
+    assert not list(tmp_path.glob("step-4.*")), "what a full volume holds of a failed save is removed"
+
+
+def test_one_more_in_a_row_than_is_allowed_ends_the_attempt(tmp_path: Path) -> None:
+    with capture_logs() as lines, pytest.raises(StorageError, match="No space left"):
+        attempt(tmp_path, refuse(tmp_path, 4, 8, 12), steps=100, failed_saves=2)
+    assert failures(lines) == [(4, 1), (8, 2)]
+    with pytest.raises(StorageError, match="No space left"):
+        attempt(tmp_path / "other", refuse(tmp_path, 4), steps=100, failed_saves=0)
+
+
+def test_the_last_save_is_tried_again_and_must_succeed(tmp_path: Path) -> None:
+    outcome, line = attempt(tmp_path, refuse(tmp_path, 8), steps=8)  # its periodic save is of the same step
+    assert outcome == Outcome(ExitCode.DONE, 8, 8)
+    assert line.committed_steps == [4, 8]
+    with pytest.raises(StorageError, match="No space left"):
+        attempt(tmp_path / "other", refuse(tmp_path, 6), steps=6)
+
+
+def failures(lines: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Step of each save that failed while the run went on, and how many in a row."""
+    return [(line["step"], line["in_a_row"]) for line in lines if line["event"] == "checkpoint_failed"]
 
 
 def warnings(lines: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -193,6 +194,23 @@ def test_periodic_save_then_carry_then_stop(ranks: Ranks, spec: Spec, tmp_path: 
     saved = sorted(message.step for message in running[1].messages if isinstance(message, Committed))
     assert len(saved) == 2
     assert [record.step for record in CheckpointStore(directory).records()] == saved[::-1]
+
+
+def test_a_save_that_one_rank_cannot_write(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    """Both ranks hear that it failed, and train on; the next save is whole."""
+    run = spec(tmp_path / "lineage", engine="fsdp2", **LONG)
+    run["work"] |= {"log_every_steps": 1000}
+    leader, other = ranks.start(run, linked=True)
+    other.wait_for(lambda message: isinstance(message, Committed))
+    assert other.process.pid is not None
+    unlimited = resource.prlimit(other.process.pid, resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    leader.wait_for(lambda message: isinstance(message, Measured) and message.values.get("trainwright_checkpoint_failures") == 1)
+    resource.prlimit(other.process.pid, resource.RLIMIT_FSIZE, unlimited)
+    failed = leader.events("checkpoint_failed")[0]
+    assert "File too large" in failed["reason"]
+    assert not other.events("checkpoint_failed"), "it is said once"
+    for rank in (leader, other):
+        rank.wait_for(lambda message: isinstance(message, Committed) and message.step > failed["step"])
 
 
 def test_a_save_that_is_not_expected_to_fit_is_tried(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:

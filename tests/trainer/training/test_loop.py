@@ -32,6 +32,7 @@ class Line:
         self._orders = orders
         self.phases: list[str] = []
         self.committed_steps: list[int] = []
+        self.values: list[Mapping[str, float]] = []
 
     def boundary(self, tick: int) -> Action | None:
         return self._orders.get(tick)
@@ -45,9 +46,11 @@ class Line:
     def agree_through(self, reduce_sums: Callable[[Sequence[float]], list[float]]) -> None:
         assert reduce_sums([1.0]) == [1.0]
 
+    def measured(self, values: Mapping[str, float]) -> None:
+        self.values.append(values)
+
     def mark(self) -> None: ...
     def pace(self, step: int, own_seconds: float) -> None: ...
-    def measured(self, values: Mapping[str, float]) -> None: ...
     def result(self, code: ExitCode, cause: Cause | None = None, step: int | None = None) -> None: ...
 
 

@@ -117,6 +117,10 @@ class Duration(Contract):
         return self
 
 
+DEFAULT_FAILED_SAVES = 3
+"""A volume that comes back within three intervals costs nothing then; one that does not loses as much as it would otherwise."""
+
+
 class Checkpoints(Contract):
     """Where checkpoints live and how often they are taken; one is always taken at the end."""
 
@@ -130,6 +134,9 @@ class Checkpoints(Contract):
     save: Literal["background", "blocking"] | None = None
     """Whether training goes on while a periodic checkpoint is written, from a copy in the host's memory. Default: it does where
     the engine can; a save on the way out always blocks."""
+    failed_saves: Index | None = None
+    """Periodic saves in a row that may fail while training goes on; one more ends the attempt. Default: 3. The last save of a
+    run must succeed."""
 
 
 class Evaluation(Contract):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Protocol, TypeVar, cast
 
 from trainwright_trainer.checkpoint import (
@@ -21,7 +21,7 @@ from trainwright_trainer.checkpoint import (
 )
 from trainwright_trainer.contract.failures import own_code
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.contract.training import Checkpoints
+from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES, Checkpoints
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.ending import warn_of_slow_save
 from trainwright_trainer.rank.group import Group
@@ -35,7 +35,10 @@ _FINGERPRINT = "data_fingerprint"
 
 
 class Division(Protocol):
-    """How the ranks of a run divide the work on a checkpoint. All ranks make the same calls in the same order."""
+    """How the ranks of a run divide the work on a checkpoint. All ranks make the same calls in the same order.
+
+    What one rank fails with, every rank raises: all have the same code and sentence, and know as one whether a save failed.
+    """
 
     @property
     def share(self) -> tuple[int, int]:
@@ -49,7 +52,7 @@ class Division(Protocol):
 
 
 class EveryRank:
-    """Each rank verifies a share of the bytes and writes files of its own. An error ends the rank that has it."""
+    """Each rank verifies a share of the bytes and writes files of its own."""
 
     def __init__(self, place: Place, group: Group) -> None:
         self._place, self._group = place, group
@@ -59,44 +62,44 @@ class EveryRank:
         return self._place.rank, self._place.world_size
 
     def on_rank_0(self, act: Callable[[], T]) -> T:
-        return cast("T", self._group.broadcast(act() if self._place.leads else None))
-
-    def on_each(self, act: Callable[[], list[T]]) -> list[T]:
-        return [result for results in self._group.gather(act()) for result in results]
-
-
-class Rank0Alone:
-    """Rank 0 reads, writes and decides. What it fails with ends every rank, so that all have the same code and sentence."""
-
-    share = (0, 1)
-
-    def __init__(self, place: Place, group: Group) -> None:
-        self._place, self._group = place, group
-
-    def on_rank_0(self, act: Callable[[], T]) -> T:
-        result: T | None = None
-        refusal: Exception | None = None
-        if self._place.leads:
-            try:
-                result = act()
-            except Exception as error:
-                if own_code(error) is None:
-                    raise
-                refusal = error
-        result, refusal = self._group.broadcast((result, refusal))
+        result, refusal = self._group.broadcast(_tried(act) if self._place.leads else (None, None))
         if refusal is not None:
             raise refusal
         return cast("T", result)
 
     def on_each(self, act: Callable[[], list[T]]) -> list[T]:
+        parts = self._group.gather(_tried(act))
+        refusal = self._group.broadcast(next((refusal for _, refusal in parts if refusal is not None), None))
+        if refusal is not None:
+            raise refusal
+        return [result for results, _ in parts for result in results or []]
+
+
+class Rank0Alone(EveryRank):
+    """Rank 0 reads, writes and decides."""
+
+    share = (0, 1)
+
+    def on_each(self, act: Callable[[], list[T]]) -> list[T]:
         return self.on_rank_0(act)
+
+
+def _tried(act: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    """The result, or the error of our own instead of it. An error that nobody foresaw ends the rank that has it."""
+    try:
+        return act(), None
+    except Exception as error:
+        if own_code(error) is None:
+            raise
+        return None, error
 
 
 class Checkpointer:
     """Checkpoints of one attempt.
 
     Where the learner can be saved in the background, periodic saves are written by a thread while training goes on, one at a
-    time: the next one waits for it. A failure comes up in the main thread, in :meth:`poll` or :meth:`finish`.
+    time: the next one waits for it. A failure comes up in the main thread, in :meth:`poll` or :meth:`finish`; as many in a row as
+    the run allows are logged, and training goes on.
 
     Args:
         spec: Of the run, for its identity and its grace period, and for what a save is expected to take until one was measured.
@@ -126,7 +129,10 @@ class Checkpointer:
         self.committed_step: int | None = None
         """Newest step that is safe: restored or saved, as far as :meth:`poll` and :meth:`finish` have seen."""
         self.begun_step = 0
-        """Newest step that is safe or on its way there; the same on all ranks at the same place of the run."""
+        """Newest step that is safe, on its way there, or failed; the same on all ranks at the same place of the run."""
+        self.failed_saves = 0
+        """Of this attempt, as far as they were seen."""
+        self._failed_in_a_row = 0
 
     @property
     def expected_seconds(self) -> float:
@@ -176,24 +182,31 @@ class Checkpointer:
         """Start to save, after the save before it is finished. Gives the seconds for which training stood still.
 
         Raises:
-            StorageError: The volume refused, this time or the time before.
+            StorageError: The volume refused, more often in a row than the run allows.
+            LeaseLostError: A newer attempt writes to the lineage.
         """
         started = time.monotonic()
+        self.finish()
         if self._learner.saves_in_background and self._settings.save != "blocking":
             self._begin_beside_training()
         else:
-            self.save()
+            self._prepare(self._learner.snapshots).run()
+            self.finish()
         return time.monotonic() - started
 
     def save(self) -> None:
-        """Write, commit, clean up. On return the checkpoint is committed and every rank knows it.
+        """Commit every finished step. On return that is done, and every rank knows it.
 
         Raises:
             StorageError: The volume refused. Nothing was committed then, and the last good checkpoint is untouched.
+            LeaseLostError: A newer attempt writes to the lineage.
         """
         self.finish()
-        self._prepare(self._learner.snapshots).run()
-        self.finish()
+        if self._learner.position.step > (self.committed_step or 0):
+            saving = self._prepare(self._learner.snapshots)
+            saving.run()
+            self._saving = None
+            self._conclude(saving)
 
     def poll(self) -> None:
         """Take note of a save that has ended. Raises as :meth:`begin` does."""
@@ -201,11 +214,32 @@ class Checkpointer:
             self.finish()
 
     def finish(self) -> None:
-        """Wait for the save under way. On return its checkpoint is committed and this rank knows it. Raises as :meth:`begin`."""
+        """Wait for the save under way. On return this rank knows whether its checkpoint is committed. Raises as :meth:`begin`."""
         if self._saving is None:
             return
         saving, self._saving = self._saving, None
-        seconds = saving.result()
+        try:
+            self._conclude(saving)
+        except StorageError as error:
+            if self._failed_in_a_row > self._may_fail:
+                raise
+            if self._place.leads:
+                row = {"in_a_row": self._failed_in_a_row, "allowed": self._may_fail}
+                self._log.warning("checkpoint_failed", step=saving.position.step, reason=str(error), **row)
+
+    @property
+    def _may_fail(self) -> int:
+        return DEFAULT_FAILED_SAVES if self._settings.failed_saves is None else self._settings.failed_saves
+
+    def _conclude(self, saving: Saving) -> None:
+        """Wait for the end of a save, and raise what it failed with. All ranks fail together, so all count alike."""
+        try:
+            seconds = saving.result()
+        except Exception:
+            self.failed_saves += 1
+            self._failed_in_a_row += 1
+            raise
+        self._failed_in_a_row = 0
         self._measured = seconds
         self.committed_step = saving.position.step
         self._link.committed(saving.position.step, seconds)
@@ -259,7 +293,6 @@ class Checkpointer:
         self._log.warning("checkpoint_quarantined", reason=str(quarantined), path=str(quarantined.directory))
 
     def _begin_beside_training(self) -> None:
-        self.finish()
         snapshots = self._learner.snapshots()
         saving = self._prepare(lambda: snapshots)
         for snapshot in snapshots:
@@ -276,7 +309,13 @@ class Checkpointer:
         """All ranks together; maybe in a thread."""
         self._writing.on_rank_0(lambda: self._begin_draft(position))  # the directory is there
         draft = self._store.draft(position.step, self.attempt)
-        digests = self._writing.on_each(lambda: self._write_files(draft, snapshots))
+        try:
+            digests = self._writing.on_each(lambda: self._write_files(draft, snapshots))
+        except StorageError:
+            if self._place.leads:  # nobody writes any more: what is there only fills a volume that may be full
+                with suppress(StorageError):
+                    draft.discard()
+            raise
         self._writing.on_rank_0(lambda: self._commit(position, metadata, digests))  # the commit is known to be good
 
     def _begin_draft(self, position: Position) -> None:
@@ -298,7 +337,11 @@ class Checkpointer:
                 metadata={**metadata, _FINGERPRINT: self._fingerprint},
                 files=tuple(digests),
             ))
-            for failure in self._store.retain(self._settings.keep, self.attempt).failures:
+            try:
+                failures = self._store.retain(self._settings.keep, self.attempt).failures
+            except StorageError as error:  # it is committed all the same
+                failures = (error,)
+            for failure in failures:
                 self._log.warning("checkpoint_not_removed", step=position.step, reason=str(failure))
 
     @contextmanager

@@ -130,7 +130,7 @@ class Loop:
             case "save":
                 self._begin_save()
             case None:
-                self._reporting_failure(self._checkpoints.poll)
+                self._reporting(self._checkpoints.poll)
 
     def _evaluate(self) -> None:
         self._learner.check()
@@ -151,25 +151,24 @@ class Loop:
     def _save(self) -> None:
         """Commit every finished step before anything else happens."""
         self._learner.check()
-        if self._step > self._checkpoints.begun_step:
+        if self._step > (self._checkpoints.committed_step or 0) or self._checkpoints.is_saving:
             self._saving(self._checkpoints.save)
-        elif self._checkpoints.is_saving:
-            self._saving(self._checkpoints.finish)
 
     def _saving(self, act: Callable[[], None]) -> None:
         before = self._phase
         self._enter("saving")
         self._link.mark()
-        self._reporting_failure(act)
+        self._reporting(act)
         self._enter(before)
 
-    def _reporting_failure(self, act: Callable[[], None]) -> None:
-        committed = self._checkpoints.committed_step
+    def _reporting(self, act: Callable[[], None]) -> None:
+        """Do what may end a save, and report how it ended."""
+        committed, failed = self._checkpoints.committed_step, self._checkpoints.failed_saves
         try:
             act()
-        except Exception:
-            self._report.save_failed()
-            raise
+        finally:
+            if self._checkpoints.failed_saves != failed:
+                self._report.saves_failed(self._checkpoints.failed_saves)
         if self._checkpoints.committed_step != committed:
             self._report.committed()
 
@@ -182,14 +181,16 @@ class Loop:
             return
         self._enter("saving")
         deadline = time.monotonic() + self._checkpoints.seconds_to_go + SAVE_PATIENCE_SECONDS
-        reason = f"it took {SAVE_PATIENCE_SECONDS:g} s longer than expected"
+        reason: str | None = None
         try:
             while self._checkpoints.is_saving and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
-                self._reporting_failure(self._checkpoints.poll)
+                self._reporting(self._checkpoints.poll)
         except Exception as error:
             reason = cause_of(error, None).message
-        if self._checkpoints.begun_step > (self._checkpoints.committed_step or 0):
+        if self._checkpoints.is_saving:
+            reason = f"it took {SAVE_PATIENCE_SECONDS:g} s longer than expected"
+        if reason is not None:
             get_log().warning("checkpoint_not_finished", step=self._checkpoints.begun_step, reason=reason)
 
     def _finish(self) -> Outcome:

@@ -152,8 +152,9 @@ class Reporter:
     def stalled(self, seconds: float) -> None:
         self._measured({"trainwright_checkpoint_stall_seconds": seconds})
 
-    def save_failed(self) -> None:
-        self._measured({"trainwright_checkpoint_failures": 1})
+    def saves_failed(self, count: int) -> None:
+        """So many of this attempt, by now."""
+        self._measured({"trainwright_checkpoint_failures": count})
 
     def ended(self, event: str, at: Position, committed_step: int | None) -> None:
         self._event(event, step=at.step, samples=at.samples, committed_step=committed_step)

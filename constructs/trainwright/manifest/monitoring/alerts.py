@@ -113,7 +113,8 @@ def _failing_checkpoints(run: MonitoredRun) -> str | None:
     step, committed = run.series.highest("trainwright_step"), run.series.highest("trainwright_committed_step")
     failures = run.series.select("trainwright_checkpoint_failures")
     unsaved = f"({step}\n    - ({committed} or 0 * {step}))"
-    conditions = [f"max by ({IDENTITY}) (max_over_time({failures}[30m])) > 0\n"]
+    lately, before = f"max_over_time({failures}[30m])", f"max_over_time({failures}[{SEEN}] offset 30m)"
+    conditions = [f"max by ({IDENTITY}) ({lately} unless {lately} <= {before}) > 0\n"]  # it has grown since
     if run.save_every_seconds:
         pace = run.series.highest("trainwright_step_seconds")
         patience = round(MISSED_SAVES * run.save_every_seconds) + SAVES * run.save_seconds
@@ -124,7 +125,7 @@ def _failing_checkpoints(run: MonitoredRun) -> str | None:
 
 
 def _attempts_without_commit(run: MonitoredRun) -> str:
-    """A failed save ends its attempt, often before a scrape sees it, and the next attempt starts over from the last commit.
+    """Failed saves end an attempt, at times before a scrape sees them, and the next one starts over from the last commit.
 
     Quicker loops have an alert of their own: they may not live long enough to save at all.
     """
@@ -216,8 +217,9 @@ ALERTS = (
         summary=f"{_WHO} does not commit checkpoints",
         action=(
             "A restart now would lose everything since the last commit. Look at the claim first: space, quota, "
-            "permissions, then at the termination message of a pod that ended with StorageUnavailable. A failed save ends "
-            "the attempt, and the next one starts from the last commit by itself."
+            "permissions, then at checkpoint_failed in the log of rank 0, or the termination message of a pod that ended with "
+            "StorageUnavailable. Training goes on until checkpoints.failed_saves in a row have failed. One more ends the "
+            "attempt, as a failed last save does, and the next attempt starts from the last commit by itself."
         ),
         reason="one save may be late because it is slow; after two the interval that the run asked for does not hold",
         condition=_failing_checkpoints,
