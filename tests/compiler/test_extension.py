@@ -142,7 +142,7 @@ class Swarm(BaseTarget):
         swarm = {
             "apiVersion": "swarms.example.com/v1",
             "kind": "Swarm",
-            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)},
+            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run)},
             "spec": {
                 "failurePolicy": {"maxRestarts": Why(run.restarts, "run:/restarts", "restarts of all Jobs together")},
                 "groups": [{"name": "node", "template": {"spec": job}}],

@@ -167,6 +167,24 @@ def test_who_watches_a_run_moves_no_name(pair: tuple[Data, Data]) -> None:
     assert name(watched, run) == name(watched | {"monitoring": {"kind": "prometheus-operator", "dashboard": {}}}, run)
 
 
+@given(pair=pairs())
+@settings(max_examples=30)
+def test_who_may_reach_a_run_moves_no_name(pair: tuple[Data, Data]) -> None:
+    """A NetworkPolicy changes in place, and no pod changes with it."""
+    cluster, run = pair
+    run = {key: value for key, value in run.items() if key != "overrides"}  # which may be of the policy
+    assert name(cluster | {"network_policy": False}, run) == name(cluster | {"network_policy": True}, run)
+
+
+@given(pair=pairs())
+@settings(max_examples=30)
+def test_the_order_of_paths_moves_no_name(pair: tuple[Data, Data]) -> None:
+    cluster, run = pair
+    run = run | {"files": {"/etc/b/two": "2", "/etc/a/one": "1", **run.get("files", {})}}
+    turned = {key: dict(reversed(run[key].items())) for key in ("mounts", "files", "prepare") if key in run}
+    assert name(cluster, run | turned) == name(cluster, run)
+
+
 @pytest.mark.parametrize("edit", MOVING)
 @given(pair=pairs())
 @settings(max_examples=12)

@@ -62,6 +62,11 @@ class Fabric(Model):
     """Whether to add CAP_IPC_LOCK to RDMA pods, because the node's runtime limits locked memory. Prefer unlimited memlock there:
     pods run as a user, and a runtime that does not make added capabilities ambient gives them to root only (kubernetes#56374)."""
 
+    @property
+    def kind_is_stated(self) -> bool:
+        """Whether the profile says what the network is; if not, estimates count with TCP, and NCCL looks for itself."""
+        return "kind" in self.model_fields_set
+
     @field_validator("interface", "host_interface")
     @classmethod
     def _are_names(cls, names: str | None) -> str | None:

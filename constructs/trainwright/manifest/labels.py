@@ -13,6 +13,9 @@ from trainwright.run import Run
 PLAN_PREFIXES = ("app.kubernetes.io/", "trainwright.dev/", "sidecar.istio.io/")
 """Of label keys that the plan sets."""
 
+RUN_LABEL, IDENTITY_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
+"""Of the run, on objects and pods; of this identity of it, on pods alone."""
+
 ROLE_LABEL = "trainwright.dev/role"
 """On pods: which of the run's roles they have."""
 
@@ -25,12 +28,13 @@ def in_foundation(manifest: Mapping[str, Any]) -> bool:
     return FOUNDATION.items() <= (manifest["metadata"].get("labels") or {}).items()
 
 
+def object_labels(run: Run) -> dict[str, Any]:
+    """Labels of every object of a run: free to change, they restart nothing.
 
-def object_labels(run: Run, plan: Plan) -> dict[str, Any]:
-    """Labels of every object of a run: free to change, they restart nothing."""
+    The identity is in the names. As a label it would be the one by which Argo CD may track what is its own.
+    """
     return {
-        "app.kubernetes.io/name": Why(run.run, "run:/run", "the run"),
-        "app.kubernetes.io/instance": Why(plan.name, "trainwright", "this identity of the run"),
+        RUN_LABEL: Why(run.run, "run:/run", "the run"),
         "app.kubernetes.io/managed-by": "trainwright",
         "trainwright.dev/team": Why(run.team, "run:/team", "who owns the run"),
         **{key: Why(value, f"run:/labels/{escape(key)}", "as asked; objects only") for key, value in run.labels.items()},
@@ -40,8 +44,8 @@ def object_labels(run: Run, plan: Plan) -> dict[str, Any]:
 def pod_labels(run: Run, plan: Plan) -> dict[str, Any]:
     """Labels of every pod: part of the run's identity."""
     return {
-        "app.kubernetes.io/name": Why(run.run, "run:/run", "the run"),
-        "app.kubernetes.io/instance": Why(plan.name, "trainwright", "this identity of the run"),
+        RUN_LABEL: Why(run.run, "run:/run", "the run"),
+        IDENTITY_LABEL: Why(plan.name, "trainwright", "this identity of the run"),
         "sidecar.istio.io/inject": Why(
             "false", "trainwright", "a mesh sidecar never ends, and it sits between ranks and rendezvous"
         ),

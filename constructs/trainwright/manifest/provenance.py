@@ -83,6 +83,13 @@ def transfer(origin: Traced, pointer: str, destination: Traced, new: str) -> Non
         _rename(origin[1], pointer, destination[1], new)
 
 
+def repeat(origin: Traced, pointer: str, destination: Traced, new: str) -> None:
+    """Say a value, and where it comes from, under a new pointer of another object too."""
+    put(destination[0], new, at(origin[0], pointer))
+    known = {key: answer for key, answer in origin[1].items() if key == pointer or key.startswith(f"{pointer}/")}
+    destination[1].update((new + key[len(pointer) :], answer) for key, answer in known.items())
+
+
 def move_items(origin: Traced, pointer: str, destination: Traced, new: str, moving: set[int]) -> None:
     """Move the items of a list whose indexes are named; the others stay, closer together."""
     items = at(origin[0], pointer) or []

@@ -6,7 +6,7 @@ from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
 from trainwright.handshake import Gang, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import ROLE_LABEL, object_labels
+from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, object_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 
@@ -28,7 +28,7 @@ def queue_labels(resolution: Resolution) -> Tree:
 
 def top_labels(resolution: Resolution) -> Tree:
     """Labels of the object that carries the run."""
-    return {**object_labels(resolution.run, resolution.plan), **queue_labels(resolution)}
+    return {**object_labels(resolution.run), **queue_labels(resolution)}
 
 
 def pod_labels(resolution: Resolution) -> Tree:
@@ -56,22 +56,24 @@ def pod_annotations(resolution: Resolution, role: Role) -> Tree:
 
 def pool_placement(pool: NodePool, name: str) -> Tree:
     """What brings a pod to the nodes of a pool, and past their taints."""
-    pointer = f"cluster:/node_pools/{escape(name)}"
     placement: Tree = {}
     if pool.labels:
-        placement["nodeSelector"] = Why(dict(pool.labels), f"{pointer}/labels", "the nodes of the pool")
-    if pool.taints:
-        placement["tolerations"] = Why(
-            [
-                {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
-                if taint.value
-                else {"key": taint.key, "operator": "Exists", "effect": taint.effect}
-                for taint in pool.taints
-            ],
-            f"{pointer}/taints",
-            "the pool's taints, so that pods may go there",
-        )
-    return placement
+        pointer = f"cluster:/node_pools/{escape(name)}/labels"
+        placement["nodeSelector"] = Why(dict(pool.labels), pointer, "the nodes of the pool")
+    return {**placement, **pool_tolerations(pool, name, "the pool's taints, so that pods may go there")}
+
+
+def pool_tolerations(pool: NodePool, name: str, reason: str) -> Tree:
+    """What brings a pod past the taints of a pool; nothing where it has none."""
+    if not pool.taints:
+        return {}
+    tolerations = [
+        {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+        if taint.value
+        else {"key": taint.key, "operator": "Exists", "effect": taint.effect}
+        for taint in pool.taints
+    ]
+    return {"tolerations": Why(tolerations, f"cluster:/node_pools/{escape(name)}/taints", reason)}
 
 
 def pod_fields(resolution: Resolution, role: Role) -> Tree:
@@ -88,7 +90,7 @@ def pod_fields(resolution: Resolution, role: Role) -> Tree:
 
 
 def _selector(resolution: Resolution) -> Tree:
-    return {"matchLabels": {"app.kubernetes.io/instance": resolution.plan.name}}
+    return {"matchLabels": {IDENTITY_LABEL: resolution.plan.name}}
 
 
 def _affinity(resolution: Resolution) -> Tree:
@@ -138,7 +140,7 @@ def pod_group(resolution: Resolution) -> list[Tree]:
     run, plan, gang = resolution.run, resolution.plan, resolution.plan.gang
     if gang is None or gang.made_by is not Gang.OURS:
         return []
-    metadata = {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)}
+    metadata = {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run)}
     minimum = Why(gang.minimum, "run:/topology", gang.minimum_reason)
     if gang.scheduler == "coscheduling":
         spec: Tree = {"minMember": minimum}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from trainwright.manifest import monitoring, scheduling
 from trainwright.manifest.data import fetching
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import object_labels
+from trainwright.manifest.labels import IDENTITY_LABEL, RUN_LABEL, object_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.volumes import CONFIG_MAP
 from trainwright.plan import Resolution
@@ -27,10 +27,10 @@ def disruption_budget(resolution: Resolution) -> list[Tree]:
         {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
-            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)},
+            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run)},
             "spec": {
                 "minAvailable": Why(elastic.minimum, "run:/topology/elastic/min_nodes", "with fewer nodes the run waits"),
-                "selector": {"matchLabels": {"app.kubernetes.io/instance": plan.name}},
+                "selector": {"matchLabels": {IDENTITY_LABEL: plan.name}},
                 "unhealthyPodEvictionPolicy": "AlwaysAllow",
             },
         }
@@ -76,14 +76,19 @@ def network_policy(resolution: Resolution) -> list[Tree]:
         {
             "apiVersion": "networking.k8s.io/v1",
             "kind": "NetworkPolicy",
-            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)},
+            "metadata": {
+                "name": Why(run.run, "run:/run", "one for all identities of the run"),
+                "namespace": plan.namespace,
+                "labels": object_labels(run),
+            },
             "spec": {"podSelector": _pods(resolution), "policyTypes": ["Ingress"], "ingress": ingress},
         }
     ]
 
 
 def _pods(resolution: Resolution) -> Tree:
-    return {"matchLabels": {"app.kubernetes.io/instance": resolution.plan.name}}
+    """The run's pods of every identity, as its monitor selects them: the policy stays while identities come and go."""
+    return {"matchLabels": {RUN_LABEL: resolution.run.run}}
 
 
 def _scraper(resolution: Resolution) -> list[Tree | Why]:
@@ -101,7 +106,7 @@ NETWORK_POLICY = ObjectKind(
     GroupKind("networking.k8s.io", "NetworkPolicy"),
     reasons={
         "": "training ports have no passwords: anyone who reaches a rendezvous can join or end the run",
-        "/metadata": "named like the run's other objects",
+        "/metadata": "called after the run: it outlives identities",
         "/metadata/labels": "labels of the run's objects",
         "/spec/podSelector": "the pods of this run",
         "/spec/policyTypes": "what comes in; what goes out is left alone",

@@ -25,7 +25,7 @@ def configuration(resolution: Resolution) -> list[dict[str, Any]]:
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run, plan)},
+            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run)},
             "immutable": True,
             "data": {payload.key: Why(payload.text, payload.source, payload.reason) for payload in resolution.payloads},
         }

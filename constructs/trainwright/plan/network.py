@@ -66,7 +66,7 @@ def _interface(library: str, fabric: Fabric) -> Iterator[Fact]:
 
 
 def _transport(fabric: Fabric) -> Iterator[Fact]:
-    if fabric.kind == "tcp":
+    if fabric.kind == "tcp" and fabric.kind_is_stated:  # else nobody has said that there are no RDMA devices
         yield Fact("NCCL_IB_DISABLE", "1", "kind", "the fabric is TCP: do not look for RDMA devices")
     if fabric.kind in _VERBS:
         yield Fact("NCCL_IB_DISABLE", "0", "kind", "NCCL looks for RDMA devices by itself", silent=True)

@@ -63,7 +63,8 @@ def describe_machine(pool: NodePool) -> str:
 
 def describe_network(fabric: Fabric) -> str:
     """What connects the nodes: ``InfiniBand 8 x 400 Gb/s``."""
-    return f"{FABRIC_TITLES[fabric.kind]} {fabric.links} x {fabric.gigabits_per_link} Gb/s"
+    network = f"{FABRIC_TITLES[fabric.kind]} {fabric.links} x {fabric.gigabits_per_link} Gb/s"
+    return network if fabric.kind_is_stated else f"network not stated, counted as {network}"
 
 
 def plan_world(needs: Needs, cluster: Cluster, pool: str, reason: str) -> WorldPlan:

@@ -15,7 +15,7 @@ from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload
 from trainwright_trainer.contract.metrics import WandB
 
-OWN_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "trainwright.dev/team")
+OWN_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/managed-by", "trainwright.dev/team")
 """Labels of every object of a run."""
 
 WANDB_KEY = "WANDB_API_KEY"

@@ -1,7 +1,7 @@
 """The run: what an ML engineer asks for, in training's words."""
 
 from datetime import date
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
@@ -139,6 +139,17 @@ FileContent = Annotated[
 ]
 
 
+T = TypeVar("T")
+
+
+def _sorted_by_path(entries: dict[str, T]) -> dict[str, T]:
+    return dict(sorted(entries.items()))
+
+
+ByPath = Annotated[dict[AbsolutePath, T], AfterValidator(_sorted_by_path)]
+"""A mapping whose order means nothing and would otherwise show in the pods, and so move the run's identity."""
+
+
 class Placement(Model):
     """Where the pods of a run are in relation to each other."""
 
@@ -221,11 +232,11 @@ class Run(Model):
     """The target that carries the run; default: the cluster's."""
     node_pool: DnsLabel | None = None
     """Default: the first pool of the cluster that fits."""
-    mounts: dict[AbsolutePath, Mount] = Field(default_factory=dict)
+    mounts: ByPath[Mount] = Field(default_factory=dict)
     """Path in the pod -> a claim, or scratch space."""
-    prepare: dict[AbsolutePath, Preparation] = Field(default_factory=dict)
+    prepare: ByPath[Preparation] = Field(default_factory=dict)
     """Path on a mounted claim -> data that is fetched once, before the first pod starts."""
-    files: dict[AbsolutePath, FileContent] = Field(default_factory=dict)
+    files: ByPath[FileContent] = Field(default_factory=dict)
     """Path in the pod -> a short text, or keys and values that are written as JSON."""
     host_network: bool = False
     """Use the node's network; the run gets ports of its own."""

@@ -147,7 +147,7 @@ def _service(resolution: Resolution) -> Tree:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(resolution.run, plan)},
+        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(resolution.run)},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,

@@ -143,10 +143,12 @@ def backoff_limit(resolution: Resolution) -> Why:
     if all(resolution.processes[role.name].supervised for role in roles):
         reason = "restarts of containers; pods replaced for their exit code are not counted: the trainer's ledger ends a loop"
         return Why(restarts, "run:/restarts", reason)
-    pods = sum(role.pods for role in roles)
+    elastic = resolution.needs.elastic
+    pods = elastic.maximum if elastic else sum(role.pods for role in roles)
+    counted = f"restarts x {'the most ' if elastic else ''}pods + 1"
     reason = (
-        "restarts x pods + 1: the operator adds up the restarts of all containers, init containers too, and ends the run when "
-        "the sum reaches this number; one failure of the run can restart every pod"
+        f"{counted}: the operator adds up the restarts of all containers, init containers and pods that still start too, and "
+        "ends the run when the sum reaches this number; one failure of the run can restart every pod"
     )
     return Why(restarts * pods + 1 if restarts else 0, "run:/restarts", reason)
 

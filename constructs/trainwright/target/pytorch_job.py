@@ -107,7 +107,8 @@ class PyTorchJob(BaseTarget):
   with container restarts, and a recreated pod has none; so a run that makes no progress is ended by the trainer's ledger
   (code 16). An opaque `command` has `OnFailure`: its containers restart in place. The operator adds up the restarts of all
   running pods, including init containers, and ends the run when the sum reaches `backoffLimit`. One failure can restart every
-  pod, so the limit is `restarts` x pods + 1; with `restarts: 0` it is 0, and the first restart ends the run.
+  pod, so the limit is `restarts` x pods + 1, of an elastic run with the most pods that it may have; failures that restart one
+  pod are worth that many more. With `restarts: 0` it is 0, and the first restart ends the run.
 - **Special.** The operator appends its variables after the run's own, so it would silently override `MASTER_ADDR`, `RANK` or
   `PET_*`: setting them is an error ([TW403](findings/TW403.md)). `nprocPerNode` is always a number; with `auto` the world
   size counts pods. An elastic run has no master: the operator would count it in addition to the workers, and it would join a

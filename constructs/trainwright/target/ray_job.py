@@ -15,7 +15,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import pod_labels
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_labels
+from trainwright.manifest.scheduling import pool_tolerations, top_labels
 from trainwright.manifest.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload, ScriptWorkload
@@ -360,7 +360,9 @@ def _offers(resolution: Resolution) -> Tree:
 
 
 def _submitter(resolution: Resolution) -> Tree:
-    """Anywhere in the cluster: it needs no GPU."""
+    """Anywhere in the cluster, since it needs no GPU, and beside the workers too: where every pool is tainted it has no other
+    place, and the cluster would hold its GPUs and wait for it.
+    """
     run = resolution.run
     secrets = [{"name": name} for name in run.image_pull_secrets]
     amounts = Why({"cpu": "1", "memory": "1Gi"}, "trainwright", "the limits of the operator's own submitter, as requests too")
@@ -368,6 +370,7 @@ def _submitter(resolution: Resolution) -> Tree:
         "metadata": {"labels": pod_labels(run, resolution.plan)},
         "spec": {
             "restartPolicy": "Never",
+            **pool_tolerations(resolution.pool, resolution.plan.world.pool, "it may have no place but beside the workers"),
             "automountServiceAccountToken": Why(False, "trainwright", "it needs no access to the API server"),
             **({"imagePullSecrets": Why(secrets, "run:/image_pull_secrets", "as asked")} if secrets else {}),
             "enableServiceLinks": False,

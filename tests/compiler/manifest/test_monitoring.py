@@ -110,8 +110,7 @@ def test_an_edit_that_renames_the_run_leaves_them_as_they_are() -> None:
 
 def test_labels_are_those_of_the_run_without_the_identity() -> None:
     run = compiled({"labels": {"example.com/project": "digits"}}, {"monitoring": EVERYTHING})
-    kept = split(object_labels(run.run, run.plan))[0]
-    del kept["app.kubernetes.io/instance"]
+    kept = split(object_labels(run.run))[0]
     for kind, wanted in {"PodMonitor": SELECTED, "PrometheusRule": SELECTED, "ConfigMap": {"grafana_dashboard": "1"}}.items():
         assert objects_of(run)[kind]["metadata"]["labels"] == kept | wanted
 

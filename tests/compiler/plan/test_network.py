@@ -37,7 +37,8 @@ EFA = {"kind": "efa", "interface": "eth0", "resource": "vpc.amazonaws.com/efa"}
 @pytest.mark.parametrize(
     ("fabric", "expected"),
     [
-        ({}, {"NCCL_IB_DISABLE": "1"}),
+        ({}, {}),  # nobody has said that there are no RDMA devices
+        ({"kind": "tcp"}, {"NCCL_IB_DISABLE": "1"}),
         ({"interface": "ens5,ens6", "kind": "tcp"}, {"NCCL_SOCKET_IFNAME": "ens5,ens6", "NCCL_IB_DISABLE": "1"}),
         (INFINIBAND, {"NCCL_SOCKET_IFNAME": "eth0", "NCCL_IB_HCA": "=mlx5_0,mlx5_1"}),
         (

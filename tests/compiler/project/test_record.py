@@ -88,7 +88,7 @@ CONFLICT = """\
 record: 1
 state: "active"
 <<<<<<< HEAD
-identity: "2skx5at8"
+identity: "shymvh9r"
 =======
 identity: "1aqa1h4p"
 >>>>>>> branch

@@ -61,7 +61,7 @@ def test_a_label_of_every_run(key: str) -> None:
 
 def test_own_labels_are_those_of_the_objects() -> None:
     result = compiled()
-    assert tuple(object_labels(result.run, result.plan)) == OWN_LABELS
+    assert tuple(object_labels(result.run)) == OWN_LABELS
 
 
 NEW: Data = {"trainer_version": "0.2.0"}

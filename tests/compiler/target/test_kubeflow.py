@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.compiler.example import Data, command, compiled, script
+from tests.compiler.objects import the
 
 OPERATOR: Data = {
     "operators": {"training-operator": {"version": "1.9"}}, "namespaces": {"training": {"pod_security": "baseline"}},
@@ -39,6 +40,16 @@ def test_a_command_has_its_restarts_though_each_brings_every_pod_down(target: st
     }
     assert not past_backoff_limit([restarts] * nodes, limit), "all that were asked for"
     assert past_backoff_limit([restarts + 1] * nodes, limit), "and no more"
+
+
+@pytest.mark.parametrize(("smallest", "largest", "limit"), [(4, 64, 6401), (2, 4, 401)])
+def test_an_elastic_command_has_its_restarts_at_its_largest_size(smallest: int, largest: int, limit: int) -> None:
+    elastic = {"min_nodes": smallest, "max_nodes": largest}
+    topology = {"kind": "ddp", "nodes": 4, "gpus_per_node": 8, "elastic": elastic}
+    run = {"target": "pytorch-job", "restarts": 100, "topology": topology} | command("python", "train.py")
+    spec: Any = the(compiled(run, OPERATOR), "PyTorchJob")["spec"]
+    assert spec["runPolicy"]["backoffLimit"] == limit
+    assert not past_backoff_limit([100] * largest, limit)
 
 
 @pytest.mark.parametrize("nodes", [1, 4])

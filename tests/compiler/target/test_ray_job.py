@@ -135,6 +135,17 @@ def test_the_operator_starts_ray_and_mounts_shared_memory() -> None:
             assert "shm" not in [volume["name"] for volume in spec["volumes"]]
 
 
+def test_the_submitter_has_a_place_where_every_pool_is_tainted() -> None:
+    """Otherwise it is Pending for as long as the cluster holds its GPUs."""
+    taints = [{"key": "nvidia.com/gpu"}, {"key": "team", "value": "vision", "effect": "NoExecute"}]
+    manifest = job(cluster={"node_pools": {"h100": {"taints": taints}}})
+    tolerations = at(manifest, f"{SUBMITTER}/spec/tolerations")
+    assert tolerations == at(manifest, f"{WORKER_POD}/spec/tolerations")
+    assert [toleration["key"] for toleration in tolerations] == ["nvidia.com/gpu", "team"]
+    assert at(manifest, f"{SUBMITTER}/spec/nodeSelector") is None
+    assert at(job(cluster={"node_pools": {"h100": {"taints": []}}}), f"{SUBMITTER}/spec/tolerations") is None
+
+
 def test_the_submitter_is_as_strict_as_the_rest_and_takes_no_gpu() -> None:
     manifest = job({"node_pool": "spot", "image_pull_secrets": ["registry"]})
     spec = at(manifest, f"{SUBMITTER}/spec")

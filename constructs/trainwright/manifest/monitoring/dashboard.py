@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from trainwright.cluster.addons import Dashboard, Monitoring
 from trainwright.identity import short_hash
-from trainwright.manifest.monitoring.objects import lasting_labels
+from trainwright.manifest.labels import object_labels
 from trainwright.manifest.monitoring.series import IDENTITY, MonitoredRun, Series, monitored_run
 from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
@@ -128,7 +128,7 @@ def dashboard_map(resolution: Resolution, monitoring: Monitoring, grafana: Dashb
             {
                 "name": Why(run.run, "run:/run", "one for all identities of the run"),
                 "namespace": namespace,
-                "labels": lasting_labels(resolution, label),
+                "labels": object_labels(run) | label,
             },
             "trainwright",
             "named like the run, without a hash: it may change in place, and outlives an identity",

@@ -8,18 +8,11 @@ from typing import Any
 from trainwright.cluster.addons import Monitoring
 from trainwright.findings.locate import escape
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import object_labels
+from trainwright.manifest.labels import RUN_LABEL, object_labels
 from trainwright.manifest.monitoring.alerts import ALERTS, Alert
-from trainwright.manifest.monitoring.series import IDENTITY_LABEL, POD_LABELS, RUN_LABEL, monitored_run
+from trainwright.manifest.monitoring.series import POD_LABELS, monitored_run
 from trainwright.manifest.provenance import Why
 from trainwright.plan import Resolution
-
-
-def lasting_labels(resolution: Resolution, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The labels of the run's objects without the one that names the identity, then those that the cluster's monitoring wants."""
-    labels = object_labels(resolution.run, resolution.plan)
-    labels.pop(IDENTITY_LABEL)
-    return {**labels, **wanted}
 
 
 def selected_by(labels: Mapping[str, str], field: str) -> dict[str, Why]:
@@ -40,7 +33,7 @@ def pod_monitor(resolution: Resolution, monitoring: Monitoring) -> dict[str, Any
         "metadata": {
             "name": Why(run.run, "run:/run", "one for all identities of the run"),
             "namespace": run.namespace,
-            "labels": lasting_labels(resolution, selected_by(monitoring.pod_monitor_labels, "pod_monitor_labels")),
+            "labels": object_labels(run) | selected_by(monitoring.pod_monitor_labels, "pod_monitor_labels"),
         },
         "spec": {
             "selector": {"matchLabels": {RUN_LABEL: Why(run.run, "run:/run", "the run's pods, whatever their hash")}},
@@ -93,7 +86,7 @@ def prometheus_rule(resolution: Resolution, monitoring: Monitoring) -> dict[str,
         "metadata": {
             "name": Why(run.run, "run:/run", "one for all identities of the run"),
             "namespace": run.namespace,
-            "labels": lasting_labels(resolution, selected_by(monitoring.rule_labels, "rule_labels")),
+            "labels": object_labels(run) | selected_by(monitoring.rule_labels, "rule_labels"),
         },
         "spec": {
             "groups": [

@@ -6,6 +6,7 @@ from math import ceil
 from typing import NamedTuple
 
 from trainwright.handshake import Rendezvous
+from trainwright.manifest.labels import IDENTITY_LABEL, RUN_LABEL
 from trainwright.plan import Resolution
 from trainwright.run import Run
 from trainwright_trainer.contract.boosting import Boosting
@@ -13,7 +14,7 @@ from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.contract.training import Training
 
-RUN_LABEL, IDENTITY_LABEL = POD_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/instance")
+POD_LABELS = (RUN_LABEL, IDENTITY_LABEL)
 """Labels of the pods that every series of a run carries: the run, and its identity."""
 
 RUN, IDENTITY = (label.translate(str.maketrans("./", "__")) for label in POD_LABELS)

@@ -21,7 +21,7 @@ from trainwright.handshake import (
 from trainwright.identity import PLACEHOLDER, short_hash
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
-from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, transfer
+from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, repeat, transfer
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Rule, Target, Template, managed_by
@@ -55,8 +55,9 @@ def overrides_at(place: int) -> str:
     return f"/spec/podTemplateOverrides/{place}"
 
 
-TRAINER_FIELDS = {"image": "image", "command": "command", "env": "env", "resources": "resourcesPerNode"}
-"""Field of the container -> field of ``spec.trainer``; patches may not touch these (trainer #2770)."""
+TRAINER_FIELDS = {"command": "command", "env": "env", "resources": "resourcesPerNode"}
+"""Field of the container -> field of ``spec.trainer``, which then has it alone; patches may not touch these (trainer #2770). The
+image is in both: the Kubeflow SDK refuses to list a namespace in which a runtime has none (kubeflow 0.5, get_runtime_trainer)."""
 
 OF_A_LAUNCHER = ("command", "env")
 """Those of them that a launcher is given. The operator has image and resources for the launcher alone too, not for the workers
@@ -103,6 +104,8 @@ class TrainJob(BaseTarget):
         runtime, job = (next(one for one in finished if GroupKind.of(one[0]) == kind) for kind in (RUNTIME, KIND))
         jobs = jobs_of(resolution)
         trains = f"{pod_at(len(jobs) - 1)}/spec/containers/0"
+        if resolution.needs.mpi is None:
+            repeat(runtime, f"{trains}/image", job, "/spec/trainer/image")
         for field in TRAINER_FIELDS if resolution.needs.mpi is None else OF_A_LAUNCHER:
             transfer(runtime, f"{trains}/{field}", job, f"/spec/trainer/{TRAINER_FIELDS[field]}")
         for place in range(len(jobs)):

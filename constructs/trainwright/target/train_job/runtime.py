@@ -62,7 +62,10 @@ def training_runtime(resolution: Resolution) -> Tree:
         "metadata": {
             "name": runtime_name(resolution),
             "namespace": resolution.plan.namespace,
-            "labels": {"app.kubernetes.io/managed-by": "trainwright"},
+            "labels": {
+                "app.kubernetes.io/managed-by": "trainwright",
+                "trainer.kubeflow.org/framework": POLICIES[resolution.needs.rendezvous],
+            },
         },
         "spec": {
             "mlPolicy": {
@@ -173,6 +176,8 @@ TRAINING_RUNTIME = ObjectKind(
         "": "what runs of one shape have in common; it must be there before they are, so it belongs to the foundation",
         "/metadata": "called after its content: another shape is another runtime, and nothing changes under a run",
         "/metadata/labels": "the same for every runtime",
+        "/metadata/labels/trainer.kubeflow.org~1framework": "the Kubeflow SDK lists only runtimes that say their framework, and "
+        "fails on TrainJobs of others",
         "/spec/mlPolicy": "what the operator tells the pods of each other",
         "/spec/mlPolicy/numNodes": "each run states its own number; of launchers there is one",
         "/spec/podGroupPolicy": "the operator makes the group of pods that start together",
