@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
-import time
 
 import pytest
-from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
 from tests.trainer.supervisor.run.test_history import commit
 
@@ -185,26 +182,3 @@ def test_a_pod_that_comes_twice_ends_the_attempt(new_run: NewRun) -> None:
     cause = run.pods[0].message().cause
     assert cause is not None
     assert "joined again" in cause.message
-
-
-def test_noise_on_the_control_port_is_dropped(new_run: NewRun) -> None:
-    run = new_run(nodes=2)
-    leader = run.start(0)
-    leader.wait_for_event("waiting_for_peers")
-    noises = (
-        b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 200_000, b'{"type":"ping"}\n{"type":"bye","code":0}\n',
-        b'{"type":"join","node":99}\n',
-    )
-    for noise in noises:
-        with socket.create_connection((leader.address, run.spec.world.control_port), timeout=10) as connection:
-            connection.sendall(noise)
-            connection.shutdown(socket.SHUT_WR)
-            deadline = time.monotonic() + 30
-            try:
-                while connection.recv(1000) and time.monotonic() < deadline:
-                    pass
-            except ConnectionResetError:
-                pass
-    wait_until(lambda: sum(event["event"] == "connection_dropped" for event in leader.log()) == 4, "noise dropped")
-    run.start(1)
-    assert run.wait() == [0, 0], run.logs()

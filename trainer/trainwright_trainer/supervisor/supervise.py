@@ -171,6 +171,9 @@ class _Supervisor:
 
         def on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
             error = context.get("exception")
+            if "socket" in context and isinstance(error, OSError):  # too many connections: asyncio accepts again in a second
+                get_log().warning("connection_not_accepted", reason=error.strerror)
+                return
             role.fail(_unexpected(error if isinstance(error, BaseException) else RuntimeError(str(context.get("message")))))
             get_log().error("supervisor_failed", exc_info=error, reason=str(context.get("message")))
 

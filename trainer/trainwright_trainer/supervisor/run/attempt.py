@@ -164,7 +164,7 @@ class Attempt:
         loop, control = asyncio.get_running_loop(), self.place.control
         self._coordinator = coordinator = self._new_coordinator()
         if control is not None and control.pods > 1:
-            self._server = ControlServer(coordinator, self._setting.spec.lifecycle.peer_lost_seconds)
+            self._server = ControlServer(coordinator, self._setting.specification)
             await self._server.listen(self.place.bind, control.port)
 
         # Through the loop, as if over a wire: neither is called while it is in the middle of something.
@@ -179,9 +179,9 @@ class Attempt:
         coordinator.add_own_pod(own)
 
     async def _follow(self) -> None:
-        specification, control = self._setting.specification, self.place.control
+        control = self.place.control
         assert control is not None  # noqa: S101 - a pod that nothing connects leads itself
-        self._client = ControlClient(specification.spec, specification.sha256, self.place, control, self.pod)
+        self._client = ControlClient(self._setting.specification, self.place, control, self.pod)
         await self._client.follow()
 
     async def _note_end(self, code: ExitCode) -> None:
@@ -229,7 +229,7 @@ class LoneCoordinator(Coordinator):
         self, spec: RunSpec, sha256: str, history: History, measurements: Measurements, attempt: str | None = None
     ) -> None:
         super().__init__(spec, sha256, 1, history, measurements)
-        self._nonce = attempt or self._nonce
+        self.nonce = attempt or self.nonce
 
     @property
     def _save_every(self) -> float | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Mapping
 from typing import Literal
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
@@ -55,7 +54,7 @@ class Coordinator:
         self.attempt: str | None = None
         """Noted in the ledger; None until everybody has come."""
         self._spec, self._sha256, self._history, self._measurements = spec, sha256, history, measurements
-        self._pods, self._nonce = pods, uuid.uuid4().hex[:12]
+        self._pods, self.nonce = pods, uuid.uuid4().hex[:12]
         self._peers: dict[int, Peer] = {}
         self._stop: Literal["no", "wanted", "agreed"] = "no"
         self._stop_cause = Cause(kind="ToldToEnd", message="the run was told to end")
@@ -85,11 +84,11 @@ class Coordinator:
             self.state = "opening"
             in_background(self._open())
 
-    def join(self, join: Join, versions: Mapping[str, str], peer: Peer) -> Leave | None:
+    def join(self, join: Join, peer: Peer) -> Leave | None:
         """Take a pod in; gives the refusal if it cannot take part. Not for a run that is over."""
-        if different := difference_from_node_0(join, versions, self._sha256, self._pods):
+        if different := difference_from_node_0(join, self._sha256, self._pods):
             cause = Cause(kind="TopologyMismatch", message=f"{peer} and node 0 differ: {different}")
-            if self.state in ("gathering", "opening"):  # a run that works is not disturbed by a stranger
+            if join.attempt == self.nonce and self.state in ("gathering", "opening"):  # else anybody's: a run that works goes on
                 self._everyone_leaves(ExitCode.TOPOLOGY_MISMATCH, cause)
             get_log().error("join_refused", peer=peer.node, reason=cause.message)
             return Leave(code=ExitCode.TOPOLOGY_MISMATCH, cause=cause, patience_seconds=0)
@@ -163,7 +162,7 @@ class Coordinator:
         self._everyone_leaves(ExitCode.PEERS_NEVER_CAME, Cause(kind="PeersNeverCame", message=message))
 
     async def _open(self) -> None:
-        attempt, limit = self._nonce, self._spec.lifecycle.attempts_without_progress
+        attempt, limit = self.nonce, self._spec.lifecycle.attempts_without_progress
         try:
             beginning = await self._history.begin(attempt)
         except PodError as error:

@@ -5,28 +5,48 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 from pydantic import ValidationError
 
 from trainwright_trainer import __version__
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.failures import PodError
-from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank import software
+from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.supervisor.event_loop import in_background, in_daemon_thread
 from trainwright_trainer.supervisor.place import ControlAddress, PodPlace
-from trainwright_trainer.supervisor.wire.messages import MESSAGE, AnyMessage, Bye, Downward, Installed, Join, Leave, Ping, Upward
+from trainwright_trainer.supervisor.wire.messages import (
+    MESSAGE,
+    AnyMessage,
+    Bye,
+    Challenge,
+    Downward,
+    Join,
+    Knock,
+    Leave,
+    Ping,
+    Upward,
+)
 
 PING_SECONDS = 2.0
 FLUSH_SECONDS = 2.0
 """For connections to close once nothing follows."""
 CONNECT_SECONDS, RETRY_SECONDS = 5.0, 0.5
+INTRODUCTION_SECONDS = 10.0
+"""For both ends to say who they are; it takes milliseconds unless a machine is overloaded."""
+SPARE_CONNECTIONS = 64
+"""Beyond one for each pod: more that have not joined are not kept, for each takes a descriptor and a buffer."""
+BACKLOG = 128
+"""Also the most that asyncio accepts at once, before any of them is served (asyncio/selector_events.py)."""
+MAX_LINE_BYTES = 1 << 16
+SHOWN = 100
+Value = TypeVar("Value")
 
 
 @dataclass(eq=False, slots=True)
@@ -49,7 +69,11 @@ class Leader(Protocol):
     def is_over(self) -> bool:
         """Whether this attempt takes nobody in any more."""
 
-    def join(self, join: Join, versions: Mapping[str, str], peer: Peer) -> Leave | None:
+    @property
+    def nonce(self) -> str:
+        """Of this attempt."""
+
+    def join(self, join: Join, peer: Peer) -> Leave | None:
         """Take a pod in; gives the refusal if it cannot take part."""
 
     def heard(self, peer: Peer, message: Upward) -> None:
@@ -77,18 +101,28 @@ class Follower(Protocol):
 
 
 class ControlServer:
-    """Accepts the connections of the other pods and hands what they say to the coordinator."""
+    """Accepts the connections of the other pods and hands what they say to the coordinator.
 
-    def __init__(self, leader: Leader, silence_seconds: float) -> None:
-        self._leader, self._silence_seconds = leader, silence_seconds
+    Anybody can connect to an open port: a scanner, a pod of another run that was given the address of an old one. Who does not
+    introduce itself as a pod of this attempt is logged and dropped, and the run goes on.
+    """
+
+    def __init__(self, leader: Leader, specification: Specification) -> None:
+        self._leader, self._specification = leader, specification
         self._connections: dict[asyncio.Task[None], Connection] = {}
+        self._strangers: dict[Connection, None] = {}
+        """Those that have not joined yet, the oldest first."""
+        self._most_strangers = specification.spec.world.nodes + SPARE_CONNECTIONS
+        self._dropped = 0
         self._server: asyncio.Server | None = None
 
     async def listen(self, bind: str, port: int) -> None:
         """Raises :class:`PodError` where the address cannot be used."""
         try:
             # Connections of the attempt before linger in TIME_WAIT; they must not keep the port.
-            self._server = await asyncio.start_server(self._accept, bind, port, reuse_address=True, backlog=1024)
+            self._server = await asyncio.start_server(
+                self._accept, bind, port, reuse_address=True, backlog=BACKLOG, limit=MAX_LINE_BYTES
+            )
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             message = f"cannot listen on {bind}:{port} for the other pods: {reason}; free the port, or change world.control_port"
@@ -98,6 +132,8 @@ class ControlServer:
         """Leave last: wait for the others to close their connections, and drop those that do not in time."""
         if self._server is not None:
             self._server.close()
+        for stranger in list(self._strangers):
+            stranger.drop()
         await self._emptied(patience_seconds)
         for connection in list(self._connections.values()):
             connection.finish()
@@ -108,7 +144,10 @@ class ControlServer:
             await asyncio.wait(set(self._connections), timeout=seconds)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(reader, writer, self._silence_seconds)
+        connection = Connection(reader, writer, self._specification.spec.lifecycle.peer_lost_seconds)
+        self._strangers[connection] = None
+        if len(self._strangers) > self._most_strangers:  # a pod takes milliseconds to join, so the oldest is none
+            next(iter(self._strangers)).drop()
         task = in_background(self._serve(connection))
         self._connections[task] = connection
         task.add_done_callback(lambda done: self._connections.pop(done, None))
@@ -116,48 +155,66 @@ class ControlServer:
     async def _serve(self, connection: Connection) -> None:
         peer: Peer | None = None
         try:
-            join = await connection.receive()
-            if not isinstance(join, Join):
-                raise ConnectionEnd("it did not begin with a join")
-            versions = await _versions(join, connection)
+            join = await _in_time(self._introduction(connection))
             if self._leader.is_over:  # a pod of the next attempt is early: it tries again until node 0 is new too
                 raise ConnectionEnd("this attempt is over")
-            peer = Peer(join.node, join.host, connection.send)
-            if refusal := self._leader.join(join, versions, peer):
-                peer = None
-                connection.send(refusal)
-                connection.finish()
+            joined = Peer(join.node, join.host, connection.send)
+            if refusal := self._leader.join(join, joined):
+                await _in_time(connection.refuse(refusal))
+            peer = joined
+            self._strangers.pop(connection, None)
             while True:
                 message = await connection.receive()
-                if peer is not None and isinstance(message, Upward):
+                if isinstance(message, Upward):
                     self._leader.heard(peer, message)
         except ConnectionEnd as end:
             if peer is not None:
                 self._leader.lost(peer, str(end), end.silent)
             else:
-                get_log().info("connection_dropped", address=connection.address, reason=str(end))
+                self._note_dropped(connection, str(end))
         finally:
+            self._strangers.pop(connection, None)
             connection.drop()
 
+    async def _introduction(self, connection: Connection) -> Join:
+        """Learn who it is. Raises :class:`ConnectionEnd` for whoever is no pod of this attempt."""
+        identity, attempt = self._specification.spec.identity, self._leader.nonce
+        first = await connection.receive()
+        if isinstance(first, Join) and first.identity is None and first.sha256 == self._specification.sha256:
+            return first  # of trainer 0.1.0, and to be told that node 0 is newer
+        if not isinstance(first, Knock):
+            raise ConnectionEnd("it did not say which run it looks for")
+        if first.identity != identity:
+            raise ConnectionEnd(f"it looks for {first.identity}")
+        connection.send(Challenge(identity=identity, attempt=attempt))
+        join = await connection.receive()
+        if not isinstance(join, Join) or (join.identity, join.attempt) != (identity, attempt):
+            raise ConnectionEnd("it did not join this attempt")
+        return join
 
-async def _versions(join: Join, connection: Connection) -> Mapping[str, str]:
-    """Of the pod's software. A trainer of another version may not tell them, and is refused for that version."""
-    if join.version != __version__:
-        return {}
-    message = await connection.receive()
-    if not isinstance(message, Installed):
-        raise ConnectionEnd("it did not say what it has installed")
-    return message.versions
+    def _note_dropped(self, connection: Connection, reason: str) -> None:
+        """Tell of the first hundred, and then of every hundredth: a port scanner must not fill the log."""
+        self._dropped += 1
+        if self._dropped <= SHOWN or self._dropped % 100 == 0:
+            get_log().warning("connection_dropped", address=connection.address, reason=reason, dropped=self._dropped)
 
 
-def difference_from_node_0(join: Join, versions: Mapping[str, str], sha256: str, pods: int) -> str | None:
+async def _in_time(introduction: Awaitable[Value]) -> Value:
+    """Raises :class:`ConnectionEnd` where it takes too long, whatever the other end sends meanwhile."""
+    try:
+        async with asyncio.timeout(INTRODUCTION_SECONDS):
+            return await introduction
+    except TimeoutError:
+        raise ConnectionEnd(f"it did not introduce itself within {INTRODUCTION_SECONDS:g} s") from None
+
+
+def difference_from_node_0(join: Join, sha256: str, pods: int) -> str | None:
     """How a pod differs from node 0, for a sentence that names the pod first; None where they may train together.
 
     It finds the pods of a roll-out that is only half done: another ConfigMap here, another image there.
 
     Args:
-        join: The pod's first message.
-        versions: Of its software, which it sends next.
+        join: What the pod says of itself.
         sha256: Of node 0's specification.
         pods: Of the run.
     """
@@ -170,7 +227,7 @@ def difference_from_node_0(join: Join, versions: Mapping[str, str], sha256: str,
         return f"their trainers are of version {join.version} and {__version__}; every pod must run the same image"
     if not 0 < join.node < pods:
         return f"it says that it is node {join.node}, which is not one of 1 to {pods - 1}"
-    if different := software.difference(versions, software.installed()):
+    if different := software.difference(join.versions, software.installed()):
         return f"they have {different}; every pod must run the same image"
     return None
 
@@ -178,21 +235,20 @@ def difference_from_node_0(join: Join, versions: Mapping[str, str], sha256: str,
 class ControlClient:
     """Reaches node 0 and hands what it says to the pod."""
 
-    def __init__(self, spec: RunSpec, sha256: str, place: PodPlace, control: ControlAddress, pod: Follower) -> None:
-        self._spec, self._sha256, self._place, self._pod = spec, sha256, place, pod
+    def __init__(self, specification: Specification, place: PodPlace, control: ControlAddress, pod: Follower) -> None:
+        self._specification, self._place, self._pod = specification, place, pod
+        self._lifecycle = specification.spec.lifecycle
         self._host, self._port = control.host, control.port
         self._connection: Connection | None = None
 
     async def follow(self) -> None:
         """Until the connection ends for good. Before ``start`` an end only means to wait again: node 0 may be replaced."""
         loop = asyncio.get_running_loop()
-        budget = self._spec.lifecycle.peer_wait_seconds
+        budget = self._lifecycle.peer_wait_seconds
         get_log().info("waiting_for_node_0", host=self._host, port=self._port, seconds=budget)
         # The budget is for each wait: one that was spent with node 0, waiting for others, says nothing about its replacement.
-        while (reader_writer := await self._reach(loop.time() + budget)) is not None:
-            self._connection = connection = Connection(*reader_writer, self._spec.lifecycle.peer_lost_seconds)
-            connection.send(Join(node=self._place.node or 0, host=self._place.host, sha256=self._sha256, version=__version__))
-            connection.send(Installed(versions=dict(software.installed())))
+        while (connection := await self._reach(loop.time() + budget)) is not None:
+            self._connection = connection
             self._pod.connect(connection.send)
             try:
                 await self._listen(connection)
@@ -220,27 +276,53 @@ class ControlClient:
             if isinstance(message, Downward):
                 self._pod.heard(message)
 
-    async def _reach(self, deadline: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    async def _reach(self, deadline: float) -> Connection | None:
         """Try until it works; None when the budget is spent, and then the pod has heard so."""
         loop = asyncio.get_running_loop()
         reason = "not tried"
         while (left := deadline - loop.time()) > 0:
             try:
                 async with asyncio.timeout(min(CONNECT_SECONDS, left)):
-                    return await self._connect()
+                    streams = await self._connect()
+                return await self._join(Connection(*streams, self._lifecycle.peer_lost_seconds))
             except TimeoutError:
                 reason = "no answer"
+            except ConnectionEnd as end:
+                # Another pod may have the address by now, which must neither end this run nor be joined. This one tries again.
+                if not reason.endswith(str(end)):
+                    get_log().warning("not_node_0", host=self._host, reason=str(end))
+                reason = f"who answers there is not node 0 of this run: {end}"
             except OSError as error:  # not resolved yet, refused, unreachable: its pod may still be pending
                 reason = error.strerror or str(error)
             await asyncio.sleep(min(RETRY_SECONDS, max(0.0, deadline - loop.time())))
         message = (
-            f"node 0 did not come within {self._spec.lifecycle.peer_wait_seconds:g} s: "
+            f"node 0 did not come within {self._lifecycle.peer_wait_seconds:g} s: "
             f"{self._host}:{self._port}: {reason}; check that its pod is scheduled"
         )
         get_log().error("peers_never_came", missing=[0], reason=reason)
         cause = Cause(kind="PeersNeverCame", message=message)
         self._pod.heard(Leave(code=ExitCode.PEERS_NEVER_CAME, cause=cause, patience_seconds=0))
         return None
+
+    async def _join(self, connection: Connection) -> Connection:
+        """Take the connection for node 0's once it has said so. Raises :class:`ConnectionEnd` where it is another's."""
+        try:
+            connection.send(await _in_time(self._introduction(connection)))
+        except BaseException:
+            connection.drop()
+            raise
+        return connection
+
+    async def _introduction(self, connection: Connection) -> Join:
+        spec = self._specification.spec
+        connection.send(Knock(identity=spec.identity))
+        challenge = await connection.receive()
+        if not isinstance(challenge, Challenge) or challenge.identity != spec.identity:
+            raise ConnectionEnd("it did not answer as node 0 of this run")
+        return Join(
+            node=self._place.node or 0, host=self._place.host, sha256=self._specification.sha256, version=__version__,
+            identity=spec.identity, attempt=challenge.attempt, versions=dict(software.installed()),
+        )
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         # Resolved in a daemon thread: asyncio's own would delay the exit for as long as a name server is silent.
@@ -273,7 +355,8 @@ class Connection:
         self._reader, self._writer, self._silence_seconds = reader, writer, silence_seconds
         address = writer.get_extra_info("peername")
         self.address = str(address[0]) if address else "unknown"
-        _keep_alive(writer.get_extra_info("socket"), silence_seconds)
+        with suppress(OSError):  # reset already
+            _keep_alive(writer.get_extra_info("socket"), silence_seconds)
         self._pings = asyncio.create_task(self._ping())
 
     def send(self, message: AnyMessage) -> None:
@@ -299,6 +382,13 @@ class Connection:
                 raise ConnectionEnd("it sent a line that is no control message") from None
             if not isinstance(message, Ping):
                 return message
+
+    async def refuse(self, refusal: Leave) -> NoReturn:
+        """Say why, and wait for the other end to close. Raises :class:`ConnectionEnd` then."""
+        self.send(refusal)
+        self.finish()
+        while True:
+            await self.receive()
 
     def finish(self) -> None:
         """Say that nothing follows. The receiver goes on until the other end closes too.

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.observe.hang import Dumped, Stuck
 from trainwright_trainer.rank.messages import Act, Ask, Carry, Where
+
+Word = Annotated[str, Field(max_length=256)]
+"""What a stranger may have sent, and a log repeats."""
 
 
 class Ping(Contract):
@@ -26,23 +29,46 @@ class Ping(Contract):
     type: Literal["ping"] = "ping"
 
 
-class Join(Contract):
-    """A pod's first message. Keep it readable for every trainer version: by it two versions find out that they differ."""
+class Introduction(BaseModel):
+    """What two supervisors say before they know each other.
+
+    Later releases may add fields, which earlier ones pass over: so two versions find out that they differ.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+
+class Knock(Introduction):
+    """A pod's first message: whom it looks for."""
+
+    type: Literal["knock"] = "knock"
+    identity: Word
+    """Of the run."""
+
+
+class Challenge(Introduction):
+    """Node 0's answer to a pod of its own run; it drops every other."""
+
+    type: Literal["challenge"] = "challenge"
+    identity: Word
+    attempt: Word
+    """Nonce of the attempt that the pod would join."""
+
+
+class Join(Introduction):
+    """A pod's second message: it wants to take part in this attempt of this run, as this node."""
 
     type: Literal["join"] = "join"
     node: Index
-    host: str
-    sha256: str
+    host: Word
+    sha256: Word
     """Of the specification file."""
-    version: str
+    version: Word
     """Of the trainer."""
-
-
-class Installed(Contract):
-    """A pod's second message. Not part of the first, which a trainer could not read if it did not know one of the fields."""
-
-    type: Literal["installed"] = "installed"
-    versions: dict[str, str]
+    identity: Word | None = None
+    """None from trainer 0.1.0, which knows no other introduction than a join."""
+    attempt: Word | None = None
+    versions: dict[str, str] = {}
     """Of the software that must be the same in every pod, by package."""
 
 
@@ -138,10 +164,10 @@ class Finished(Contract):
 
 
 Upward = EndRequested | Position | Saved | Stuck | Dumped | Paces | Times | Bye
-"""To node 0, after ``Join`` and ``Installed``."""
+"""To node 0, after the ``Join``."""
 Downward = Start | Where | Act | Carry | Ask | Terminate | Dump | Leave | Finished
 """From node 0."""
-AnyMessage = Ping | Join | Installed | Upward | Downward
+AnyMessage = Ping | Knock | Challenge | Join | Upward | Downward
 
 MESSAGE: TypeAdapter[AnyMessage] = TypeAdapter(Annotated[AnyMessage, Field(discriminator="type")])
 
