@@ -55,7 +55,7 @@ class CompiledRun(NamedTuple):
 
     @property
     def target(self) -> Target:
-        return self.resolution.target
+        return TARGETS[self.plan.target]
 
     @property
     def reasons(self) -> dict[GroupKind, Reasons]:
@@ -82,8 +82,7 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
     """
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
     findings = _after_waivers(context, [*check_waivers(run, context.today, context.locate), *check_run(context)])
-    target = TARGETS[run.target or cluster.default_target]
-    final = _lower_with(context, target, _hash(_lower_with(context, target, PLACEHOLDER)))
+    final = _lower_with(context, _hash(_lower_with(context, PLACEHOLDER)))
     findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
     findings += _after_waivers(context, list(values_are_plain(final.manifests, final.provenance, context.locate)))
     findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole))
@@ -113,21 +112,22 @@ class _Lowered(NamedTuple):
 
 def _hash(lowered: _Lowered) -> str:
     """Of objects that were lowered with the placeholder."""
-    run, target = lowered.resolution.run, lowered.resolution.target
+    run, target = lowered.resolution.run, TARGETS[lowered.resolution.plan.target]
     hashed = [one for one in lowered.manifests if one["metadata"]["name"] != run.run and not in_foundation(one)]
     mutable = {kind.key: kind.mutable for kind in (*supporting.KINDS, *target.kinds)}
-    return identity_hash(hashed, mutable, run.attempt, run.queue)
+    objects = [(one, mutable.get(GroupKind.of(one), ())) for one in hashed]
+    return identity_hash(objects, run.attempt, run.queue)
 
 
-def _lower_with(context: Context, target: Target, identity: str) -> _Lowered:
+def _lower_with(context: Context, identity: str) -> _Lowered:
     """All objects, with a hash in their names."""
     name = f"{context.run.run}-{identity}"
-    return _lower(resolve(context.run, context.cluster, target, name, context.locate), context.locate)
+    return _lower(resolve(context.run, context.cluster, TARGETS, name, context.locate), context.locate)
 
 
 def _lower(resolution: Resolution, locate: Locator) -> _Lowered:
     """All objects, and where their values come from."""
-    run, target = resolution.run, resolution.target
+    run, target = resolution.run, TARGETS[resolution.plan.target]
     trees = (*configuration(resolution), *target.lower(resolution), *supporting.supporting_objects(resolution))
     separated = [split(tree) for tree in trees]
     whole, provenance = [manifest for manifest, _ in separated], [answers for _, answers in separated]
@@ -155,7 +155,8 @@ def _as_written(touched: tuple[tuple[str, str], ...], finished: list[Traced]) ->
 
 def _security(lowered: _Lowered) -> str | None:
     """The weakest level of any pod; None for `restricted`."""
-    levels = [level_of(pod.found.spec) for pod in run_pods(lowered.resolution, lowered.whole)]
+    target = TARGETS[lowered.resolution.plan.target]
+    levels = [level_of(pod.found.spec) for pod in run_pods(target, lowered.resolution, lowered.whole)]
     for wanted in ("privileged", "baseline"):
         problems = [problem for level, found in levels if level == wanted for problem in found]
         if problems:

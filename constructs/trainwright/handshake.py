@@ -16,6 +16,11 @@ from trainwright.units import Bytes, Cpu
 OperatorName = Literal["jobset", "training-operator", "trainer", "mpi-operator", "kuberay"]
 """Every operator that a target can need."""
 
+TargetName = Literal[
+    "indexed-job", "job-set", "pytorch-job", "train-job", "mpi-job", "tf-job", "xgboost-job", "ray-job", "volcano-job"
+]
+"""Every target, as runs and cluster profiles name it: ``target/mpi_job.py`` holds target ``mpi-job``."""
+
 MPIName = Literal["openmpi", "intel", "mpich"]
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
-
-from trainwright.manifest.kinds import GroupKind
 
 PROJECTION = 1
 PLACEHOLDER = "00000000"
@@ -29,24 +27,20 @@ def short_hash(value: Any) -> str:
 
 
 def identity_hash(
-    manifests: Sequence[Mapping[str, Any]],
-    mutable: Mapping[GroupKind, tuple[str, ...]],
-    attempt: int,
-    queue: str | None,
+    objects: Iterable[tuple[Mapping[str, Any], tuple[str, ...]]], attempt: int, queue: str | None
 ) -> str:
     """Eight base32 characters over the objects as they are lowered with the placeholder for a hash.
 
     The queue is a label, and labels may change; but no controller lets a run that was admitted change its queue.
 
     Args:
-        manifests: the objects that the run's name is in.
-        mutable: kind -> pointers, besides labels and annotations, that may change in place.
+        objects: each that the run's name is in, with the pointers, besides labels and annotations, that may change in place.
         attempt: of the run.
         queue: of the run.
     """
-    objects = [_immutable(manifest, (*MUTABLE_EVERYWHERE, *mutable.get(GroupKind.of(manifest), ()))) for manifest in manifests]
+    fixed = [_immutable(manifest, (*MUTABLE_EVERYWHERE, *mutable)) for manifest, mutable in objects]
     named = {} if queue is None else {"queue": queue}
-    return short_hash({"projection": PROJECTION, "attempt": attempt, **named, "objects": objects})
+    return short_hash({"projection": PROJECTION, "attempt": attempt, **named, "objects": fixed})
 
 
 def _immutable(manifest: Mapping[str, Any], pointers: tuple[str, ...]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ tenth of the time that a command takes to start. For the same reason a validator
 defaults are constructed without one.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
@@ -44,13 +45,21 @@ def by_keys(*members: type[Model], other: str | None = None) -> Discriminator:
             return other
         counts = {member.__name__: len(value.keys() & member.model_fields.keys()) for member in members}
         if not any(counts.values()):
-            from trainwright.reading.shape import closest  # for what is wrong anyway
-
             counts = {one.__name__: sum(bool(closest(str(key), one.model_fields)) for key in value) for one in members}
         best = max(counts, key=lambda name: counts[name])
         return best if counts[best] else None
 
     return Discriminator(tag)
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The one of the known words that a person may have meant; nodesPerPod and nodes-per-pod are nodes_per_pod."""
+    from difflib import get_close_matches  # for what is wrong anyway
+
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).replace("-", "_").lower()
+    candidates = {name.lower().replace("-", "_"): name for name in known}
+    match = get_close_matches(snake[:100], candidates, n=1, cutoff=0.6)
+    return candidates[match[0]] if match else None
 
 
 def changed_fields(part: Model) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from trainwright.reading.scalar import literal
+from trainwright.scalar import literal
 
 GIB = 2**30
 LONGEST_TEXT = 64

@@ -32,6 +32,7 @@ from trainwright.handshake import (
     RestartUnit,
     Role,
     Success,
+    TargetName,
     Variable,
 )
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
@@ -45,7 +46,7 @@ from trainwright.project import Output
 from trainwright.reading import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
-from trainwright.target import TARGETS, TargetName
+from trainwright.target import TARGETS
 from trainwright.target.base import BaseTarget, KnownOperator, Target, Template
 from trainwright.target.indexed_job import IndexedJob
 from trainwright.topology import DDP, Topology, Work

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel, TypeAdapter
 from tests.compiler.example import EVERY_TARGET
 
-from trainwright.handshake import Binding, EnvironmentChannel, Guarantee, OperatorName, Ports, Refusal, Rendezvous
-from trainwright.target import TARGETS, TargetName
+from trainwright.handshake import Binding, EnvironmentChannel, Guarantee, OperatorName, Ports, Refusal, Rendezvous, TargetName
+from trainwright.target import TARGETS
 from trainwright.target.base import Target
 from trainwright.topology import AnyTopology, Topology, Work
 from trainwright_trainer.contract import RunSpec

@@ -14,7 +14,6 @@ from tests.compiler.compiling import compile_data
 from tests.compiler.strategies import pairs
 
 from trainwright.identity import PLACEHOLDER, identity_hash, short_hash
-from trainwright.manifest.kinds import GroupKind
 
 Data = dict[str, Any]
 
@@ -36,7 +35,7 @@ def edited(*path: str, value: Any) -> Data:
 
 
 def hashed(manifest: Data, mutable: tuple[str, ...] = (), attempt: int = 1, queue: str | None = None) -> str:
-    return identity_hash([manifest], {GroupKind("batch", "Job"): mutable}, attempt, queue)
+    return identity_hash([(manifest, mutable)], attempt, queue)
 
 
 def test_a_hash_is_eight_characters_that_fit_a_dns_label_and_cannot_be_misread() -> None:
@@ -74,16 +73,18 @@ def test_what_a_kind_may_change_in_place_is_left_out_at_any_depth() -> None:
     assert hashed(edited("spec", "template", "spec", value={}), mutable) != hashed(JOB, mutable)
 
 
-def test_only_the_kind_that_is_listed_is_spared() -> None:
-    service = JOB | {"kind": "Service"}
-    moved = edited("spec", "parallelism", value=9) | {"kind": "Service"}
-    assert hashed(moved, ("/spec/parallelism",)) != hashed(service, ("/spec/parallelism",))
+def test_only_the_object_that_may_change_is_spared() -> None:
+    may = ("/spec/parallelism",)
+    service, moved = JOB | {"kind": "Service"}, edited("spec", "parallelism", value=9)
+    one = identity_hash([(JOB, may), (service, ())], 1, None)
+    assert identity_hash([(moved, may), (service, ())], 1, None) == one
+    assert identity_hash([(JOB, may), (moved | {"kind": "Service"}, ())], 1, None) != one
 
 
 def test_the_attempt_and_the_order_of_objects_are_part_of_it() -> None:
     assert hashed(JOB, attempt=2) != hashed(JOB)
     other = JOB | {"kind": "Service"}
-    assert identity_hash([JOB, other], {}, 1, None) != identity_hash([other, JOB], {}, 1, None)
+    assert identity_hash([(JOB, ()), (other, ())], 1, None) != identity_hash([(other, ()), (JOB, ())], 1, None)
 
 
 def test_the_queue_is_part_of_it_though_it_is_a_label() -> None:

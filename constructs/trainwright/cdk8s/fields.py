@@ -12,6 +12,7 @@ from trainwright.cluster import Cluster
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator
+from trainwright.handshake import TargetName
 from trainwright.reading import validate_data
 from trainwright.run import (
     Batch,
@@ -32,7 +33,6 @@ from trainwright.run import (
     Waiver,
     Watchdog,
 )
-from trainwright.target import TargetName
 from trainwright.units import Duration
 
 

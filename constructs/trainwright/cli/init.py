@@ -20,9 +20,9 @@ from trainwright.project.build import demand_profile
 from trainwright.project.record import digest
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
-from trainwright.reading.scalar import read_scalar
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
+from trainwright.scalar import read_scalar
 from trainwright_trainer.contract.versions import RELEASED
 
 Answer = str | None

@@ -103,7 +103,7 @@ def run_file(sources: Sources, name: str) -> str:
     ]
     if broken:
         fail(broken)
-    from trainwright.reading.shape import closest
+    from trainwright.model import closest
 
     near = closest(PurePath(name).stem.replace("_", "-"), list(sources.runs))
     hint = f"did you mean {near}? " if near else ""

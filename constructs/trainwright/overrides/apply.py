@@ -15,10 +15,11 @@ from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.plain import problems
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, Provenance
+from trainwright.model import closest
 from trainwright.overrides.merge import is_keyed, merge, merge_key, touched
 from trainwright.overrides.owned import free_fields, owned_parts, owners_of, subtree
 from trainwright.plan import Resolution
-from trainwright.reading.shape import closest
+from trainwright.target import TARGETS
 
 Manifest = dict[str, Any]
 Place = tuple[str, str]
@@ -82,7 +83,7 @@ def apply_overrides(
 
 
 def _patches(resolution: Resolution, locate: Locator) -> tuple[list[Patch], list[Finding]]:
-    overrides, target, patches, findings = resolution.run.overrides, resolution.target, [], []
+    overrides, target, patches, findings = resolution.run.overrides, TARGETS[resolution.plan.target], [], []
     roles = [role.name for role in resolution.binding.roles]
     for role, value in overrides.pod.items():
         source = f"/overrides/pod/{escape(role)}"

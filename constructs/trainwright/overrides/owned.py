@@ -137,7 +137,7 @@ _KEYS_OF_SSH = "remove it: ssh and sshd look for their keys in the home of user 
 
 def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
     """What the plan owns of one object as it was compiled, with the patterns made for this very run."""
-    kind, target = GroupKind.of(manifest), resolution.target
+    kind, target = GroupKind.of(manifest), TARGETS[resolution.plan.target]
     parts = [*OBJECT, *scheduled()]
     parts += [part for one in (*target.kinds, *supporting.KINDS) if one.key == kind for part in one.owned]
     for role, (template_kind, pointer) in target.templates.items():
@@ -158,7 +158,7 @@ def free_fields(resolution: Resolution, manifest: Manifest) -> tuple[str, ...] |
     kind = GroupKind.of(manifest)
     if is_core(str(manifest["apiVersion"])):
         return None
-    kinds = [one for one in (*resolution.target.kinds, *supporting.KINDS) if one.key == kind]
+    kinds = [one for one in (*TARGETS[resolution.plan.target].kinds, *supporting.KINDS) if one.key == kind]
     return tuple(field for one in kinds for field in one.free)
 
 

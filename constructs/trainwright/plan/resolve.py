@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 from trainwright.cluster import Cluster, Fabric, NodePool
 from trainwright.findings import CompileError
@@ -25,8 +26,15 @@ from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.engine import CAPABILITIES, Capabilities
 from trainwright_trainer.contract.layout import RANK_COMMAND
 
-if TYPE_CHECKING:
-    from trainwright.target.base import Target
+
+class Carrier(Protocol):
+    """What the plan asks of a target."""
+
+    name: str
+    title: str
+
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+        """Where the ranks would live, or why they cannot."""
 
 
 class Resolution(NamedTuple):
@@ -34,7 +42,6 @@ class Resolution(NamedTuple):
 
     run: Run
     cluster: Cluster
-    target: Target
     pool: NodePool
     plan: Plan
     needs: Needs
@@ -49,15 +56,15 @@ class Resolution(NamedTuple):
         return environment_of(role, self.binding, self.plan.environment)
 
 
-def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locator) -> Resolution:
-    """Decide everything for a run whose objects are called ``name``.
+def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: str, locate: Locator) -> Resolution:
+    """Decide everything for a run whose objects are called ``name``, on one of these targets.
 
     Raises:
         CompileError: where the run cannot be planned at all: no pool fits, the target refuses, no place for checkpoints.
     """
     needs = run.topology.needs()
     ports = plan_ports(run)
-    binding = _bind(run, cluster, target, needs, ports, locate)
+    target, binding = _bind(run, cluster, targets, ports, locate)
     pool_name, pool_reason = choose_pool(run, cluster, needs, locate)
     pool = _as_seen(run, cluster.node_pools[pool_name])
     work = _work(run, name, ports, pool)
@@ -87,7 +94,6 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
     return Resolution(
         run=run,
         cluster=cluster,
-        target=target,
         pool=pool,
         plan=_plan(run, cluster, target, name, inputs, planned, environment),
         needs=needs,
@@ -101,7 +107,7 @@ def resolve(run: Run, cluster: Cluster, target: Target, name: str, locate: Locat
 def _plan(
     run: Run,
     cluster: Cluster,
-    target: Target,
+    target: Carrier,
     name: str,
     inputs: EnvironmentInputs,
     planned: PlannedParts,
@@ -145,14 +151,17 @@ def _communication(run: Run, planned: PlannedParts, fabric: Fabric) -> Communica
     return communication(run.trainer, planned.batch, planned.world, run.topology.sharding(), fabric)
 
 
-def _bind(run: Run, cluster: Cluster, target: Target, needs: Needs, ports: Ports, locate: Locator) -> Binding:
+def _bind(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], ports: Ports, locate: Locator) -> tuple[Carrier, Binding]:
+    """The target of the run, and how it carries it."""
+    target, needs = targets[run.target or cluster.default_target], run.topology.needs()
     binding = target.bind(needs, cluster)
     if isinstance(binding, Refusal):
         message = f"{target.title} cannot carry {run.topology.title}: {binding.reason}"
-        raise CompileError([found("TW401", locate.run("/topology"), message, f"{binding.alternative}{_others(needs, cluster)}")])
+        fix = f"{binding.alternative}{_others(needs, cluster, targets)}"
+        raise CompileError([found("TW401", locate.run("/topology"), message, fix)])
     if run.host_network and not binding.fixed_port:
-        return binding._replace(rendezvous_port=ports.rendezvous)
-    return binding
+        return target, binding._replace(rendezvous_port=ports.rendezvous)
+    return target, binding
 
 
 def _as_seen(run: Run, pool: NodePool) -> NodePool:
@@ -163,11 +172,9 @@ def _as_seen(run: Run, pool: NodePool) -> NodePool:
     return pool.model_copy(update={"fabric": fabric})
 
 
-def _others(needs: Needs, cluster: Cluster) -> str:
+def _others(needs: Needs, cluster: Cluster, targets: Mapping[str, Carrier]) -> str:
     """Targets that would carry the topology."""
-    from trainwright.target import TARGETS  # a target that carries the run needs none of the others
-
-    names = [name for name, target in TARGETS.items() if isinstance(target.bind(needs, cluster), Binding)]
+    names = [name for name, target in targets.items() if isinstance(target.bind(needs, cluster), Binding)]
     return f", or write target: {' or '.join(names)}" if names else ""
 
 

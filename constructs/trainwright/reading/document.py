@@ -16,7 +16,7 @@ from typing import Any
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, Positions, escape
-from trainwright.reading.scalar import Scalar, ScalarError, read_scalar
+from trainwright.scalar import Scalar, ScalarError, read_scalar
 
 LARGEST_FILE = 2**20
 """Bytes."""

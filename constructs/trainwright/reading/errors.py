@@ -13,9 +13,10 @@ from trainwright import model as names
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import escape
+from trainwright.model import closest
 from trainwright.reading.document import MOST_FINDINGS, shorten
-from trainwright.reading.scalar import ScalarError, literal, read_scalar
-from trainwright.reading.shape import WORDS, Keys, Slot, Spot, closest, find_spot, homes, required, wanted
+from trainwright.reading.shape import WORDS, Keys, Slot, Spot, find_spot, homes, required, wanted
+from trainwright.scalar import ScalarError, literal, read_scalar
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

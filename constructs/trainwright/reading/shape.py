@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -13,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, Discriminator, JsonValue, Tag
 from pydantic.fields import FieldInfo
 
-from trainwright.reading.scalar import literal
+from trainwright.scalar import literal
 
 Keys = tuple[str | int, ...]
 """The way from the document to a value."""
@@ -128,14 +126,6 @@ def find_spot(root: Slot, loc: Sequence[str | int]) -> Spot:
             slot = slot.below(item)
             slot = Slot(JsonValue) if slot.annotation == "JsonValue" else slot  # which is made of itself
     return Spot(tuple(keys), slot, owner, is_key)
-
-
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """The one of the known words that a person may have meant; nodesPerPod and nodes-per-pod are nodes_per_pod."""
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).replace("-", "_").lower()
-    candidates = {name.lower().replace("-", "_"): name for name in known}
-    match = get_close_matches(snake[:100], candidates, n=1, cutoff=0.6)
-    return candidates[match[0]] if match else None
 
 
 def homes(root: Slot, key: str) -> tuple[str, ...]:

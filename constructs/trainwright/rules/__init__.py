@@ -27,6 +27,7 @@ from trainwright.rules import (
     storage,
     training,
 )
+from trainwright.target import TARGETS
 from trainwright.target.base import run_pods
 
 _FAMILIES = (
@@ -44,7 +45,7 @@ def check_run(context: Context) -> list[Finding]:
 
 def check_plan(context: Context, resolution: Resolution) -> list[Finding]:
     """What the plan shows, alone and on its target."""
-    return [finding for rule in (*_PLAN, *resolution.target.rules) for finding in rule(context, resolution)]
+    return [finding for rule in (*_PLAN, *TARGETS[resolution.plan.target].rules) for finding in rule(context, resolution)]
 
 
 def check_manifests(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> list[Finding]:
@@ -52,7 +53,8 @@ def check_manifests(context: Context, resolution: Resolution, manifests: Sequenc
     findings = [finding for rule in objects.MANIFESTS for finding in rule(context, resolution, manifests)]
     if findings:
         return findings  # the rules on pods read what the API's schema allows
-    pods = list(run_pods(resolution, manifests))  # found once: there are many rules, and many values to walk through
+    # found once: there are many rules, and many values to walk through
+    pods = list(run_pods(TARGETS[resolution.plan.target], resolution, manifests))
     counted = [*objects.pods_are_counted(context, resolution, pods), *objects.images_are_counted(context, manifests)]
     rules = (*pod.PODS, *capacity.PODS, *scheduling.PODS, *environment.PODS)
     return counted + [finding for rule in rules for finding in rule(context, resolution, pods)]

@@ -13,6 +13,7 @@ from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.pod import uses_rdma
 from trainwright.manifest.supporting import fences
 from trainwright.plan import Resolution
+from trainwright.target import TARGETS
 
 KNOWN_KUBERNETES = tuple(range(29, 38))
 """Minor versions of Kubernetes 1 whose API this compiler knows."""
@@ -60,7 +61,7 @@ def known_namespace(context: Context) -> Iterator[Finding]:
 
 
 def kubernetes_version(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    version, target = context.cluster.kubernetes, resolution.target
+    version, target = context.cluster.kubernetes, TARGETS[resolution.plan.target]
     minor = int(version.split(".")[1])
     where = context.locate.cluster("/kubernetes")
     if minor not in KNOWN_KUBERNETES:
@@ -101,7 +102,7 @@ def host_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = f"pod security {namespace.pod_security} refuses hostNetwork"
         yield found("TW604", where, message, "remove it, or use a namespace of level privileged")
     if binding.fixed_port or binding.replaces_command:
-        message = f"{resolution.target.title} decides ports itself: two runs on one node would want the same ones"
+        message = f"{resolution.plan.target_title} decides ports itself: two runs on one node would want the same ones"
         yield found("TW605", where, message, "remove host_network, or choose a target that leaves ports to the plan")
 
 

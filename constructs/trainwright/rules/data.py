@@ -68,8 +68,8 @@ def failures(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if not run.prepare or binding.counts_init_failures:
         return
     message = (
-        f"if the data never arrives, pods of a {resolution.target.title} fail every {run.peer_wait} and are replaced uncounted, "
-        "holding their nodes until somebody repairs the Job that fetches it"
+        f"if the data never arrives, pods of a {resolution.plan.target_title} fail every {run.peer_wait} and are replaced "
+        "uncounted, holding their nodes until somebody repairs the Job that fetches it"
     )
     fix = f"alert on failed Jobs `data-*` in namespace {run.namespace}, and waive this{_counting(resolution)}"
     yield found("TW244", context.locate.run("/prepare"), message, fix)

@@ -18,8 +18,8 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
+from trainwright.model import closest
 from trainwright.plan import Resolution
-from trainwright.reading.shape import closest
 from trainwright.topology import DDP, ZeRO
 
 STAGE_3_KEYS = frozenset({

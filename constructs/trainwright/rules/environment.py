@@ -177,7 +177,7 @@ def peer_list(context: Context, resolution: Resolution) -> Iterator[Finding]:
     hosts = [role.host.format(name=plan.name, index=index) for role in binding.roles for index in range(role.pods)]
     size = len(variable) + sum(len(entry.format(host=host, namespace=plan.namespace)) for host in hosts)
     if size > LONGEST_VARIABLE:
-        title, most = resolution.target.title, len(hosts) * LONGEST_VARIABLE // size
+        title, most = resolution.plan.target_title, len(hosts) * LONGEST_VARIABLE // size
         message = f"{title} cannot carry {len(hosts):,} pods: {variable} would name them all in {size:,} characters"
         fix = f"lower topology.nodes to at most {most:,}, or shorten the run's name: {LONGEST_VARIABLE:,} characters fit"
         yield found("TW401", context.locate.run("/topology/nodes"), message, fix)

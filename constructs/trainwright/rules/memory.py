@@ -13,6 +13,7 @@ from trainwright.plan.communication import compute_seconds
 from trainwright.plan.fitting import Change, smallest_change
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import FABRIC_TITLES
+from trainwright.target import TARGETS
 from trainwright.topology import ZeRO
 from trainwright.units import GIB
 
@@ -67,12 +68,10 @@ def _change(context: Context, resolution: Resolution, short: MemoryPlan) -> str:
 
 def _elsewhere(context: Context, resolution: Resolution, change: Change) -> str:
     """What else must change with a change from mpirun to ranks that find each other."""
-    from trainwright.target import TARGETS  # targets are built on resolutions
-
     needs = change.run.topology.needs()
     if needs.rendezvous is resolution.needs.rendezvous:
         return ""
-    if isinstance(resolution.target.bind(needs, context.cluster), Binding):
+    if isinstance(TARGETS[resolution.plan.target].bind(needs, context.cluster), Binding):
         return " without `mpi`"
     there = context.cluster.operators
     installed = [target for target in TARGETS.values() if target.operator is None or target.operator.name in there]

@@ -71,7 +71,7 @@ def generated_names(context: Context, resolution: Resolution) -> Iterator[Findin
     """Names that the controller derives must be DNS labels; the API server finds out only when the pods are made."""
     longest, own = resolution.binding.longest_name, resolution.plan.name
     if len(own) > longest:
-        message = f"{resolution.target.title} takes names of at most {longest} characters, {own} has {len(own)}"
+        message = f"{resolution.plan.target_title} takes names of at most {longest} characters, {own} has {len(own)}"
         yield found("TW402", context.locate.run("/run"), message, f"shorten the run's name by {len(own) - longest}")
     for pattern in resolution.binding.generated_names:
         name = pattern.format(name=own)
@@ -79,7 +79,7 @@ def generated_names(context: Context, resolution: Resolution) -> Iterator[Findin
             yield found(
                 "TW402",
                 context.locate.run("/run"),
-                f"{resolution.target.title} derives {name}, {len(name)} characters long",
+                f"{resolution.plan.target_title} derives {name}, {len(name)} characters long",
                 f"shorten the run's name by {len(name) - LONGEST_LABEL}",
             )
 
@@ -127,7 +127,7 @@ def pods_are_counted(context: Context, resolution: Resolution, pods: Sequence[Ru
     """Pods besides those of the plan: nobody reviewed them, and no rule, gang or queue counts them."""
     for pod in pods:
         pointer = pod.found.pointer.removesuffix("/spec")
-        if pod.role is None and (pod.kind, pointer) not in resolution.target.helpers:
+        if pod.role is None and (pod.kind, pointer) not in TARGETS[resolution.plan.target].helpers:
             message = f"{pod.kind.kind}{pointer} makes pods that the plan does not count"
             fix = "remove it, and change topology.nodes; or write what they do as a run of its own"
             yield found("TW609", patch_of(context, pod.kind.kind), message, fix)

@@ -9,6 +9,7 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.plan import Resolution
+from trainwright.target import TARGETS
 from trainwright.target.base import Releases
 
 KUEUE = Releases((0, 15), (0, 19))
@@ -19,7 +20,7 @@ GANG = {"volcano": Releases((1, 8), (1, 15)), "coscheduling": Releases((0, 27), 
 
 def operator(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """The operator of the target and those that it depends on, in releases that this compiler knows."""
-    target, cluster = resolution.target, context.cluster
+    target, cluster = TARGETS[resolution.plan.target], context.cluster
     if target.operator is None:
         return
     for known in (target.operator, *target.depends_on):

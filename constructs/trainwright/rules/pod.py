@@ -21,6 +21,7 @@ from trainwright.rules.environment import secret_findings, variable_findings
 from trainwright.rules.objects import patch_of
 from trainwright.rules.pod_security import violations
 from trainwright.rules.storage import path_findings
+from trainwright.target import TARGETS
 from trainwright.target.base import RunPod
 from trainwright.units import Bytes, Cpu, UnitError
 
@@ -35,7 +36,7 @@ def pods(context: Context, resolution: Resolution, found_pods: Sequence[RunPod])
     if not overrides.pod and not overrides.objects:
         return
     for pod in found_pods:
-        if (pod.kind, pod.found.pointer.removesuffix("/spec")) not in resolution.target.helpers:
+        if (pod.kind, pod.found.pointer.removesuffix("/spec")) not in TARGETS[resolution.plan.target].helpers:
             yield pod.role or pod.place, pod.found.spec
 
 

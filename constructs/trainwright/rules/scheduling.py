@@ -159,7 +159,7 @@ def grouped_anyway(context: Context, resolution: Resolution) -> Iterator[Finding
 
 def _maker(context: Context, resolution: Resolution) -> tuple[OperatorName, GangFlag, Operator] | None:
     """The operator that makes groups of pods by a flag, where the target has such a one: its name, its flag, and as installed."""
-    known = resolution.target.operator
+    known = TARGETS[resolution.plan.target].operator
     installed = context.cluster.operators.get(known.name) if known else None
     if known is None or known.gang_flag is None or installed is None:
         return None
@@ -172,7 +172,7 @@ def _set_flag(operator: OperatorName, value: str) -> str:
 
 def watched(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Kueue admits the kinds that its configuration lists, and leaves others alone."""
-    kueue, target, where = context.cluster.kueue, resolution.target, context.locate.run("/queue")
+    kueue, target, where = context.cluster.kueue, TARGETS[resolution.plan.target], context.locate.run("/queue")
     if context.run.queue is None or kueue is None:
         return
     if target.kueue is None:

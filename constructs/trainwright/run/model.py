@@ -5,11 +5,11 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
+from trainwright.handshake import TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName, by_keys
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.preparation import Preparation, SecretReference
 from trainwright.run.workload import TrainerWorkload, Workload
-from trainwright.target import TargetName
 from trainwright.topology import AnyTopology
 from trainwright.units import Bytes, Cpu, Duration
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES

@@ -1,22 +1,19 @@
 """Targets: kinds of Kubernetes objects that can carry a run.
 
 A target is one module or package here, with all that is known of its operator: ``TARGET`` in it is the target. To add one, write
-its module and its name below.
+its module, and its name in ``TargetName``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
+
+from trainwright.handshake import TargetName
 
 if TYPE_CHECKING:
     from trainwright.target.base import Target
-
-TargetName = Literal[
-    "indexed-job", "job-set", "pytorch-job", "train-job", "mpi-job", "tf-job", "xgboost-job", "ray-job", "volcano-job"
-]
-"""Every target, as runs and cluster profiles name it: module ``mpi_job`` holds target ``mpi-job``."""
 
 
 class _Registry(MutableMapping[str, "Target"]):
@@ -48,4 +45,3 @@ class _Registry(MutableMapping[str, "Target"]):
 TARGETS = _Registry(get_args(TargetName))
 """Every target by name."""
 
-__all__ = ["TARGETS", "TargetName"]

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from trainwright.handshake import Binding, Needs, OperatorName, Refusal
-from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned, Reasons
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.pods import FoundPod, pods_in
 from trainwright.manifest.provenance import Traced, Tree
@@ -146,9 +146,9 @@ class RunPod(NamedTuple):
         return f"{self.kind.kind}{self.found.pointer}"
 
 
-def run_pods(resolution: Resolution, manifests: Iterable[Mapping[str, Any]]) -> Iterator[RunPod]:
+def run_pods(target: Target, resolution: Resolution, manifests: Iterable[Mapping[str, Any]]) -> Iterator[RunPod]:
     """Every pod in a run's own objects, wherever it is; those of the roles come first, in the order of ``templates``."""
-    templates = {place: role for role, place in resolution.target.templates.items()}
+    templates = {place: role for role, place in target.templates.items()}
     roles = {role.name for role in resolution.binding.roles}
     pods = [
         RunPod(role if role in roles else None, kind, found)
@@ -158,7 +158,7 @@ def run_pods(resolution: Resolution, manifests: Iterable[Mapping[str, Any]]) -> 
         for found in pods_in(manifest)
         for role in [templates.get((kind, found.pointer.removesuffix("/spec")))]
     ]
-    order = {role: number for number, role in enumerate(resolution.target.templates)}
+    order = {role: number for number, role in enumerate(target.templates)}
     return iter(sorted(pods, key=lambda pod: order.get(pod.role or "", len(order))))
 
 
@@ -208,9 +208,17 @@ class BaseTarget:
         return objects
 
 
-RUN_OBJECT: Mapping[str, str] = {
-    "": "the run itself",
-    "/metadata": "run name and identity hash: an edit that would change a pod is a new object",
-    "/metadata/labels": "labels of the run's objects; free to change",
-}
-"""Reasons for what every object that carries a run begins with."""
+def run_kind(
+    key: GroupKind,
+    reasons: Reasons,
+    owned: tuple[Owned, ...] = (),
+    free: tuple[str, ...] = (),
+    mutable: tuple[str, ...] = (),
+) -> ObjectKind:
+    """The kind of the object that carries a run, with the reasons for what every such object begins with."""
+    begins = {
+        "": "the run itself",
+        "/metadata": "run name and identity hash: an edit that would change a pod is a new object",
+        "/metadata/labels": "labels of the run's objects; free to change",
+    }
+    return ObjectKind(key, {**begins, **reasons}, owned, free, mutable)

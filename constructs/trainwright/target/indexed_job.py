@@ -12,7 +12,7 @@ from trainwright.manifest.pod import headless, pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Target, Template, managed_by
+from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, managed_by, run_kind
 from trainwright.target.jobs import (
     BY_EXIT_CODE,
     INDEX_LABEL,
@@ -88,10 +88,9 @@ class IndexedJob(BaseTarget):
                 Owned(r"/spec/ports.*", "the ports", "remove it: the plan decides ports"),
             ),
         ),
-        ObjectKind(
+        run_kind(
             JOB,
             reasons={
-                **RUN_OBJECT,
                 "/spec/completionMode": NUMBERED,
                 "/spec/maxFailedIndexes": "one index that used up its retries ends the run: no rank can be missing",
                 "/spec/podReplacementPolicy": REPLACED,

@@ -11,7 +11,7 @@ from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Target, Template, managed_by
+from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, managed_by, run_kind
 from trainwright.target.jobs import (
     BY_EXIT_CODE,
     FIRST_FAILURE,
@@ -70,10 +70,9 @@ class JobSet(BaseTarget):
         return [_job_set(resolution)]
 
     kinds: tuple[ObjectKind, ...] = (
-        ObjectKind(
+        run_kind(
             JOB_SET,
             reasons={
-                **RUN_OBJECT,
                 "/spec/network": "a headless Service named like the JobSet: every pod has a DNS name, before it is ready too",
                 "/spec/successPolicy": "the run is done when its one Job is",
                 "/spec/failurePolicy/restartStrategy": "all pods go, and all come back: ranks cannot do without each other",

@@ -14,7 +14,7 @@ from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import RUN_OBJECT, GangFlag, KnownOperator, Releases, Template, managed_by
+from trainwright.target.base import GangFlag, KnownOperator, Releases, Template, managed_by, run_kind
 
 GROUP = "kubeflow.org"
 
@@ -52,10 +52,9 @@ class ReplicaSpecs:
 
     def object_kind(self, reasons: Mapping[str, str], owned: tuple[Owned, ...], ttl: str) -> ObjectKind:
         """The kind with what all have in common. ``ttl`` says why its objects must not have a time to live."""
-        return ObjectKind(
+        return run_kind(
             self.kind,
             reasons={
-                **RUN_OBJECT,
                 "/spec/runPolicy": "how the run ends",
                 self.pointer: "the pods of the run",
                 **{f"{self.pointer}/{role}": why for role, why in self.roles.items()},

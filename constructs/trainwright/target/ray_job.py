@@ -20,7 +20,6 @@ from trainwright.manifest.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.target.base import (
-    RUN_OBJECT,
     BaseTarget,
     GangFlag,
     KnownOperator,
@@ -29,6 +28,7 @@ from trainwright.target.base import (
     Target,
     Template,
     managed_by,
+    run_kind,
 )
 from trainwright.units import GIB, Bytes, Cpu
 
@@ -92,7 +92,7 @@ def version_is_known(context: Context, resolution: Resolution) -> Iterator[Findi
 def shared_memory(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """The operator mounts its own, of the size of the pod's memory (ray-operator/controllers/ray/common/pod.go)."""
     if resolution.binding.own_shared_memory and context.run.resources.shared_memory is not None:
-        message = f"{resolution.target.title} does not read resources.shared_memory: its operator mounts shared memory itself"
+        message = f"{RayJob.title} does not read resources.shared_memory: its operator mounts shared memory itself"
         yield found("TW207", context.locate.run("/resources/shared_memory"), message, "remove it")
 
 
@@ -141,10 +141,9 @@ class RayJob(BaseTarget):
         return [_job(resolution)]
 
     kinds: tuple[ObjectKind, ...] = (
-        ObjectKind(
+        run_kind(
             KIND,
             reasons={
-                **RUN_OBJECT,
                 "/spec/shutdownAfterJobFinishes": "the cluster goes with the run; otherwise it would keep its GPUs",
                 "/spec/submissionMode": "a Job hands the entrypoint to the head and follows its log",
                 "/spec/submitterConfig": "a lost submitter finds its job again, so another try costs nothing (kuberay #2154)",

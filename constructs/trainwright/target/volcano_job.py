@@ -11,12 +11,12 @@ from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Target, Template
+from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, run_kind
 from trainwright_trainer.contract import Disposition
 from trainwright_trainer.contract.exit_codes import EXIT_CODES
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
-KIND = GroupKind("batch.volcano.sh", "Job")
+VOLCANO_JOB = GroupKind("batch.volcano.sh", "Job")
 TASK = "node"
 TEMPLATE = "/spec/tasks/0/template"
 
@@ -29,12 +29,12 @@ class VolcanoJob(BaseTarget):
 
     name = "volcano-job"
     title = "Volcano Job"
-    kind = KIND
+    kind = VOLCANO_JOB
     operator: KnownOperator | None = None
     """Its controller comes with the scheduler, whose release the profile states under ``scheduling``."""
     kueue: str | None = None
     minimum_kubernetes = (1, 29)
-    templates: Mapping[str, Template] = {TASK: (KIND, TEMPLATE)}
+    templates: Mapping[str, Template] = {TASK: (VOLCANO_JOB, TEMPLATE)}
     reserved_labels: tuple[str, ...] = (
         "volcano.sh/job-name", "volcano.sh/job-namespace", "volcano.sh/task-index", "volcano.sh/task-spec",
     )  # fmt: skip
@@ -68,10 +68,9 @@ class VolcanoJob(BaseTarget):
         return [_job(resolution)]
 
     kinds: tuple[ObjectKind, ...] = (
-        ObjectKind(
-            KIND,
+        run_kind(
+            VOLCANO_JOB,
             reasons={
-                **RUN_OBJECT,
                 "/spec/plugins": "what the controller adds to the pods of the run",
                 "/spec/plugins/env": "tells each pod its index",
                 "/spec/plugins/svc": "gives every pod a DNS name, before it is ready too: ranks must find each other first. Its "

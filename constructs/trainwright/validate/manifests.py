@@ -16,7 +16,7 @@ from typing import Any
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.reading.document import Document, parse_yaml, read_text
-from trainwright.reading.scalar import Scalar, ScalarError, literal, read_scalar
+from trainwright.scalar import Scalar, ScalarError, literal, read_scalar
 from trainwright.validate.crd import SUFFIXES
 
 _MARKER = re.compile(r"^(?:---|\.\.\.)(?=\s|\Z)", re.MULTILINE)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import escape
-from trainwright.reading.scalar import literal
-from trainwright.reading.shape import closest
+from trainwright.model import closest
+from trainwright.scalar import literal
 
 
 @dataclass(frozen=True, slots=True)

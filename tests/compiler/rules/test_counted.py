@@ -146,7 +146,7 @@ def test_every_pod_of_a_run_is_one_of_the_plan(target: str) -> None:
     result = compiled(on(target), profile_for(target))
     known = {(kind, f"{pointer}/spec") for kind, pointer in (*result.target.templates.values(), *result.target.helpers)}
     whole = compiled(on(target), profile_for(target)).manifests
-    assert all((pod.kind, pod.found.pointer) in known for pod in run_pods(result.resolution, whole))
+    assert all((pod.kind, pod.found.pointer) in known for pod in run_pods(result.target, result.resolution, whole))
 
 
 # Numbers of pods

@@ -24,7 +24,7 @@ from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, repeat, transfer
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
-from trainwright.target.base import RUN_OBJECT, BaseTarget, KnownOperator, Rule, Target, Template, managed_by
+from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template, managed_by, run_kind
 from trainwright.target.jobs import INJECTED, JOB_SET_OPERATOR
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, SSHD
 from trainwright.target.train_job.releases import GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
@@ -115,10 +115,9 @@ class TrainJob(BaseTarget):
 
     kinds: tuple[ObjectKind, ...] = (
         TRAINING_RUNTIME,
-        ObjectKind(
+        run_kind(
             KIND,
             reasons={
-                **RUN_OBJECT,
                 "/spec/runtimeRef": "the runtime, in the foundation of the namespace",
                 "/spec/trainer": "without this part the operator would set no variables at all (trainer pkg/runtime/…/torch.go)",
                 "/spec/trainer/env": TEMPLATE_REASONS["containers/0/env"],
