@@ -54,6 +54,7 @@ EDITS: dict[str, Data] = {
     "pod_labels": {"pod_labels": {"example.com/note": "edited"}},
     "restarts": {"restarts": 7},
     "peer_wait": {"peer_wait": "2h"},
+    "peer_lost": {"peer_lost": "30s"},
     "watchdog": {"watchdog": {"training": "10m"}},
     "preflight": {"preflight": {"min_tflops": 400}},
     "attempt": {"attempt": 2},

@@ -68,6 +68,7 @@ class RunFields(TypedDict, total=False):
     pod_labels: Mapping[str, str]
     restarts: int
     peer_wait: Duration | str
+    peer_lost: Duration | str
     grace: Duration | str
     watchdog: Watchdog
     preflight: Preflight

@@ -76,11 +76,14 @@ def without_effect(context: Context) -> Iterator[Finding]:
     if run.trainer:
         return
     fields = [key for key in ("batch", "learning_rate") if getattr(run, key) is not None]
-    saving = ("save",) if isinstance(work, BoostingWorkload) else ("every", "every_steps", "keep", "resume", "save")
+    saving = ("save",) if isinstance(work, BoostingWorkload) else (
+        "every", "every_steps", "keep", "resume", "save", "failed_saves",
+    )
     fields += [f"checkpoints/{key}" for key in saving if key in run.checkpoints.model_fields_set]
     if isinstance(work, CommandWorkload):
         fields += [
-            key for key in ("trainer_version", "peer_wait") if key in run.model_fields_set and getattr(run, key) is not None
+            key for key in ("trainer_version", "peer_wait", "peer_lost")
+            if key in run.model_fields_set and getattr(run, key) is not None
         ]
     for key in fields:
         yield found(

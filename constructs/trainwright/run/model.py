@@ -264,6 +264,8 @@ class Run(Model):
     """How many failures may count before the run fails: per pod index on an Indexed Job, for the whole run elsewhere."""
     peer_wait: Duration = Field(default_factory=lambda: Duration.parse("30m"))
     """How long pods wait for pods that are not scheduled yet."""
+    peer_lost: Duration = Field(default_factory=lambda: Duration.parse("8s"))
+    """How long a pod may be silent before the others end and come back together, where their supervisors are connected."""
     grace: Duration | None = None
     """Time from SIGTERM to SIGKILL for a script or a command; default 60s. That of the trainer follows from its checkpoints."""
     watchdog: Watchdog = Field(default_factory=Watchdog.model_construct)

@@ -134,6 +134,7 @@ def test_batch_norm_and_accumulation() -> None:
         {"checkpoints": {"every_steps": 5}},
         {"checkpoints": {"resume": "never"}},
         {"checkpoints": {"save": "blocking"}},
+        {"checkpoints": {"failed_saves": 1}},
     ],
 )
 @pytest.mark.parametrize("work", [script("python", "x.py"), command("torchrun", "x.py")], ids=["script", "command"])
@@ -144,6 +145,7 @@ def test_fields_that_only_our_trainer_reads(work: dict[str, Any], field: dict[st
 
 def test_fields_that_no_command_reads() -> None:
     assert codes(command("torchrun", "x.py") | {"peer_wait": "1h", "trainer_version": "0.1.0"}) == ["TW207", "TW207"]
+    assert codes(command("torchrun", "x.py") | {"peer_lost": "1m"}) == ["TW207"]
     assert codes(script("python", "x.py") | {"peer_wait": "1h"}) == []
 
 

@@ -75,6 +75,20 @@ def test_a_silent_supervisor_ends_every_pod(new_run: NewRun, node: int) -> None:
     assert run.pods[node].wait() == ExitCode.PEER_LOST
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_pod_that_is_frozen_for_a_while_is_not_lost(new_run: NewRun, node: int) -> None:
+    """By the limit that holds where a specification states none."""
+    run = new_run(nodes=2)
+    run.plans = {"*": "finish:200"}
+    run.start_all()
+    run.wait_for_training()
+    run.pods[node].process.send_signal(signal.SIGSTOP)
+    time.sleep(10)
+    run.pods[node].process.send_signal(signal.SIGCONT)
+    assert run.wait() == [ExitCode.DONE] * 2, run.logs()
+
+
 def test_a_permanent_failure_keeps_its_code_and_its_words(new_run: NewRun) -> None:
     run = new_run(nodes=2, processes=2)
     run.plans = {"*": "finish:100000", "2": f"fail:{ExitCode.PEER_LOST}:5", "3": f"fail:{ExitCode.DIVERGED}:10"}

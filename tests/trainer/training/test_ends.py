@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -120,6 +121,20 @@ def test_out_of_memory(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     [rank] = ranks.finish(huge, code=15)
     [event] = rank.events("rank_failed")
     assert "memory" in event["reason"]
+
+
+def test_a_port_that_is_taken_is_no_lost_peer(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    run = spec(tmp_path / "lineage", world=1)
+    with socket.create_server(("127.0.0.1", run["world"]["rendezvous"]["port"])):
+        [rank] = ranks.finish(run, code=200)
+    assert "another process of this node listens there" in rank.events("rank_failed")[0]["reason"]
+
+
+def test_an_interface_that_is_not_there_is_no_lost_peer(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    [rank] = ranks.finish(spec(tmp_path / "lineage", world=1), code=200, told={"GLOO_SOCKET_IFNAME": "eth9"})
+    reason = rank.events("rank_failed")[0]["reason"]
+    assert "eth9" in reason
+    assert "correct the interfaces of the node pool" in reason
 
 
 def test_world_of_another_size(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:

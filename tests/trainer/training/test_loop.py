@@ -14,6 +14,7 @@ from trainwright_trainer.checkpoint import CheckpointStore, Piece, Snapshot, Sto
 from trainwright_trainer.contract import Boosting, Cause, ExitCode, RunSpec
 from trainwright_trainer.contract.failures import DataError, DivergedError, NoCheckpointError
 from trainwright_trainer.contract.metrics import Phase
+from trainwright_trainer.rank.ending import code_of
 from trainwright_trainer.rank.group import Alone
 from trainwright_trainer.rank.messages import Action
 from trainwright_trainer.rank.place import Place
@@ -172,6 +173,22 @@ def test_what_is_saved_is_finite(tmp_path: Path) -> None:
     with pytest.raises(DivergedError):
         attempt(tmp_path, Counting(10, diverges_at=8))
     assert [record.step for record in CheckpointStore(tmp_path).records()] == [4]
+
+
+@pytest.mark.parametrize(("fitted", "code"), [(0, ExitCode.OUT_OF_MEMORY), (2, ExitCode.OUT_OF_MEMORY_LATER)])
+def test_memory_that_runs_out_after_a_step_has_fitted_is_tried_again(tmp_path: Path, fitted: int, code: ExitCode) -> None:
+    class Greedy(Counting):
+        def step(self) -> None:
+            if len(self.steps) == 4 + fitted:
+                raise MemoryError("no room")
+            super().step()
+
+    attempt(tmp_path, Counting(4))
+    with pytest.raises(Exception, match="no room") as raised:  # steps of the attempt before this one say nothing
+        attempt(tmp_path, Greedy(10), number=2)
+    assert code_of(raised.value) is code
+    if fitted:
+        assert str(raised.value) == "MemoryError: no room; steps 5 to 6 of this attempt fitted, so that it is tried again"
 
 
 def test_a_finished_run_that_is_run_again(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ class ExitCode(IntEnum):
     STORAGE = 203
     HANG = 204
     PEERS_NEVER_CAME = 205
+    OUT_OF_MEMORY_LATER = 206
     PREEMPTED_SAVED = 210
     PREEMPTED_NOT_SAVED = 211
     USER_FAILURE = 220
@@ -74,7 +75,7 @@ EXIT_CODES = _table(
                   "restore one, or start at step 0 as the message says"),
     ExitCodeEntry(ExitCode.DIVERGED, "Diverged", "the loss or the gradients are not finite", _P,
                   "lower the learning rate or lengthen the warm-up"),
-    ExitCodeEntry(ExitCode.OUT_OF_MEMORY, "OutOfMemory", "out of memory in a training step", _P,
+    ExitCodeEntry(ExitCode.OUT_OF_MEMORY, "OutOfMemory", "out of memory before a step of the attempt was done", _P,
                   "lower the micro batch and raise accumulation"),
     ExitCodeEntry(ExitCode.NO_PROGRESS, "NoProgress", "several attempts ended without a newer checkpoint", _P,
                   "read the termination messages of the attempts in the ledger"),
@@ -88,6 +89,8 @@ EXIT_CODES = _table(
                   "read the stack dump next to the checkpoints"),
     ExitCodeEntry(ExitCode.PEERS_NEVER_CAME, "PeersNeverCame", "not all pods joined in time", _C,
                   "look for pods that are not scheduled"),
+    ExitCodeEntry(ExitCode.OUT_OF_MEMORY_LATER, "OutOfMemoryLater", "out of memory after steps that fitted", _C,
+                  "look for what else used the memory; if it comes back, lower the micro batch"),
     ExitCodeEntry(ExitCode.PREEMPTED_SAVED, "PreemptedSaved", "told to end; every finished step is committed", _I, "nothing"),
     ExitCodeEntry(ExitCode.PREEMPTED_NOT_SAVED, "PreemptedNotSaved", "told to end; steps since the last commit are lost", _I,
                   "compare the save time with the grace period"),

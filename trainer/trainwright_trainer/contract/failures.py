@@ -43,6 +43,12 @@ class DivergedError(RankError):
     exit_code = ExitCode.DIVERGED
 
 
+class OutOfMemoryLaterError(RankError):
+    """Out of memory, after steps of the same attempt fitted."""
+
+    exit_code = ExitCode.OUT_OF_MEMORY_LATER
+
+
 class PodError(Exception):
     """A pod cannot take part. ``message`` is one sentence for a person: what is wrong, and what to write instead."""
 

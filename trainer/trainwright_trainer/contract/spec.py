@@ -232,8 +232,8 @@ class Lifecycle(Contract):
     """What a final save is expected to take."""
     peer_wait_seconds: Seconds = 1800
     """How long to wait for pods that are not there yet."""
-    peer_lost_seconds: Seconds = 8
-    """Silence after which a peer counts as lost."""
+    peer_lost_seconds: Seconds = 15
+    """Silence after which a peer counts as lost. A pod that is frozen for 10 s, by its node or its disk, is none."""
     attempts_without_progress: Count = 5
     """Attempts in a row without a newer checkpoint before the run ends with NO_PROGRESS."""
     watchdog: Watchdog | None = None

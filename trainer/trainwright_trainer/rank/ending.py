@@ -16,11 +16,28 @@ from trainwright_trainer.rank.messages import ATTEMPT_ENV
 
 Train = Callable[[Mapping[str, str], Link], ExitCode]
 """One attempt of one rank, from its environment to the code of an end in order."""
-# What gloo and NCCL say when the other end of a connection is gone; they raise plain RuntimeError for it.
+# What gloo, NCCL and torch's store (torch/csrc/distributed/c10d, socket.cpp and TCPStore) say when the other end of a connection
+# is gone or silent; gloo raises plain RuntimeError for it.
 _PEER_GONE = (
     "connection closed by peer", "connection reset by peer", "connection refused", "broken pipe", "socket timeout",
-    "timed out waiting", "no route to host", "application timeout", "remote process exited",
+    "timed out waiting", "no route to host", "application timeout", "remote process exited", "connection was likely closed",
+    "socket has timed out", "timed out after", "wait timeout", "failed to connect", "closed by remote peer",
+    "communicator was aborted", "ncclremoteerror", "ncclsystemerror", "watchdog caught collective operation timeout",
 )
+_AT_FAULT_HERE = {
+    "address already in use": (
+        "another process of this node listens there: end it, or keep runs with host_network from sharing a node or a port"
+    ),
+    "unable to find address for": (
+        "this pod has no such network interface: correct the interfaces of the node pool in the cluster profile, or "
+        "GLOO_SOCKET_IFNAME"
+    ),
+    "no socket interface found": (
+        "this pod has no network interface of that name: correct the interfaces of the node pool in the cluster profile, or "
+        "NCCL_SOCKET_IFNAME"
+    ),
+}
+"""What this pod's own network refuses, in the words of torch, gloo and NCCL -> what to do. No peer is to blame for it."""
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory")
 # Results of NCCL that no peer is to blame for (torch names them in getNcclErrorDetailStr): two ranks on one GPU, a broken driver.
 _NCCL_AT_FAULT = ("ncclinvalidusage", "ncclinvalidargument", "ncclinternalerror", "ncclunhandledcudaerror")
@@ -60,13 +77,18 @@ def code_of(error: BaseException) -> ExitCode:
     own = own_code(error)
     if own is not None:
         return own
-    if isinstance(error, MemoryError) or _is_torch_error(error, "OutOfMemoryError") or _says(error, _OUT_OF_MEMORY):
+    if is_out_of_memory(error):
         return ExitCode.OUT_OF_MEMORY
-    if _says(error, _NCCL_AT_FAULT):
+    if _says(error, _NCCL_AT_FAULT) or _says(error, tuple(_AT_FAULT_HERE)):
         return ExitCode.INTERNAL
-    if isinstance(error, ConnectionError) or _is_torch_error(error, "DistError") or _says(error, _PEER_GONE):
+    if isinstance(error, ConnectionError) or _says(error, _PEER_GONE):
         return ExitCode.PEER_LOST
     return ExitCode.INTERNAL
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Of a GPU or of the host."""
+    return isinstance(error, MemoryError) or _is_torch_error(error, "OutOfMemoryError") or _says(error, _OUT_OF_MEMORY)
 
 
 def cause_of(error: BaseException, rank: int | None) -> Cause:
@@ -75,8 +97,10 @@ def cause_of(error: BaseException, rank: int | None) -> Cause:
     message = lines[0].strip() if lines else "no message"
     # A path may hold bytes that are no text, which JSON cannot carry.
     message = message[:MESSAGE_CHARACTERS].encode(errors="backslashreplace").decode()
-    known = own_code(error) is not None
-    return Cause(rank=rank, kind=type(error).__name__, message=message if known else f"{type(error).__name__}: {message}")
+    if own_code(error) is None:
+        message = f"{type(error).__name__}: {message}"
+        message += "".join(f"; {remedy}" for words, remedy in _AT_FAULT_HERE.items() if _says(error, (words,)))
+    return Cause(rank=rank, kind=type(error).__name__, message=message)
 
 
 def _is_torch_error(error: BaseException, name: str) -> bool:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from trainwright_trainer.checkpoint import write_complete
 from trainwright_trainer.contract.exit_codes import ExitCode
-from trainwright_trainer.contract.failures import DivergedError
+from trainwright_trainer.contract.failures import DivergedError, OutOfMemoryLaterError
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import Checkpoints
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.rank.ending import cause_of
+from trainwright_trainer.rank.ending import cause_of, is_out_of_memory
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
@@ -65,6 +65,7 @@ class Loop:
         self._group, self._link, self._place = parts.group, parts.link, parts.place
         self._tick = 0
         self._phase: Phase = "starting"
+        self._first_step = 0
         parts.link.agree_through(parts.group.reduce_sums)
 
     def run(self) -> Outcome:
@@ -78,6 +79,12 @@ class Loop:
         except DivergedError:
             self._let_save_finish()
             raise
+        except Exception as error:
+            if not (is_out_of_memory(error) and self._step > self._first_step):
+                raise
+            reason = cause_of(error, None).message
+            fitted = f"steps {self._first_step + 1} to {self._step} of this attempt fitted"
+            raise OutOfMemoryLaterError(f"{reason}; {fitted}, so that it is tried again") from error
 
     def close(self) -> None:
         """Let go of the checkpoints, and leave the other ranks in order. After a run that failed, its supervisor does that."""
@@ -90,6 +97,7 @@ class Loop:
             self._learner.initialise()
         self._enter("warming_up")
         self._learner.warm_up()
+        self._first_step = self._step
         self._report.started(self._learner.position, self._learner.target_samples, self._learner.step_samples)
         self._enter("training")
         try:
