@@ -23,7 +23,30 @@ def described_schema(model: type[BaseModel]) -> dict[str, Any]:
             texts = _field_texts(models[name])
             for field, described in part.get("properties", {}).items():
                 described.update({"description": texts[field]} if field in texts else {})
+    _ask_the_chooser(schema)
     return schema
+
+
+def _ask_the_chooser(node: Any) -> None:
+    """Write each tagged union as: a key chooses, and then one member holds.
+
+    ``discriminator`` is a word of OpenAPI, which JSON Schema does not know. With ``oneOf`` alone a validator says of a misspelt
+    key that no member fits, and cannot say which key is wrong.
+    """
+    for below in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        _ask_the_chooser(below)
+    if not isinstance(node, dict) or not {"discriminator", "oneOf"} <= node.keys():
+        return
+    key, mapping = node["discriminator"]["propertyName"], node["discriminator"]["mapping"]
+    del node["discriminator"], node["oneOf"]
+    node |= {"type": "object", "properties": {key: {"enum": list(mapping)}}, "required": [key]}
+    node["allOf"] = [
+        {
+            "if": {"properties": {key: {"enum": [tag for tag, other in mapping.items() if other == member]}}, "required": [key]},
+            "then": {"$ref": member},
+        }
+        for member in dict.fromkeys(mapping.values())
+    ]
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -295,6 +295,24 @@ def test_schema_refuses_what_the_compiler_refuses(edit: Data) -> None:
     assert list(jsonschema.Draft202012Validator(schema).iter_errors(data))
 
 
+@pytest.mark.parametrize(
+    ("topology", "message"),
+    [
+        ({"kind": "ddp", "nods": 2, "nodes": 2, "gpus_per_node": 0}, "('nods' was unexpected)"),
+        ({"kind": "ddp", "nodes": "2", "gpus_per_node": 0}, "'2' is not of type 'integer'"),
+        ({"kind": "zero", "nodes": 2, "gpus_per_node": 0}, "'zero' is not one of ['ddp',"),
+        ({"nodes": 2, "gpus_per_node": 0}, "'kind' is a required property"),
+    ],
+)
+def test_schema_says_which_key_of_a_topology_is_wrong(topology: Data, message: str) -> None:
+    """As an editor shows it: one error, at the place, and not that no kind of topology fits."""
+    data = read_yaml(ROOT / DIGITS).data | {"topology": topology}
+    schema = json.loads(Scratch(ROOT).run("schema").stdout)
+    (error,) = jsonschema.Draft202012Validator(schema).iter_errors(data)
+    assert message in error.message
+    assert "topology" in error.absolute_path
+
+
 # Output.
 
 
