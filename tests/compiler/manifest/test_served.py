@@ -15,12 +15,13 @@ from trainwright.manifest.monitoring.series import SUPERVISED, UNKNOWN_TO_BOOSTI
 from trainwright_trainer.boosting.report import BoostingReport
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.rank.link import Link
+from trainwright_trainer.rank.messages import StepSplit
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Position
 from trainwright_trainer.training.reporting import Reporter, Speed
 
 NEWEST: Data = {"trainer_version": "0.2.0"}
-HERE, AT, SPEED = Place(0, 1, 0, 0), Position(10, 320), Speed(32.0, 1.0, 0.5)
+HERE, AT, SPEED = Place(0, 1, 0, 0), Position(10, 320), Speed(32.0, StepSplit(step_seconds=1.0, waited_seconds=0.5))
 
 
 class Notes:
@@ -32,7 +33,7 @@ class Notes:
     def measured(self, values: Mapping[str, float]) -> None:
         self.names |= values.keys()
 
-    def pace(self, step: int, own_seconds: float) -> None:
+    def pace(self, step: int, split: StepSplit) -> None:
         pass
 
 

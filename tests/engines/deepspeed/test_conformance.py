@@ -26,3 +26,4 @@ from tests.trainer.training.test_resharding import (  # noqa: F401
     test_resume_at_another_world_size_sees_the_same_samples,
     two_ranks,
 )
+from tests.trainer.training.test_stragglers import test_a_slow_rank_is_told_from_those_that_wait  # noqa: F401

@@ -71,9 +71,13 @@ class Ranks:
         self._context, self._folder = context, folder
 
     def finish(
-        self, spec: dict[str, Any], code: int = 0, instead: Mapping[int, dict[str, Any]] | None = None
+        self, spec: dict[str, Any], code: int = 0, instead: Mapping[int, dict[str, Any]] | None = None,
+        told: Mapping[str, str] | None = None,
     ) -> list[Rank]:
-        """Run until the end, and expect this code of every rank. ``instead`` has other specifications, by rank."""
+        """Run until the end, and expect this code of every rank.
+
+        ``instead`` has other specifications, by rank, and ``told`` what else is in the environment.
+        """
         number = len(list(self._folder.iterdir()))
         run, size = self._folder / f"run-{number}", RunSpec.model_validate(spec).world.size
         run.mkdir()
@@ -81,7 +85,7 @@ class Ranks:
             (run / f"run-{rank}.json").write_text(json.dumps((instead or {}).get(rank, spec)))
         environment = {
             **os.environ, **QUIET, ATTEMPT_ENV: f"attempt-{number}-{secrets.token_hex(4)}", WITNESS_ENV: f"samples:{run}",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(ROOT), **(told or {}),
         }
         with socket.create_server(("127.0.0.1", 0)) as server, ExitStack() as stand_ins:
             server.settimeout(PATIENCE_SECONDS)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch
-from tests.trainer.training.rank_process import tell_what_it_holds
+from tests.trainer.training.rank_process import compute_longer_where_told, tell_paces, tell_what_it_holds
 
 from trainwright_trainer.contract.layout import SPEC_ENV
 from trainwright_trainer.training import program
@@ -28,6 +28,8 @@ def run_rank(environment: dict[str, str], folder: Path) -> NoReturn:
     os.dup2(descriptor, 2)
     torch.set_num_threads(1)
     tell_what_it_holds()
+    tell_paces()
+    compute_longer_where_told(os.environ)
     code = program.run(program.TORCH, os.environ)
     (folder / f"rank-{number}.code").write_text(str(int(code)))
     os._exit(0)

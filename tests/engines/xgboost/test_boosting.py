@@ -243,7 +243,7 @@ def test_a_node_is_checked_before_it_trains(ranks: Ranks, spec: Spec, tmp_path: 
     assert 0 < checked["share_of_median"] < 2  # of two nodes the faster one is above their mean
     paces = [[message for message in rank.messages if isinstance(message, Pace)] for rank in started]
     assert [pace.step for pace in paces[0]] == [pace.step for pace in paces[1]] == list(range(1, 13))
-    assert all(0 < pace.own_seconds < 10 for pace in [*paces[0], *paces[1]])
+    assert all(0 < pace.split.step_seconds - pace.split.waited_seconds < 10 for pace in [*paces[0], *paces[1]])
     document["lifecycle"]["preflight"]["min_bus_gigabytes_per_second"] = 1e6
     document["work"]["checkpoints"]["directory"] = str(tmp_path / "other")
     document["world"]["rendezvous"]["port"] = free_port()  # the tracker waits a minute for the one that it has just closed

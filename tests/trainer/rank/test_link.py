@@ -27,6 +27,7 @@ from trainwright_trainer.rank.messages import (
     Pace,
     PhaseChanged,
     Result,
+    StepSplit,
     Where,
 )
 
@@ -173,5 +174,6 @@ def test_signs_of_life_come_whatever_the_main_thread_does_until_the_last_word(su
 
 
 def test_a_pace(supervisor: Supervisor) -> None:
-    supervisor.link().pace(10, 0.25)
-    assert supervisor.hear() == Pace(step=10, own_seconds=0.25)
+    split = StepSplit(step_seconds=0.5, waited_seconds=0.25, data_seconds=0.125)
+    supervisor.link().pace(10, split)
+    assert supervisor.hear() == Pace(step=10, split=split)

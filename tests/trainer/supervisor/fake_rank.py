@@ -22,7 +22,7 @@ from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 from trainwright_trainer.observe.stacks import STACKS_FD_ENV
 from trainwright_trainer.rank.link import Link, open_link
-from trainwright_trainer.rank.messages import LINK_FD_ENV, RESUME_BEFORE_ENV
+from trainwright_trainer.rank.messages import LINK_FD_ENV, RESUME_BEFORE_ENV, StepSplit
 
 RANK = int(os.environ["RANK"])
 TICK_SECONDS = float(os.environ.get("FAKE_TICK_SECONDS", "0.02"))
@@ -91,7 +91,8 @@ def train(link: Link, kind: str, numbers: list[int]) -> None:
         if tick == last and kind == "hang":
             time.sleep(600)
         time.sleep(TICK_SECONDS)
-        link.pace(tick, numbers[0] / 1000 if kind == "slow" else 0.01)
+        own = numbers[0] / 1000 if kind == "slow" else 0.01
+        link.pace(tick, StepSplit(step_seconds=own, waited_seconds=0))
         link.measured({"trainwright_step": tick, "trainwright_loss": 1 / tick})
     link.phase("finished", last)
     link.committed(last, 0.5)

@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import torch
@@ -16,9 +17,15 @@ from torch.distributed.tensor import DTensor
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank import __main__
 from trainwright_trainer.rank.messages import LINK_FD_ENV
+from trainwright_trainer.task.base import Measurement
+from trainwright_trainer.task.classification import ImageClassification
+from trainwright_trainer.training.learner import Position
 from trainwright_trainer.training.loop import Loop, Outcome
+from trainwright_trainer.training.reporting import Reporter
 from trainwright_trainer.training.torch_learner import TorchLearner
 
+SLOW_ENV = "SLOW_IN_FORWARD"
+"""``RANK:SECONDS``: how much longer than the others this rank computes each micro batch."""
 PAUSE_ENV = "PAUSE_SECONDS"
 """How long this rank rests before each step; not at all where it is not set."""
 
@@ -33,6 +40,8 @@ def run_rank(environment: dict[str, str], output: str, link: socket.socket | Non
     os.dup2(descriptor, 2)
     torch.set_num_threads(1)
     tell_what_it_holds()
+    tell_paces()
+    compute_longer_where_told(os.environ)
     rest(float(environment.get(PAUSE_ENV, 0)))
     __main__.main()
 
@@ -46,6 +55,31 @@ def rest(seconds: float) -> None:
         step(learner)
 
     TorchLearner.step = resting  # type: ignore[assignment,method-assign]
+
+
+def compute_longer_where_told(environment: Mapping[str, str]) -> None:
+    """Have the rank that is named take so much longer for each forward pass."""
+    slow, seconds = environment.get(SLOW_ENV, "none:0").split(":")
+    if slow != environment["RANK"]:
+        return
+    measure = ImageClassification.measure
+
+    def longer(*arguments: Any) -> Measurement:
+        time.sleep(float(seconds))
+        return measure(*arguments)
+
+    ImageClassification.measure = longer  # type: ignore[assignment,method-assign]
+
+
+def tell_paces() -> None:
+    """Have this rank log what it tells its supervisor of its steps."""
+    report = Reporter.step
+
+    def telling(reporter: Reporter, at: Position, *numbers: Any) -> None:
+        report(reporter, at, *numbers)
+        get_log().info("paced", step=at.step, split=numbers[-1].split.model_dump())
+
+    Reporter.step = telling  # type: ignore[assignment,method-assign]
 
 
 def tell_what_it_holds() -> None:

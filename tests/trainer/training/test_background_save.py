@@ -23,6 +23,7 @@ from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.data.order import Samples
 from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
+from trainwright_trainer.engine.waits import Waits
 from trainwright_trainer.rank.group import Alone
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training import loop
@@ -52,6 +53,7 @@ class OneRank:
     """A world of one rank."""
 
     place, device, control = Place(0, 1, 0, 0), torch.device("cpu"), Alone()
+    waits = Waits(device)
 
     def new_group(self) -> Alone:
         return Alone()

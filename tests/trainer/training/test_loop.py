@@ -16,7 +16,7 @@ from trainwright_trainer.contract.failures import DataError, DivergedError, NoCh
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.rank.ending import code_of
 from trainwright_trainer.rank.group import Alone
-from trainwright_trainer.rank.messages import Action
+from trainwright_trainer.rank.messages import Action, StepSplit
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.checkpointer import Checkpointer, Rank0Alone
 from trainwright_trainer.training.learner import Metadata, Position, Restored, StateSnapshot
@@ -51,7 +51,7 @@ class Line:
         self.values.append(values)
 
     def mark(self) -> None: ...
-    def pace(self, step: int, own_seconds: float) -> None: ...
+    def pace(self, step: int, split: StepSplit) -> None: ...
     def result(self, code: ExitCode, cause: Cause | None = None, step: int | None = None) -> None: ...
 
 

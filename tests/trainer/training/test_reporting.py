@@ -34,13 +34,14 @@ def test_waits_are_not_a_ranks_own_time(monkeypatch: pytest.MonkeyPatch) -> None
                 clock.sleep(5)
     with meter.waiting():  # for an evaluation
         clock.sleep(7)
+    meter.waited_for_data(0.5)
     speed = meter.read()
-    assert (speed.step_seconds, speed.own_seconds) == pytest.approx((6, 1))
+    assert (speed.split.step_seconds, speed.split.waited_seconds, speed.split.data_seconds) == pytest.approx((6, 5, 0.25))
     assert speed.samples_per_second == pytest.approx(32 / 6)
     with meter.step(32):
         clock.sleep(2)
-    speed = meter.read()
-    assert (speed.step_seconds, speed.own_seconds) == pytest.approx((2, 2))
+    split = meter.read(0.5).split
+    assert (split.step_seconds, split.waited_seconds, split.data_seconds) == pytest.approx((2, 0.5, 0))
 
 
 def test_a_call_that_computes_and_waits_in_turns() -> None:
@@ -50,9 +51,9 @@ def test_a_call_that_computes_and_waits_in_turns() -> None:
         until = time.thread_time() + 0.03
         while time.thread_time() < until:
             pass
-    speed = meter.read()
-    assert speed.step_seconds >= 0.08
-    assert 0.03 <= speed.own_seconds < speed.step_seconds - 0.04
+    split = meter.read().split
+    assert split.step_seconds >= 0.08
+    assert 0.04 < split.waited_seconds <= split.step_seconds - 0.03
 
 
 def test_a_watched_group_tells_before_and_after_each_wait() -> None:
@@ -79,8 +80,7 @@ def test_a_watched_group_tells_before_and_after_each_wait() -> None:
     with meter.step(1):
         assert group.reduce_sums([1.0]) == [1.0]
     assert (seen, link.marks) == ([1], 2)
-    speed = meter.read()
-    assert speed.own_seconds <= speed.step_seconds - 0.019
+    assert meter.read().split.waited_seconds >= 0.019
     with pytest.raises(RuntimeError, match="closed"):
         group.broadcast(ExitCode.DONE)
     assert link.marks == 3

@@ -29,10 +29,10 @@ class BoostingReport:
             "trainwright_step": at.step,
             "trainwright_samples": at.samples,
             "trainwright_samples_per_second": speed.samples_per_second,
-            "trainwright_step_seconds": speed.step_seconds,
+            "trainwright_step_seconds": speed.split.step_seconds,
             "trainwright_last_step_timestamp_seconds": time.time(),
         })
-        self._link.pace(at.step, speed.own_seconds)
+        self._link.pace(at.step, speed.split)
 
     def evaluated(self, at: Position, rows: str, scores: Mapping[str, float]) -> None:
         """``rows`` are those that the scores are of, ``train`` or ``evaluation``."""

@@ -20,8 +20,9 @@ from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
 from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
-from trainwright_trainer.engine.forward import autocast, measure, preserving_state
+from trainwright_trainer.engine.forward import Rank0Buffers, autocast, measure, preserving_state
 from trainwright_trainer.engine.update import Update, UpdateRules
+from trainwright_trainer.engine.waits import Instant
 from trainwright_trainer.engine.world import TorchWorld, World
 from trainwright_trainer.model.initialise import materialise, skeleton, write
 from trainwright_trainer.task.base import Batch
@@ -48,6 +49,7 @@ class ReplicatedEngine(Generic[AnyWorld]):
         recipe.prepare(module)
         materialise(module, self.world.device)
         self._module = module.train()
+        self._buffers = Rank0Buffers(module, self.world)
         self._optimizer = recipe.optimizer(module)
         self._update = Update(self._optimizer, self._rules)
 
@@ -65,7 +67,17 @@ class ReplicatedEngine(Generic[AnyWorld]):
         # Equal on all ranks without asking: reduced gradients and loss have the same bits everywhere.
         return self._update.apply(loss, nn.utils.get_total_norm(gradients), gradients, rate)
 
+    @torch.no_grad()
+    def evaluate(self, batch: Batch) -> Tensor:
+        self._buffers.synchronize()
+        if self._module.training:
+            self._module.eval()
+        with autocast(self.world.device, self._rules.precision):
+            measured = measure(self._task, self._module, batch, self.world.device)
+        return torch.stack([measured.loss.double(), measured.correct.double()])
+
     def snapshot(self) -> Snapshot:
+        self._buffers.synchronize()
         state = whole_state.files(self._module, self._optimizer, self._update) if self.world.place.leads else {}
         return TensorSnapshot(state)
 
@@ -116,24 +128,29 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
             gradient_as_bucket_view=True,
             find_unused_parameters=unused > 0,
         )
+        # Not in each forward pass, where a rank would wait for rank 0: before evaluations and saves is enough. An attribute since
+        # torch 2.13 has another name for the argument.
+        self._ddp.broadcast_buffers = False
         if self._reduction in _COMPRESS:
             self._ddp.register_comm_hook(None, _COMPRESS[self._reduction])
 
     def forward_backward(self, batch: Batch, *, loss_denominator: float, sync: bool) -> None:
-        if not self._ddp.training:
-            self._ddp.train()  # type: ignore[no-untyped-call]
+        if not self._module.training:
+            self._module.train()
         # DDP averages over ranks; the world size turns its mean back into the sum that the global denominator asks for.
         with nullcontext() if sync else self._ddp.no_sync():
             with autocast(self.world.device, self._rules.precision):
                 loss = measure(self._task, self._ddp, batch, self.world.device).loss / loss_denominator
-            (loss * (self.world.place.world_size * self._update.scale)).backward()  # type: ignore[no-untyped-call]
+            self._backward(loss * (self.world.place.world_size * self._update.scale))
         self._loss += loss.detach()
+        self._buffers.changed()
 
-    @torch.no_grad()
-    def evaluate(self, batch: Batch) -> Tensor:
-        if self._ddp.training:
-            self._ddp.eval()
-        # Through DDP, which hands out rank 0's batch-norm statistics before the first evaluation after a step.
-        with autocast(self.world.device, self._rules.precision):
-            measured = measure(self._task, self._ddp, batch, self.world.device)
-        return torch.stack([measured.loss.double(), measured.correct.double()])
+    def _backward(self, loss: Tensor) -> None:
+        """A backward pass whose last part, after this rank's own gradients, is a wait for those of the others."""
+        began: list[Instant | None] = []
+        # Autograd makes such calls at the end of a pass, in the order in which they were asked for. DDP asks with its last
+        # bucket, for what waits until all buckets are summed (Reducer::mark_variable_ready, Reducer::finalize_backward).
+        at_the_end = torch.autograd.Variable._execution_engine.queue_callback
+        loss.register_hook(lambda _: at_the_end(lambda: began.append(self.world.waits.begin())))  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.world.waits.end(began.pop())

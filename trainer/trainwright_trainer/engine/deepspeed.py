@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from trainwright_trainer.engine import deepspeed_files, whole_state
 from trainwright_trainer.engine.base import Recipe, StepResult
 from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, preserving_state
 from trainwright_trainer.engine.update import read_later
+from trainwright_trainer.engine.waits import Waits
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import materialise, skeleton
 from trainwright_trainer.task.base import Batch
@@ -52,6 +54,8 @@ class DeepSpeedEngine:
         _check_precision(precision, world.device)
         backend = "gloo" if world.device.type == "cpu" else "nccl"
         self._deepspeed.init_distributed(dist_backend=backend, auto_mpi_discovery=False)
+        communication = self._deepspeed.comm.comm  # its functions call their backend by this name
+        communication.cdb = TimedBackend(communication.cdb, world.waits)
         self._loss = torch.zeros((), device=world.device)
 
     @property
@@ -180,6 +184,48 @@ class DeepSpeedEngine:
     def snapshot(self) -> Snapshot:
         self._buffers.synchronize()
         return deepspeed_files.DeepSpeedSnapshot(self._engine, self.world.place)
+
+
+class TimedBackend:
+    """DeepSpeed's backend of communication, which takes note of how long this rank is in collectives.
+
+    Only of what blocks: a collective that goes on beside the computation counts from when it is waited for.
+    """
+
+    def __init__(self, backend: Any, waits: Waits) -> None:
+        self._backend, self._waits = backend, waits
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._backend, name)
+        return self._timed(attribute) if name in _COLLECTIVES else attribute
+
+    def _timed(self, collective: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*arguments: Any, **options: Any) -> Any:
+            with self._waits.waiting():
+                work = collective(*arguments, **options)
+            return work if work is None else TimedWork(work, self._waits)
+
+        return timed
+
+
+class TimedWork:
+    """A collective under way."""
+
+    def __init__(self, work: Any, waits: Waits) -> None:
+        self._work, self._waits = work, waits
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._work, name)
+
+    def wait(self, *arguments: Any) -> Any:
+        with self._waits.waiting():
+            return self._work.wait(*arguments)
+
+
+_COLLECTIVES = (
+    "all_reduce", "all_reduce_coalesced", "inference_all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "all_gather", "all_gather_into_tensor", "all_gather_coalesced", "broadcast", "all_to_all", "all_to_all_single", "barrier",
+)
 
 
 def _rate(optimizer: torch.optim.Optimizer) -> float:

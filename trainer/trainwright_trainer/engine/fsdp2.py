@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
@@ -15,6 +19,7 @@ from trainwright_trainer.engine import sharded_state
 from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, preserving_state
 from trainwright_trainer.engine.update import Update, UpdateRules
+from trainwright_trainer.engine.waits import Waits
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import materialise, skeleton, write
 from trainwright_trainer.task.base import Batch
@@ -69,6 +74,10 @@ class FSDP2Engine:
                 offload_policy=offload,
             )
         self._sharded: FSDPModule = fully_shard(module, mesh=mesh, mp_policy=precision, offload_policy=offload)
+        for part in self._parts(module):
+            # What they ask for has no public name of torch's.
+            part.set_custom_all_gather(TimedAllGather(self.world.waits))  # type: ignore[arg-type]
+            part.set_custom_reduce_scatter(TimedReduceScatter(self.world.waits))  # type: ignore[arg-type]
 
     def initialise(self) -> None:
         self._recipe.initialise(self._module, write)
@@ -120,9 +129,45 @@ class FSDP2Engine:
         A backward pass ends so, and a forward pass alone does not: after an evaluation the outermost parameters, and all of them
         with ``reshard_after_forward`` off, would still be whole ones, whose memory is freed as soon as anybody asks for shards.
         """
-        for module in self._module.modules():
-            if isinstance(module, FSDPModule):
-                module.reshard()
+        for part in self._parts(self._module):
+            part.reshard()
+
+    @staticmethod
+    def _parts(module: nn.Module) -> Iterator[FSDPModule]:
+        """The blocks, and what is left of the model."""
+        return (part for part in module.modules() if isinstance(part, FSDPModule))
+
+
+class _OfTorch:
+    """Memory as torch's own collectives of FSDP2 take it."""
+
+    def __init__(self, waits: Waits) -> None:
+        self._waits = waits
+
+    def allocate(self, size: Sequence[int | torch.SymInt], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        return torch.empty(*size, dtype=dtype, device=device)
+
+
+class TimedAllGather(_OfTorch):
+    """Gathers weights, and takes note of how long that takes."""
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, async_op: bool = False
+    ) -> dist.Work | None:
+        with self._waits.waiting():
+            work = dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
+        return cast("dist.Work | None", work)
+
+
+class TimedReduceScatter(_OfTorch):
+    """Sums gradients and scatters the sums, and takes note of how long that takes."""
+
+    def __call__(
+        self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
+    ) -> dist.Work | None:
+        with self._waits.waiting():
+            work = dist.reduce_scatter_tensor(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+        return cast("dist.Work | None", work)
 
 
 def local(tensor: Tensor) -> Tensor:

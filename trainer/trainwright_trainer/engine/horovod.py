@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from trainwright_trainer.checkpoint import Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.training import Precision
-from trainwright_trainer.engine.base import Recipe, StepResult
+from trainwright_trainer.engine.base import StepResult
 from trainwright_trainer.engine.ddp import ReplicatedEngine
-from trainwright_trainer.engine.forward import Rank0Buffers, autocast, measure, preserving_state
+from trainwright_trainer.engine.forward import autocast, measure, preserving_state
 from trainwright_trainer.engine.update import UpdateRules
+from trainwright_trainer.engine.waits import Waits
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.task.base import Batch
 
@@ -60,7 +60,7 @@ class HorovodWorld:
             raise InvalidRunError(
                 f"engine horovod needs Horovod, which this image lacks ({error}); use an image built with it, or topology ddp"
             ) from error
-        self.place, self.device, self.horovod = place, device, horovod
+        self.place, self.device, self.horovod, self.waits = place, device, horovod, Waits(device)
         if device.type == "cpu":
             # Tensors that happen to be ready together would be summed as one buffer, in an order that follows from their places
             # there, and with three ranks or more a resume would not have the bits of an uninterrupted run.
@@ -79,7 +79,8 @@ class HorovodWorld:
         return HorovodGroup(self.horovod, self.place, f"group-{self._groups}")
 
     def all_reduce(self, tensor: Tensor) -> None:
-        self.horovod.allreduce_(tensor, op=self.horovod.Sum, name="sum")
+        with self.waits.waiting():
+            self.horovod.allreduce_(tensor, op=self.horovod.Sum, name="sum")
 
     def broadcast(self, tensor: Tensor) -> None:
         self.horovod.broadcast_(tensor, root_rank=0, name="rank-0s")
@@ -108,10 +109,6 @@ class HorovodEngine(ReplicatedEngine[HorovodWorld]):
         compression = world.horovod.Compression
         self._compression = compression.fp16 if gradient_reduction == "fp16" else compression.none
 
-    def setup(self, recipe: Recipe) -> None:
-        super().setup(recipe)
-        self._buffers = Rank0Buffers(self._module, self.world)
-
     def warm_up(self, batch: Batch) -> None:
         self.world.horovod.broadcast_parameters(self._module.state_dict(), root_rank=0)
         with preserving_state(self._module, self.world.device):
@@ -135,18 +132,6 @@ class HorovodEngine(ReplicatedEngine[HorovodWorld]):
         self._buffers.changed()
 
     def step(self, rate: float) -> StepResult:
-        self._hooks.synchronize()
+        with self.world.waits.waiting():
+            self._hooks.synchronize()
         return super().step(rate)
-
-    @torch.no_grad()
-    def evaluate(self, batch: Batch) -> Tensor:
-        self._buffers.synchronize()
-        if self._module.training:
-            self._module.eval()
-        with autocast(self.world.device, self._rules.precision):
-            measured = measure(self._task, self._module, batch, self.world.device)
-        return torch.stack([measured.loss.double(), measured.correct.double()])
-
-    def snapshot(self) -> Snapshot:
-        self._buffers.synchronize()
-        return super().snapshot()

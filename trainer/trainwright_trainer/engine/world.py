@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trainwright_trainer.engine.waits import Waits
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.place import Place
 
@@ -30,6 +31,10 @@ class World(Protocol):
     @property
     def control(self) -> Group:
         """For words between the hosts of the ranks."""
+
+    @property
+    def waits(self) -> Waits:
+        """What of the steps goes into collectives of the device."""
 
     def new_group(self) -> Group:
         """One more group like :attr:`control`, for a thread of its own."""
@@ -81,7 +86,7 @@ class TorchWorld:
     """
 
     def __init__(self, place: Place, device: torch.device, timeout: timedelta) -> None:
-        self.place, self.device, self._timeout = place, device, timeout
+        self.place, self.device, self.waits, self._timeout = place, device, Waits(device), timeout
         cuda = device.type == "cuda"
         dist.init_process_group(
             "nccl" if cuda else "gloo", init_method="env://", rank=place.rank, world_size=place.world_size, timeout=timeout,
@@ -93,7 +98,8 @@ class TorchWorld:
         return TorchGroup(self.place, self._timeout)
 
     def all_reduce(self, tensor: Tensor) -> None:
-        dist.all_reduce(tensor)
+        with self.waits.waiting():
+            dist.all_reduce(tensor)
 
     def broadcast(self, tensor: Tensor) -> None:
         if tensor.device == self.device:

@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract.metrics import METRICS, Phase
 from trainwright_trainer.observe.log import get_log
+from trainwright_trainer.rank.messages import StepSplit
 
 
 class Measurements(Collector):
@@ -84,17 +85,30 @@ class RunPace:
     def __init__(self, ranks: int, measurements: Measurements) -> None:
         self._gathering, self._stragglers, self._measurements = Gathering(ranks), Stragglers(), measurements
 
-    def heard(self, step: int, own_seconds: Mapping[int, float]) -> None:
-        """What the own part of a step takes, by rank, in one of the pods."""
-        seconds = self._gathering.add(own_seconds)
-        if seconds is None:
+    def heard(self, step: int, times: Mapping[int, StepSplit]) -> None:
+        """What the time of a step goes into, by rank, in one of the pods."""
+        whole = self._gathering.add(times)
+        if whole is None:
             return
-        before, slowest = self._stragglers.ranks, self._stragglers.judge(seconds)
+        before, slowest = self._stragglers.ranks, self._stragglers.judge(own_seconds(whole))
         values = {"trainwright_slowest_rank": slowest.rank, "trainwright_slowest_rank_ratio": slowest.ratio}
         self._measurements.update(values)
         if self._stragglers.ranks != before:
-            ratio = round(slowest.ratio, 2)
-            get_log().warning("stragglers", step=step, ranks=list(self._stragglers.ranks), slowest=slowest.rank, ratio=ratio)
+            its = whole[slowest.rank]
+            get_log().warning(
+                "stragglers", step=step, ranks=list(self._stragglers.ranks), slowest=slowest.rank, ratio=round(slowest.ratio, 2),
+                step_seconds=round(its.step_seconds, 4), data_seconds=round(its.data_seconds, 4),
+            )
+
+
+def own_seconds(times: Mapping[int, StepSplit]) -> dict[int, float]:
+    """What a step would take if all ranks were like this one, by rank.
+
+    All ranks leave a collective together. The rank that is in collectives for the shortest time waits for nobody: that time is
+    what sending takes, on every rank. Whatever another rank has on top of it, it waits.
+    """
+    sending = min(time.waited_seconds for time in times.values())
+    return {rank: max(0.0, time.step_seconds - (time.waited_seconds - sending)) for rank, time in times.items()}
 
 
 class Gathering:
@@ -102,14 +116,14 @@ class Gathering:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._seconds: dict[int, float] = {}
+        self._times: dict[int, StepSplit] = {}
 
-    def add(self, seconds: Mapping[int, float]) -> dict[int, float] | None:
-        """Seconds by rank, whenever all have said something since the last time."""
-        self._seconds.update(seconds)
-        if len(self._seconds) < self._size:
+    def add(self, times: Mapping[int, StepSplit]) -> dict[int, StepSplit] | None:
+        """By rank, whenever all have said something since the last time."""
+        self._times.update(times)
+        if len(self._times) < self._size:
             return None
-        whole, self._seconds = self._seconds, {}
+        whole, self._times = self._times, {}
         return whole
 
 

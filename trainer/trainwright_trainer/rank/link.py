@@ -30,6 +30,7 @@ from trainwright_trainer.rank.messages import (
     Pace,
     PhaseChanged,
     Result,
+    StepSplit,
     Where,
 )
 from trainwright_trainer.rank.progress import Hold, Progress
@@ -55,8 +56,8 @@ class Link(Protocol):
     def mark(self) -> None:
         """Say that the main thread goes on, at the same places on all ranks: before whatever waits for another rank."""
 
-    def pace(self, step: int, own_seconds: float) -> None:
-        """What this rank's own part of a step takes; the slow ranks are found by it."""
+    def pace(self, step: int, split: StepSplit) -> None:
+        """What the time of a step goes into; the slow ranks are found by it."""
 
     def measured(self, values: Mapping[str, float]) -> None:
         """Values for ``/metrics``, by name in the contract's table."""
@@ -128,8 +129,8 @@ class SupervisorLink:
     def mark(self) -> None:
         self._progress.mark()
 
-    def pace(self, step: int, own_seconds: float) -> None:
-        self._send(Pace(step=step, own_seconds=own_seconds))
+    def pace(self, step: int, split: StepSplit) -> None:
+        self._send(Pace(step=step, split=split))
 
     def measured(self, values: Mapping[str, float]) -> None:
         self._send(Measured(values=dict(values)))
@@ -248,7 +249,7 @@ class SoloLink:
     def mark(self) -> None:
         pass
 
-    def pace(self, step: int, own_seconds: float) -> None:
+    def pace(self, step: int, split: StepSplit) -> None:
         pass
 
     def measured(self, values: Mapping[str, float]) -> None:

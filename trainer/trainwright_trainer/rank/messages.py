@@ -63,13 +63,23 @@ class Heartbeat(Contract):
     """Median of the latest ticks of this phase; None until there are enough of them."""
 
 
+class StepSplit(Contract):
+    """What a rank's time goes into, in seconds a step, on the average of a logging interval."""
+
+    step_seconds: float
+    """All of it: equal on all ranks, but for the last moments."""
+    waited_seconds: float
+    """In collectives, for the other ranks and for what is sent."""
+    data_seconds: float = 0.0
+    """For its own data, which is part of its own work."""
+
+
 class Pace(Contract):
-    """How long a rank's own part of a step takes, on the average of a logging interval."""
+    """How a rank's steps went."""
 
     type: Literal["pace"] = "pace"
     step: int
-    own_seconds: float
-    """Without the time that it waited for others."""
+    split: StepSplit
 
 
 class At(Contract):

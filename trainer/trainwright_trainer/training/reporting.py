@@ -12,6 +12,7 @@ from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.sinks import Sinks
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
+from trainwright_trainer.rank.messages import StepSplit
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Position
 
@@ -22,16 +23,14 @@ T = TypeVar("T")
 class Speed:
     samples_per_second: float
     """Of the whole run."""
-    step_seconds: float
-    own_seconds: float
-    """Of a step, without its waits for other ranks."""
+    split: StepSplit
 
 
 class Meter:
     """Counts steps, samples and their time until it is read."""
 
     def __init__(self) -> None:
-        self._seconds, self._waited, self._steps, self._samples = 0.0, 0.0, 0, 0
+        self._forget()
         self._in_step = False
 
     @contextmanager
@@ -53,6 +52,10 @@ class Meter:
         if self._in_step:
             self._waited += time.perf_counter() - started
 
+    def waited_for_data(self, seconds: float) -> None:
+        """Take note of a wait within a step that is nobody else's fault."""
+        self._data += seconds
+
     @contextmanager
     def computing(self, clock: Callable[[], float]) -> Iterator[None]:
         """Time a call that computes and waits for other ranks in turns: a wait is what it uses no processor for.
@@ -63,12 +66,20 @@ class Meter:
         yield
         self._waited += max(0.0, time.perf_counter() - started - (clock() - used))
 
-    def read(self) -> Speed:
-        """Means since the last reading. Raises ``ZeroDivisionError`` if there was no step."""
-        own = max(0.0, self._seconds - self._waited)
-        speed = Speed(self._samples / max(self._seconds, 1e-9), self._seconds / self._steps, own / self._steps)
-        self._seconds, self._waited, self._steps, self._samples = 0.0, 0.0, 0, 0
+    def read(self, waited: float = 0.0) -> Speed:
+        """Means since the last reading, with the seconds that were waited where this meter does not see it.
+
+        Raises ``ZeroDivisionError`` if there was no step.
+        """
+        seconds, steps = self._seconds, self._steps
+        waits = min(seconds, self._waited + waited)
+        each = StepSplit(step_seconds=seconds / steps, waited_seconds=waits / steps, data_seconds=self._data / steps)
+        speed = Speed(self._samples / max(seconds, 1e-9), each)
+        self._forget()
         return speed
+
+    def _forget(self) -> None:
+        self._seconds, self._waited, self._data, self._steps, self._samples = 0.0, 0.0, 0.0, 0, 0
 
 
 class WatchedGroup:
@@ -134,11 +145,11 @@ class Reporter:
             "trainwright_learning_rate": rate,
             "trainwright_gradient_norm": gradient_norm,
             "trainwright_samples_per_second": speed.samples_per_second,
-            "trainwright_step_seconds": speed.step_seconds,
+            "trainwright_step_seconds": speed.split.step_seconds,
         }
         self._measured({"trainwright_step": at.step, **values, "trainwright_last_step_timestamp_seconds": time.time()})
         self._sinks.write(at.step, values)
-        self._link.pace(at.step, speed.own_seconds)
+        self._link.pace(at.step, speed.split)
 
     def evaluated(self, at: Position, score: Score) -> None:
         self._event("evaluated", step=at.step, loss=round(score.loss, 6), accuracy=round(score.accuracy, 6), items=score.items)

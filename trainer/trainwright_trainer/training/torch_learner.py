@@ -105,10 +105,11 @@ class TorchLearner:
         self._ahead = Prefetch(self._shares())
 
     def step(self) -> None:
-        with self._meter.step(self.step_samples):
+        with self._meter.step(self.step_samples), self._engine.world.waits.counted():
             asked = time.perf_counter()
             share = next(self._shares_ahead)
             data_seconds = time.perf_counter() - asked
+            self._meter.waited_for_data(data_seconds)
             items = self._items(share.batches)
             for index, batch in enumerate(share.batches):
                 self._link.mark()
@@ -189,8 +190,9 @@ class TorchLearner:
         result = self._unread
         self.check()
         if result is not None:
-            epoch = self._order.epoch(self.position.samples)
-            self._report.step(self.position, epoch, float(result.loss), float(result.gradient_norm), rate, self._meter.read())
+            epoch, loss, norm = self._order.epoch(self.position.samples), float(result.loss), float(result.gradient_norm)
+            speed = self._meter.read(self._engine.world.waits.read())
+            self._report.step(self.position, epoch, loss, norm, rate, speed)
 
 
 def _step_shares(batch: contract.Batch, world_size: int) -> StepShares:

@@ -7,7 +7,8 @@ from typing import Any
 from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
 
-from trainwright_trainer.observe.metrics import Gathering, Slowest, Stragglers
+from trainwright_trainer.observe.metrics import Gathering, Slowest, Stragglers, own_seconds
+from trainwright_trainer.rank.messages import StepSplit
 
 
 def test_slow_twice_in_a_row() -> None:
@@ -36,11 +37,27 @@ def test_microseconds_say_nothing() -> None:
 
 
 def test_parts_come_together() -> None:
-    gathering = Gathering(3)
-    assert gathering.add({0: 1.0}) is None
-    assert gathering.add({0: 3.0}) is None  # again, before the others
-    assert gathering.add({1: 1.0, 2: 2.0}) == {0: 3.0, 1: 1.0, 2: 2.0}
-    assert gathering.add({1: 1.0, 2: 2.0}) is None
+    gathering, one, two, three = Gathering(3), split(1.0), split(2.0), split(3.0)
+    assert gathering.add({0: one}) is None
+    assert gathering.add({0: three}) is None  # again, before the others
+    assert gathering.add({1: one, 2: two}) == {0: three, 1: one, 2: two}
+    assert gathering.add({1: one, 2: two}) is None
+
+
+def test_what_a_rank_waits_is_not_its_own() -> None:
+    """Steps of 4 s on all ranks, of which 3 s of rank 1 are its own work, and 1 s is what sending takes."""
+    found = own_seconds({0: split(4.0, waited=3.0), 1: split(4.0, waited=1.0), 2: split(4.0, waited=2.5)})
+    assert found == {0: 2.0, 1: 4.0, 2: 2.5}
+    assert Stragglers().judge(found) == Slowest(1, 1.6)
+
+
+def test_sending_alone_makes_nobody_slow() -> None:
+    found = own_seconds({0: split(1.0, waited=0.97), 1: split(1.0, waited=0.95)})
+    assert Stragglers().judge(found).ratio < 1.05
+
+
+def split(seconds: float, waited: float = 0.0) -> StepSplit:
+    return StepSplit(step_seconds=seconds, waited_seconds=waited)
 
 
 def test_a_slow_rank_of_a_run_is_named(new_run: NewRun) -> None:

@@ -58,8 +58,8 @@ class Observer:
     def heard(self, rank: Rank, message: FromRankMessage, now: float) -> Paces | Times | None:
         """Take what a rank said. Gives what node 0 should hear: how the time goes, and once all have told it, the pod's paces."""
         if isinstance(message, Pace):
-            seconds = self._paces.add({rank.number: message.own_seconds})
-            return Paces(step=message.step, seconds=seconds) if seconds else None
+            times = self._paces.add({rank.number: message.split})
+            return Paces(step=message.step, times=times) if times else None
         if self._times is not None and rank is self._ranks[0]:
             match message:
                 case PhaseChanged() | Measured():

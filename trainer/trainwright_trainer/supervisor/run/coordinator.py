@@ -122,8 +122,8 @@ class Coordinator:
             case Dumped() if self._hang is not None:
                 self._hang.answer(peer.node, message)
                 self._follow_hang()
-            case Paces(step=step, seconds=own):
-                self._pace.heard(step, own)
+            case Paces(step=step, times=times):
+                self._pace.heard(step, times)
             case Times(seconds=seconds, step=step) if self.attempt is not None:
                 self._history.spent(self.attempt, seconds, step)
             case Bye():

@@ -17,7 +17,7 @@ from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.observe.hang import Dumped, Stuck
-from trainwright_trainer.rank.messages import Act, Ask, Carry, Where
+from trainwright_trainer.rank.messages import Act, Ask, Carry, StepSplit, Where
 
 Word = Annotated[str, Field(max_length=256)]
 """What a stranger may have sent, and a log repeats."""
@@ -98,11 +98,11 @@ class Saved(Contract):
 
 
 class Paces(Contract):
-    """What the own part of a step takes, by rank, in seconds."""
+    """What the time of a step goes into, by rank."""
 
     type: Literal["paces"] = "paces"
     step: int
-    seconds: dict[int, float]
+    times: dict[int, StepSplit]
 
 
 class Times(Contract):
