@@ -242,7 +242,7 @@ def main(arguments: argparse.Namespace) -> int:
         chaos = Chaos(engine, arguments.seed, folder / engine, lambda line: print(line, flush=True))
         tallies[engine] = chaos.tally
         try:
-            chaos.strike(arguments.faults)
+            chaos.strike(arguments.faults, tuple(arguments.kind or FAULTS))
         except BrokenPromiseError as broken:
             print(f"{engine}, seed {arguments.seed}, fault {sum(chaos.tally.faults.values())}: {broken}\nsee {folder}")
             return 1
@@ -270,6 +270,7 @@ if __name__ == "__main__":
     parser.add_argument("--faults", type=int, default=200, help="of each engine")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", action="append", choices=ENGINES, help="may be given several times; default: ddp")
+    parser.add_argument("--kind", action="append", choices=FAULTS, help="may be given several times; default: every kind")
     parser.add_argument("--directory", type=Path, help="where the runs are; the system's temporary folder by default")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     sys.exit(main(parser.parse_args()))

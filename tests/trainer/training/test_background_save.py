@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from trainwright_trainer.contract.failures import DivergedError
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.data.order import Samples
-from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import HostCopies, Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.waits import Waits
 from trainwright_trainer.rank.group import Alone
 from trainwright_trainer.rank.place import Place
@@ -117,7 +118,7 @@ class Counting:
     world = OneRank()
 
     def __init__(self, disk: Disk, diverges_at: int | None, on_step: Callable[[int], None]) -> None:
-        self._disk, self._diverges_at, self._on_step = disk, diverges_at, on_step
+        self._disk, self._diverges_at, self._on_step, self._held = disk, diverges_at, on_step, HostCopies()
         self.steps = torch.zeros((), dtype=torch.int64)
 
     def setup(self, recipe: Recipe) -> None: ...
@@ -137,7 +138,7 @@ class Counting:
         return torch.zeros(2, dtype=torch.float64)
 
     def snapshot(self) -> HeldBack:
-        return HeldBack(TensorSnapshot({STATE: {"steps": self.steps}}), int(self.steps), self._disk)
+        return HeldBack(TensorSnapshot({STATE: {"steps": self.steps}}, self._held), int(self.steps), self._disk)
 
 
 def attempt(
@@ -192,6 +193,31 @@ def test_steps_go_on_while_a_save_is_written(tmp_path: Path) -> None:
     assert found == [{}]  # nothing was committed yet
     assert line.committed_steps == [4, 8, 10]
     assert saved(tmp_path) == {4: 4, 8: 8, 10: 10}  # as they were when the saves began
+
+
+def test_a_save_leaves_the_processors_to_training(tmp_path: Path) -> None:
+    """Its thread has a lower priority than the thread that trains, and than the ranks beside it."""
+    priorities = set[int]()
+
+    def before_write(step: int) -> None:
+        priorities.add(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    attempt(tmp_path, Disk(before_write), steps=4)
+    assert priorities == {min(own + 10, 19)}
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
+
+
+def test_the_memory_of_a_snapshot_serves_the_next_one() -> None:
+    live, copies = torch.zeros(4), HostCopies()
+    first, second = (TensorSnapshot({STATE: {"weights": live}}, copies) for _ in range(2))
+    first.hold()
+    held = first._files[STATE]["weights"]
+    live += 1
+    assert held.tolist() == [0.0] * 4
+    second.hold()
+    assert second._files[STATE]["weights"].data_ptr() == held.data_ptr()
+    assert held.tolist() == [1.0] * 4
 
 
 def test_the_next_save_waits_for_the_one_under_way(tmp_path: Path) -> None:
