@@ -55,6 +55,18 @@ def test_released_is_taken_at_once(store: CheckpointStore) -> None:
     assert sorted(os.listdir(store.directory / "lease")) == ["2.beat", "2.json"]
 
 
+@pytest.mark.parametrize("name", ["12345678901234567890", str(2**53), "0", "notes"])
+def test_a_number_that_no_lease_can_have_is_somebody_elses(store: CheckpointStore, name: str) -> None:
+    folder = store.directory / "lease"
+    folder.mkdir(parents=True)
+    (folder / f"{name}.json").write_text("{}")
+    lease = store.acquire_lease("run-1", "a", NEVER)
+    assert lease.holder.term == 1
+    lease.check()
+    lease.release()
+    assert (folder / f"{name}.json").exists()
+
+
 def test_a_dead_holder_is_waited_for_until_its_heart_stood_still(store: CheckpointStore) -> None:
     dead = store.acquire_lease("i", "a", FAST)
     dead._ended.set()  # what a kill does: no beat more, and no release

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 from tests.trainer.contract.specifications import BERT, LLAMA, RESNET
 
 from trainwright_trainer.contract.data import Data, ImageFolder, TokenFiles
@@ -44,6 +44,13 @@ def problems(task: TaskName, model: dict[str, Any], data: dict[str, Any]) -> lis
 ])
 def test_what_fits(task: TaskName, model: dict[str, Any], data: dict[str, Any]) -> None:
     assert problems(task, model, data) == []
+
+
+@pytest.mark.parametrize("config", [{"output_router_logits": True}, {"text_config": {"output_router_logits": True}}])
+def test_an_auxiliary_loss_that_nobody_would_add_is_refused(config: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="minimises the loss of the task alone; remove it"):
+        MODEL.validate_python(ANY_MODEL | {"model_type": "mixtral", "config": config})
+    MODEL.validate_python(ANY_MODEL | {"model_type": "mixtral", "config": {"output_router_logits": False}})
 
 
 @pytest.mark.parametrize(("task", "model", "data", "sentence"), [

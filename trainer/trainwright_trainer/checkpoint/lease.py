@@ -35,7 +35,7 @@ from pydantic import Field, ValidationError
 from trainwright_trainer.checkpoint.record import encode_fence
 from trainwright_trainer.checkpoint.storage import StorageError
 from trainwright_trainer.checkpoint.volume import Attempt, CheckpointName, Listing, Volume, record_key
-from trainwright_trainer.contract.base import Contract, Count
+from trainwright_trainer.contract.base import MAX_INTEGER, Contract, Count
 from trainwright_trainer.contract.exit_codes import ExitCode
 
 _DIRECTORY = "lease"
@@ -188,7 +188,7 @@ def _newest(volume: Volume) -> Holder | None:
 
 def _terms(volume: Volume) -> list[int]:
     names = (entry.removesuffix(".json") for entry in volume.entries(_DIRECTORY) if entry.endswith(".json"))
-    return sorted(int(name) for name in names if name.isdecimal())
+    return sorted(int(name) for name in names if _is_term(name))
 
 
 def _over(volume: Volume, term: int) -> list[str]:
@@ -199,7 +199,12 @@ def _over(volume: Volume, term: int) -> list[str]:
 
 def _term_of(entry: str) -> int:
     first = entry.removeprefix(".").split(".", 1)[0]
-    return int(first) if first.isdecimal() else 0
+    return int(first) if _is_term(first) else 0
+
+
+def _is_term(name: str) -> bool:
+    """Whether it is a number that a lease can have, with one above it for the next. Anything else is somebody else's file."""
+    return name.isdecimal() and 0 < int(name) < MAX_INTEGER
 
 
 def _term_key(term: int) -> str:

@@ -6,7 +6,7 @@ Parameter counts are derived from the layer shapes and tested against the real m
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from trainwright_trainer.contract.base import Contract, Count
 
@@ -228,6 +228,10 @@ class Bert(Contract):
         return embeddings + self.num_hidden_layers * layer + head
 
 
+_AUXILIARY_LOSS = "output_router_logits"
+"""Key by which a mixture of experts of ``transformers`` computes a loss for the balance of its experts. None does by default."""
+
+
 class TransformersModel(Contract):
     """Any other architecture that ``transformers`` can build from a configuration without remote code.
 
@@ -241,6 +245,17 @@ class TransformersModel(Contract):
     """Fields of its configuration; the others have its defaults."""
     parameters: Count | None = None
     """Number of parameters, for the estimates; without it, memory is not estimated."""
+
+    @field_validator("config")
+    @classmethod
+    def _no_loss_that_nobody_adds(cls, config: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        parts = [config, *(part for part in config.values() if isinstance(part, dict))]
+        if any(part.get(_AUXILIARY_LOSS) for part in parts):
+            raise ValueError(
+                f"{_AUXILIARY_LOSS} asks for an auxiliary loss that balances the experts, and this trainer minimises the loss of "
+                "the task alone; remove it, or train with a script of your own"
+            )
+        return config
 
 
 Model = Annotated[Llama | Bert | ViT | ResNet | TransformersModel, Field(discriminator="architecture")]
