@@ -199,6 +199,8 @@ class Binding(NamedTuple):
     """Whether a pod whose init container fails counts against ``restarts``; otherwise it comes back forever."""
     counts_new_pods: bool = True
     """Whether a pod that is replaced for its exit code counts against ``restarts``; otherwise only the trainer's ledger does."""
+    disruption_rule: bool = False
+    """Whether a rule of the object says what the eviction of a pod does to the run."""
     delays: Literal["none", "ignored", "all"] = "none"
     """Whether each eviction makes the next new pod wait twice as long: always, or where it is ignored (under the supervisor)."""
     peer_list: tuple[str, str] | None = None

@@ -53,6 +53,7 @@ EDITS: dict[str, Data] = {
     "image_pull_secrets": {"image_pull_secrets": ["registry"]},
     "pod_labels": {"pod_labels": {"example.com/note": "edited"}},
     "restarts": {"restarts": 7},
+    "on_disruption": {"on_disruption": "fail"},
     "peer_wait": {"peer_wait": "2h"},
     "peer_lost": {"peer_lost": "30s"},
     "watchdog": {"watchdog": {"training": "10m"}},

@@ -67,6 +67,7 @@ class RunFields(TypedDict, total=False):
     labels: Mapping[str, str]
     pod_labels: Mapping[str, str]
     restarts: int
+    on_disruption: Literal["restart", "fail"]
     peer_wait: Duration | str
     peer_lost: Duration | str
     grace: Duration | str

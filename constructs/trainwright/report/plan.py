@@ -96,6 +96,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         yield "gang", f"{gang.scheduler} starts {gang.minimum} pods together ({gang.minimum_reason}); {who}"
     if plan.placement:
         yield "placement", f"one pod a node, so {_count(plan.placement.nodes, 'node')} ({plan.placement.reason})"
+    if restarts := _restarts(compiled):
+        yield "restarts", restarts
     yield "checkpoints", _checkpoints(plan)
     yield from _supervision(compiled.run)
     yield "guarantees", ", ".join(plan.guarantees) or "none: the work is an opaque command"
@@ -104,6 +106,22 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if overridden:
         yield "overrides", f"{len(overridden)}: {', '.join(overridden)}"
     yield "findings", _findings(compiled.findings)
+
+
+def _restarts(compiled: CompiledRun) -> str:
+    """Where they are not simply the number that the run states: what does not count, and what counts more than once."""
+    run, resolution = compiled.run, compiled.resolution
+    binding, elastic = resolution.binding, resolution.needs.elastic
+    if run.on_disruption == "fail":
+        return f"{run.restarts} after failures; the eviction of a pod ends the run"
+    if run.restarts == 0 and (binding.disruption_rule or not binding.counts_new_pods):
+        unless = ", since on_disruption is not fail" if binding.disruption_rule else ""
+        return f"none after failures; an evicted pod comes back, uncounted{unless}"
+    supervised = resolution.processes[binding.ranks.name].supervised
+    if run.restarts and elastic and not binding.counts_new_pods and not supervised:
+        most = run.restarts * elastic.maximum
+        return f"{run.restarts} of all {elastic.maximum} pods, or {most:,} of one pod at a time: the operator adds up pods"
+    return ""
 
 
 def _supervision(run: Run) -> Iterator[tuple[str, str]]:

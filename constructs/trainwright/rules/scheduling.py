@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from trainwright.cluster.addons import Operator
@@ -11,7 +11,7 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
-from trainwright.handshake import Binding, Gang, OperatorName
+from trainwright.handshake import Binding, Gang, OperatorName, Refusal
 from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.pods import in_volcano_queue
@@ -218,15 +218,26 @@ def evictions(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """The Job controller waits 10 s before a new pod, and twice as long after each further failure of its index, up to 10 minutes
     (pkg/controller/job, backoff_utils.go). Failures that the policy ignores do not count as retries, but they do here.
     """
-    if resolution.pool.spot is None or not _delayed(resolution.binding, resolution):
+    if resolution.pool.spot is None or context.run.on_disruption == "fail" or not _delayed(resolution.binding, resolution):
         return
     message = (
         f"nodes of pool {resolution.plan.world.pool} are reclaimed, and with each eviction of a pod the Job controller waits "
         "longer before it makes the next: 10 s, 20 s and so on, up to 10 min"
     )
-    others = [name for name, target in TARGETS.items() if _comes_back_at_once(target, context, resolution)]
+    others = _targets(context, resolution, lambda binding: not _delayed(binding, resolution))
     fix = f"write target: {' or '.join(others)}; or accept the wait" if others else "accept the wait, or use a pool without spot"
     yield found("TW455", context.locate.run("/target" if context.run.target else "/topology"), message, fix)
+
+
+def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A rule of a Job ends the run at an eviction; other controllers make a new pod, or count a failure like any other."""
+    if context.run.on_disruption == "restart" or resolution.binding.disruption_rule:
+        return
+    title = TARGETS[resolution.plan.target].title
+    message = f"the controller of a {title} has no rule for evicted pods: on_disruption would not hold"
+    others = _targets(context, resolution, lambda binding: binding.disruption_rule)
+    fix = f"write target: {' or '.join(others)}; or remove it" if others else "remove it"
+    yield found("TW456", context.locate.run("/on_disruption"), message, fix)
 
 
 def _delayed(binding: Binding, resolution: Resolution) -> bool:
@@ -234,14 +245,18 @@ def _delayed(binding: Binding, resolution: Resolution) -> bool:
     return binding.delays == "all" or (binding.delays == "ignored" and supervised)
 
 
-def _comes_back_at_once(target: Target, context: Context, resolution: Resolution) -> bool:
-    """Whether a target that the cluster has would carry the run without the delay."""
+def _targets(context: Context, resolution: Resolution, fit: Callable[[Binding], bool]) -> list[str]:
+    """Targets that the cluster has and that would carry the run with such a binding."""
+    answers = {name: _bound(target, context, resolution) for name, target in TARGETS.items()}
+    return [name for name, answer in answers.items() if isinstance(answer, Binding) and fit(answer)]
+
+
+def _bound(target: Target, context: Context, resolution: Resolution) -> Binding | Refusal | None:
     needed = (target.operator, *target.depends_on) if target.operator else ()
     installed = all(operator.name in context.cluster.operators for operator in needed)
-    binding = target.bind(resolution.needs, context.cluster) if installed else None
-    return isinstance(binding, Binding) and not _delayed(binding, resolution)
+    return target.bind(resolution.needs, context.cluster) if installed else None
 
 
 RUN = (queue, topology_level, priority, by_hand)
-PLAN = (gang, sent_elsewhere, grouped_anyway, watched, two_gates, evictions)
+PLAN = (gang, sent_elsewhere, grouped_anyway, watched, two_gates, evictions, disruption)
 PODS = (slices, priority_of_pods)

@@ -262,6 +262,8 @@ class Run(Model):
     """Labels of the pods: editing one makes a new run."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
     """How many failures may count before the run fails: per pod index on an Indexed Job, for the whole run elsewhere."""
+    on_disruption: Literal["restart", "fail"] = "restart"
+    """What the eviction or loss of a pod does: its pods come back, and `restarts` does not count it, or the run fails."""
     peer_wait: Duration = Field(default_factory=lambda: Duration.parse("30m"))
     """How long pods wait for pods that are not scheduled yet."""
     peer_lost: Duration = Field(default_factory=lambda: Duration.parse("8s"))

@@ -59,6 +59,7 @@ class IndexedJob(BaseTarget):
             node_index_env="JOB_COMPLETION_INDEX",
             injects=INJECTED,
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
+            disruption_rule=True,
             delays="all",
             guarantees=frozenset(Guarantee),
             generated_names=(f"{{name}}-{needs.nodes - 1}",),
@@ -129,7 +130,7 @@ This is a plain Kubernetes Job, with an index for each node. It needs no operato
   counts as N failures, and the delay before the next attempt doubles with each.
 - **Failures.** `podFailurePolicy` follows from the exit codes: a permanent code ends the Job with pod, code and rule in its
   status; evicted pods, lost peers and preemptions are ignored; anything else counts against `restarts` of its index. Pods of
-  one incident end within seconds of each other, and come back together.
+  one incident end within seconds of each other, and come back together. With `on_disruption: fail` an evicted pod ends the Job.
 - **Special.** A completed index never comes back. A pod that fails in its teardown after the last commit finds the run
   complete, and ends with 0 without waiting for peers.
 """

@@ -61,6 +61,7 @@ class JobSet(BaseTarget):
             node_index_env="JOB_COMPLETION_INDEX",
             injects=INJECTED,
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
+            disruption_rule=True,
             delays="ignored",
             guarantees=frozenset(Guarantee),
             generated_names=(f"{{name}}-node-0-{needs.nodes - 1}-abcde",),

@@ -46,6 +46,8 @@ def owned_below_job_set(job: str) -> tuple[Owned, ...]:
 def failure_rules(resolution: Resolution, role: Role) -> list[Tree | Why]:
     """Permanent codes end the Job; an evicted pod or a lost peer costs no retry; everything else counts. The first match wins."""
     evicted = _on_disruption("Ignore", "evicted, preempted or drained: not the run's fault")
+    if _ends(resolution):
+        evicted = _on_disruption("FailJob", "evicted, preempted or drained: the run fails", "run:/on_disruption")
     if not resolution.processes[role.name].supervised:
         return [evicted]
 
@@ -64,19 +66,23 @@ def failure_rules_below_job_set(resolution: Resolution, role: Role) -> list[Tree
     """The same for a Job of a JobSet. Without the supervisor an evicted pod would come back alone, to peers that wait for the one
     that is gone until NCCL's own time is over: so its Job fails, and the JobSet starts all pods again.
     """
-    if resolution.processes[role.name].supervised:
+    if resolution.processes[role.name].supervised or _ends(resolution):
         return failure_rules(resolution, role)
     return [_on_disruption("FailJob", "evicted, preempted or drained: nobody tells its peers, so all start again")]
 
 
 def job_set_rules(resolution: Resolution) -> list[Tree | Why]:
     """What a JobSet does with a Job that failed by its policy; any other failure starts all Jobs again, and counts."""
-    if all(process.supervised for process in resolution.processes.values()):
+    if _ends(resolution) or all(process.supervised for process in resolution.processes.values()):
         return [{"name": "permanent", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}]
     disrupted = {"name": "disrupted", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"]}
     return [Why(disrupted, "trainwright", "an eviction is not the run's fault: all pods start again, and it costs no restart")]
 
 
-def _on_disruption(action: str, reason: str) -> Why:
+def _ends(resolution: Resolution) -> bool:
+    return resolution.run.on_disruption == "fail"
+
+
+def _on_disruption(action: str, reason: str, source: str = "trainwright") -> Why:
     rule: Tree = {"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-    return Why(rule, "trainwright", reason)
+    return Why(rule, source, reason)

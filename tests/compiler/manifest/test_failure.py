@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.compiler.example import Data, command, compiled, script
+from tests.compiler.example import Data, command, compiled, findings, script
 from tests.compiler.objects import the
 
 from trainwright_trainer.contract import Disposition, codes_with
@@ -89,3 +89,21 @@ def test_a_job_that_failed_by_its_policy_ends_the_set_or_starts_it_again(
 def test_codes_are_those_of_the_container_that_trains(target: str, container: str) -> None:
     named = {rule["onExitCodes"]["containerName"] for rule in rules(target, {}) if "onExitCodes" in rule}
     assert named == {container}
+
+
+@pytest.mark.parametrize("target", ["indexed-job", "job-set", "train-job"])
+@pytest.mark.parametrize("work", [{}, command("torchrun", "train.py")], ids=["trainer", "command"])
+def test_an_eviction_ends_a_run_that_says_so(target: str, work: Data) -> None:
+    run = work | {"restarts": 0, "on_disruption": "fail"}
+    assert action(rules(target, run), 143, evicted=True) == "FailJob"
+    if target != "indexed-job":
+        result = compiled({"target": target, **run}, JOBSET)
+        spec: Any = the(result, {"job-set": "JobSet", "train-job": "TrainingRuntime"}[target])["spec"]
+        (rule,) = (spec if target == "job-set" else spec["template"]["spec"])["failurePolicy"]["rules"]
+        assert (rule["action"], rule["onJobFailureReasons"]) == ("FailJobSet", ["PodFailurePolicy"])
+
+
+def test_other_controllers_cannot_end_it() -> None:
+    operator = {"operators": {"training-operator": {"version": "1.9", "restricted_containers": True}}}
+    (finding,) = findings({"target": "pytorch-job", "on_disruption": "fail"}, operator)
+    assert (finding.code, finding.fix) == ("TW456", "write target: indexed-job; or remove it")

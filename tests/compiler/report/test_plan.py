@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from tests.compiler.example import Data, compiled
+from tests.compiler.example import Data, command, compiled
 from tests.compiler.projects import ROOT, Scratch, assert_ended
 
-from trainwright.report.plan import compiled_data, difference_data, difference_lines
+from trainwright.report.plan import compiled_data, difference_data, difference_lines, plan_rows
 
 OPERATORS: Data = {"operators": {"jobset": {"version": "0.12"}, "training-operator": {"version": "1.9"}},
                    "namespaces": {"training": {"pod_security": "privileged"}}}  # fmt: skip
@@ -70,3 +70,21 @@ def test_the_command_prints_both_plans_as_json() -> None:
     assert "rendezvous" in data["changed"]
     assert "pod" in data["same"]
     assert both.stderr == ""
+
+
+def restarts(run: Data, cluster: Data | None = None) -> str | None:
+    return dict(plan_rows(compiled(run, cluster))).get("restarts")
+
+
+def test_restarts_that_do_not_count_or_count_more_than_once_are_said() -> None:
+    operator: Data = {
+        "operators": {"training-operator": {"version": "1.9"}}, "namespaces": {"training": {"pod_security": "baseline"}},
+    }  # fmt: skip
+    topology = {"kind": "ddp", "nodes": 4, "gpus_per_node": 8, "elastic": {"min_nodes": 4, "max_nodes": 64}}
+    elastic = {"target": "pytorch-job", "restarts": 100, "topology": topology} | command("torchrun", "train.py")
+    assert restarts({}) is None
+    uncounted = "none after failures; an evicted pod comes back, uncounted"
+    assert restarts({"restarts": 0}) == f"{uncounted}, since on_disruption is not fail"
+    assert restarts({"on_disruption": "fail"}) == "3 after failures; the eviction of a pod ends the run"
+    assert restarts({"target": "pytorch-job", "restarts": 0}, operator) == uncounted
+    assert restarts(elastic, operator) == "100 of all 64 pods, or 6,400 of one pod at a time: the operator adds up pods"

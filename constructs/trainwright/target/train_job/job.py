@@ -177,6 +177,7 @@ def _indexed(needs: Needs) -> Binding:
         node_index_env="JOB_COMPLETION_INDEX",
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
         gang=Gang.OBJECTS,
+        disruption_rule=True,
         delays="ignored",
         # below the TrainJob is a JobSet like any other: one Job, whose exit codes count, and all pods start again together
         guarantees=frozenset(Guarantee),
@@ -204,6 +205,7 @@ def _launched(needs: Needs) -> Binding:
         hostfile=HOSTFILE,
         sshd=SSHD,
         gang=Gang.OBJECTS,
+        disruption_rule=True,
         # As above: the launcher ends with the code of the rank that failed first, and its Job has a failure policy. Ranks are
         # tied to the launcher's supervisor, which has them save before mpirun ends them.
         guarantees=frozenset(Guarantee),
