@@ -15,7 +15,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.locate import escape
 from trainwright.model import closest
 from trainwright.reading.document import MOST_FINDINGS, shorten
-from trainwright.reading.shape import WORDS, Keys, Slot, Spot, find_spot, homes, required, wanted
+from trainwright.reading.shape import WORDS, Keys, Slot, Spot, find_spot, homes, shape_of, wanted
 from trainwright.scalar import ScalarError, literal, read_scalar
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def as_findings(
         data: what it was validated from.
         where: the place of a JSON pointer into the data.
     """
-    root = Slot(model if model is not None else Any)
+    root = shape_of(model)
     cases = [_case(detail, root, data) for detail in error.errors(include_url=False)[:MOST_FINDINGS]]
     unknown = [case for case in cases if case.kind == "extra_forbidden"]
     misspelt = {(*case.keys[:-1], near) for case in unknown if (near := _meant(case))}
@@ -139,10 +139,10 @@ def _shown(value: object) -> str:
 
 def _meant(case: Case) -> str | None:
     """For an unknown key without a place elsewhere: the known and free key that it may be a misspelling of."""
-    key, owner = str(case.keys[-1]), case.spot.owner
-    if owner is None or homes(case.root, key):
+    key = str(case.keys[-1])
+    if key in homes(case.root):
         return None
-    return closest(key, [name for name in owner.model_fields if name not in case.siblings])
+    return closest(key, [name for name in case.spot.owner.fields if name not in case.siblings])
 
 
 def _unknown(case: Case) -> Words:
@@ -150,13 +150,13 @@ def _unknown(case: Case) -> Words:
     message = f"there is no key `{key}` {f'in {parent}' if len(case.keys) > 1 else 'here'}"
     if near := _meant(case):
         return "TW105", message, f"did you mean `{near}`?"
-    elsewhere = homes(case.root, key)
+    elsewhere = homes(case.root).get(key, ())
     here = f"`{parent}` (of "
     if others := [home.removeprefix(here)[:-1] for home in elsewhere if home.startswith(here)]:
         return "TW105", message, f"remove it: it is a key of {' and of '.join(others)}"
     if elsewhere:
         return "TW105", message, f"move it to {', or to '.join(elsewhere[:3])}"
-    return "TW105", message, f"remove it; known keys: {', '.join(owner.model_fields) if owner else 'none'}"
+    return "TW105", message, f"remove it; known keys: {', '.join(owner.fields) or 'none'}"
 
 
 def _missing(case: Case) -> Words:
@@ -173,8 +173,7 @@ def _missing(case: Case) -> Words:
 def _no_tag(case: Case) -> Words:
     key, tags = case.spot.slot.chooser, case.spot.slot.tags()
     if key is None:
-        models = [member.model for member in tags.values()]
-        ways = [f"`{', '.join(f'{name}: …' for name in required(model))}`" if model else "text" for model in models]
+        ways = [f"`{', '.join(f'{name}: …' for name in each.required)}`" if each.name else "text" for each in tags.values()]
         return "TW107", f"`{case.name}` is none of the things that it can be", f"write {', or '.join(ways)}"
     if isinstance(case.value, Mapping):
         near = closest(key, map(str, case.value))
@@ -189,12 +188,12 @@ def _unknown_tag(case: Case) -> Words:
 
 
 def _literal(case: Case) -> Words:
-    if case.spot.is_key:  # pydantic names the words of a key in its message alone
-        allowed, key = re.findall(r"'([^']*)'", str(case.context.get("expected"))), str(case.keys[-1])
+    if case.spot.is_key:
+        allowed, key = case.spot.owner.keys, str(case.keys[-1])
         near = closest(key, allowed)
         fix = f"did you mean {near}? Allowed: {', '.join(allowed)}" if near else f"write one of {', '.join(allowed)}"
         return "TW107", f"`{dotted(case.keys[:-1])}` knows no `{key[:60]}`", fix
-    return _choice(case.name, case.value, [literal(value) for value in get_args(case.spot.slot.plain.annotation)])
+    return _choice(case.name, case.value, case.spot.slot.values)
 
 
 def _choice(name: str, value: object, allowed: list[str]) -> Words:

@@ -1,15 +1,13 @@
-"""The shape that a model asks of a document: which type belongs where, and in which words to ask for it."""
+"""The shape that a model asks of a document, read from its JSON Schema: what belongs where, and in which words to ask for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel, Discriminator, JsonValue, Tag
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel
 
 from trainwright.scalar import literal
 
@@ -17,85 +15,104 @@ Keys = tuple[str | int, ...]
 """The way from the document to a value."""
 
 WORDS = {
-    "str": "text", "string": "text", "int": "a whole number", "integer": "a whole number", "float": "a number",
-    "number": "a number", "finite": "a finite number", "bool": "true or false", "boolean": "true or false",
-    "date": "a day such as 2026-03-31", "dict": "a mapping", "model": "a mapping", "Mapping": "a mapping", "object": "a mapping",
-    "list": "a list", "tuple": "a list", "Sequence": "a list", "array": "a list",
+    "string": "text", "int": "a whole number", "integer": "a whole number", "float": "a number", "number": "a number",
+    "finite": "a finite number", "bool": "true or false", "boolean": "true or false", "date": "a day such as 2026-03-31",
+    "dict": "a mapping", "model": "a mapping", "object": "a mapping", "list": "a list", "tuple": "a list", "array": "a list",
 }
-"""A type's name in Python or in JSON Schema, or the first word of what pydantic calls its error -> the type as people say it."""
+"""A type in JSON Schema, or the first word of what pydantic calls its error -> the type as people say it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False, slots=True)
 class Slot:
-    """A place for a value: its type, and what decides between its members where it is a tagged union."""
+    """A place for a value: its schema, without references and without null."""
 
-    annotation: Any
-    discriminator: str | Discriminator | None = None
-
-    @property
-    def plain(self) -> Slot:
-        """Without ``Annotated``, aliases and ``| None``."""
-        annotation, discriminator = self.annotation, self.discriminator
-        while True:
-            if get_origin(annotation) is Annotated:
-                annotation, *metadata = get_args(annotation)
-                found = [item.discriminator if isinstance(item, FieldInfo) else item for item in metadata]
-                discriminator = next((item for item in found if isinstance(item, str | Discriminator)), discriminator)
-            elif hasattr(annotation, "__value__"):
-                annotation = annotation.__value__
-            elif len(rest := _union(annotation)) == 1:
-                annotation = rest[0]
-            else:
-                return Slot(annotation, discriminator)
+    schema: dict[str, Any]
+    parts: dict[str, dict[str, Any]]
+    """Schemas that others refer to, by name."""
+    name: str = ""
+    """In ``parts``; empty for a schema that is written in its place."""
 
     @property
     def members(self) -> tuple[Slot, ...]:
-        """The types of a union, without None; of any other type, the type itself."""
-        plain = self.plain
-        return tuple(Slot(member).plain for member in _union(plain.annotation)) or (plain,)
-
-    @property
-    def model(self) -> type[BaseModel] | None:
-        annotation = self.plain.annotation
-        return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+        """The types of a union, without null; of any other type, the type itself."""
+        forms = self.schema.get("oneOf") or self.schema.get("anyOf")
+        return tuple(self._slot(form) for form in forms if form != _NULL) if forms else (self,)
 
     @property
     def chooser(self) -> str | None:
         """The key that decides between the members of a tagged union."""
-        discriminator = self.plain.discriminator
-        return discriminator if isinstance(discriminator, str) else None
+        key: str | None = self.schema.get("discriminator", {}).get("propertyName")
+        return key
+
+    @property
+    def fields(self) -> dict[str, Slot]:
+        """The keys of a mapping that a model describes."""
+        return {key: self._slot(schema) for key, schema in self.schema.get("properties", {}).items()}
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        return tuple(self.schema.get("required", ()))
+
+    @property
+    def values(self) -> list[str]:
+        """The only values that it takes, as they are written; empty where it takes others."""
+        only = [self.schema["const"]] if "const" in self.schema else self.schema.get("enum", [])
+        return [literal(value) for value in only]
+
+    @property
+    def keys(self) -> list[str]:
+        """The only keys that a mapping with keys of the user's own takes."""
+        return [literal(key) for key in self.schema.get("propertyNames", {}).get("enum", [])]
+
+    @property
+    def each(self) -> Slot | None:
+        """What every value of a mapping with keys of the user's own is."""
+        schemas = [*self.schema.get("patternProperties", {}).values(), self.schema.get("additionalProperties")]
+        return next((self._slot(schema) for schema in schemas if isinstance(schema, dict)), None)
 
     def tags(self) -> dict[str, Slot]:
-        """Tag -> member, for a tagged union: values of its key, or the tags that a function gives."""
+        """Tag -> member: values of the chooser, or what a function calls the members, which is their name or type."""
         if self.chooser:
-            fields = ((member, member.model.model_fields.get(self.chooser)) for member in self.members if member.model)
-            return {str(tag): member for member, field in fields if field is not None for tag in get_args(field.annotation)}
-        named = ((member, get_args(member)[1:]) for member in _union(self.plain.annotation))
-        return {item.tag: Slot(member).plain for member, metadata in named for item in metadata if isinstance(item, Tag)}
+            names = {tag: _name(reference) for tag, reference in self.schema["discriminator"]["mapping"].items()}
+            return {tag: member for member in self.members for tag, name in names.items() if name == member.name}
+        types = {"string": "text", "object": "mapping"}
+        return {member.name or types.get(member.schema.get("type", ""), ""): member for member in self.members}
 
     def below(self, key: str | int) -> Slot:
-        """The slot of a key or index; of type Any where the type does not say."""
-        if self.model is not None:
-            return slots(self.model).get(str(key), Slot(Any))
-        annotation = self.plain.annotation
-        arguments = get_args(annotation)
-        if _is_origin(annotation, Mapping) and len(arguments) == 2:
-            return Slot(arguments[1])
-        if _is_origin(annotation, Sequence) and arguments and isinstance(key, int):
-            return Slot(arguments[key] if key < len(arguments) and arguments[-1] is not Ellipsis else arguments[0])
-        return Slot(Any)
+        """The slot of a key or index; one for anything where the schema does not say."""
+        if isinstance(key, int):
+            items = self.schema.get("prefixItems", [])
+            return self._slot(items[key] if key < len(items) else self.schema.get("items", {}))
+        return self.fields.get(key) or self.each or self._slot({})
+
+    def _slot(self, schema: dict[str, Any]) -> Slot:
+        name = ""
+        while True:
+            forms = [form for form in schema.get("anyOf", ()) if form != _NULL]
+            if "$ref" in schema:
+                name = _name(schema["$ref"])
+                schema = self.parts[name]
+            elif len(forms) == 1:
+                schema = forms[0]
+            else:
+                return Slot(schema, self.parts, name)
 
 
-def slots(model: type[BaseModel]) -> dict[str, Slot]:
-    """The slots of a model's fields."""
-    return {
-        name: Slot(field.annotation, field.discriminator if isinstance(field.discriminator, str) else None)
-        for name, field in model.model_fields.items()
-    }
+_NULL, _JSON = {"type": "null"}, {"$ref": "#/$defs/JsonValue"}
 
 
-def required(model: type[BaseModel]) -> tuple[str, ...]:
-    return tuple(name for name, field in model.model_fields.items() if field.is_required())
+def _name(reference: str) -> str:
+    return reference.rpartition("/")[2]
+
+
+@lru_cache(maxsize=8)
+def shape_of(model: type[BaseModel] | None) -> Slot:
+    """The slot of a whole document; one for anything where the model is not known, or holds what JSON Schema cannot say."""
+    try:
+        schema = model.model_json_schema() if model is not None else {}
+    except Exception:  # a model of the user's own may hold or raise anything
+        schema = {}
+    return Slot({}, schema.get("$defs", {}))._slot(schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,88 +121,65 @@ class Spot:
 
     keys: Keys
     slot: Slot
-    owner: type[BaseModel] | None
-    """The model that has, or does not have, the last key."""
+    owner: Slot
+    """What has, or does not have, the last key."""
     is_key: bool
     """Whether the key itself is wrong, not its value."""
 
 
 def find_spot(root: Slot, loc: Sequence[str | int]) -> Spot:
     """The spot of pydantic's ``loc``, which also names the members of unions on the way."""
-    slot, is_key = root, False
-    owner: type[BaseModel] | None = None
+    slot, owner, is_key = root, root, False
     keys: list[str | int] = []
     for item in loc:
         if item == "[key]":
             is_key = True
+        elif slot.name == "JsonValue":  # made of itself, and its schema does not say so
+            slot = Slot({"items": _JSON, "additionalProperties": _JSON}, root.parts)
         elif len(slot.members) > 1:
-            slot = slot.tags().get(str(item), Slot(Any))
+            slot = slot.tags().get(str(item)) or Slot({}, root.parts)
         else:
-            owner = slot.model
             keys.append(item)
-            slot = slot.below(item)
-            slot = Slot(JsonValue) if slot.annotation == "JsonValue" else slot  # which is made of itself
+            owner, slot = slot, slot.below(item)
     return Spot(tuple(keys), slot, owner, is_key)
 
 
-def homes(root: Slot, key: str) -> tuple[str, ...]:
-    """Where in the document a key is known: the top level, or dotted paths of mappings."""
-    return _known_keys(root.model).get(key, ()) if root.model else ()
-
-
 @lru_cache(maxsize=8)
-def _known_keys(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
-    """Key -> its homes, found in one walk for all keys: a file may have many that are unknown."""
-    known: dict[str, dict[str, None]] = {name: {"the top level": None} for name in model.model_fields}
-    for key, home in _homes(Slot(model), "", frozenset()):
+def homes(root: Slot) -> dict[str, tuple[str, ...]]:
+    """Each key -> where in the document it is known: the top level, or dotted paths of mappings."""
+    known: dict[str, dict[str, None]] = {name: {"the top level": None} for name in root.fields}
+    for key, home in _homes(root, "", frozenset()):
         known.setdefault(key, {})[home] = None
     return {key: tuple(places) for key, places in known.items()}
 
 
-def _homes(slot: Slot, path: str, seen: frozenset[type[BaseModel]]) -> Iterator[tuple[str, str]]:
+def _homes(slot: Slot, path: str, seen: frozenset[str]) -> Iterator[tuple[str, str]]:
     """Each key of each mapping below the slot, and where that mapping is."""
-    tags = {member.model: f" (of {slot.chooser} {tag})" for tag, member in slot.tags().items()} if slot.chooser else {}
+    tags = {member.name: f" (of {slot.chooser} {tag})" for tag, member in slot.tags().items()} if slot.chooser else {}
     for member in slot.members:
-        model, arguments = member.model, get_args(member.annotation)
-        if model is None:
-            if _is_origin(member.annotation, Mapping) and len(arguments) == 2:
-                yield from _homes(Slot(arguments[1]), f"{path}.<name>", seen)
-            elif _is_origin(member.annotation, Sequence) and arguments:
-                yield from _homes(Slot(arguments[0]), f"{path}[]", seen)
-        elif model not in seen:
+        if member.name and member.name in seen:
+            continue
+        inside = seen | {member.name}
+        for name, below in member.fields.items():
             if path:
-                yield from ((key, f"`{path.removeprefix('.')}`{tags.get(model, '')}") for key in model.model_fields)
-            for name, below in slots(model).items():
-                yield from _homes(below, f"{path}.{name}", seen | {model})
+                yield name, f"`{path.removeprefix('.')}`{tags.get(member.name, '')}"
+            yield from _homes(below, f"{path}.{name}", inside)
+        if member.each:
+            yield from _homes(member.each, f"{path}.<name>", inside)
+        if "items" in member.schema:
+            yield from _homes(member.below(0), f"{path}[]", inside)
 
 
 def wanted(slot: Slot) -> str:
     """What belongs into a slot, in words."""
-    members = slot.members
     if slot.chooser:
         return f"a mapping with `{slot.chooser}: …`, one of {', '.join(slot.tags())}"
-    if len(members) > 1:
-        return " or ".join(wanted(member) for member in members)
-    plain = members[0].annotation
-    if get_origin(plain) is Literal:
-        values = [literal(value) for value in get_args(plain)]
-        return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
-    if members[0].model is not None:
-        needs = required(members[0].model)
-        return "a mapping" + (f" with {', '.join(needs)}" if needs else "")
-    examples = getattr(plain, "JSON_SCHEMA", {}).get("examples")
-    if examples:
+    if examples := slot.schema.get("examples"):
         return f"a value such as {' or '.join(str(example) for example in examples[:2])}"
-    return WORDS.get(getattr(get_origin(plain) or plain, "__name__", ""), "a value")
-
-
-def _union(annotation: Any) -> tuple[Any, ...]:
-    """Members of a union, without None; none of any other type."""
-    if get_origin(annotation) not in (Union, UnionType):
-        return ()
-    return tuple(member for member in get_args(annotation) if member is not NoneType)
-
-
-def _is_origin(annotation: Any, base: type) -> bool:
-    origin = get_origin(annotation) or annotation
-    return isinstance(origin, type) and issubclass(origin, base) and origin is not str
+    if len(slot.members) > 1:
+        return " or ".join(wanted(member) for member in slot.members)
+    if values := slot.values:
+        return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
+    if slot.schema.get("format") == "date":
+        return WORDS["date"]
+    return WORDS.get(slot.schema.get("type", ""), "a value") + (f" with {', '.join(slot.required)}" if slot.required else "")

@@ -76,6 +76,8 @@ def test_a_plain_dict_is_a_run_too(tmp_path: Path) -> None:
         ("import asyncio\nraise asyncio.CancelledError()\n", "TW108", 2, "CancelledError", "correct this line"),
         ("x = 1\nraise KeyboardInterrupt\n", "TW108", 2, "KeyboardInterrupt", "correct this line"),
         ("def f():\n    f()\nf()\n", "TW108", 2, "RecursionError", "correct this line"),
+        ("import typing as t\nimport pydantic as p\nclass Own(p.BaseModel):\n    f: t.Callable\n    n: int\nOwn(f=len, n='x')\n",
+         "TW107", 6, "`n` must be a whole number", "write a value"),  # a model of their own that no JSON Schema describes
         ("from collections import UserDict as D\nclass Mine(D):\n    def keys(self):\n        raise LookupError\nRUN = Mine()\n",
          "TW108", 5, "what JSON cannot", "text"),
     ],
