@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,7 @@ from trainwright.project.record import (
     Records,
     Releases,
     RunRecord,
+    as_written,
     digest,
     manifests_digest,
     read_record,
@@ -62,6 +64,17 @@ def test_what_is_written_is_read_back(record: AnyRecord) -> None:
     read = type(record).model_validate(parse_yaml(text, "record").data, strict=True)
     assert read == record
     assert record_text(read) == text
+
+
+@given(record=RECORDS)
+def test_what_is_written_needs_no_parser_of_yaml(record: AnyRecord) -> None:
+    """And a text that says the same in other bytes, or something else, is left to one."""
+    text = record_text(record)
+    model: Any = type(record)
+    assert as_written(model, text) == record
+    version = "record: 1\n"
+    for other in (f"{text}# by hand\n", text.replace(version, "record:  1\n"), text.partition(version)[2], f"{text}{version}"):
+        assert as_written(model, other) is None
 
 
 def test_one_fact_a_line_in_the_order_of_their_keys() -> None:
