@@ -7,6 +7,7 @@ defaults are constructed without one.
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field
@@ -64,11 +65,13 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 def changed_fields(part: Model) -> dict[str, Any]:
     """Fields that hold something else than their default, from whatever source."""
-    return {
-        name: value
-        for name, field in type(part).model_fields.items()
-        if (value := getattr(part, name)) != field.get_default(call_default_factory=True)
-    }
+    return {name: value for name, default in _defaults(type(part)).items() if (value := getattr(part, name)) != default}
+
+
+@cache
+def _defaults(model: type[Model]) -> Mapping[str, Any]:
+    """Field -> its default, which pydantic would copy each time."""
+    return {name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()}
 
 
 DnsLabel = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=63)]

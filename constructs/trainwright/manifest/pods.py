@@ -12,6 +12,8 @@ Tree = dict[str, Any]
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
 """Fields of a pod's spec that hold containers."""
 
+_ANY_CONTAINERS = frozenset(CONTAINER_LISTS)
+
 PARTS = frozenset({"runtimePatches", "podTemplateOverrides", "podSpecOverrides"})
 """Fields that hold parts of pods which are elsewhere: a TrainJob's, of the pods in its runtime, release by release
 (kubeflow/trainer, trainjob_types.go)."""
@@ -41,7 +43,7 @@ def _below(node: Any, owner: Mapping[str, Any] | None, pointer: str) -> Iterator
         for index, item in enumerate(node):
             yield from _below(item, None, f"{pointer}/{index}")
     elif isinstance(node, Mapping):
-        if any(_holds_containers(node.get(field)) for field in CONTAINER_LISTS):
+        if not _ANY_CONTAINERS.isdisjoint(node) and any(_holds_containers(node.get(field)) for field in CONTAINER_LISTS):
             template = owner if owner is not None and pointer.endswith("/spec") else {"spec": node}
             yield FoundPod(pointer, dict(template))
             return
@@ -70,13 +72,12 @@ def images_outside(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _images(node: Any, pointer: str) -> Iterator[tuple[str, str]]:
-    children = node.items() if isinstance(node, Mapping) else enumerate(node) if isinstance(node, list) else ()
-    for key, value in children:
-        below = f"{pointer}/{escape(str(key))}"
-        if key == "image" and isinstance(value, str) and not pointer.endswith(("/labels", "/annotations", "/data")):
-            yield below, value
-        else:
-            yield from _images(value, below)
+    for key, value in node.items() if isinstance(node, Mapping) else enumerate(node):
+        if key == "image" and isinstance(value, str):
+            if not pointer.endswith(("/labels", "/annotations", "/data")):
+                yield f"{pointer}/image", value
+        elif isinstance(value, dict | list):
+            yield from _images(value, f"{pointer}/{escape(str(key))}")
 
 
 def image_volumes(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

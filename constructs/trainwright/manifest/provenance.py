@@ -33,6 +33,9 @@ Provenance = dict[str, Answer]
 """JSON pointer into one object -> where its value comes from."""
 
 
+_LEAVES = frozenset({str, int, bool, float, type(None)})
+
+
 def split(tree: Any) -> tuple[Any, Provenance]:
     """Plain data, and the pointer of each :class:`Why` that stood in it."""
     answers: Provenance = {}
@@ -41,10 +44,13 @@ def split(tree: Any) -> tuple[Any, Provenance]:
         if isinstance(node, Why):
             answers[pointer] = Answer(node.source, node.reason)
             return walk(node.value, pointer)
+        # most nodes are plain leaves, which need no call and no pointer of their own
         if isinstance(node, dict):
-            return {key: walk(value, f"{pointer}/{escape(key)}") for key, value in node.items()}
+            return {
+                key: value if type(value) in _LEAVES else walk(value, f"{pointer}/{escape(key)}") for key, value in node.items()
+            }
         if isinstance(node, list | tuple):
-            return [walk(value, f"{pointer}/{index}") for index, value in enumerate(node)]
+            return [value if type(value) in _LEAVES else walk(value, f"{pointer}/{index}") for index, value in enumerate(node)]
         return node
 
     return walk(tree, ""), answers

@@ -272,10 +272,12 @@ def render_for(spec: RunSpec, version: str) -> tuple[dict[str, Any], list[str]]:
     return rendered, values or fields
 
 
+@cache
 def _newer_values(version: str) -> tuple[tuple[tuple[str, str], str], ...]:
     return tuple(entry for entry in VALUE_SINCE.items() if _release(entry[1]) > _release(version))
 
 
+@cache
 def _newer_fields(version: str) -> tuple[tuple[str, str], ...]:
     return tuple(entry for entry in FIELD_SINCE.items() if _release(entry[1]) > _release(version))
 
