@@ -255,3 +255,31 @@ def test_fp16_overflow_lowers_the_scale_and_leaves_the_step_out(start: Start) ->
         result = engine.step(1e-6)
     assert torch.isfinite(result.gradient_norm)
     assert any(not torch.equal(now, then) for now, then in zip(whole(module), before, strict=True))
+
+
+@pytest.mark.parametrize("start", [DDPEngine], indirect=True)
+def test_gradients_that_are_added_up_lie_in_the_buckets(engine: Engine) -> None:
+    """They would take 4 bytes a parameter more beside them."""
+    module = warmed_up(engine, Plain)
+    for _ in range(2):
+        engine.forward_backward(batch(), loss_denominator=12, sync=False)
+        places = gradient_places(module)
+        engine.forward_backward(batch(), loss_denominator=12, sync=True)
+        assert gradient_places(module) == places
+        engine.step(RATE)
+
+
+def gradient_places(module: nn.Module) -> list[int]:
+    return [parameter.grad.data_ptr() for parameter in module.parameters() if parameter.grad is not None]
+
+
+@pytest.mark.parametrize("start", [DDPEngine], indirect=True)
+def test_a_parameter_that_takes_no_part_is_not_moved(engine: Engine) -> None:
+    module = warmed_up(engine, Small)
+    before = {name: whole_tensor(parameter.detach()) for name, parameter in module.named_parameters()}
+    for _ in range(2):
+        engine.forward_backward(batch(), loss_denominator=12, sync=False)
+        engine.forward_backward(batch(), loss_denominator=12, sync=True)
+        engine.step(RATE)
+    moved = {name for name, parameter in module.named_parameters() if not torch.equal(parameter, before[name])}
+    assert moved == {"norm.weight", "norm.bias", "head.weight", "head.bias"}

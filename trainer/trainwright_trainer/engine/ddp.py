@@ -115,19 +115,20 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
                 measure(self._task, self._module, batch, self.world.device).loss.backward()  # type: ignore[no-untyped-call]
             self._wrap()
             self.forward_backward(batch, loss_denominator=1.0, sync=True)
-        self._optimizer.zero_grad()
+        self._optimizer.zero_grad(set_to_none=self._some_unused)
         self._loss.zero_()
 
     def _wrap(self) -> None:
         parameters = [parameter for parameter in self._module.parameters() if parameter.requires_grad]
         # Decided together: a rank that looks for unused parameters makes one collective more than a rank that does not.
         [unused] = self.world.control.reduce_sums([any(parameter.grad is None for parameter in parameters)])
+        self._some_unused = unused > 0
         self._optimizer.zero_grad()
         self._ddp = DistributedDataParallel(
             self._module,
             device_ids=[self.world.device] if self.world.device.type == "cuda" else None,
             gradient_as_bucket_view=True,
-            find_unused_parameters=unused > 0,
+            find_unused_parameters=self._some_unused,
         )
         # Not in each forward pass, where a rank would wait for rank 0: before evaluations and saves is enough. An attribute since
         # torch 2.13 has another name for the argument.
@@ -138,6 +139,10 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
     def forward_backward(self, batch: Batch, *, loss_denominator: float, sync: bool) -> None:
         if not self._module.training:
             self._module.train()
+        if not sync:
+            # A gradient that a pass without communication makes anew lies beside DDP's buckets: 4 bytes a parameter more. One
+            # that stays is a part of its bucket. A parameter that takes no part must have none, or the optimizer would move it.
+            self._update.keeps_gradients = not self._some_unused
         # DDP averages over ranks; the world size turns its mean back into the sum that the global denominator asks for.
         with nullcontext() if sync else self._ddp.no_sync():
             with autocast(self.world.device, self._rules.precision):

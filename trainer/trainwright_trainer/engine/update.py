@@ -70,6 +70,8 @@ class Update:
         self._optimizer, self._rules = optimizer, rules
         self._scale = LossScale() if rules.precision == "fp16" else None
         self._skipped = 0
+        self.keeps_gradients = False
+        """Whether gradients go on to take memory after a step, as zeros, where the next one adds to them."""
 
     @property
     def scale(self) -> float:
@@ -92,7 +94,7 @@ class Update:
         finite = torch.isfinite(norm) & torch.isfinite(loss)
         if (self._scale is None and not self._rules.skips) or self._may_step(finite, loss, norm):
             self._step(norm, gradients, rate)
-        self._optimizer.zero_grad()
+        self._optimizer.zero_grad(set_to_none=not self.keeps_gradients)
         allowed = self._scale is not None or self._rules.skips > 0
         return StepResult(loss, norm, (lambda: True) if allowed else read_later(finite))
 
