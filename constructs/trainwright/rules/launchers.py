@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
+from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
 from trainwright.rules.command import command_of, shown, torchrun_at, words_of
@@ -38,6 +39,8 @@ class Launcher:
     subcommand: str | None = None
     elsewhere: tuple[str, ...] = ()
     """Options without which it starts ranks in its own pod only."""
+    configured: Mapping[str, str] = field(default_factory=dict)
+    """Of a launcher that reads ``--config-file``: keys of that file with their defaults, for options that are not given."""
 
 
 _MODULE = frozenset({"-m", "--module", "--no-python"})
@@ -62,6 +65,9 @@ LAUNCHERS = {
         },
         subcommand="launch",
         elsewhere=("--num-machines", "--config-file"),
+        configured={
+            "num_machines": "1", "num_processes": "", "machine_rank": "0", "main_process_ip": "", "main_process_port": "",
+        },
     ),
     "composer": Launcher(
         {
@@ -80,8 +86,9 @@ LAUNCHERS = {
         elsewhere=("--hostfile", "-H", "--no-ssh"),
     ),
 }  # fmt: skip
-"""torch/distributed/run.py; accelerate, src/accelerate/commands/launch.py and utils/launch.py; composer,
-composer/cli/launcher.py; deepspeed, deepspeed/launcher/runner.py. With dashes for underscores: the last three know the latter."""
+"""torch/distributed/run.py; accelerate, src/accelerate/commands/launch.py, commands/config/config_args.py and utils/launch.py;
+composer, composer/cli/launcher.py; deepspeed, deepspeed/launcher/runner.py. With dashes for underscores: the last three know the
+latter."""
 
 _INDEX_VARIABLE = "PET_NODE_RANK"
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -112,6 +119,7 @@ def options_against_plan(context: Context, resolution: Resolution) -> Iterator[F
     launcher, where = LAUNCHERS[name], context.locate.run("/workload/command")
     options = _options(words[start:], launcher)
     wanted = _planned(resolution, launcher.reads_plan)
+    yield from _configuration_against_plan(context, resolution, launcher, options)
     for option, fact in launcher.says.items():
         given = options.get(option)
         if given is None or "$" in given:
@@ -125,6 +133,37 @@ def options_against_plan(context: Context, resolution: Resolution) -> Iterator[F
             yield found("TW411", where, message, _fix(name, fact, wanted[fact]))
     if "--standalone" in options and resolution.plan.world.nodes > 1:
         yield found("TW411", where, "with --standalone each pod would train alone", "remove it, or set topology.nodes to 1")
+
+
+def _configuration_against_plan(
+    context: Context, resolution: Resolution, launcher: Launcher, options: Mapping[str, str | None]
+) -> Iterator[Finding]:
+    """A configuration among the run's files says what the options leave out. Nobody expands variables in it."""
+    path = options.get("--config-file")
+    content = context.run.files.get(path) if path and launcher.configured else None
+    if content is None:
+        return
+    where, wanted = context.locate.run(f"/files/{escape(str(path))}"), _planned(resolution, launcher.reads_plan)
+    for key, value in {**launcher.configured, **_entries(content, launcher.configured)}.items():
+        option = f"--{key.replace('_', '-')}"
+        fact = launcher.says[option]
+        if option in options or value in ("", "null", "-1"):
+            continue
+        if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
+            message = f"{key} of {path} is {value} in every pod"
+            yield found("TW411", where, message, f"write --{key} $({_INDEX_VARIABLE}) in the command")
+        elif fact in wanted and value != wanted[fact]:
+            message = f"{key} {shown(value)} of {path} is not what the plan says, {wanted[fact]}"
+            address = f"write --{key} $(PET_MASTER_ADDR) in the command"
+            yield found("TW411", where, message, address if fact is Fact.ADDRESS else f"write {wanted[fact]}; {fact.value}")
+
+
+def _entries(content: object, keys: Iterable[str]) -> dict[str, str]:
+    """What a file of keys and values says of these: one that the run states as such, or the text of YAML or JSON."""
+    if isinstance(content, Mapping):
+        return {key: str(content[key]) for key in keys if content.get(key) is not None}
+    line = re.compile(rf"""(?:^|[{{,])[ \t]*["']?({"|".join(keys)})["']?[ \t]*:[ \t]*["']?([^\s"',}}#]+)""", re.MULTILINE)
+    return dict(line.findall(str(content)))
 
 
 def _fix(name: str, fact: Fact, wanted: str) -> str:

@@ -136,6 +136,35 @@ def test_options_of_other_launchers_that_agree(words: tuple[str, ...]) -> None:
     assert codes(command(*words, "train.py", "--num_machines", "9")) == []
 
 
+CONFIGURED = ("accelerate", "launch", "--config_file", "/etc/accelerate.yaml")
+AGREES = "distributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 16\nmain_process_port: 29500\n"
+RANKED = ("--machine_rank", "$(PET_NODE_RANK)", "--main_process_ip", "$(PET_MASTER_ADDR)")
+
+
+def configured(content: str | Data, *options: str) -> list[str]:
+    run = command(*CONFIGURED, *options, "train.py") | {"files": {"/etc/accelerate.yaml": content}}
+    return [f"{finding.code} {finding.message}; {finding.fix}" for finding in findings(run)]
+
+
+def test_a_configuration_among_the_files_is_read_as_options_are() -> None:
+    path = "of /etc/accelerate.yaml"
+    assert configured(AGREES, *RANKED) == []
+    assert configured({"num_machines": 2, "num_processes": 16}, *RANKED) == []
+    assert configured('{"num_machines": 2, "num_processes": 16, "machine_rank": null}', *RANKED) == []
+    assert configured(AGREES.replace("16", "8"), *RANKED) == [
+        f"TW411 num_processes '8' {path} is not what the plan says, 16; "
+        "write 16; to change the number of ranks, change topology"
+    ]  # fmt: skip
+    assert configured(AGREES.replace("16", "8"), *RANKED, "--num_processes", "16") == [], "options win"
+    assert configured({"num_machines": 4}, *RANKED)[0].startswith(f"TW411 num_machines '4' {path} is not what the plan says, 2")
+    assert configured({}, *RANKED)[0].startswith(f"TW411 num_machines '1' {path}"), "its default"
+    assert configured(AGREES, *RANKED[2:]) == [
+        f"TW411 machine_rank {path} is 0 in every pod; write --machine_rank $(PET_NODE_RANK) in the command"
+    ]
+    (address,) = configured(AGREES + "main_process_ip: localhost\n", *RANKED[:2])
+    assert address.endswith("write --main_process_ip $(PET_MASTER_ADDR) in the command")
+
+
 def test_the_fix_for_another_launcher_is_a_value() -> None:
     """They read none of the plan's variables, so the options have to stay."""
     text = message(command("accelerate", "launch", "--num_machines", "2", "--num_processes", "8", "train.py"))
