@@ -82,10 +82,7 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         yield "traffic", f"{_bytes(traffic.sent)} a step and rank{time}"
     if efficiencies := _scaling(compiled):
         yield "scaling", "; ".join(efficiencies)
-    resources = plan.resources
-    operator = compiled.target.operator
-    shared = f"as {operator.name} mounts it" if operator and compiled.resolution.binding.own_shared_memory else resources.shm
-    yield "pod", f"{resources.cpu} CPU, {resources.memory} memory ({resources.memory_reason}), shared memory {shared}"
+    yield "pod", _pod(compiled)
     if plan.data:
         yield "data", ", ".join(f"{data.path}, once, from {data.source} (claim {data.claim})" for data in plan.data)
     rendezvous = plan.rendezvous
@@ -106,6 +103,12 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if overridden:
         yield "overrides", f"{len(overridden)}: {', '.join(overridden)}"
     yield "findings", _findings(compiled.findings)
+
+
+def _pod(compiled: CompiledRun) -> str:
+    resources, operator = compiled.plan.resources, compiled.target.operator
+    shared = f"as {operator.name} mounts it" if operator and compiled.resolution.binding.own_shared_memory else resources.shm
+    return f"{resources.cpu} CPU, {resources.memory} memory ({resources.memory_reason}), shared memory {shared}"
 
 
 def _restarts(compiled: CompiledRun) -> str:

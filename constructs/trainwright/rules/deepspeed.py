@@ -185,13 +185,20 @@ def _batch(configuration: Configuration, ranks: int, ranks_per_node: int) -> Ite
         return
     if micro is not None:
         implied = accumulation or total // micro // ranks
-        if total != micro * implied * ranks:
-            yield _contradiction(configuration, total, micro, implied, ranks, given=accumulation is not None)
+        product = micro * implied * ranks
+        if total == product:
+            return
+        if accumulation is None:
+            yield _no_divisor(configuration, total, micro, implied, ranks)
+        else:
+            message = f"train_batch_size {total} is not micro {micro} x accumulation {implied} x {ranks} ranks = {product}"
+            fix = f"write {product}, or remove it: DeepSpeed multiplies"
+            yield found("TW222", configuration.where("train_batch_size"), message, fix)
         return
     steps = accumulation or 1
     micro = total // ranks // steps
     if total != micro * steps * ranks:
-        yield _contradiction(configuration, total, micro, steps, ranks, given=False)
+        yield _no_divisor(configuration, total, micro, steps, ranks)
         return
     nodes, breaks = ranks // ranks_per_node, ranks // ranks_per_node + 1
     while total % (breaks * ranks_per_node * steps) == 0:
@@ -204,14 +211,11 @@ def _batch(configuration: Configuration, ranks: int, ranks_per_node: int) -> Ite
     )
 
 
-def _contradiction(configuration: Configuration, total: int, micro: int, steps: int, ranks: int, *, given: bool) -> Finding:
-    product, where = micro * steps * ranks, configuration.where("train_batch_size")
-    if given:
-        message = f"train_batch_size {total} is not micro {micro} x accumulation {steps} x {ranks} ranks = {product}"
-        return found("TW222", where, message, f"write {product}, or remove it: DeepSpeed multiplies")
-    message = f"train_batch_size {total} does not divide: micro {micro} x accumulation {steps} x {ranks} ranks = {product}"
+def _no_divisor(configuration: Configuration, total: int, micro: int, steps: int, ranks: int) -> Finding:
+    product = f"micro {micro} x accumulation {steps} x {ranks} ranks = {micro * steps * ranks}"
     fix = "write train_micro_batch_size_per_gpu and gradient_accumulation_steps, and remove it: DeepSpeed multiplies"
-    return found("TW222", where, message, fix)
+    where = configuration.where("train_batch_size")
+    return found("TW222", where, f"train_batch_size {total} does not divide: {product}", fix)
 
 
 def _stage(configuration: Configuration, context: Context) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from trainwright.validate.problem import Problem, unknown_field
 
 TYPE_META = frozenset(("apiVersion", "kind", "metadata"))
 """Fields of every object, which are not checked by the schema of its kind."""
+_RESOURCE = "x-kubernetes-embedded-resource"
 
 
 def field_schema(schema: Schema | None, key: str) -> Schema | None:
@@ -36,30 +37,43 @@ def knows(schema: Schema | None, key: str) -> bool:
     return key in schema.get("properties", {}) or schema.get("additionalProperties") not in (None, False)
 
 
-def unknown_fields(value: Any, schema: Schema | None, pointer: str = "", root: bool = True) -> Iterator[Problem]:
+def unknown_fields(resource: Any, schema: Schema | None) -> Iterator[Problem]:
     """Fields that the API server would drop, and refuses under strict validation."""
+    return _unknown(resource, _of_resource(schema), "")
+
+
+def admitted(resource: Any, schema: Schema | None) -> Any:
+    """A copy with the schema's defaults, and without unknown fields and nulls that the schema does not allow."""
+    return _admitted(resource, _of_resource(schema))
+
+
+def _of_resource(schema: Schema | None) -> Schema:
+    """The schema of a whole object: a resource inside another one says itself that it has a kind and metadata."""
+    return {**(schema or {}), _RESOURCE: True}
+
+
+def _unknown(value: Any, schema: Schema | None, pointer: str) -> Iterator[Problem]:
     preserving = schema is not None and bool(schema.get("x-kubernetes-preserve-unknown-fields"))
     if isinstance(value, Mapping):
-        resource = root or (schema is not None and bool(schema.get("x-kubernetes-embedded-resource")))
+        resource = schema is not None and bool(schema.get(_RESOURCE))
         for key, item in value.items():
             below = f"{pointer}/{escape(key)}"
             if resource and key in TYPE_META:
                 continue
             if knows(schema, key):
-                yield from unknown_fields(item, field_schema(schema, key), below, root=False)
+                yield from _unknown(item, field_schema(schema, key), below)
             elif not preserving:
                 yield unknown_field(pointer, key, [name for name in (schema or {}).get("properties", {}) if name not in value])
     elif isinstance(value, list) and not (preserving and not (schema or {}).get("items")):
         items = (schema or {}).get("items")
         for index, item in enumerate(value):
-            yield from unknown_fields(item, items, f"{pointer}/{index}", root=False)
+            yield from _unknown(item, items, f"{pointer}/{index}")
 
 
-def admitted(value: Any, schema: Schema | None, root: bool = True) -> Any:
-    """A copy with the schema's defaults, and without unknown fields and nulls that the schema does not allow."""
+def _admitted(value: Any, schema: Schema | None) -> Any:
     preserving = schema is not None and bool(schema.get("x-kubernetes-preserve-unknown-fields"))
     if isinstance(value, Mapping):
-        resource = root or (schema is not None and bool(schema.get("x-kubernetes-embedded-resource")))
+        resource = schema is not None and bool(schema.get(_RESOURCE))
         made: dict[str, Any] = {}
         for key, item in value.items():
             if resource and key in TYPE_META:
@@ -67,9 +81,9 @@ def admitted(value: Any, schema: Schema | None, root: bool = True) -> Any:
             elif knows(schema, key):
                 below = field_schema(schema, key)
                 if item is not None or below is None or below.get("nullable"):
-                    made[key] = admitted(item, below, root=False)
+                    made[key] = _admitted(item, below)
                 elif "default" in below:
-                    made[key] = admitted(below["default"], below, root=False)
+                    made[key] = _admitted(below["default"], below)
             elif preserving:
                 made[key] = copy.deepcopy(item)
         return made | _defaults(made, schema, resource)
@@ -77,14 +91,14 @@ def admitted(value: Any, schema: Schema | None, root: bool = True) -> Any:
         items = (schema or {}).get("items")
         if items is None and preserving:
             return copy.deepcopy(value)
-        return [admitted(_item(item, items), items, root=False) for item in value]
+        return [_admitted(_item(item, items), items) for item in value]
     return value
 
 
 def _defaults(made: Mapping[str, Any], schema: Schema | None, resource: bool) -> dict[str, Any]:
     properties = (schema or {}).get("properties", {})
     return {
-        key: admitted(below["default"], below, root=False)
+        key: _admitted(below["default"], below)
         for key, below in properties.items()
         if key not in made and below.get("default") is not None and not (resource and key in TYPE_META)
     }
