@@ -67,6 +67,7 @@ EDITS: dict[str, Data] = {
     "workload.optimizer.kind": {"workload": {"optimizer": {"kind": "sgd"}}},
     "workload.clip_norm": {"workload": {"clip_norm": 2.0}},
     "workload.skip_non_finite": {"workload": {"skip_non_finite": 3}},
+    "workload.skip_unreadable": {"workload": {"skip_unreadable": 3}},
     "workload.initial_weights": {"workload": {"initial_weights": "/checkpoints/start"}},
     "workload.gradient_reduction": {"workload": {"gradient_reduction": "fp32"}},
     "workload.activation_checkpointing": {"workload": {"activation_checkpointing": True}},

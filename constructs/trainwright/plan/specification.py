@@ -25,7 +25,7 @@ from trainwright.run import BoostingWorkload, Preflight, Run, ScriptWorkload, Tr
 from trainwright.units import Duration
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY, SPEC_FILE
-from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
+from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES, DEFAULT_SKIP_UNREADABLE
 from trainwright_trainer.contract.versions import FIELD_SINCE, OBJECT_STORE_SINCE, VALUE_SINCE, short_name
 
 
@@ -165,6 +165,8 @@ def _training(run: Run, workload: TrainerWorkload, planned: PlannedParts) -> dic
         },
         "clip_norm": workload.clip_norm,
         "skip_non_finite": workload.skip_non_finite,
+        # Left out where it is the default, so that no identity moves.
+        "skip_unreadable": workload.skip_unreadable if workload.skip_unreadable != DEFAULT_SKIP_UNREADABLE else None,
         "precision": workload.precision,
         "gradient_reduction": workload.gradient_reduction,
         "activation_checkpointing": workload.activation_checkpointing,
@@ -232,9 +234,9 @@ SOURCES: dict[str, tuple[str, str]] = {
     **{
         f"/work/{key}": (f"run:/workload/{key}", "as the run states it, or its default")
         for key in (
-            "task", "model", "initial_weights", "data", "optimizer", "clip_norm", "skip_non_finite", "precision",
-            "gradient_reduction", "activation_checkpointing", "compile", "seed", "evaluation", "metrics", "command", "protocol",
-            "booster", "rounds", "evaluation_metrics", "early_stopping_rounds",
+            "task", "model", "initial_weights", "data", "optimizer", "clip_norm", "skip_non_finite", "skip_unreadable",
+            "precision", "gradient_reduction", "activation_checkpointing", "compile", "seed", "evaluation", "metrics", "command",
+            "protocol", "booster", "rounds", "evaluation_metrics", "early_stopping_rounds",
         )
     },
 }

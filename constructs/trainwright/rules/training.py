@@ -11,7 +11,7 @@ from trainwright.findings.context import Context
 from trainwright.plan import Resolution
 from trainwright.plan.specification import render_for
 from trainwright.run import BoostingWorkload, CommandWorkload
-from trainwright_trainer.contract.data import Digits
+from trainwright_trainer.contract.data import Digits, ImageFolder
 from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, engine_disagreements, unread
 from trainwright_trainer.contract.model import ResNet
 from trainwright_trainer.contract.training import SGD, AdamW
@@ -92,6 +92,14 @@ def without_effect(context: Context) -> Iterator[Finding]:
             f"workload {work.kind} does not read {key.replace('/', '.')}",
             "remove it, and give the program its own arguments; or use workload trainer",
         )
+
+
+def images_in_files(context: Context) -> Iterator[Finding]:
+    """Only files can be broken one by one."""
+    work = context.run.trainer
+    if work and "skip_unreadable" in work.model_fields_set and not isinstance(work.data, ImageFolder):
+        message = f"data source {work.data.source} does not read skip_unreadable"
+        yield found("TW207", context.locate.run("/workload/skip_unreadable"), message, "remove it")
 
 
 def trainer_version(context: Context) -> Iterator[Finding]:
@@ -236,8 +244,8 @@ def kept_batch_reaches_all(context: Context, resolution: Resolution) -> Iterator
 
 
 RUN = (
-    complete, without_effect, trainer_version, linear_with_adam, batch_statistics, work_fits_topology, engine_fits,
-    engine_can_resize,
+    complete, without_effect, images_in_files, trainer_version, linear_with_adam, batch_statistics, work_fits_topology,
+    engine_fits, engine_can_resize,
 )
 PLAN = (
     version_fields, unreleased, follows_the_batch, belongs_to_a_batch, warmup, warmup_ends, batch_fits_data,

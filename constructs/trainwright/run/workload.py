@@ -10,7 +10,16 @@ from trainwright_trainer.contract.boosting import Booster, MetricName, boosting_
 from trainwright_trainer.contract.data import Data, Table
 from trainwright_trainer.contract.metrics import Sink, sink_disagreements
 from trainwright_trainer.contract.model import Model as TrainedModel
-from trainwright_trainer.contract.training import AdamW, Evaluation, Optimizer, Precision, Schedule, TaskName, disagreements
+from trainwright_trainer.contract.training import (
+    DEFAULT_SKIP_UNREADABLE,
+    AdamW,
+    Evaluation,
+    Optimizer,
+    Precision,
+    Schedule,
+    TaskName,
+    disagreements,
+)
 
 Argument = Annotated[str, Field(max_length=131_072)]
 
@@ -45,6 +54,8 @@ class TrainerWorkload(Model):
     """Largest global gradient norm; null turns clipping off."""
     skip_non_finite: Count | None = None
     """How many steps in a row may be skipped because loss or gradients are not finite; default: the first one ends the run."""
+    skip_unreadable: Annotated[int, Field(ge=0, le=10**6)] = DEFAULT_SKIP_UNREADABLE
+    """How many images that cannot be decoded one rank may skip; one more ends the run (data source `image-folder`)."""
     precision: Precision = "bf16"
     """Of forward and backward pass; weights and optimizer stay fp32."""
     gradient_reduction: Precision | None = None

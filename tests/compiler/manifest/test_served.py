@@ -11,7 +11,7 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.target.test_tf_job import WORKERS
 from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
 
-from trainwright.manifest.monitoring.series import SUPERVISED, UNKNOWN_TO_BOOSTING_ON_GPUS, served_metrics
+from trainwright.manifest.monitoring.series import LEFT_OUT_IMAGES, SUPERVISED, UNKNOWN_TO_BOOSTING_ON_GPUS, served_metrics
 from trainwright_trainer.boosting.report import BoostingReport
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.rank.link import Link
@@ -55,7 +55,9 @@ def served(run: Data) -> frozenset[str]:
 
 
 def test_our_trainer_serves_the_table() -> None:
-    assert served(NEWEST) == set(METRICS)
+    images = {"source": "image-folder", "path": "/checkpoints/images", "image_size": 8, "channels": 1, "classes": 10}
+    assert served(NEWEST | {"workload": {"data": images}}) == set(METRICS)
+    assert served(NEWEST) == set(METRICS) - {LEFT_OUT_IMAGES}, "images that are no files cannot be broken"
 
 
 @pytest.mark.parametrize(("run", "reported"), [(NEWEST, of_a_step()), (WORKERS, of_a_step()), (BOOSTING, of_a_round())])
@@ -64,7 +66,7 @@ def test_of_a_step_is_served_what_is_reported(run: Data, reported: set[str]) -> 
 
 
 def test_tensorflow_serves_all_but_how_long_it_stands_still() -> None:
-    assert set(METRICS) - served(WORKERS) == {"trainwright_checkpoint_stall_seconds"}
+    assert set(METRICS) - served(WORKERS) == {"trainwright_checkpoint_stall_seconds", LEFT_OUT_IMAGES}
 
 
 def test_a_gpu_that_boosts_is_not_tried_with_a_matrix_product() -> None:

@@ -29,6 +29,7 @@ def spec(run: Data) -> Data:
 @pytest.mark.parametrize("nothing", [
     {"watchdog": {}}, {"watchdog": {"starting": "30m", "slowdown": 10}}, {"preflight": {}}, {"preflight": {"budget": "60s"}},
     {"workload": {"metrics": []}}, {"checkpoints": {}}, {"checkpoints": {"failed_saves": 3}},
+    {"workload": {"skip_unreadable": 10}},
 ])
 def test_what_is_said_as_it_would_be_anyway_moves_nothing(nothing: Data) -> None:
     assert compiled(NEW | nothing).identity == compiled(NEW).identity
@@ -95,6 +96,7 @@ def test_words_and_defaults_are_those_of_the_contract(ours: type[Watchdog | Pref
     ({"preflight": {"when": "never"}}, "lifecycle.preflight"),
     ({"workload": {"metrics": [{"to": "tensorboard"}]}}, "work.metrics"),
     ({"workload": {"skip_non_finite": 1}}, "work.skip_non_finite"),
+    ({"workload": {"skip_unreadable": 1}}, "work.skip_unreadable"),
     ({"checkpoints": {"save": "blocking"}}, "work.checkpoints.save"),
     ({"checkpoints": {"failed_saves": 1}}, "work.checkpoints.failed_saves"),
     ({"checkpoints": {"store": "s3://example"}, "service_account": "x"}, "an object store for checkpoints"),

@@ -143,6 +143,10 @@ def test_fields_that_only_our_trainer_reads(work: dict[str, Any], field: dict[st
     assert (finding.code, finding.severity) == ("TW207", Severity.INFO)
 
 
+def test_only_images_in_files_are_left_out() -> None:
+    assert codes({"trainer_version": "0.2.0", "workload": {"skip_unreadable": 3}}) == ["TW207"]
+
+
 def test_fields_that_no_command_reads() -> None:
     assert codes(command("torchrun", "x.py") | {"peer_wait": "1h", "trainer_version": "0.1.0"}) == ["TW207", "TW207"]
     assert codes(command("torchrun", "x.py") | {"peer_lost": "1m"}) == ["TW207"]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from structlog.testing import capture_logs
 
 from trainwright_trainer.contract.data import ImageFolder
 from trainwright_trainer.contract.failures import DataError
@@ -169,6 +170,33 @@ def test_an_image_that_is_none_is_named(flower: Path, content: bytes, reason: st
     (flower / "train" / "up" / "flower.JPEG").write_bytes(content)
     with pytest.raises(DataError, match=rf"train/up/flower\.JPEG is not a readable image: {reason}"):
         read(data, 0, 1)
+
+
+@pytest.mark.parametrize(("content", "reason"), CORRUPT.values(), ids=CORRUPT)
+def test_the_next_image_stands_in_for_one_that_is_none(flower: Path, content: bytes, reason: str) -> None:
+    data = image_folder.load(folder(flower, channels=3, classes=2), 0, skip_unreadable=1)
+    whole, labels = read(data, 0, 1)
+    (flower / "train" / "up" / "flower.JPEG").write_bytes(content)
+    with capture_logs() as lines:
+        for _ in range(2):
+            columns = data.train.read(Samples(np.array([1, 0]), np.array([0, 0])))
+    assert np.array_equal(columns["images"], np.stack([whole[0]] * 2)), "what stands there follows from the position"
+    assert columns["labels"].tolist() == [labels[0]] * 2, "with a label of its own"
+    [line] = lines
+    assert (line["event"], line["left_out"], line["allowed"]) == ("image_left_out", 1, 1)
+    assert data.unreadable is not None
+    assert data.unreadable.count == 1
+    (flower / "val" / "up" / "flower.JPEG").write_bytes(content)
+    with pytest.raises(DataError, match=rf"val/up/flower\.JPEG is not a readable image: {reason}.*one more than skip_unreadable"):
+        data.held_out.read(samples(1))
+
+
+def test_a_folder_without_any_image_that_can_be_decoded(flower: Path) -> None:
+    data = image_folder.load(folder(flower, channels=3, classes=2), 0, skip_unreadable=9)
+    for image in (flower / "train").glob("*/*"):
+        image.write_bytes(b"")
+    with pytest.raises(DataError, match="train holds no image that can be decoded"):
+        read(data, 1)
 
 
 def test_an_image_that_is_gone_is_named(flower: Path) -> None:

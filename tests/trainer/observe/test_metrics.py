@@ -27,6 +27,15 @@ def test_values_and_counters() -> None:
     assert "\ntrainwright_step " not in text
 
 
+def test_what_ranks_count_adds_up_in_a_pod() -> None:
+    measurements = Measurements()
+    for rank, images in ((0, 1), (1, 2), (0, 3)):
+        measurements.update({"trainwright_left_out_images": images, "trainwright_step": images}, rank)
+    text = measurements.text().decode()
+    assert "trainwright_left_out_images_total 5.0\n" in text
+    assert "\ntrainwright_step 3.0\n" in text
+
+
 def test_a_value_that_holds_no_more_is_not_shown() -> None:
     measurements = Measurements()
     measurements.update({"trainwright_loss": 0.25, "trainwright_step": 3})

@@ -54,6 +54,8 @@ METRICS = _table(
     Metric("trainwright_checkpoint_stall_seconds", "gauge", "Seconds for which training stood still for the last checkpoint",
            since="0.2.0"),
     Metric("trainwright_checkpoint_failures", "counter", "Checkpoints that could not be committed"),
+    Metric("trainwright_left_out_images", "counter", "Images that the pod's ranks left out because they cannot be decoded",
+           since="0.2.0"),
     Metric("trainwright_attempt", "gauge", "Attempts at this identity so far, this one included", since="0.2.0"),
     Metric("trainwright_goodput", "gauge", "Share of the time since the first attempt spent on steps done for the first time",
            since="0.2.0"),

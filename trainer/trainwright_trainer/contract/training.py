@@ -146,6 +146,10 @@ class Evaluation(Contract):
     """Batches of each rank; default: all of the held-out data."""
 
 
+DEFAULT_SKIP_UNREADABLE = 10
+"""A few broken files in a million are usual; more are a broken copy of the data."""
+
+
 class Training(Contract):
     """The work of ``kind: trainer``."""
 
@@ -166,6 +170,8 @@ class Training(Contract):
     """Largest global gradient norm; None does not clip."""
     skip_non_finite: Count | None = None
     """Steps in a row that may be left out because loss or gradients are not finite. Default: the first one ends the run."""
+    skip_unreadable: Index | None = None
+    """Images that one rank may leave out because they cannot be decoded; one more ends the run. Default: 10."""
     precision: Precision = "bf16"
     """Of forward and backward pass."""
     gradient_reduction: Precision | None = None
@@ -181,6 +187,11 @@ class Training(Contract):
     log_every_steps: Count = 10
     metrics: tuple[Sink, ...] | None = None
     """Where metrics go, beside ``/metrics`` and the log. Default: nowhere else."""
+
+    @property
+    def unreadable_images(self) -> int:
+        """``skip_unreadable``, or its default."""
+        return DEFAULT_SKIP_UNREADABLE if self.skip_unreadable is None else self.skip_unreadable
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:

@@ -17,6 +17,7 @@ FIELD_SINCE: dict[str, str] = {
     "work.fsdp2": "0.2.0",
     "work.initial_weights": "0.2.0",
     "work.skip_non_finite": "0.2.0",
+    "work.skip_unreadable": "0.2.0",
     "work.checkpoints.save": "0.2.0",
     "work.checkpoints.failed_saves": "0.2.0",
     "work.gradient_reduction": "0.2.0",

@@ -6,13 +6,16 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.order import Samples
+from trainwright_trainer.observe.log import get_log
 
 Array = npt.NDArray[np.generic]
 
@@ -34,6 +37,32 @@ class Split(Protocol):
         Raises:
             DataError: A sample cannot be read, or holds what its source may not hold.
         """
+
+
+class Unreadable:
+    """Files of a data set that cannot be decoded, as far as this rank has met them. Safe from any thread.
+
+    Args:
+        limit: How many of them the rank may leave out.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._paths, self._lock = limit, set[Path](), threading.Lock()
+
+    @property
+    def count(self) -> int:
+        return len(self._paths)
+
+    def leave_out(self, path: Path, reason: str) -> None:
+        """Log it, once. Raises :class:`DataError` where it is one too many."""
+        with self._lock:
+            if path in self._paths:
+                return
+            self._paths.add(path)
+        if self.count > self._limit:
+            beyond = f"; it is one more than skip_unreadable allows, {self._limit}" if self._limit else ""
+            raise DataError(f"{path} is not a readable image: {reason}{beyond}")
+        get_log().warning("image_left_out", path=str(path), reason=reason, left_out=self.count, allowed=self._limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +88,8 @@ class Dataset:
     fingerprint: str
     vocabulary: int | None = None
     """Token ids are below it; None for images."""
+    unreadable: Unreadable | None = None
+    """Of a source that goes on without files that it cannot decode."""
 
 
 Item = TypeVar("Item")

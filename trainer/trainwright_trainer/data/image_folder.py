@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +19,7 @@ from PIL import Image, UnidentifiedImageError
 
 from trainwright_trainer.contract.data import ImageFolder
 from trainwright_trainer.contract.failures import DataError
-from trainwright_trainer.data.dataset import Array, Dataset
+from trainwright_trainer.data.dataset import Array, Dataset, Unreadable
 from trainwright_trainer.data.files import reading
 from trainwright_trainer.data.order import PADDING, Samples, Uniforms, uniforms
 
@@ -58,6 +59,10 @@ class _Found:
         return self.root / self.classes[int(self.labels[number])] / self.names[number]
 
 
+class _UndecodableError(Exception):
+    """The bytes of a file are no image."""
+
+
 class Images:
     """Columns ``images`` float32 ``(n, channels, image_size, image_size)`` and ``labels`` int64 ``(n,)``.
 
@@ -65,14 +70,18 @@ class Images:
     normalised by ImageNet's means and deviations; grey is scaled to -1 to 1. The orientation that a camera notes beside the
     pixels (EXIF) is not applied.
 
+    In the place of an image that cannot be decoded stands the next one that can, in the order of ids. So batches stay full, and
+    what a position holds follows from the files alone, at any number of ranks and after any resume.
+
     Args:
         found: The files.
         data: The run's.
         seed: The run's, for random crops; None for evaluation.
+        unreadable: Hears of images that cannot be decoded.
     """
 
-    def __init__(self, found: _Found, data: ImageFolder, seed: int | None) -> None:
-        self._found, self._seed = found, seed
+    def __init__(self, found: _Found, data: ImageFolder, seed: int | None, unreadable: Unreadable) -> None:
+        self._found, self._seed, self._unreadable = found, seed, unreadable
         self._size, self._channels = data.image_size, data.channels
         self._threads = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1), thread_name_prefix="decode")
 
@@ -80,27 +89,36 @@ class Images:
         return len(self._found.names)
 
     def read(self, samples: Samples) -> Mapping[str, Array]:
-        """Raises :class:`DataError` for a file that is gone or is no image."""
+        """Raises :class:`DataError` for a file that is gone, or for one image too many that cannot be decoded."""
         numbers: Sequence[Uniforms | None] = [None] * len(samples)
         if self._seed is not None:
             numbers = list(uniforms(self._seed, "crop", samples.positions, NUMBERS))
-        pixels = np.stack(list(self._threads.map(self._image, samples.ids.tolist(), numbers)))
+        found = list(self._threads.map(self._image, samples.ids.tolist(), numbers))
+        pixels, ids = np.stack([image for image, _ in found]), np.array([number for _, number in found])
         mean, deviation = (np.array(values, dtype=np.float32) * 255 for values in _NORMAL[self._channels])
         images = np.ascontiguousarray(((pixels - mean) / deviation).transpose(0, 3, 1, 2))
-        return {"images": images, "labels": self._found.labels[np.maximum(samples.ids, 0)]}
+        return {"images": images, "labels": self._found.labels[np.maximum(ids, 0)]}
 
-    def _image(self, number: int, numbers: Uniforms | None) -> Pixels:
-        """Shape ``(image_size, image_size, channels)``."""
+    def _image(self, number: int, numbers: Uniforms | None) -> tuple[Pixels, int]:
+        """Shape ``(image_size, image_size, channels)``, and the id of the image that it is."""
         if number == PADDING:
-            return np.zeros((self._size, self._size, self._channels), dtype=np.uint8)
-        path = self._found.path(number)
+            return np.zeros((self._size, self._size, self._channels), dtype=np.uint8), number
+        for candidate in chain(range(number, len(self)), range(number)):
+            path = self._found.path(candidate)
+            try:
+                return self._decoded(path, numbers), candidate
+            except _UndecodableError as error:
+                self._unreadable.leave_out(path, str(error))
+        raise DataError(f"{self._found.root} holds no image that can be decoded")
+
+    def _decoded(self, path: Path, numbers: Uniforms | None) -> Pixels:
         with reading(path):
             content = path.read_bytes()
         try:
             with Image.open(io.BytesIO(content)) as image:
                 scaled = self._scaled(image.convert(_MODES[self._channels]), numbers)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise DataError(f"{path} is not a readable image: {_plain(error)}") from error
+            raise _UndecodableError(_plain(error)) from error
         return np.asarray(scaled, dtype=np.uint8).reshape(self._size, self._size, self._channels)
 
     def _scaled(self, image: Image.Image, numbers: Uniforms | None) -> Image.Image:
@@ -110,8 +128,13 @@ class Images:
         return scaled.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else scaled
 
 
-def load(data: ImageFolder, seed: int) -> Dataset:
+def load(data: ImageFolder, seed: int, skip_unreadable: int = 0) -> Dataset:
     """List both folders; classes are numbered in the order of their folders' names. No image is read.
+
+    Args:
+        data: The run's.
+        seed: The run's, for random crops.
+        skip_unreadable: Images of both folders that this rank may leave out because they cannot be decoded.
 
     Raises:
         DataError: A folder is missing or empty, or the classes are not those that the run states.
@@ -129,7 +152,9 @@ def load(data: ImageFolder, seed: int) -> Dataset:
         digest.update(repr(split.classes).encode())
         digest.update("\0".join(split.names).encode(errors="surrogateescape"))
         digest.update(split.labels.astype("<i8").tobytes() + split.sizes.astype("<i8").tobytes())
-    return Dataset(Images(train, data, seed), Images(held_out, data, None), digest.hexdigest())
+    unreadable = Unreadable(skip_unreadable)
+    splits = Images(train, data, seed, unreadable), Images(held_out, data, None, unreadable)
+    return Dataset(*splits, digest.hexdigest(), unreadable=unreadable)
 
 
 def _scan(data: ImageFolder, name: str) -> _Found:

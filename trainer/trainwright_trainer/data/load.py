@@ -7,19 +7,20 @@ from trainwright_trainer.contract.failures import DataError
 from trainwright_trainer.data.dataset import Dataset
 
 
-def load(data: Data, seed: int, model_vocabulary: int | None = None) -> Dataset:
+def load(data: Data, seed: int, model_vocabulary: int | None = None, skip_unreadable: int = 0) -> Dataset:
     """Open the data set, or read it where it is small.
 
     Args:
         data: The run's.
         seed: The run's: crops and flips follow from it.
         model_vocabulary: Tokens that the model knows. On a GPU an id beyond them is an assertion in a kernel that names nothing.
+        skip_unreadable: Images that this rank may leave out because they cannot be decoded.
 
     Raises:
         DataError: It is missing, or is not what the run says.
         StorageError: The volume failed.
     """
-    dataset = _load(data, seed, model_vocabulary)
+    dataset = _load(data, seed, model_vocabulary, skip_unreadable)
     if dataset.vocabulary is not None and model_vocabulary is not None and dataset.vocabulary > model_vocabulary:
         raise DataError(
             f"the data has a vocabulary of {dataset.vocabulary:,} tokens, and the model's vocab_size is {model_vocabulary:,}"
@@ -27,7 +28,7 @@ def load(data: Data, seed: int, model_vocabulary: int | None = None) -> Dataset:
     return dataset
 
 
-def _load(data: Data, seed: int, model_vocabulary: int | None) -> Dataset:
+def _load(data: Data, seed: int, model_vocabulary: int | None, skip_unreadable: int) -> Dataset:
     match data:
         case Digits():
             from trainwright_trainer.data import digits
@@ -44,7 +45,7 @@ def _load(data: Data, seed: int, model_vocabulary: int | None) -> Dataset:
         case ImageFolder():
             from trainwright_trainer.data import image_folder
 
-            return image_folder.load(data, seed)
+            return image_folder.load(data, seed, skip_unreadable)
         case HFDataset():
             from trainwright_trainer.data import hf_dataset
 

@@ -28,15 +28,25 @@ class Measurements(Collector):
         self._values: dict[str, float] = {"trainwright_up": 1.0, "trainwright_ranks_alive": 0.0}
         self._labelled: dict[str, dict[str, float]] = {}
         self._lock = threading.Lock()
+        self._counts: dict[str, dict[int, float]] = {}
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
-    def update(self, values: Mapping[str, float]) -> None:
-        """Take new values by metric name. A name that is not in the table is left out, with a warning."""
+    def update(self, values: Mapping[str, float], rank: int = 0) -> None:
+        """Take new values by metric name. A name that is not in the table is left out, with a warning.
+
+        Each rank counts for itself: a counter has the sum of what they last said.
+        """
         for name in values.keys() - METRICS.keys():
             get_log().warning("metric_not_known", metric=name)
         with self._lock:
-            self._values.update({name: value for name, value in values.items() if name in METRICS})
+            for name in values.keys() & METRICS.keys():
+                value = values[name]
+                if METRICS[name].kind == "counter":
+                    counts = self._counts.setdefault(name, {})
+                    counts[rank] = value
+                    value = sum(counts.values())
+                self._values[name] = value
 
     def update_labelled(self, name: str, values: Mapping[str, float]) -> None:
         """Take new values of a metric in the table that has a label, by the label's value."""

@@ -47,7 +47,7 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     from trainwright_trainer.tensorflow.strategy import StrategyGroup, make_strategy, prepare_devices, tensorflow_checks
 
     prepare_devices(spec.world)
-    dataset = load(training.data, training.seed)
+    dataset = load(training.data, training.seed, skip_unreadable=training.unreadable_images)
     if place.world_size > 1:
         addresses, bind = tasks(environment, spec.world).addresses, bind_address(environment)
         gather(addresses, place.rank, bind, spec.lifecycle.peer_wait_seconds)
@@ -55,7 +55,7 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     group = StrategyGroup(strategy, place)
     check_ranks(spec, place, link, group, tensorflow_checks(spec.world.device, strategy, group))
     check_data(group, dataset.fingerprint)
-    report = Reporter(place, link, open_sinks(spec, leads=place.leads))
+    report = Reporter(place, link, open_sinks(spec, leads=place.leads), dataset.unreadable)
     learner = TensorFlowLearner(training, spec.world, place, link, report, group, strategy, dataset)
     checkpoints = Checkpointer(
         spec, training.checkpoints, learner, link, place,

@@ -149,7 +149,7 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
         raise InvalidRunError("work.kind is script: its command runs instead of this rank")
     device = _device(spec, place)
     _be_deterministic(device)
-    dataset = load(training.data, training.seed, getattr(training.model, "vocab_size", None))
+    dataset = load(training.data, training.seed, getattr(training.model, "vocab_size", None), training.unreadable_images)
     task = build_task(training.task, training.data, training.seed)
     engine = build_engine(training, place, device, _timeout(spec))
     control, meter = engine.world.control, Meter()
@@ -159,7 +159,8 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     random_state.seed_all(training.seed, f"rank {place.rank}")
     metadata = {TRAINED: Trained.of(training).model_dump(mode="json")}
     work = Work(training, engine, task, dataset, metadata, open_witness(environment, place, device))
-    group, report = WatchedGroup(control, link, meter), Reporter(place, link, open_sinks(spec, leads=place.leads))
+    group = WatchedGroup(control, link, meter)
+    report = Reporter(place, link, open_sinks(spec, leads=place.leads), dataset.unreadable)
     learner = TorchLearner(work, place, link, report, group, meter)
     checkpoints = Checkpointer(
         spec, training.checkpoints, learner, link, place,

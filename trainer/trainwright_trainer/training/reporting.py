@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from trainwright_trainer.data.dataset import Unreadable
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.sinks import Sinks
 from trainwright_trainer.rank.group import Group
@@ -123,9 +124,10 @@ class Score:
 class Reporter:
     """Every rank may call every method; who speaks is decided here."""
 
-    def __init__(self, place: Place, link: Link, sinks: Sinks | None = None) -> None:
+    def __init__(self, place: Place, link: Link, sinks: Sinks | None = None, unreadable: Unreadable | None = None) -> None:
         self._place, self._link, self._log = place, link, get_log()
         self._sinks = sinks or Sinks({}, {})
+        self._unreadable, self._left_out = unreadable, 0
 
     def started(self, at: Position, target_samples: int, global_batch: int) -> None:
         self._event(
@@ -149,6 +151,7 @@ class Reporter:
         }
         self._measured({"trainwright_step": at.step, **values, "trainwright_last_step_timestamp_seconds": time.time()})
         self._sinks.write(at.step, values)
+        self._count_left_out()
         self._link.pace(at.step, speed.split)
 
     def evaluated(self, at: Position, score: Score) -> None:
@@ -156,6 +159,7 @@ class Reporter:
         values = {"trainwright_evaluation_loss": score.loss, "trainwright_evaluation_accuracy": score.accuracy}
         self._measured(values)
         self._sinks.write(at.step, values)
+        self._count_left_out()
 
     def committed(self) -> None:
         self._measured({"trainwright_last_commit_timestamp_seconds": time.time()})
@@ -164,12 +168,19 @@ class Reporter:
         self._measured({"trainwright_checkpoint_stall_seconds": seconds})
 
     def saves_failed(self, count: int) -> None:
-        """So many of this attempt, by now."""
-        self._measured({"trainwright_checkpoint_failures": count})
+        """So many of this attempt, by now. All ranks know, and one says it: a pod adds up what its ranks count."""
+        if self._place.leads:
+            self._link.measured({"trainwright_checkpoint_failures": count})
 
     def ended(self, event: str, at: Position, committed_step: int | None) -> None:
         self._event(event, step=at.step, samples=at.samples, committed_step=committed_step)
         self._sinks.close()
+
+    def _count_left_out(self) -> None:
+        """Every rank reads images of its own, and reports those that it left out."""
+        if self._unreadable is not None and self._unreadable.count != self._left_out:
+            self._left_out = self._unreadable.count
+            self._link.measured({"trainwright_left_out_images": self._left_out})
 
     def _event(self, event: str, **fields: object) -> None:
         if self._place.leads:

@@ -82,6 +82,7 @@ PANELS = (
     Panel("Since the last commit", "s", "trainwright_last_commit_timestamp_seconds", "age"),
     Panel("Seconds per save", "s", "trainwright_checkpoint_save_seconds"),
     Panel("Failed saves, last hour", "short", "trainwright_checkpoint_failures", "failures"),
+    Panel("Images left out", "short", "trainwright_left_out_images", "pod"),
     Panel("Stand-still for a save", "s", "trainwright_checkpoint_stall_seconds"),
     Panel("Goodput", "percentunit", "trainwright_goodput"),
     Panel("Time by phase", "percentunit", "trainwright_phase_seconds", "phases"),

@@ -10,6 +10,7 @@ from trainwright.manifest.labels import IDENTITY_LABEL, RUN_LABEL
 from trainwright.plan import Resolution
 from trainwright.run import Run
 from trainwright_trainer.contract.boosting import Boosting
+from trainwright_trainer.contract.data import ImageFolder
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.contract.training import Training
@@ -69,10 +70,15 @@ ATTEMPTS = "trainwright_attempt"
 SUPERVISED = ("trainwright_up", "trainwright_ranks_alive", "trainwright_peers_connected", ATTEMPTS)
 """What the supervisor knows by itself; the rest comes from our trainer in the ranks."""
 
+LEFT_OUT_IMAGES = "trainwright_left_out_images"
+"""Counted where images are files."""
+
 UNKNOWN_TO_REPLICATED = ("trainwright_checkpoint_stall_seconds",)
 """TensorFlow and XGBoost stand still for all of a save, which has a metric of its own (their ``learner.py``)."""
 
-UNKNOWN_TO_BOOSTING = ("trainwright_loss", "trainwright_learning_rate", "trainwright_gradient_norm", *UNKNOWN_TO_REPLICATED)
+UNKNOWN_TO_BOOSTING = (
+    "trainwright_loss", "trainwright_learning_rate", "trainwright_gradient_norm", LEFT_OUT_IMAGES, *UNKNOWN_TO_REPLICATED,
+)
 """A round has no loss of its own; trees are scored on the held-out rows, or on all (boosting/learner.py)."""
 
 UNKNOWN_TO_BOOSTING_ON_GPUS = (
@@ -96,10 +102,11 @@ def _reported(resolution: Resolution) -> set[str]:
             return set(METRICS).difference(UNKNOWN_TO_BOOSTING, UNKNOWN_TO_BOOSTING_ON_GPUS)
         case Boosting():
             return set(METRICS).difference(UNKNOWN_TO_BOOSTING)
-        case Training(engine="tensorflow"):
-            return set(METRICS).difference(UNKNOWN_TO_REPLICATED)
-        case Training():
-            return set(METRICS)
+        case Training() as work:
+            unknown = set(UNKNOWN_TO_REPLICATED) if work.engine == "tensorflow" else set()
+            if not isinstance(work.data, ImageFolder):
+                unknown.add(LEFT_OUT_IMAGES)
+            return set(METRICS) - unknown
         case _:
             return set(SUPERVISED)
 

@@ -154,7 +154,7 @@ class Pod:
             self._send_up(news)
         match message:
             case Measured(values=values):
-                self._measurements.update(values)
+                self._measurements.update(values, rank.number)
             case Committed(step=step, seconds=seconds):
                 self._measurements.update({"trainwright_committed_step": step})
                 if seconds > 0:  # 0: restored, not saved
