@@ -19,6 +19,12 @@ _INTERFACE = r"[A-Za-z0-9_.\-]{1,15}"
 """Name of a network interface (Linux, IFNAMSIZ)."""
 
 
+NetworkAnnotation = Annotated[
+    str, Field(pattern=r"^(networking\.gke\.io|k8s\.v1\.cni\.cncf\.io)/[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$")
+]
+"""The key of an annotation that attaches networks to a pod, on GKE and with Multus."""
+
+
 class Gpu(Model):
     """The accelerators of one node."""
 
@@ -57,6 +63,8 @@ class Fabric(Model):
     """Extended resource that gives a pod its RDMA devices."""
     resource_count: Annotated[int, Field(ge=1, le=64)] = 1
     """How many of them a pod with all GPUs of a node requests; one with a part of them requests that part, and at least one."""
+    pod_annotations: dict[NetworkAnnotation, Annotated[str, Field(min_length=1, max_length=4096)]] = Field(default_factory=dict)
+    """Annotations by which GKE or Multus gives a pod its adapters as networks; pods that train over several nodes get them."""
     ipc_lock: bool = False
     """Whether to add CAP_IPC_LOCK to RDMA pods, because the node's runtime limits locked memory. Prefer unlimited memlock there:
     pods run as a user, and a runtime that does not make added capabilities ambient gives them to root only (kubernetes#56374)."""

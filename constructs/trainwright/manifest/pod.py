@@ -38,8 +38,18 @@ def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
     }
     own = {ROLE_LABEL: Why(role.name, "trainwright", "what the pod is in the run")}
     metadata: Tree = {"labels": {**pod_labels(run, plan), **own, **scheduling.pod_labels(resolution)}}
-    annotations = scheduling.pod_annotations(resolution, role)
+    annotations = {**scheduling.pod_annotations(resolution, role), **_adapters(resolution, role)}
     return {"metadata": metadata | ({"annotations": annotations} if annotations else {}), "spec": spec}
+
+
+def _adapters(resolution: Resolution, role: Role) -> Tree:
+    """What attaches the adapters of the pool to a pod as networks; a pod on the node's network has them all."""
+    needs, fabric = resolution.needs, resolution.pool.fabric
+    if not (role.holds_ranks and needs.gpus_per_node and needs.most_nodes > 1) or resolution.run.host_network:
+        return {}
+    source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/fabric/pod_annotations"
+    reason = "the pod gets the adapters of its node as networks"
+    return {key: Why(text, f"{source}/{escape(key)}", reason) for key, text in fabric.pod_annotations.items()}
 
 
 def headless(resolution: Resolution) -> Tree:
@@ -224,6 +234,6 @@ def template_reasons(pointer: str) -> dict[str, str]:
     return {
         pointer: "the pod of every rank",
         f"{pointer}/metadata": "labels that find the pods of a run; part of its identity",
-        f"{pointer}/metadata/annotations": "what schedulers read on pods",
+        f"{pointer}/metadata/annotations": "what schedulers and networks read on pods",
         **{f"{pointer}/spec/{path}": reason for path, reason in TEMPLATE_REASONS.items()},
     }

@@ -93,7 +93,8 @@ def rdma(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> It
         message = f"the fabric of pool {pool} is {offered.kind}, and no pod gets one of its devices: they train over TCP"
         fix = (
             "name the extended resource of the device plugin in fabric.resource. Where pods get adapters as networks (GKE, "
-            f"Multus), write the annotation {' or '.join(NETWORKS)} by overrides.objects. Or write kind: tcp, if that is intended"
+            f"Multus), write the annotation {' or '.join(NETWORKS)} in fabric.pod_annotations. Or write kind: tcp, if that "
+            "is intended"
         )
         yield found("TW415", where, message, fix)
 

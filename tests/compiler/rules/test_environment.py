@@ -9,7 +9,8 @@ import time
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import codes, command, compiled, findings, message, patched, script
+from tests.compiler.example import Data, codes, command, compiled, findings, message, patched, script
+from tests.compiler.objects import the
 
 from trainwright.findings import Where
 from trainwright.rules.environment import LONGEST_VARIABLE, variable_findings
@@ -253,6 +254,20 @@ def test_a_value_that_agrees_stands_once_and_is_the_runs_own() -> None:
 
 def test_on_one_node_the_fabric_decides_nothing() -> None:
     assert codes({"topology": {"nodes": 1}, "env": {"NCCL_SOCKET_IFNAME": "lo"}}) == []
+
+
+GKE = {
+    "networking.gke.io/default-interface": "eth0",
+    "networking.gke.io/interfaces": '[{"interfaceName":"eth0","network":"default"},{"interfaceName":"eth2","network":"rdma-0"}]',
+}
+
+
+def test_adapters_that_pods_get_as_networks() -> None:
+    fabric: Data = {"node_pools": {"h100": {"fabric": {"kind": "roce", "resource": None, "pod_annotations": GKE}}}}
+    assert codes({}, fabric) == []
+    several, one = (the(compiled(run, fabric), "Job")["spec"] for run in ({}, {"topology": {"nodes": 1}}))
+    assert several["template"]["metadata"]["annotations"] == GKE
+    assert "annotations" not in one["template"]["metadata"], "one node needs no network"
 
 
 @pytest.mark.parametrize("kind", ["infiniband", "roce", "efa"])
