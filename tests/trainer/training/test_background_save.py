@@ -23,7 +23,7 @@ from trainwright_trainer.contract.failures import DivergedError
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.data.order import Samples
-from trainwright_trainer.engine.base import HostCopies, Recipe, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.waits import Waits
 from trainwright_trainer.rank.group import Alone
 from trainwright_trainer.rank.place import Place
@@ -118,7 +118,7 @@ class Counting:
     world = OneRank()
 
     def __init__(self, disk: Disk, diverges_at: int | None, on_step: Callable[[int], None]) -> None:
-        self._disk, self._diverges_at, self._on_step, self._held = disk, diverges_at, on_step, HostCopies()
+        self._disk, self._diverges_at, self._on_step = disk, diverges_at, on_step
         self.steps = torch.zeros((), dtype=torch.int64)
 
     def setup(self, recipe: Recipe) -> None: ...
@@ -138,7 +138,7 @@ class Counting:
         return torch.zeros(2, dtype=torch.float64)
 
     def snapshot(self) -> HeldBack:
-        return HeldBack(TensorSnapshot({STATE: {"steps": self.steps}}, self._held), int(self.steps), self._disk)
+        return HeldBack(TensorSnapshot({STATE: {"steps": self.steps}}), int(self.steps), self._disk)
 
 
 def attempt(
@@ -206,18 +206,6 @@ def test_a_save_leaves_the_processors_to_training(tmp_path: Path) -> None:
     attempt(tmp_path, Disk(before_write), steps=4)
     assert priorities == {min(own + 10, 19)}
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
-
-
-def test_the_memory_of_a_snapshot_serves_the_next_one() -> None:
-    live, copies = torch.zeros(4), HostCopies()
-    first, second = (TensorSnapshot({STATE: {"weights": live}}, copies) for _ in range(2))
-    first.hold()
-    held = first._files[STATE]["weights"]
-    live += 1
-    assert held.tolist() == [0.0] * 4
-    second.hold()
-    assert second._files[STATE]["weights"].data_ptr() == held.data_ptr()
-    assert held.tolist() == [1.0] * 4
 
 
 def test_the_next_save_waits_for_the_one_under_way(tmp_path: Path) -> None:

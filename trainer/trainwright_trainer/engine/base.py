@@ -90,46 +90,24 @@ class Engine(Protocol):
         """The state now, valid until the next call of this engine unless it is held."""
 
 
-class HostCopies:
-    """Memory of the host that snapshots are held in, one after another.
-
-    It is kept from one to the next. Where the kernel finds and zeroes pages anew for each, a copy from CPU to CPU takes four
-    times as long, and training waits for it.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, str], Tensor] = {}
-
-    def copy(self, file: str, name: str, tensor: Tensor) -> Tensor:
-        """A copy that is valid until the next of this name; of a tensor on a GPU, once its stream has come so far."""
-        kept = self._kept.get((file, name))
-        if kept is None or (kept.shape, kept.dtype) != (tensor.shape, tensor.dtype):
-            # Pinned memory takes the copy at the full speed of the bus.
-            kept = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda)
-            self._kept[file, name] = kept
-        return kept.copy_(tensor.detach(), non_blocking=True)
-
-
 class TensorSnapshot:
-    """Live tensors, until they are held.
+    """Live tensors, until they are held."""
 
-    Args:
-        files: The tensors of each file.
-        copies: Where to hold them. A snapshot that is held there before has to be written by then.
-    """
-
-    def __init__(self, files: Mapping[str, Tensors], copies: HostCopies) -> None:
-        self._files, self._copies = files, copies
+    def __init__(self, files: Mapping[str, Tensors]) -> None:
+        self._files = files
 
     def hold(self) -> None:
         """Copy to the host, all tensors of a GPU at once, and wait for it."""
         live = list(self._files.values())
-        self._files = {
-            file: {name: self._copies.copy(file, name, tensor) for name, tensor in tensors.items()}
-            for file, tensors in self._files.items()
-        }
+        self._files = {name: {key: _copy(tensor) for key, tensor in tensors.items()} for name, tensors in self._files.items()}
         for device in {tensor.device for tensors in live for tensor in tensors.values() if tensor.is_cuda}:
             torch.cuda.current_stream(device).synchronize()
 
     def write(self, draft: Draft) -> list[FileDigest]:
         return [draft.write(name, tensor_file.encode(tensors)) for name, tensors in self._files.items()]
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    # Pinned memory takes the copy at the full speed of the bus; torch's allocator keeps the blocks for the next snapshot.
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda)
+    return copy.copy_(tensor.detach(), non_blocking=True)

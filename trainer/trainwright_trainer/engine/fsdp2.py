@@ -16,7 +16,7 @@ from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES, FSDP2
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import sharded_state
-from trainwright_trainer.engine.base import HostCopies, Recipe, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, preserving_state
 from trainwright_trainer.engine.update import Update, UpdateRules
 from trainwright_trainer.engine.waits import Waits
@@ -43,7 +43,6 @@ class FSDP2Engine:
         self.world, self._rules = world, rules
         self._reduction: Precision = gradient_reduction or "fp32"
         self._settings = settings or FSDP2()
-        self._held = HostCopies()
         self._loss = torch.zeros((), device=world.device)
 
     def setup(self, recipe: Recipe) -> None:
@@ -122,8 +121,7 @@ class FSDP2Engine:
     def snapshot(self) -> Snapshot:
         self._buffers.synchronize()
         self._let_go()
-        files = sharded_state.files(self._module, self._optimizer, self._update, self.world.place)
-        return TensorSnapshot(files, self._held)
+        return TensorSnapshot(sharded_state.files(self._module, self._optimizer, self._update, self.world.place))
 
     def _let_go(self) -> None:
         """Make the module's parameters this rank's shards again.

@@ -15,7 +15,7 @@ from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.batch import StepShares, share_step
 from trainwright_trainer.data.dataset import Dataset, Prefetch
 from trainwright_trainer.data.order import NOTHING, DataOrder, Samples, evaluation_slices
-from trainwright_trainer.engine.base import Engine, HostCopies, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import Engine, StepResult, TensorSnapshot
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
 from trainwright_trainer.rank import random_state
 from trainwright_trainer.rank.group import Group
@@ -73,7 +73,6 @@ class TorchLearner:
         self.target_samples = target_samples(self._training.duration, len(work.dataset.train), steps_of)
         self.position = Position()
         self._unread: StepResult | None = None
-        self._held = HostCopies()
         self._ahead: Prefetch[Share] | None = None
 
     @property
@@ -89,7 +88,7 @@ class TorchLearner:
 
     def snapshots(self) -> Sequence[Snapshot]:
         random = {_random_file(self._place.rank): random_state.capture(self._engine.world.device)}
-        return [self._engine.snapshot(), TensorSnapshot(random, self._held)]
+        return [self._engine.snapshot(), TensorSnapshot(random)]
 
     def initialise(self) -> None:
         self._engine.initialise()
