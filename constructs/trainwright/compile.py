@@ -9,7 +9,7 @@ from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.locate import Locator
 from trainwright.findings.waivers import check_waivers, unused_waivers, waive
-from trainwright.identity import PLACEHOLDER, identity_hash
+from trainwright.identity import PLACEHOLDER, identity_hash, is_hash
 from trainwright.manifest import supporting
 from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
 from trainwright.manifest.labels import in_foundation
@@ -68,7 +68,9 @@ class CompiledRun(NamedTuple):
         return self.plan.name.rpartition("-")[2]
 
 
-def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today: date | None = None) -> CompiledRun:
+def compile_run(
+    run: Run, cluster: Cluster, locate: Locator | None = None, today: date | None = None, last: str | None = None
+) -> CompiledRun:
     """Compile one run for its cluster.
 
     Args:
@@ -76,13 +78,14 @@ def compile_run(run: Run, cluster: Cluster, locate: Locator | None = None, today
         cluster: what there is.
         locate: where both are written, for findings.
         today: what waivers are compared with; by default the day in UTC.
+        last: the identity that the same run had at the last synth; where it has it still, the run is lowered once.
 
     Raises:
         CompileError: with every finding of the first stage that has an error.
     """
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
     findings = _after_waivers(context, [*check_waivers(run, context.today, context.locate), *check_run(context)])
-    final = _lower_with(context, _hash(_lower_with(context, PLACEHOLDER)))
+    final = _lower_finally(context, last)
     findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
     findings += _after_waivers(context, list(values_are_plain(final.manifests, final.provenance, context.locate)))
     findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole))
@@ -110,13 +113,26 @@ class _Lowered(NamedTuple):
     findings: tuple[Finding, ...]
 
 
+def _lower_finally(context: Context, last: str | None) -> _Lowered:
+    """All objects, with their own hash in their names.
+
+    Those of a run that has kept its identity are lowered once, with it. If the hash that follows is another one, they are lowered
+    as those of a new run: with the placeholder first.
+    """
+    if last is not None and is_hash(last):
+        lowered = _lower_with(context, last)
+        if _hash(lowered) == last:
+            return lowered
+    return _lower_with(context, _hash(_lower_with(context, PLACEHOLDER)))
+
+
 def _hash(lowered: _Lowered) -> str:
-    """Of objects that were lowered with the placeholder."""
+    """The identity that objects should have."""
     run, target = lowered.resolution.run, TARGETS[lowered.resolution.plan.target]
     hashed = [one for one in lowered.manifests if one["metadata"]["name"] != run.run and not in_foundation(one)]
     mutable = {kind.key: kind.mutable for kind in (*supporting.KINDS, *target.kinds)}
     objects = [(one, mutable.get(GroupKind.of(one), ())) for one in hashed]
-    return identity_hash(objects, run.attempt, run.queue)
+    return identity_hash(objects, run.attempt, run.queue, lowered.resolution.plan.name.rpartition("-")[2])
 
 
 def _lower_with(context: Context, identity: str) -> _Lowered:

@@ -13,8 +13,10 @@ from tests.compiler.fleets import FLEET, IDENTITIES, fleet, identities
 from tests.compiler.objects import assert_accepted
 from tests.compiler.scenarios.committed import project
 
+from trainwright.compile import compile_run
 from trainwright.findings import Severity
 from trainwright.handshake import Gang
+from trainwright.identity import PLACEHOLDER
 from trainwright.project import Project, build_project, load_sources
 from trainwright.target import TARGETS
 from trainwright.topology import DDP, Horovod, MultiWorkerMirrored, Ray, XGBoost, ZeRO
@@ -47,6 +49,16 @@ keep it as it is, whatever else changes.
 def test_the_fleet_compiles() -> None:
     assert [finding for finding in fleet().findings if finding.severity is Severity.ERROR] == []
     assert {path.stem for path in (FLEET / "charts" / "runs").iterdir()} == fleet().runs.keys()
+
+
+@pytest.mark.parametrize("name", sorted(fleet().runs))
+def test_the_last_identity_of_a_run_changes_nothing(name: str) -> None:
+    """Whether it has it still, has another one now, or its record was edited by hand."""
+    built = fleet().runs[name]
+    compiled, locator = built.compiled, built.file.locator(built.cluster)
+    for last in (compiled.identity, "zzzzzzzz", PLACEHOLDER, "", "../" * 30):
+        again = compile_run(compiled.run, compiled.cluster, locator, TODAY, last)
+        assert (again.identity, again.manifests, again.findings) == (compiled.identity, compiled.manifests, compiled.findings)
 
 
 def test_every_target_and_every_topology_is_in_the_fleet() -> None:

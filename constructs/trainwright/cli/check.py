@@ -24,7 +24,7 @@ def command(
     for name in runs or ():
         run_file(sources, name)
     records = last_records(where)
-    build = build_project(sources, today())
+    build = build_project(sources, today(), records)
     ways = obstacles(where, build, records)
     if runs:
         found = [finding for name in runs if name in build.runs for finding in build.runs[name].compiled.findings]

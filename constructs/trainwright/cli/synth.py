@@ -45,7 +45,7 @@ def write(
         run_file(sources, name)
     sources = replace(sources, held={name: held for name, held in sources.held.items() if name not in accepted})
     records = last_records(project)
-    build = build_project(sources, today())
+    build = build_project(sources, today(), records)
     ways = obstacles(project, build, records, accepted)
     chosen = frozenset(asked) or every_run(build, records)
     errors = ways.of(chosen) if asked else ways.all

@@ -21,7 +21,7 @@ from trainwright.manifest.provenance import Answer, Provenance, split
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.project.hold import HeldRun, check_held, from_profile
 from trainwright.project.load import ClusterFile, RunFile, Sources
-from trainwright.project.record import Digest, cluster_path, foundation_path, manifests_digest, run_path
+from trainwright.project.record import Digest, Records, cluster_path, foundation_path, manifests_digest, run_path
 from trainwright.rules.objects import values_are_plain
 
 Manifest = dict[str, Any]
@@ -129,6 +129,7 @@ class Build:
 
 
 SUFFIX = ".k8s.yaml"
+NO_RECORDS = Records()
 
 
 def run_of(path: str) -> str | None:
@@ -137,8 +138,11 @@ def run_of(path: str) -> str | None:
     return name.removesuffix(SUFFIX) if folder.endswith("/runs") and name.endswith(SUFFIX) else None
 
 
-def build_project(sources: Sources, today: date) -> Build:
-    """Compile every active run and every foundation; one run's errors do not hide another's."""
+def build_project(sources: Sources, today: date, last: Records = NO_RECORDS) -> Build:
+    """Compile every active run and every foundation; one run's errors do not hide another's.
+
+    ``last`` are the records: they change nothing but how long it takes.
+    """
     findings = list(sources.findings)
     runs: dict[str, BuiltRun] = {}
     done: dict[str, RunFile] = {}
@@ -148,7 +152,7 @@ def build_project(sources: Sources, today: date) -> Build:
             done[name] = file
             continue
         try:
-            runs[name] = build_run(file, sources, today)
+            runs[name] = build_run(file, sources, today, last)
             findings += runs[name].compiled.findings
             held = _held_findings(name, runs[name], today)
             failed[name] = tuple(finding for finding in held if finding.severity is Severity.ERROR)
@@ -189,7 +193,7 @@ def _failures(
     return {name: tuple(dict.fromkeys(findings)) for name, findings in failures.items() if findings}
 
 
-def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
+def build_run(file: RunFile, sources: Sources, today: date, last: Records = NO_RECORDS) -> BuiltRun:
     """One run with its cluster.
 
     Raises:
@@ -212,7 +216,9 @@ def build_run(file: RunFile, sources: Sources, today: date) -> BuiltRun:
             ]
         )
     locator = file.locator(cluster)
-    compiled = compile_run(file.run, cluster.cluster, locator, today)
+    entry = last.runs.get(file.run.run)
+    kept = entry.identity if entry is not None and entry.file == file.digest else None
+    compiled = compile_run(file.run, cluster.cluster, locator, today, kept)
     own = [index for index in range(len(compiled.manifests)) if index not in compiled.shared]
     held = sources.held.get(file.run.run)
     if held is not None and held.goes_on(file.digest, compiled.identity):
