@@ -151,6 +151,15 @@ class Claim(Model):
     """Sequential write bandwidth that a pod can rely on; decides the grace period."""
 
 
+class ControlSecret(Model):
+    """A Secret by which the pods of a run prove to each other that they are its own. It is made in the cluster, never in Git."""
+
+    name: DnsSubdomain
+    """Name of the Secret."""
+    key: Annotated[str, Field(pattern=r"^[-_a-zA-Z0-9][-._a-zA-Z0-9]*$", max_length=253)] = "secret"
+    """Which of its keys to mount: at least 16 random bytes, better 32."""
+
+
 class Namespace(Model):
     managed: bool = True
     """Whether the foundation creates it; otherwise it must already exist."""
@@ -160,6 +169,8 @@ class Namespace(Model):
     """PersistentVolumeClaims that runs can mount."""
     queues: dict[DnsSubdomain, Queue] = Field(default_factory=dict)
     """LocalQueues of Kueue."""
+    control_secret: ControlSecret | None = None
+    """Secret by which the pods of a run know each other; if left out, they take each other at their word."""
 
 
 class StorageClass(Model):

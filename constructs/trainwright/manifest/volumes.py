@@ -11,9 +11,9 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.provenance import Answer, Provenance, Why
 from trainwright.plan import Resolution
-from trainwright.plan.model import DataPlan
+from trainwright.plan.model import DataPlan, Plan
 from trainwright.run import ClaimMount, Run
-from trainwright_trainer.contract.layout import SPEC_DIRECTORY
+from trainwright_trainer.contract.layout import SECRET_DIRECTORY, SECRET_FILE, SPEC_DIRECTORY
 
 
 def configuration(resolution: Resolution) -> list[dict[str, Any]]:
@@ -54,11 +54,14 @@ CONFIG_MAP = ObjectKind(
 )
 
 
-RESERVED_PATHS = ("/dev/shm", "/tmp", SPEC_DIRECTORY)  # noqa: S108 - paths inside the container
+RESERVED_PATHS = ("/dev/shm", "/tmp", SPEC_DIRECTORY, SECRET_DIRECTORY)  # noqa: S108 - paths inside the container
 """Mount paths that the plan owns."""
 
+CONTROL_SECRET = "control-secret"  # noqa: S105 - a name
+"""Volume with the secret by which the pods know each other."""
+
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
-_OWN_VOLUMES = frozenset({"shm", "tmp", "spec", "ssh-auth", "mpi-job-config", "mpi-ssh-auth", "mpi-hostfile"})
+_OWN_VOLUMES = frozenset({"shm", "tmp", "spec", CONTROL_SECRET, "ssh-auth", "mpi-job-config", "mpi-ssh-auth", "mpi-hostfile"})
 """Names of the plan's volumes, and of those that operators add for mpirun and that would replace any other of that name."""
 
 
@@ -72,6 +75,8 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     own.append({"name": "tmp", "emptyDir": Why({}, "trainwright", "scratch: the root file system is read-only")})
     if resolution.payloads:
         own.append({"name": "spec", "configMap": {"name": Why(plan.name, "trainwright", "the run's files")}})
+    if plan.control and plan.control.secret:
+        own.append({"name": CONTROL_SECRET, "secret": _control_secret(plan)})
     names = volume_names(run)
     for path, mount in run.mounts.items():
         source = f"run:/mounts/{escape(path)}"
@@ -83,6 +88,16 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
                 claim["readOnly"] = Why(True, f"{source}/read_only", "every mount of this claim is read-only")
             own.append({"name": names[path], "persistentVolumeClaim": claim})
     return own
+
+
+def _control_secret(plan: Plan) -> dict[str, Any]:
+    assert plan.control is not None  # noqa: S101 - asked only where there is one
+    source, reason = f"cluster:/namespaces/{escape(plan.namespace)}/control_secret", "the Secret that the profile names"
+    return {
+        "secretName": Why(plan.control.secret, f"{source}/name", reason),
+        "items": [{"key": Why(plan.control.key, f"{source}/key", reason), "path": SECRET_FILE}],
+        "defaultMode": Why(0o444, "trainwright", "a pod's user reads it, whoever that is; nobody writes it"),
+    }
 
 
 def _shares_memory(resolution: Resolution, role: Role) -> bool:
@@ -101,6 +116,9 @@ def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     scratch = Why("/tmp", "trainwright", "scratch: the root file system is read-only")  # noqa: S108
     mounts.append({"name": "tmp", "mountPath": scratch})
     mounts += _files(resolution)
+    if plan.control and plan.control.secret:
+        where = Why(SECRET_DIRECTORY, "trainwright", "the secret by which the pods of the run know each other")
+        mounts.append({"name": CONTROL_SECRET, "mountPath": where, "readOnly": True})
     names, prepared = volume_names(run), {data.path: data for data in plan.data}
     for path, mount in run.mounts.items():
         source = f"run:/mounts/{escape(path)}"

@@ -38,6 +38,18 @@ class RendezvousPlan(NamedTuple):
     """Host name of pod ``{index}``."""
 
 
+class ControlPlan(NamedTuple):
+    """How the supervisors of a run know each other."""
+
+    secret: str | None
+    """Secret of the namespace, which pods mount."""
+    key: str | None
+    path: str | None
+    """Of the file in a pod."""
+    shown: str
+    """For the plan."""
+
+
 class BatchPlan(NamedTuple):
     """Samples of one optimizer step."""
 
@@ -260,3 +272,5 @@ class Plan(NamedTuple):
     """What is fetched before the first pod starts."""
     placement: PlacementPlan | None = None
     """None where pods may share a node."""
+    control: ControlPlan | None = None
+    """None where no supervisor listens for another."""

@@ -13,6 +13,7 @@ from trainwright.handshake import Binding, Guarantee, Needs, Ports, Process, Ref
 from trainwright.plan.batch import plan_batch, plan_duration, plan_elastic, plan_learning_rate
 from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
 from trainwright.plan.communication import communication
+from trainwright.plan.control import plan_control
 from trainwright.plan.data import plan_data
 from trainwright.plan.deepspeed import plan_deepspeed
 from trainwright.plan.environment import EnvironmentInputs, environment_of, forwarded, plan_environment
@@ -89,6 +90,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         elastic=plan_elastic(run, needs, batch),
         checkpoint=checkpoint,
         grace=plan_grace(checkpoint, run.grace),
+        control=plan_control(run, cluster, needs),
     )
     spec = build_specification(run, name, needs, binding, planned, locate)
     return Resolution(
@@ -142,6 +144,7 @@ def _plan(
         guarantees=_guarantees(run, inputs.binding),
         data=plan_data(run),
         placement=plan_placement(run, inputs.binding),
+        control=planned.control,
     )
 
 

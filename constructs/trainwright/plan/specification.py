@@ -20,7 +20,16 @@ from trainwright.findings.locate import Locator, escape
 from trainwright.handshake import Binding, Needs, Rendezvous
 from trainwright.model import changed_fields
 from trainwright.plan.deepspeed import SOURCES as DEEPSPEED_SOURCES
-from trainwright.plan.model import BatchPlan, CheckpointPlan, ElasticPlan, GracePlan, LearningRatePlan, RendezvousPlan, WorldPlan
+from trainwright.plan.model import (
+    BatchPlan,
+    CheckpointPlan,
+    ControlPlan,
+    ElasticPlan,
+    GracePlan,
+    LearningRatePlan,
+    RendezvousPlan,
+    WorldPlan,
+)
 from trainwright.run import BoostingWorkload, Preflight, Run, ScriptWorkload, TrainerWorkload, Watchdog
 from trainwright.units import Duration
 from trainwright_trainer.contract import RunSpec
@@ -39,6 +48,7 @@ class PlannedParts(NamedTuple):
     elastic: ElasticPlan | None
     checkpoint: CheckpointPlan | None
     grace: GracePlan
+    control: ControlPlan | None
 
 
 def build_specification(
@@ -52,7 +62,7 @@ def build_specification(
     work = _work(run, planned)
     if work is None:
         return None
-    world, rendezvous, grace = planned.world, planned.rendezvous, planned.grace
+    world, rendezvous, grace, control = planned.world, planned.rendezvous, planned.grace, planned.control
     # one validation of the whole, not one for each part
     content = {
         "run": run.run,
@@ -65,6 +75,7 @@ def build_specification(
             "node_index_env": binding.node_index_env,
             "rendezvous": _rendezvous(run, needs, binding, rendezvous),
             "control_port": rendezvous.control_port,
+            "control_secret": control.path if control else None,
         },
         "lifecycle": {
             "grace_seconds": grace.seconds,
@@ -208,6 +219,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "/world/rendezvous": ("trainwright", "how ranks find each other on this target"),
     "/world/replicas_per_process": ("run:/topology/gpus_per_node", "one replica of the model on each GPU of the process"),
     "/world/node_index_env": ("trainwright", "the target tells each pod its index through this variable"),
+    "/world/control_secret": ("cluster:/namespaces", "where the Secret is mounted by which the pods know each other"),
     "/lifecycle": ("trainwright", "budgets of the supervisor, in seconds"),
     "/lifecycle/grace_seconds": ("trainwright", "equals the pod's terminationGracePeriodSeconds"),
     "/lifecycle/peer_wait_seconds": ("run:/peer_wait", "how long pods wait for pods that are not scheduled"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity, visible
+from trainwright.manifest.supporting import fences
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
 from trainwright.plan.communication import Efficiency, scaling
@@ -87,6 +88,9 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         yield "data", ", ".join(f"{data.path}, once, from {data.source} (claim {data.claim})" for data in plan.data)
     rendezvous = plan.rendezvous
     yield "rendezvous", f"{rendezvous.kind}, {rendezvous.host}:{rendezvous.port}"
+    if plan.control:
+        fence = "a NetworkPolicy admits this run's pods" if fences(compiled.resolution) else "no NetworkPolicy fences the pods"
+        yield "control", f"{plan.control.shown}; {fence}"
     if plan.gang:
         gang = plan.gang
         who = f"made by {gang.made_by.value}"

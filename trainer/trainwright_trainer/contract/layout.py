@@ -6,6 +6,9 @@ SPEC_DIRECTORY = "/etc/trainwright"
 SPEC_FILE = "run.json"
 DEEPSPEED_FILE = "ds_config.json"
 """DeepSpeed's own configuration, beside the specification in the same ConfigMap."""
+SECRET_DIRECTORY = "/run/secrets/trainwright"  # noqa: S105 - a path
+SECRET_FILE = "control"  # noqa: S105 - a name
+"""The secret by which the pods of a run know each other, where the cluster's profile names one."""
 BIND_ENV = "TRAINWRIGHT_BIND_ADDRESS"
 """Environment variable with the address to listen on: the pod's own IP."""
 ROLE_ENV = "TRAINWRIGHT_ROLE"

@@ -131,6 +131,8 @@ class World(Contract):
     rendezvous: Rendezvous
     control_port: Port | None = None
     """Where node 0's supervisor listens for the others; None where something else ties the pods to each other."""
+    control_secret: AbsolutePath | None = None
+    """File with the secret by which pods prove that they are of this run. None: they take each other at their word."""
 
     @field_validator("rendezvous", mode="before")
     @classmethod

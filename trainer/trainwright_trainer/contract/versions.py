@@ -10,6 +10,7 @@ RELEASED = ("0.1.0",)
 
 FIELD_SINCE: dict[str, str] = {
     "world.replicas_per_process": "0.2.0",
+    "world.control_secret": "0.2.0",
     "lifecycle.watchdog": "0.2.0",
     "work.metrics": "0.2.0",
     "lifecycle.preflight": "0.2.0",

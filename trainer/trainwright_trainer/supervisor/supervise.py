@@ -42,11 +42,13 @@ from trainwright_trainer.supervisor.pod.launcher import (
 )
 from trainwright_trainer.supervisor.pod.rank import adopt_orphans, reap, sweep
 from trainwright_trainer.supervisor.run.attempt import Role, connected_attempt, lone_attempt
+from trainwright_trainer.supervisor.wire.proof import read_secret
 
 
 def role_of(setting: Setting) -> Role:
     """The role of this pod. Raises :class:`PodError` where the pod and the specification disagree. Needs a running loop."""
     rendezvous = setting.spec.world.rendezvous
+    read_secret(setting.spec.world.control_secret)  # whoever needs it reads it again; what is wrong with it is said at once
     if isinstance(rendezvous, MPIRendezvous):
         return mpi_role(setting, rendezvous)
     if setting.program:

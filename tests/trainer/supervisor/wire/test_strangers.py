@@ -9,13 +9,14 @@ import signal
 import socket
 import struct
 from collections.abc import Iterable
+from pathlib import Path
 
 from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
 from tests.trainer.supervisor.pods import PodProcess, Run
 
 from trainwright_trainer import __version__
-from trainwright_trainer.contract import ExitCode
+from trainwright_trainer.contract import ExitCode, RunSpec
 from trainwright_trainer.supervisor.wire.control import MAX_LINE_BYTES, SPARE_CONNECTIONS
 
 
@@ -117,3 +118,32 @@ def test_a_pod_of_another_run_behind_an_address_that_was_used_before(new_run: Ne
     cause = stray.message().cause
     assert cause is not None
     assert cause.message.startswith("node 0 did not come within 4 s: ")
+
+
+def test_a_pod_that_does_not_know_the_secret(new_run: NewRun) -> None:
+    """Whatever it knows beside it, its node 0's answer to somebody else among that."""
+    run = new_run(nodes=2)
+    for name, content in (("control", b"0123456789abcdef"), ("other", b"fedcba9876543210")):
+        (run.directory / name).write_bytes(content)
+    run.spec, impostor = with_secret(run.spec, run.directory / "control"), with_secret(run.spec, run.directory / "other", 3)
+    leader = run.start(0)
+    leader.wait_for_event("waiting_for_peers")
+    stray = run.start(1, spec=impostor)
+    assert stray.wait_for_event("not_node_0")["reason"] == "it did not prove that it knows the run's secret"
+    with dial(run, leader) as connection:
+        connection.sendall(lines({"type": "knock", "identity": run.spec.identity, "nonce": "00"}))
+        said = (json.loads(line) for line in connection.makefile("rb"))
+        challenge = next(line for line in said if line["type"] == "challenge")
+        connection.sendall(lines(join_of(run, attempt=challenge["attempt"], proof=challenge["proof"])))
+        assert {line["type"] for line in said} <= {"ping"}
+    reasons = [event["reason"] for event in leader.log() if event["event"] == "connection_dropped"]
+    assert "it did not prove that it knows the run's secret" in reasons
+    run.start(1)
+    assert run.wait() == [0, ExitCode.PEERS_NEVER_CAME, 0], run.logs()
+
+
+def with_secret(spec: RunSpec, path: Path, peer_wait_seconds: float = 60) -> RunSpec:
+    document = spec.model_dump()
+    document["world"]["control_secret"] = str(path)
+    document["lifecycle"]["peer_wait_seconds"] = peer_wait_seconds
+    return RunSpec.model_validate(document)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import re
 import shlex
 import shutil
@@ -61,11 +62,20 @@ def mpi_role(setting: Setting, rendezvous: MPIRendezvous) -> Role:
     if role == WORKER:
         return WorkerRole(setting, place)
     hosts = [host.name for host in read_hosts(Path(rendezvous.hostfile), setting.spec.world)]
-    attempt = launched_role(setting, place, RemoteLauncher(setting, place, _mpirun(setting, rendezvous)))
+    attempt = launched_role(setting, place, RemoteLauncher(setting, place, _mpirun(setting, rendezvous), _key_of_ssh()))
     others = [host for host in hosts if not place.is_called(host)]  # a launcher may hold ranks itself
     port, budget = ssh_port(setting.program, setting.environ), setting.spec.lifecycle.peer_wait_seconds
     attempt.prepare = lambda: all_reachable(others, port, place.host, budget)
     return attempt
+
+
+def _key_of_ssh() -> str | None:
+    """The private key that the operator made for this run, in all of its pods. It is where ssh itself looks for it.
+
+    None where the ranks are reached by other means, so that the token which mpirun hands on has to do.
+    """
+    path = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".ssh" / "id_rsa"
+    return str(path) if os.access(path, os.R_OK) else None
 
 
 def _mpirun(setting: Setting, rendezvous: MPIRendezvous) -> LauncherProgram:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import secrets
 import signal
@@ -11,7 +12,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -23,6 +24,8 @@ from trainwright_trainer.supervisor.event_loop import Timers
 from trainwright_trainer.supervisor.launchers.remote_rank import (
     DIAL_ENV,
     FROM_REMOTE_RANK,
+    Answer,
+    Call,
     Exited,
     FromRemoteRankMessage,
     Hello,
@@ -31,14 +34,18 @@ from trainwright_trainer.supervisor.launchers.remote_rank import (
     ToldToEnd,
     Welcome,
     keep_alive,
+    shared_key,
 )
 from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Owner, Setting, attempt_variables, numbers
 from trainwright_trainer.supervisor.pod.rank import OnWord, Rank, RankLink, kill_group
 from trainwright_trainer.supervisor.run.attempt import Attempt, connected_attempt
+from trainwright_trainer.supervisor.wire.control import INTRODUCTION_SECONDS, SHOWN, SPARE_CONNECTIONS
 from trainwright_trainer.supervisor.wire.messages import Start
+from trainwright_trainer.supervisor.wire.proof import Proof, new_nonce
 
-OnRankMessage = Callable[["RankConnection", FromRemoteRankMessage], None]
+OnRankMessage = Callable[["RankConnection", FromRemoteRankMessage | None], None]
+"""None stands for a line that is no message."""
 OnEnd = Callable[["RankConnection"], None]
 LAST_ENV = "TRAINWRIGHT_LAST"
 """Stands last in the launcher's environment, for MPICH (4.0.2 and 5.0.2) loses the last variable on its way through ssh."""
@@ -46,6 +53,15 @@ TERM_SECONDS = 5.0
 """For a launcher to end its ranks on the other hosts after SIGTERM, which takes mpirun about two; then it is killed."""
 EXIT_SECONDS = 30.0
 """For a launcher to end after the last rank did."""
+
+
+class Credentials(NamedTuple):
+    """By which a rank and the launcher's supervisor know each other, beside the attempt's token."""
+
+    identity: str
+    attempt: str
+    secret: str | None
+    """Path of a file that is the same in all pods of the run, and nowhere else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +95,9 @@ def launched_role(setting: Setting, place: PodPlace, launcher: RemoteLauncher) -
 class RemoteLauncher:
     """The ranks of all nodes, started by one launcher. A :class:`Launcher`."""
 
-    def __init__(self, setting: Setting, place: PodPlace, program: LauncherProgram) -> None:
+    def __init__(self, setting: Setting, place: PodPlace, program: LauncherProgram, secret: str | None) -> None:
         self.on_told = _nobody
+        self._secret = secret
         self._setting, self._place, self._program = setting, place, program
         self._ranks: list[RemoteRank] = []
         self._exited: set[int] = set()
@@ -95,7 +112,11 @@ class RemoteLauncher:
         self._owner, self._of_attempt = owner, attempt_variables(start.attempt, start.resume_before)
         bind = self._place.bind
         host = socket.gethostbyname(self._place.host) if bind == EVERYWHERE else bind
-        self._listener = RankListener(bind, host, self._greet, self._rank_exited, self._rank_lost, self._told_to_end)
+        spec = self._setting.spec
+        credentials = Credentials(spec.identity, start.attempt, self._secret)
+        self._listener = RankListener(
+            bind, host, credentials, spec.world.size, self._greet, self._rank_exited, self._rank_lost, self._told_to_end
+        )
         now = asyncio.get_running_loop().time()
         for number in range(self._setting.spec.world.size):
             rank = RemoteRank(number, owner.rank_said, self._end)
@@ -132,7 +153,7 @@ class RemoteLauncher:
         world = self._setting.spec.world
         node, local_rank = divmod(hello.rank, world.processes_per_node)
         name, wrong = self._program.name, None
-        if hello.size != world.size:
+        if hello.size != world.size or hello.rank >= world.size:
             wrong = f"{name} started {hello.size} ranks, and world.nodes x world.processes_per_node is {world.size}"
         elif hello.local_rank not in (None, local_rank):
             wrong = (
@@ -214,10 +235,12 @@ class RemoteStacks:
 
 
 class RankListener:
-    """Listens on a port of the kernel's choice.
+    """Listens on a port of the kernel's choice. Whoever does not prove that it is a rank of this attempt is logged and dropped.
 
     Args:
         bind: Address to listen on, and to be dialled at unless it is every address.
+        credentials: Identity and attempt, and the path of the secret that all pods have, if they have one.
+        most: Ranks, each of which has one connection.
         greet: Takes a :class:`Hello`; gives the rank and what to tell it, or None to refuse it.
         on_exit: The rank's parent says how it ended.
         on_lost: The connection of a rank ended before that.
@@ -225,43 +248,76 @@ class RankListener:
     """
 
     def __init__(
-        self, bind: str, host: str,
+        self, bind: str, host: str, credentials: Credentials, most: int,
         greet: Callable[[Hello], tuple[RemoteRank, Welcome] | None],
         on_exit: Callable[[RemoteRank, int], None],
         on_lost: Callable[[RemoteRank], None],
         on_told: Callable[[str], None],
     ) -> None:
-        self.token = secrets.token_hex(16)
+        self._token, self._credentials = secrets.token_hex(16), credentials
+        key = shared_key(self._token, credentials.secret)
+        self._proof = Proof(key, credentials.identity, credentials.attempt)
         self._greet, self._on_exit, self._on_lost, self._on_told = greet, on_exit, on_lost, on_told
+        self._strangers: dict[RankConnection, None] = {}
+        """Those that are no rank's yet, the oldest first."""
+        self._most_strangers = most + SPARE_CONNECTIONS
+        self._dropped = 0
         self._listener = socket.create_server((bind, 0), backlog=1024)
         self._listener.setblocking(False)
         self._address = (host, int(self._listener.getsockname()[1]))
-        asyncio.get_running_loop().add_reader(self._listener.fileno(), self._accept)
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._listener.fileno(), self._accept)
 
     @property
     def address(self) -> str:
-        """Where a rank dials and with which token, as its environment has it."""
-        return f"{self.token}/{self._address[0]}/{self._address[1]}"
+        """Where a rank dials and what it has to know, as its environment has it."""
+        host, port = self._address
+        return f"{self._token}/{host}/{port}/{self._credentials.identity}{self._credentials.secret or ''}"
 
     def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._listener.fileno())
+        self._loop.remove_reader(self._listener.fileno())
         self._listener.close()
+        for stranger in list(self._strangers):
+            stranger.close()
 
     def _accept(self) -> None:
         try:
             endpoint, _ = self._listener.accept()
-        except OSError:
-            return  # it is gone again
-        keep_alive(endpoint)
-        RankConnection(endpoint, self._hear, self._ended)
+        except OSError as error:  # it is gone again, or no descriptor is left
+            if self._strangers and error.errno in (errno.EMFILE, errno.ENFILE):
+                self._drop(next(iter(self._strangers)), "no descriptor is left")
+            return
+        with suppress(OSError):  # reset already
+            keep_alive(endpoint)
+        connection = RankConnection(endpoint, self._hear, self._ended)
+        self._strangers[connection] = None
+        self._loop.call_later(INTRODUCTION_SECONDS, self._expect_rank, connection)
+        if len(self._strangers) > self._most_strangers:
+            self._drop(next(iter(self._strangers)), "there are more connections than ranks")
 
-    def _hear(self, connection: RankConnection, message: FromRemoteRankMessage) -> None:
+    def _expect_rank(self, connection: RankConnection) -> None:
+        if connection in self._strangers:
+            self._drop(connection, f"it did not introduce itself within {INTRODUCTION_SECONDS:g} s")
+
+    def _drop(self, connection: RankConnection, reason: str) -> None:
+        self._dropped += 1
+        if self._dropped <= SHOWN or self._dropped % 100 == 0:
+            get_log().warning("call_refused", host=connection.host, reason=reason, dropped=self._dropped)
+        connection.close()
+
+    def _hear(self, connection: RankConnection, message: FromRemoteRankMessage | None) -> None:
         rank = connection.rank
         match message:
-            case Hello():
-                self._take(connection, message)
+            case Call(nonce=nonce) if connection.nonces is None:
+                nonces = connection.nonces = nonce, new_nonce()
+                proof = self._proof.of("node 0", *nonces)
+                connection.say(Answer(attempt=self._credentials.attempt, nonce=nonces[1], proof=proof or ""))
+            case Hello() if rank is None and connection.nonces is not None:
+                self._take(connection, message, connection.nonces)
             case _ if rank is None:
-                connection.close()
+                self._drop(connection, "it is no rank of this run")
+            case None:
+                pass
             case Exited(status=status):
                 connection.rank = rank.connection = None
                 self._on_exit(rank, status)
@@ -269,21 +325,24 @@ class RankListener:
                 rank.written.text = text
             case ToldToEnd(host=host):
                 self._on_told(host)
+            case Call() | Hello():
+                connection.close()
             case _:
                 rank.hear(message)
 
-    def _take(self, connection: RankConnection, hello: Hello) -> None:
-        if not secrets.compare_digest(hello.token, self.token):
-            get_log().warning("call_refused", host=hello.host, reason="it is of another attempt")
-            return connection.close()
+    def _take(self, connection: RankConnection, hello: Hello, nonces: tuple[str, str]) -> None:
+        if not self._proof.fits(hello.proof, "pod", *nonces, hello.rank, hello.size):
+            return self._drop(connection, "it is of another attempt")
         answer = self._greet(hello)
         if answer is None:
             return connection.close()
         rank, welcome = answer
+        self._strangers.pop(connection, None)
         connection.rank, rank.connection, rank.host = rank, connection, hello.host
         connection.say(welcome)
 
     def _ended(self, connection: RankConnection) -> None:
+        self._strangers.pop(connection, None)
         rank, connection.rank = connection.rank, None
         if rank is not None:
             rank.connection = None
@@ -297,8 +356,18 @@ class RankConnection(RankLink):
 
     def __init__(self, ours: socket.socket, on_message: OnRankMessage, on_end: OnEnd) -> None:
         self.rank: RemoteRank | None = None
-        self._on_end = on_end
+        self.nonces: tuple[str, str] | None = None
+        """Its own and ours, once it has called."""
+        self.host = "unknown"
+        with suppress(OSError):
+            self.host = str(ours.getpeername()[0])
+        self._on_heard, self._on_end = on_message, on_end
         super().__init__(ours, lambda message: on_message(self, message))
+
+    def misunderstood(self, line: str, reason: str) -> None:
+        if self.rank is not None:
+            super().misunderstood(line, reason)
+        self._on_heard(self, None)
 
     def close(self) -> None:
         was_open = self._open

@@ -40,7 +40,7 @@ def ray_role(setting: Setting) -> Role:
         message = "world.rendezvous.kind is ray-head, and there is no Ray in this image; use one with trainwright-trainer[ray]"
         raise PodError(ExitCode.INVALID_SPEC, "NoRay", message)
     place = PodPlace(None, bind_address(setting.environ), host_name(setting.environ))
-    return launched_role(setting, place, RemoteLauncher(setting, place, _ray_train(setting)))
+    return launched_role(setting, place, RemoteLauncher(setting, place, _ray_train(setting), setting.spec.world.control_secret))
 
 
 def _ray_train(setting: Setting) -> LauncherProgram:

@@ -26,6 +26,7 @@ from pydantic import Field, TypeAdapter
 
 from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.exit_codes import ExitCode
+from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.observe.stacks import STACKS_FD_ENV
 from trainwright_trainer.rank.messages import (
     LINK_FD_ENV,
@@ -39,9 +40,12 @@ from trainwright_trainer.rank.messages import (
 )
 from trainwright_trainer.rank.place import available_cpus
 from trainwright_trainer.supervisor import shim
+from trainwright_trainer.supervisor.wire.messages import Word
+from trainwright_trainer.supervisor.wire.proof import Proof, new_nonce, read_secret
 
 DIAL_ENV = "TRAINWRIGHT_DIAL"
-"""Environment variable of a rank that a launcher started: ``TOKEN/HOST/PORT`` of its supervisor."""
+"""Environment variable of a rank that a launcher started: ``TOKEN/HOST/PORT/IDENTITY`` of its supervisor, and the path of a
+secret where there is one. The token never goes over that connection: both ends prove that they know it, and the secret."""
 PARENT_MODULE = "trainwright_trainer.supervisor.launchers.remote_rank"
 """This program, by the name with which launchers start it."""
 DIAL_SECONDS = 30.0
@@ -59,17 +63,32 @@ _NUMBERS = (
 torch's names, which our program on a Ray cluster sets."""
 
 
-class Hello(Contract):
+class Call(Contract):
     """The first message."""
 
+    type: Literal["call"] = "call"
+    nonce: Word
+
+
+class Answer(Contract):
+    """Of the launcher's supervisor, whose attempt it is."""
+
+    type: Literal["answer"] = "answer"
+    attempt: str
+    nonce: str
+    proof: str
+
+
+class Hello(Contract):
+    """The second message: a rank of the attempt before, or of another run, cannot make its proof."""
+
     type: Literal["hello"] = "hello"
-    token: str
-    """Of this attempt: a rank of the one before must not take part."""
+    proof: Word
     rank: Index
     size: Index
     """Of the world, as the launcher numbered it."""
     local_rank: Index | None
-    host: str
+    host: Word
 
 
 class Welcome(Contract):
@@ -108,9 +127,14 @@ class SendSignal(Contract):
 
 
 FromRemoteRankMessage = (
-    Hello | Exited | ToldToEnd | StacksWritten | PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
+    Call | Hello | Exited | ToldToEnd | StacksWritten | PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
 )
 FROM_REMOTE_RANK: TypeAdapter[FromRemoteRankMessage] = TypeAdapter(Annotated[FromRemoteRankMessage, Field(discriminator="type")])
+
+
+def shared_key(token: str, secret: str | None) -> bytes:
+    """What both ends know: the token of the attempt, which the launcher hands on, and the secret in a file of both pods."""
+    return token.encode() + (read_secret(secret) or b"")
 
 
 def mpi_numbers(environment: Mapping[str, str]) -> tuple[int, int, int | None]:
@@ -132,16 +156,28 @@ def keep_alive(connection: socket.socket) -> None:
 def main(command: Sequence[str], environment: dict[str, str]) -> int:
     """Exit status of the process: 0 once the rank's own was told."""
     try:
-        token, host, port = environment.pop(DIAL_ENV).split("/")
+        token, host, port, identity, *secret = environment.pop(DIAL_ENV).split("/", 4)
         rank, size, local_rank = mpi_numbers(environment)
     except (KeyError, ValueError) as error:
         return _print_failure(f"{error} is not set: mpirun or Ray Train starts this program, as `trainwright-trainer` tells them")
     try:
         line = _Line(_dial(host, int(port)))
+        nonce = new_nonce()
+        line.send({"type": "call", "nonce": nonce})
+        answer = line.first() or {"attempt": "", "nonce": "", "proof": ""}
+        proof = Proof(shared_key(token, f"/{secret[0]}" if secret else None), identity, answer["attempt"])
+        nonces = nonce, answer["nonce"]
+        if not proof.fits(answer["proof"], "node 0", *nonces):
+            return _print_failure(f"rank {rank} reached {host}:{port}, and who answers there is not the supervisor of {identity}")
         line.send({
-            "type": "hello", "token": token, "rank": rank, "size": size, "local_rank": local_rank, "host": socket.gethostname(),
+            "type": "hello", "proof": proof.of("pod", *nonces, rank, size), "rank": rank, "size": size, "local_rank": local_rank,
+            "host": socket.gethostname(),
         })
         welcome = line.first()
+    except PodError as error:
+        return _print_failure(f"rank {rank}: {error}")
+    except (ValueError, KeyError):
+        return _print_failure(f"rank {rank} reached {host}:{port}, and what answers there is not a supervisor")
     except OSError as error:
         return _print_failure(f"rank {rank} cannot reach its supervisor at {host}:{port}: {error.strerror or error}")
     if welcome is None:

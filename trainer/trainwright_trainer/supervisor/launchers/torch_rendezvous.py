@@ -34,6 +34,7 @@ from trainwright_trainer.supervisor.launchers.elastic import (
     StoreLost,
     Waiting,
 )
+from trainwright_trainer.supervisor.wire.proof import Proof, read_secret
 
 STORE_SECONDS = 10
 """For one answer of the store."""
@@ -58,7 +59,7 @@ class NodeSeat:
     def __init__(self, spec: RunSpec, rendezvous: ElasticRendezvous, address: str, *, hosts_store: bool) -> None:
         self._seconds = int(spec.lifecycle.peer_wait_seconds)
         self._parameters = RendezvousParameters(
-            backend="c10d", run_id=spec.identity, local_addr=address,
+            backend="c10d", run_id=_name_of_meeting(spec), local_addr=address,
             endpoint=f"{address if hosts_store else rendezvous.host}:{rendezvous.port}",
             min_nodes=rendezvous.min_nodes, max_nodes=rendezvous.max_nodes,
             is_host=str(hosts_store), read_timeout=STORE_SECONDS, join_timeout=self._seconds,
@@ -99,6 +100,15 @@ class NodeSeat:
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(RETRY_SECONDS)
+
+
+def _name_of_meeting(spec: RunSpec) -> str:
+    """Under which the nodes find each other in the store, which asks nobody who they are.
+
+    Pods of another run look for another name. Where the run has a secret, whoever does not know it cannot tell the name either.
+    """
+    proof = Proof(read_secret(spec.world.control_secret), spec.identity, "")
+    return "-".join(filter(None, (spec.identity, proof.of("pod", "meeting"))))
 
 
 def main() -> int:

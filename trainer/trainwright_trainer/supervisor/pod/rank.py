@@ -147,6 +147,10 @@ class RankLink:
             self._buffer += data
             self._deliver()
 
+    def misunderstood(self, line: str, reason: str) -> None:
+        """A rank may say something that only a later release knows: it is passed over."""
+        get_log().warning("message_not_understood", line=line, reason=reason)
+
     def close(self) -> None:
         if self._open:
             self._open = False
@@ -160,10 +164,11 @@ class RankLink:
             try:
                 message = self.messages.validate_json(bytes(line))
             except ValidationError as error:
-                text = bytes(line[:200]).decode(errors="replace")
-                get_log().warning("message_not_understood", line=text, reason=error.errors()[0]["msg"])
-                continue
-            self._on_message(message)
+                self.misunderstood(bytes(line[:200]).decode(errors="replace"), error.errors()[0]["msg"])
+            else:
+                self._on_message(message)
+            if not self._open:
+                return
         if len(self._buffer) > MAX_LINE_BYTES:
             get_log().warning("message_too_long", bytes=len(self._buffer))
             self.close()

@@ -24,6 +24,7 @@ from trainwright_trainer.supervisor.run.coordinator import Coordinator
 from trainwright_trainer.supervisor.run.history import History, ReadOnlyHistory
 from trainwright_trainer.supervisor.wire.control import ControlClient, ControlServer, Peer
 from trainwright_trainer.supervisor.wire.messages import Downward, Finished, Leave, Upward
+from trainwright_trainer.supervisor.wire.proof import read_secret
 
 FAREWELL_SECONDS = 6.0
 """For the other pods to leave before node 0 does: their patience with their ranks, and a little more."""
@@ -164,7 +165,7 @@ class Attempt:
         loop, control = asyncio.get_running_loop(), self.place.control
         self._coordinator = coordinator = self._new_coordinator()
         if control is not None and control.pods > 1:
-            self._server = ControlServer(coordinator, self._setting.specification)
+            self._server = ControlServer(coordinator, self._setting.specification, self._secret())
             await self._server.listen(self.place.bind, control.port)
 
         # Through the loop, as if over a wire: neither is called while it is in the middle of something.
@@ -181,8 +182,11 @@ class Attempt:
     async def _follow(self) -> None:
         control = self.place.control
         assert control is not None  # noqa: S101 - a pod that nothing connects leads itself
-        self._client = ControlClient(self._setting.specification, self.place, control, self.pod)
+        self._client = ControlClient(self._setting.specification, self._secret(), self.place, control, self.pod)
         await self._client.follow()
+
+    def _secret(self) -> bytes | None:
+        return read_secret(self._setting.spec.world.control_secret)
 
     async def _note_end(self, code: ExitCode) -> None:
         if self._coordinator is None or self._coordinator.attempt is None:

@@ -33,6 +33,7 @@ from trainwright_trainer.supervisor.wire.messages import (
     Ping,
     Upward,
 )
+from trainwright_trainer.supervisor.wire.proof import Proof, new_nonce
 
 PING_SECONDS = 2.0
 FLUSH_SECONDS = 2.0
@@ -46,6 +47,7 @@ BACKLOG = 128
 """Also the most that asyncio accepts at once, before any of them is served (asyncio/selector_events.py)."""
 MAX_LINE_BYTES = 1 << 16
 SHOWN = 100
+NO_PROOF = "it did not prove that it knows the run's secret"
 Value = TypeVar("Value")
 
 
@@ -107,8 +109,9 @@ class ControlServer:
     introduce itself as a pod of this attempt is logged and dropped, and the run goes on.
     """
 
-    def __init__(self, leader: Leader, specification: Specification) -> None:
+    def __init__(self, leader: Leader, specification: Specification, secret: bytes | None) -> None:
         self._leader, self._specification = leader, specification
+        self._proof = Proof(secret, specification.spec.identity, leader.nonce)
         self._connections: dict[asyncio.Task[None], Connection] = {}
         self._strangers: dict[Connection, None] = {}
         """Those that have not joined yet, the oldest first."""
@@ -186,10 +189,15 @@ class ControlServer:
             raise ConnectionEnd("it did not say which run it looks for")
         if first.identity != identity:
             raise ConnectionEnd(f"it looks for {first.identity}")
-        connection.send(Challenge(identity=identity, attempt=attempt))
+        nonces = first.nonce, new_nonce()
+        connection.send(
+            Challenge(identity=identity, attempt=attempt, nonce=nonces[1], proof=self._proof.of("node 0", *nonces))
+        )
         join = await connection.receive()
         if not isinstance(join, Join) or (join.identity, join.attempt) != (identity, attempt):
             raise ConnectionEnd("it did not join this attempt")
+        if not self._proof.fits(join.proof, "pod", *nonces, join.node, join.sha256):
+            raise ConnectionEnd(NO_PROOF)
         return join
 
     def _note_dropped(self, connection: Connection, reason: str) -> None:
@@ -235,8 +243,10 @@ def difference_from_node_0(join: Join, sha256: str, pods: int) -> str | None:
 class ControlClient:
     """Reaches node 0 and hands what it says to the pod."""
 
-    def __init__(self, specification: Specification, place: PodPlace, control: ControlAddress, pod: Follower) -> None:
-        self._specification, self._place, self._pod = specification, place, pod
+    def __init__(
+        self, specification: Specification, secret: bytes | None, place: PodPlace, control: ControlAddress, pod: Follower
+    ) -> None:
+        self._specification, self._secret, self._place, self._pod = specification, secret, place, pod
         self._lifecycle = specification.spec.lifecycle
         self._host, self._port = control.host, control.port
         self._connection: Connection | None = None
@@ -314,14 +324,17 @@ class ControlClient:
         return connection
 
     async def _introduction(self, connection: Connection) -> Join:
-        spec = self._specification.spec
-        connection.send(Knock(identity=spec.identity))
+        spec, sha256, node, nonce = self._specification.spec, self._specification.sha256, self._place.node or 0, new_nonce()
+        connection.send(Knock(identity=spec.identity, nonce=nonce))
         challenge = await connection.receive()
         if not isinstance(challenge, Challenge) or challenge.identity != spec.identity:
             raise ConnectionEnd("it did not answer as node 0 of this run")
+        proof, nonces = Proof(self._secret, spec.identity, challenge.attempt), (nonce, challenge.nonce)
+        if not proof.fits(challenge.proof, "node 0", *nonces):
+            raise ConnectionEnd(NO_PROOF)
         return Join(
-            node=self._place.node or 0, host=self._place.host, sha256=self._specification.sha256, version=__version__,
-            identity=spec.identity, attempt=challenge.attempt, versions=dict(software.installed()),
+            node=node, host=self._place.host, sha256=sha256, version=__version__, identity=spec.identity,
+            attempt=challenge.attempt, proof=proof.of("pod", *nonces, node, sha256), versions=dict(software.installed()),
         )
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -44,6 +44,8 @@ class Knock(Introduction):
     type: Literal["knock"] = "knock"
     identity: Word
     """Of the run."""
+    nonce: Word = ""
+    """For node 0's proof; so are those below for the other end's."""
 
 
 class Challenge(Introduction):
@@ -52,7 +54,10 @@ class Challenge(Introduction):
     type: Literal["challenge"] = "challenge"
     identity: Word
     attempt: Word
-    """Nonce of the attempt that the pod would join."""
+    """That the pod would join."""
+    nonce: Word = ""
+    proof: Word | None = None
+    """That node 0 knows the run's secret, where the run has one (see :mod:`proof`)."""
 
 
 class Join(Introduction):
@@ -68,6 +73,8 @@ class Join(Introduction):
     identity: Word | None = None
     """None from trainer 0.1.0, which knows no other introduction than a join."""
     attempt: Word | None = None
+    proof: Word | None = None
+    """That this pod knows the run's secret."""
     versions: dict[str, str] = {}
     """Of the software that must be the same in every pod, by package."""
 
