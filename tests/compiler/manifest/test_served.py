@@ -13,9 +13,8 @@ from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
 
 from trainwright.manifest.monitoring.series import LEFT_OUT_IMAGES, SUPERVISED, UNKNOWN_TO_BOOSTING_ON_GPUS, served_metrics
 from trainwright_trainer.boosting.report import BoostingReport
-from trainwright_trainer.contract.metrics import METRICS
+from trainwright_trainer.contract.metrics import METRICS, StepSplit
 from trainwright_trainer.rank.link import Link
-from trainwright_trainer.rank.messages import StepSplit
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Position
 from trainwright_trainer.training.reporting import Reporter, Speed

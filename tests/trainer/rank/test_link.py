@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.contract.metrics import StepSplit
 from trainwright_trainer.rank.link import SupervisorLink
 from trainwright_trainer.rank.messages import (
     FROM_RANK,
@@ -27,7 +28,6 @@ from trainwright_trainer.rank.messages import (
     Pace,
     PhaseChanged,
     Result,
-    StepSplit,
     Where,
 )
 

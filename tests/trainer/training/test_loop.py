@@ -13,10 +13,10 @@ from tests.trainer.contract.specifications import BOOSTING, TRACKER, changed
 from trainwright_trainer.checkpoint import CheckpointStore, Piece, Snapshot, StorageError, read_complete
 from trainwright_trainer.contract import Boosting, Cause, ExitCode, RunSpec
 from trainwright_trainer.contract.failures import DataError, DivergedError, NoCheckpointError
-from trainwright_trainer.contract.metrics import Phase
+from trainwright_trainer.contract.metrics import Phase, StepSplit
 from trainwright_trainer.rank.ending import code_of
 from trainwright_trainer.rank.group import Alone
-from trainwright_trainer.rank.messages import Action, StepSplit
+from trainwright_trainer.rank.messages import Action
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.checkpointer import Checkpointer, Rank0Alone
 from trainwright_trainer.training.learner import Metadata, Position, Restored, StateSnapshot

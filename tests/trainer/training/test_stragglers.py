@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.trainer.training.conftest import Rank, Ranks, Spec
 from tests.trainer.training.rank_process import SLOW_ENV
 
+from trainwright_trainer.contract.metrics import StepSplit
 from trainwright_trainer.observe.metrics import SLOW, Stragglers, own_seconds
-from trainwright_trainer.rank.messages import StepSplit
 
 SLOWER_SECONDS = 0.15
 

@@ -15,6 +15,17 @@ Phase = Literal["starting", "restoring", "warming_up", "training", "saving", "ev
 """
 
 
+class StepSplit(Contract):
+    """What a rank's time goes into, in seconds a step, on the average of a logging interval."""
+
+    step_seconds: float
+    """All of it: equal on all ranks, but for the last moments."""
+    waited_seconds: float
+    """In collectives, for the other ranks and for what is sent."""
+    data_seconds: float = 0.0
+    """For its own data, which is part of its own work."""
+
+
 class Metric(NamedTuple):
     name: str
     kind: Literal["gauge", "counter"]

@@ -16,9 +16,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from trainwright_trainer.checkpoint.ledger import Past
-from trainwright_trainer.contract.metrics import METRICS, Phase
+from trainwright_trainer.contract.metrics import METRICS, Phase, StepSplit
 from trainwright_trainer.observe.log import get_log
-from trainwright_trainer.rank.messages import StepSplit
 
 
 class Measurements(Collector):

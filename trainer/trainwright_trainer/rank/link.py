@@ -13,7 +13,7 @@ from typing import NoReturn, Protocol
 from pydantic import ValidationError
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
-from trainwright_trainer.contract.metrics import Phase
+from trainwright_trainer.contract.metrics import Phase, StepSplit
 from trainwright_trainer.observe.stacks import offer_stacks
 from trainwright_trainer.rank.messages import (
     AGREEMENT_ENV,
@@ -30,7 +30,6 @@ from trainwright_trainer.rank.messages import (
     Pace,
     PhaseChanged,
     Result,
-    StepSplit,
     Where,
 )
 from trainwright_trainer.rank.progress import Hold, Progress

@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.exit_codes import Cause
-from trainwright_trainer.contract.metrics import Phase
+from trainwright_trainer.contract.metrics import Phase, StepSplit
 
 LINK_FD_ENV = "TRAINWRIGHT_LINK_FD"
 """Environment variable with the file descriptor of the rank's end of the socket."""
@@ -61,17 +61,6 @@ class Heartbeat(Contract):
     """Since the last of them."""
     tick_seconds: float | None
     """Median of the latest ticks of this phase; None until there are enough of them."""
-
-
-class StepSplit(Contract):
-    """What a rank's time goes into, in seconds a step, on the average of a logging interval."""
-
-    step_seconds: float
-    """All of it: equal on all ranks, but for the last moments."""
-    waited_seconds: float
-    """In collectives, for the other ranks and for what is sent."""
-    data_seconds: float = 0.0
-    """For its own data, which is part of its own work."""
 
 
 class Pace(Contract):

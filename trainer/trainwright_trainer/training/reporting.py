@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
+from trainwright_trainer.contract.metrics import StepSplit
 from trainwright_trainer.data.dataset import Unreadable
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.sinks import Sinks
 from trainwright_trainer.rank.group import Group
 from trainwright_trainer.rank.link import Link
-from trainwright_trainer.rank.messages import StepSplit
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Position
 

@@ -7,8 +7,8 @@ from typing import Any
 from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
 
+from trainwright_trainer.contract.metrics import StepSplit
 from trainwright_trainer.observe.metrics import Gathering, Slowest, Stragglers, own_seconds
-from trainwright_trainer.rank.messages import StepSplit
 
 
 def test_slow_twice_in_a_row() -> None:

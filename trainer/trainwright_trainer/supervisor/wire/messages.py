@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract.base import Contract, Index
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
+from trainwright_trainer.contract.metrics import StepSplit
 from trainwright_trainer.observe.hang import Dumped, Stuck
-from trainwright_trainer.rank.messages import Act, Ask, Carry, StepSplit, Where
+from trainwright_trainer.rank.messages import Act, Ask, Carry, Where
 
 Word = Annotated[str, Field(max_length=256)]
 """What a stranger may have sent, and a log repeats."""
