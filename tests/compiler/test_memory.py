@@ -139,6 +139,8 @@ def test_an_unknown_model_has_no_estimate_unless_it_states_its_size() -> None:
     assert memory_parts(TrainerWorkload.model_validate({**work, "model": unknown}), Batch(micro=1), "cuda", Sharding()) is None
     sized = TrainerWorkload.model_validate({**work, "model": {**unknown, "parameters": 10**9}})
     assert total(sized)[0] > 16 * 10**9
+    assert part_of(estimate(sized, accumulation=1).device, "gradients") == (4 * 10**9, 4 * 10**9)
+    assert part_of(estimate(sized, accumulation=2).device, "gradients") == (4 * 10**9, 8 * 10**9)  # some may take no part
     for engine in ("deepspeed", "fsdp2"):
         assert total(sized, sharding=zero("zero3", engine).sharding())[0] > 0
 

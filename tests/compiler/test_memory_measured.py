@@ -47,14 +47,26 @@ def kept_bytes(work: TrainerWorkload, micro: int) -> int:
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
         torch.autocast("cpu", torch.bfloat16, enabled=work.precision == "bf16"),
     ):
-        if work.task == "image-classification":
-            loss = sums(module(pixel_values=torch.randn(micro, 1, 8, 8)).logits, torch.zeros(micro, dtype=torch.long)).loss
-        else:
-            tokens = torch.randint(0, 256, (micro, 64))
-            cache = {"use_cache": False} if work.task == "causal-lm" else {}
-            loss = sums(module(input_ids=tokens, **cache).logits.flatten(0, 1), tokens.flatten()).loss
+        loss = loss_of(work, module, micro)
     assert loss.requires_grad
     return sum(tensor.untyped_storage().nbytes() for pointer, tensor in kept.items() if pointer not in parameters)
+
+
+def loss_of(work: TrainerWorkload, module: torch.nn.Module, micro: int) -> Tensor:
+    if work.task == "image-classification":
+        return sums(module(pixel_values=torch.randn(micro, 1, 8, 8)).logits, torch.zeros(micro, dtype=torch.long)).loss
+    tokens = torch.randint(0, 256, (micro, 64))
+    cache = {"use_cache": False} if work.task == "causal-lm" else {}
+    return sums(module(input_ids=tokens, **cache).logits.flatten(0, 1), tokens.flatten()).loss
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_all_parameters_take_part(name: str) -> None:
+    """So that DDP adds up their gradients in its own buckets, and the plan counts them once."""
+    work = workload(MODELS[name])
+    module = build_model(work.model, work.task, work.data).train()
+    loss_of(work, module, micro=2).backward()  # type: ignore[no-untyped-call]
+    assert [path for path, parameter in module.named_parameters() if parameter.grad is None] == []
 
 
 def checkpointed(forward: Any) -> Any:

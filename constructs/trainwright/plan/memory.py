@@ -4,7 +4,11 @@ Model states follow Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, sections 3.
 number of ranks that share a part.
 
 Where every rank holds all (DDP), parameters are fp32, as autocast keeps them: 4 P of weights, 4 P of gradients, 8 P of Adam
-moments (4 P with SGD momentum). In half precision autocast also keeps, from the forward pass to the end of the backward pass, a
+moments (4 P with SGD momentum). Gradients are added up in DDP's own buckets. Where a parameter takes no part in a step they are
+made anew in each pass without communication, and lie beside the buckets (torch/nn/parallel/distributed.py,
+``gradient_as_bucket_view``); in the architectures that are known here, all parameters take part.
+
+In half precision autocast also keeps, from the forward pass to the end of the backward pass, a
 copy of each weight that enters a matrix product or a convolution: 2 bytes for each parameter but those of an embedding table
 that is only looked up.
 
@@ -109,7 +113,7 @@ def memory_parts(work: TrainerWorkload, batch: Batch, device: str, sharding: Sha
         _part("framework", *framework, "context, libraries and buffers (assumed)"),
     )
     if sharding.engine is None:
-        return RankMemory((*_whole(work, parameters), *rest))
+        return RankMemory((*_whole(work, parameters, batch.accumulation), *rest))
     states = _deepspeed if sharding.engine == "deepspeed" else _fsdp2
     shared, host = states(_Model(work, parameters, layers(work.model), batch.accumulation, kept.low, device), sharding)
     return RankMemory((*shared, *rest), host)
@@ -145,12 +149,16 @@ class _Model(NamedTuple):
         return (self.layers.largest, self.layers.largest) if self.layers else (0, self.parameters)
 
 
-def _whole(work: TrainerWorkload, parameters: int) -> tuple[MemoryPart, ...]:
+def _whole(work: TrainerWorkload, parameters: int, accumulation: int) -> tuple[MemoryPart, ...]:
     """Every rank holds everything."""
     state = optimizer_bytes(work.optimizer)
+    gradients = _each("gradients", 4, parameters, 1)
+    if accumulation > 1 and layers(work.model) is None:
+        beside = f"{gradients.formula}, and again beside DDP's buckets if one of them takes no part in a step"
+        gradients = _part("gradients", gradients.low, 2 * gradients.high, beside)
     return (
         _each("weights", 4, parameters, 1),
-        _each("gradients", 4, parameters, 1),
+        gradients,
         _each("optimizer", state, parameters, 1),
         *_copies(work, parameters),
     )
