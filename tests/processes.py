@@ -44,8 +44,8 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def kill_tree(root: int) -> None:
-    """SIGKILL a process and everything below it, all at once. What ends by itself meanwhile needs none."""
+def kill_tree(root: int, number: int = signal.SIGKILL) -> None:
+    """Send a signal to a process and everything below it, all at once. What ends by itself meanwhile needs none."""
     pending, found = [root], list[int]()
     while pending:
         found.append(pending.pop())
@@ -54,4 +54,4 @@ def kill_tree(root: int) -> None:
                 pending += map(int, listing.read_text().split())
     for pid in found:
         with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)

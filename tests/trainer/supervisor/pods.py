@@ -138,6 +138,10 @@ class Pods:
         """End every process of a pod at once, as a node does that fails."""
         kill_tree(pod.process.pid)
 
+    def signal_all(self, pod: PodProcess, number: int) -> None:
+        """Stop every process of a pod, or let it go on, as a node does that freezes."""
+        kill_tree(pod.process.pid, number)
+
     def logs(self) -> str:
         """For the message of a failing assertion."""
         return "\n".join(f"--- {pod.log_path.name}\n{pod.log_path.read_text()}" for pod in self.pods)

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -87,6 +88,23 @@ def test_a_pod_is_lost_and_comes_again(new_run: NewElasticRun) -> None:
     first.process.send_signal(signal.SIGTERM)
     assert first.wait() == ExitCode.PREEMPTED_SAVED, run.logs()
     assert third.wait() == ExitCode.PEER_LOST, run.logs()  # the store went with its host
+
+
+def test_a_pod_that_falls_silent_is_lost_and_comes_again(new_run: NewElasticRun) -> None:
+    """Its connections stay open, so no collective fails: the rendezvous is what notices, long before a watchdog would."""
+    run = new_run()
+    first, second = run.start(0), run.start(1)
+    run.wait_for_size(2)
+    incident = time.monotonic()
+    run.signal_all(second, signal.SIGSTOP)
+    run.wait_for_size(1)
+    assert time.monotonic() - incident < 40, run.logs()
+    assert [event["reason"] for event in first.log() if event["event"] == "peer_lost"] == [
+        "1 node of this round fell silent: the others go on without them"
+    ]
+    assert [event["code"] for event in first.log() if event["event"] == "round_ended"] == [ExitCode.PEER_LOST]
+    run.signal_all(second, signal.SIGCONT)
+    run.wait_for_size(2, rounds=2)
 
 
 def test_a_pod_that_is_told_to_end_saves_and_the_other_goes_on(new_run: NewElasticRun) -> None:

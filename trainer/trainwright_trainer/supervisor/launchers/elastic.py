@@ -58,6 +58,13 @@ class Waiting(Contract):
     nodes: Count
 
 
+class Gone(Contract):
+    """Nodes of this round give no sign of life any more, or have left it."""
+
+    type: Literal["gone"] = "gone"
+    nodes: int
+
+
 class NotMet(Contract):
     """No round came about in time."""
 
@@ -72,7 +79,7 @@ class StoreLost(Contract):
     why: str
 
 
-FromRendezvousMessage = Met | Waiting | NotMet | StoreLost
+FromRendezvousMessage = Met | Waiting | Gone | NotMet | StoreLost
 FROM_RENDEZVOUS: TypeAdapter[FromRendezvousMessage] = TypeAdapter(Annotated[FromRendezvousMessage, Field(discriminator="type")])
 
 
@@ -199,6 +206,9 @@ class ElasticRole:
             case Waiting(nodes=nodes) if self._round is not None:
                 why = f"{nodes} more node{'s' if nodes > 1 else ''} can take part: this round ends and the next one includes them"
                 self._round.stop(Cause(kind="NodesWait", message=why))
+            case Gone(nodes=nodes) if self._round is not None:
+                why = f"{nodes} node{'s' if nodes > 1 else ''} of this round fell silent: the others go on without them"
+                self._round.lose(Cause(kind="PeerLost", message=why))
             case NotMet(why=why):
                 where, seconds = self._rendezvous, self._setting.spec.lifecycle.peer_wait_seconds
                 text = (

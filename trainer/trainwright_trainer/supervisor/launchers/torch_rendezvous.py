@@ -29,6 +29,7 @@ from trainwright_trainer.supervisor.launchers.elastic import (
     ADDRESS_ENV,
     HOST_ENV,
     FromRendezvousMessage,
+    Gone,
     Met,
     NotMet,
     StoreLost,
@@ -41,6 +42,8 @@ STORE_SECONDS = 10
 RETRY_SECONDS = 1.0
 ATTEMPT_KEY = "trainwright/attempt"
 POLL_SECONDS = 1.0
+MISSED_POLLS = 3
+"""In which a node is not there, before it counts as lost: one that ends in order leaves the round while others still end."""
 _BYTES = 4096
 
 # A node that joins later needs the address of rank 0, which torch publishes in the first round only where stores are shared
@@ -90,6 +93,15 @@ class NodeSeat:
         """Nodes that wait to be let in. Raises torch's ``RendezvousError`` where the store is gone."""
         return 0 if self._handler is None else self._handler.num_nodes_waiting()
 
+    def missing(self, nodes: int) -> int:
+        """How many of a round's nodes are not in it any more, as :meth:`waiting` has just seen it.
+
+        Each node's handler drops those whose signs of life are too old (``_BackendRendezvousStateHolder._sanitize``, torch 2.13),
+        and says so nowhere but in this state.
+        """
+        holder = getattr(self._handler, "_state_holder", None)
+        return 0 if holder is None else max(0, nodes - len(holder.state.participants))
+
     def _reach(self) -> RendezvousHandler:
         """Connect to the store, whose pod may still be pending."""
         deadline = time.monotonic() + self._seconds
@@ -120,22 +132,27 @@ def main() -> int:
     line = socket.socket(fileno=int(os.environ[LINK_FD_ENV]))
     line.set_inheritable(False)
     seat = NodeSeat(spec, rendezvous, os.environ[ADDRESS_ENV], hosts_store=HOST_ENV in os.environ)
-    watching = False
+    watching, nodes, missed = False, 0, 0
     while True:
         if select.select([line], [], [], POLL_SECONDS)[0]:
             if not line.recv(_BYTES):
                 return 0
             try:
-                _say(line, seat.join())
-                watching = True
+                met = seat.join()
+                _say(line, met)
+                watching, nodes, missed = True, met.nodes, 0
             except RendezvousError as error:
                 lost = seat.reached and isinstance(error, RendezvousConnectionError)
                 _say(line, StoreLost(why=_first_line(error)) if lost else NotMet(why=_first_line(error)))
         elif watching:
             try:
-                if nodes := seat.waiting():
-                    _say(line, Waiting(nodes=nodes))
+                if waiting := seat.waiting():
+                    _say(line, Waiting(nodes=waiting))
                     watching = False
+                missing = seat.missing(nodes)
+                missed = missed + 1 if missing else 0
+                if missed == MISSED_POLLS:
+                    _say(line, Gone(nodes=missing))
             except RendezvousError as error:
                 _say(line, StoreLost(why=_first_line(error)))
                 watching = False

@@ -23,7 +23,7 @@ from trainwright_trainer.supervisor.pod.pod import Pod
 from trainwright_trainer.supervisor.run.coordinator import Coordinator
 from trainwright_trainer.supervisor.run.history import History, ReadOnlyHistory
 from trainwright_trainer.supervisor.wire.control import ControlClient, ControlServer, Peer
-from trainwright_trainer.supervisor.wire.messages import Downward, Finished, Leave, Upward
+from trainwright_trainer.supervisor.wire.messages import Downward, Finished, Leave, Upward, leave_without_peer
 from trainwright_trainer.supervisor.wire.proof import read_secret
 
 FAREWELL_SECONDS = 6.0
@@ -136,6 +136,11 @@ class Attempt:
         if self._coordinator is not None:
             self._coordinator.stop(cause)
 
+    def lose(self, cause: Cause) -> None:
+        """End because another pod fell silent, as the rendezvous says where nothing connects the supervisors."""
+        if isinstance(self._coordinator, LoneCoordinator):
+            self._coordinator.lose(cause)
+
     async def run_to_end(self) -> PodOutcome:
         self._taking_part = in_background(self._take_part())
         return await self.pod.ended
@@ -234,6 +239,12 @@ class LoneCoordinator(Coordinator):
     ) -> None:
         super().__init__(spec, sha256, 1, history, measurements)
         self.nonce = attempt or self.nonce
+
+    def lose(self, cause: Cause) -> None:
+        """Another pod fell silent. Its ranks may be stopped with open connections, and these would wait for them for ever."""
+        if self.state == "running" and self._stop == "no":
+            get_log().error("peer_lost", reason=cause.message)
+            self._everyone_obeys(leave_without_peer(cause, silent=True))
 
     @property
     def _save_every(self) -> float | None:
