@@ -156,10 +156,22 @@ def _mounts(draw: st.DrawFn, namespace: Data) -> Data:
         mounts["/data2/Bilder ü"] = {"claim": "dataset", "read_only": True, "sub_path": "a/b"}
     if draw(st.booleans()):
         mounts["/scratch"] = {"scratch": draw(st.sampled_from(("1Gi", "500M")))}
+    for path, mount in _VOLUMES.items():
+        if draw(st.integers(0, 5)) == 0:
+            mounts[path] = mount
     for claim in namespace["claims"]:
         if claim.endswith(".v1"):
             mounts["/third"] = {"claim": claim}
     return mounts
+
+
+_VOLUMES: Data = {
+    "/fast": {"ephemeral": "100Gi", "storage_class": "local-nvme"},
+    "/settings": {"config_map": "settings", "items": {"app.conf": "app/app.conf"}, "mode": "0555"},
+    "/keys": {"secret": "keys", "mode": "0400"},
+    "/bucket": {"csi": "s3.csi.example.com", "attributes": {"bucketName": "models", "at": "/"}, "read_only": True},
+}
+"""Those that every level of pod security allows."""
 
 
 def _overrides(shape: Shape) -> st.SearchStrategy[Data]:
@@ -182,7 +194,8 @@ _SECRETS = st.fixed_dictionaries({"secret": labels(63), "key": st.sampled_from((
 
 @cache
 def _environments() -> st.SearchStrategy[Data]:
-    own = st.dictionaries(_VARIABLES, st.one_of(texts(), _SECRETS), max_size=3)
+    settings = st.just({"config_map": "settings", "key": "mode"})
+    own = st.dictionaries(_VARIABLES, st.one_of(texts(), _SECRETS, settings), max_size=3)
     return st.builds(
         lambda env, known: env | known, own, st.sampled_from(({}, {}, {"NCCL_DEBUG": "INFO"}, {"OMP_NUM_THREADS": "2"}))
     )
@@ -246,6 +259,7 @@ def _optional() -> dict[str, st.SearchStrategy[Any]]:
         "prepare": _prepared(),
         "labels": label_maps(),
         "pod_labels": label_maps(),
+        "pod_annotations": label_maps(),
         "service_account": labels(63),
         "image_pull_secrets": st.lists(labels(63), max_size=2, unique=True),
         "restarts": st.integers(0, 1000),

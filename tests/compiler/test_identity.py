@@ -123,6 +123,7 @@ def _topology(run: Data, **fields: Any) -> Data:
 
 MOVING: dict[str, Callable[[Data, Data], Data]] = {
     "pod_labels": lambda cluster, run: {"pod_labels": {"example.com/note": "edited"}},
+    "pod_annotations": lambda cluster, run: {"pod_annotations": {"example.com/note": "edited"}},
     "attempt": lambda cluster, run: {"attempt": 1_000_000},
     "image": lambda cluster, run: {"image": "registry.example.com/another/image:2"},
     "nodes": lambda cluster, run: _topology(

@@ -19,6 +19,8 @@ from trainwright.run import (
     BoostingWorkload,
     Checkpoints,
     CommandWorkload,
+    EnvSource,
+    EnvValue,
     LearningRate,
     Mount,
     Overrides,
@@ -28,7 +30,6 @@ from trainwright.run import (
     Resources,
     Run,
     ScriptWorkload,
-    SecretReference,
     TrainerWorkload,
     Waiver,
     Watchdog,
@@ -61,11 +62,13 @@ class RunFields(TypedDict, total=False):
     priority: str
     gang: bool
     resources: Resources
-    env: Mapping[str, str | SecretReference]
+    env: Mapping[str, EnvValue]
+    env_from: Sequence[EnvSource]
     service_account: str
     image_pull_secrets: Sequence[str]
     labels: Mapping[str, str]
     pod_labels: Mapping[str, str]
+    pod_annotations: Mapping[str, str]
     restarts: int
     on_disruption: Literal["restart", "fail"]
     peer_wait: Duration | str

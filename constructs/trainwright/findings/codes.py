@@ -168,6 +168,7 @@ _ROWS = (
          "The operator would leave pods without what they need, or the API server would reject the object."),
     Code("TW426", _E, "unknown release of Ray",
          "The operator uses it to decide which features of Ray it may use, and does not check it."),
+    Code("TW427", _E, "variable that no rank gets", "The program runs without it, or with another pod's value."),
     Code("TW429", _I, "Keras 3 and several workers",
          "A program that calls fit fails in its first step, after it has been given all its GPUs.", True),
     # Scheduling

@@ -12,7 +12,7 @@ from trainwright.manifest.security import container_security, pod_security
 from trainwright.manifest.volumes import volume_mounts, volumes
 from trainwright.plan import Resolution
 from trainwright.plan.model import EnvironmentVariable
-from trainwright.run import CommandWorkload
+from trainwright.run import CommandWorkload, EnvSource, WholeSecret
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
 
@@ -38,7 +38,11 @@ def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
     }
     own = {ROLE_LABEL: Why(role.name, "trainwright", "what the pod is in the run")}
     metadata: Tree = {"labels": {**pod_labels(run, plan), **own, **scheduling.pod_labels(resolution)}}
-    annotations = {**scheduling.pod_annotations(resolution, role), **_adapters(resolution, role)}
+    asked = {
+        key: Why(value, f"run:/pod_annotations/{escape(key)}", "as asked; part of the identity")
+        for key, value in run.pod_annotations.items()
+    }
+    annotations = {**asked, **scheduling.pod_annotations(resolution, role), **_adapters(resolution, role)}
     return {"metadata": metadata | ({"annotations": annotations} if annotations else {}), "spec": spec}
 
 
@@ -88,6 +92,7 @@ def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
         "image": Why(run.image, "run:/image", "as asked"),
         **({} if resolution.binding.replaces_command else _command(resolution, process)),
         "env": [_variable(variable) for variable in resolution.environment(role)],
+        **({"envFrom": [_source(number, source) for number, source in enumerate(run.env_from)]} if run.env_from else {}),
         **({"ports": [_port(port) for port in process.ports]} if process.ports else {}),
         "resources": _resources(resolution, role),
         **_probes(process),
@@ -117,6 +122,8 @@ def _variable(variable: EnvironmentVariable) -> Why:
     tree: Tree = {"name": variable.name}
     if variable.secret:
         tree["valueFrom"] = {"secretKeyRef": {"name": variable.secret.secret, "key": variable.secret.key}}
+    elif variable.config_map:
+        tree["valueFrom"] = {"configMapKeyRef": {"name": variable.config_map.config_map, "key": variable.config_map.key}}
     elif variable.field:
         tree["valueFrom"] = {"fieldRef": {"apiVersion": "v1", "fieldPath": variable.field}}
     elif variable.value is not None and not variable.source.startswith("run:/env/"):
@@ -124,6 +131,16 @@ def _variable(variable: EnvironmentVariable) -> Why:
     else:
         tree["value"] = variable.value  # references in it are the run's own
     return Why(tree, variable.source, variable.reason)
+
+
+def _source(number: int, source: EnvSource) -> Why:
+    """What ``env`` states wins over it, whatever its keys are (core/v1, Container.envFrom)."""
+    tree: Tree = {} if source.prefix is None else {"prefix": source.prefix}
+    if isinstance(source, WholeSecret):
+        tree["secretRef"] = {"name": source.secret}
+    else:
+        tree["configMapRef"] = {"name": source.config_map}
+    return Why(tree, f"run:/env_from/{number}", "as asked; what env states wins")
 
 
 def _port(port: Port) -> Tree:

@@ -9,10 +9,21 @@ from trainwright.findings.locate import escape
 from trainwright.handshake import Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
-from trainwright.manifest.provenance import Answer, Provenance, Why
+from trainwright.manifest.provenance import Answer, Provenance, Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import DataPlan, Plan
-from trainwright.run import ClaimMount, Run
+from trainwright.run import (
+    ClaimMount,
+    ConfigMapMount,
+    CsiMount,
+    EphemeralMount,
+    HostPathMount,
+    Mount,
+    NfsMount,
+    Run,
+    ScratchMount,
+    SecretMount,
+)
 from trainwright_trainer.contract.layout import SECRET_DIRECTORY, SECRET_FILE, SPEC_DIRECTORY
 
 
@@ -65,6 +76,14 @@ _OWN_VOLUMES = frozenset({"shm", "tmp", "spec", CONTROL_SECRET, "ssh-auth", "mpi
 """Names of the plan's volumes, and of those that operators add for mpirun and that would replace any other of that name."""
 
 
+_KINDS: dict[type[Mount], str] = {
+    ScratchMount: "scratch", EphemeralMount: "ephemeral", ConfigMapMount: "config-map", SecretMount: "secret",
+    HostPathMount: "host-path", NfsMount: "nfs", CsiMount: "csi",
+}
+"""Of mounts with a volume of their own: the first part of its name."""
+_GIVEN = re.compile(rf"({'|'.join(_KINDS.values())})-[0-9]+")
+
+
 def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """Volumes for shared memory, scratch, the run's files, then its own mounts; a claim mounted twice is one volume."""
     run, plan = resolution.run, resolution.plan
@@ -81,7 +100,7 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     for path, mount in run.mounts.items():
         source = f"run:/mounts/{escape(path)}"
         if not isinstance(mount, ClaimMount):
-            own.append({"name": names[path], "emptyDir": {"sizeLimit": Why(str(mount.scratch), source, "scratch as asked")}})
+            own.append({"name": names[path], **_volume_of_its_own(mount, source)})
         elif names[path] not in {volume["name"] for volume in own}:
             claim: dict[str, Any] = {"claimName": Why(mount.claim, f"{source}/claim", "as asked")}
             if all(m.read_only for m in run.mounts.values() if isinstance(m, ClaimMount) and m.claim == mount.claim):
@@ -98,6 +117,43 @@ def _control_secret(plan: Plan) -> dict[str, Any]:
         "items": [{"key": Why(plan.control.key, f"{source}/key", reason), "path": SECRET_FILE}],
         "defaultMode": Why(0o444, "trainwright", "a pod's user reads it, whoever that is; nobody writes it"),
     }
+
+
+def _volume_of_its_own(mount: Mount, source: str) -> Tree:
+    """The source of a volume that one mount has for itself."""
+    match mount:
+        case ScratchMount():
+            return {"emptyDir": {"sizeLimit": Why(str(mount.scratch), source, "scratch as asked")}}
+        case EphemeralMount():
+            wanted: Tree = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": str(mount.ephemeral)}}}
+            if mount.storage_class:
+                wanted["storageClassName"] = mount.storage_class
+            return {"ephemeral": Why({"volumeClaimTemplate": {"spec": wanted}}, source, "a volume of each pod's own, as asked")}
+        case ConfigMapMount():
+            return {"configMap": Why({"name": mount.config_map, **_files_of(mount)}, source, "as asked")}
+        case SecretMount():
+            return {"secret": Why({"secretName": mount.secret, **_files_of(mount)}, source, "as asked; values stay there")}
+        case HostPathMount():
+            kind = {"type": mount.type} if mount.type else {}
+            return {"hostPath": Why({"path": mount.host_path, **kind}, source, "a path of the node, as asked")}
+        case NfsMount():
+            server: Tree = {"server": mount.nfs, "path": mount.path, **_read_only(mount)}
+            return {"nfs": Why(server, source, "as asked")}
+        case CsiMount():
+            attributes = {"volumeAttributes": dict(sorted(mount.attributes.items()))} if mount.attributes else {}
+            secret = {"nodePublishSecretRef": {"name": mount.secret}} if mount.secret else {}
+            return {"csi": Why({"driver": mount.csi, **_read_only(mount), **attributes, **secret}, source, "as asked")}
+    raise AssertionError(mount)
+
+
+def _files_of(mount: ConfigMapMount | SecretMount) -> Tree:
+    """Which keys become files, and their permissions, which JSON holds in decimal."""
+    items = [{"key": key, "path": path} for key, path in sorted(mount.items.items())]
+    return {**({"items": items} if items else {}), **({"defaultMode": int(mount.mode, 8)} if mount.mode else {})}
+
+
+def _read_only(mount: NfsMount | CsiMount) -> Tree:
+    return {"readOnly": True} if mount.read_only else {}
 
 
 def _shares_memory(resolution: Resolution, role: Role) -> bool:
@@ -128,7 +184,7 @@ def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
         entry: dict[str, Any] = {"name": names[path], "mountPath": Why(path, source, "as asked")}
         if isinstance(mount, ClaimMount) and mount.sub_path:
             entry["subPath"] = Why(mount.sub_path, f"{source}/sub_path", "as asked")
-        if isinstance(mount, ClaimMount) and mount.read_only:
+        if getattr(mount, "read_only", False):
             entry["readOnly"] = Why(True, f"{source}/read_only", "as asked")
         mounts.append(entry)
     return [*mounts, *(_prepared(data, names) for data in prepared.values())]
@@ -171,10 +227,10 @@ def volume_names(run: Run) -> dict[str, str]:
     by_claim: dict[str, str] = {}
     for number, (path, mount) in enumerate(run.mounts.items()):
         if not isinstance(mount, ClaimMount):
-            names[path] = f"scratch-{number}"
+            names[path] = f"{_KINDS[type(mount)]}-{number}"
             continue
         name = mount.claim if _LABEL.match(mount.claim) and mount.claim not in _OWN_VOLUMES else f"claim-{number}"
-        if name.startswith(("scratch-", "claim-")):  # the names that are given here
+        if name.startswith(("scratch-", "claim-")) or _GIVEN.fullmatch(name):  # the names that are given here
             name = f"claim-{number}"
         names[path] = by_claim.setdefault(mount.claim, name)
     return names

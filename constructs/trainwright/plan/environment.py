@@ -9,7 +9,7 @@ from trainwright.cluster import Fabric
 from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Share, Variable
 from trainwright.plan.model import EnvironmentVariable, ResourcesPlan
 from trainwright.plan.network import network_variables
-from trainwright.run import CommandWorkload, Run, SecretReference
+from trainwright.run import CommandWorkload, ConfigMapReference, EnvValue, FieldReference, Run, SecretReference
 from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, SPEC_ENV
 
 POD_IP = "status.podIP"
@@ -114,12 +114,18 @@ def _directory(directory: str | None) -> list[Variable]:
 
 
 def _from_run(run: Run) -> list[EnvironmentVariable]:
-    variables = []
-    for name, value in run.env.items():
-        source = f"run:/env/{name}"
-        if isinstance(value, SecretReference):
+    return [_asked(name, value, f"run:/env/{name}") for name, value in run.env.items()]
+
+
+def _asked(name: str, value: EnvValue, source: str) -> EnvironmentVariable:
+    match value:
+        case SecretReference():
             reason = "a reference: the value stays in the Secret"
-            variables.append(EnvironmentVariable(name=name, secret=value, reason=reason, source=source))
-        else:
-            variables.append(EnvironmentVariable(name=name, value=value, reason="as asked", source=source))
-    return variables
+            return EnvironmentVariable(name=name, secret=value, reason=reason, source=source)
+        case ConfigMapReference():
+            reason = "a reference: the value stays in the ConfigMap"
+            return EnvironmentVariable(name=name, config_map=value, reason=reason, source=source)
+        case FieldReference():
+            return EnvironmentVariable(name=name, field=value.field, reason="a field of the pod, as asked", source=source)
+        case _:
+            return EnvironmentVariable(name=name, value=value, reason="as asked", source=source)

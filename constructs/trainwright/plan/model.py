@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trainwright.handshake import Gang
-from trainwright.run import SecretReference
+from trainwright.run import ConfigMapReference, SecretReference
 from trainwright.units import Bytes, Cpu
 
 
@@ -153,7 +153,7 @@ class ResourcesPlan(NamedTuple):
 
 
 class EnvironmentVariable(NamedTuple):
-    """A literal value, a field of the pod, or a key of a Secret: exactly one."""
+    """A literal value, a field of the pod, or a key of a Secret or ConfigMap: exactly one."""
 
     name: str
     reason: str
@@ -161,12 +161,15 @@ class EnvironmentVariable(NamedTuple):
     value: str | None = None
     field: str | None = None
     secret: SecretReference | None = None
+    config_map: ConfigMapReference | None = None
 
     @property
     def shown(self) -> str:
         """For a reader: never a secret's value, only where it comes from."""
         if self.secret:
             return f"secret {self.secret.secret}, key {self.secret.key}"
+        if self.config_map:
+            return f"config map {self.config_map.config_map}, key {self.config_map.key}"
         return f"field {self.field}" if self.field else self.value or ""
 
 

@@ -39,7 +39,9 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     if plan.gang is not None:
         data["gang"]["made_by"] = plan.gang.made_by.value
     for entry, variable in zip(data["environment"], plan.environment, strict=True):
-        entry["secret"] = None if variable.secret is None else variable.secret.model_dump()
+        for kind in ("secret", "config_map"):
+            reference = getattr(variable, kind)
+            entry[kind] = None if reference is None else reference.model_dump()
     return data
 
 

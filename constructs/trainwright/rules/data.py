@@ -28,7 +28,7 @@ def places(context: Context) -> Iterator[Finding]:
             continue
         mount = mount_of(run, path)
         if mount is None or not isinstance(run.mounts[mount], ClaimMount):
-            what = "nothing is mounted there" if mount is None else f"{mount} is scratch space, which ends with its pod"
+            what = "nothing is mounted there" if mount is None else f"{mount} is no claim"
             fix = f"mount a claim there, such as `mounts: {{{path}: {{claim: NAME, read_only: true}}}}`"
             yield found("TW240", where, f"data at {path} would be lost: {what}", fix)
         others = (*run.mounts, *run.files, *(other for other in run.prepare if other != path))

@@ -10,18 +10,19 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
+from trainwright.handshake import EnvironmentChannel
 from trainwright.manifest.limits import unexpanded
 from trainwright.manifest.pods import FoundPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts
-from trainwright.run import SecretReference
+from trainwright.run import EnvValue, FieldReference
 from trainwright.target.base import RunPod
 
 if TYPE_CHECKING:
     from trainwright.variables import Entry
 
-Environment = Mapping[str, str | SecretReference | None]
+Environment = Mapping[str, EnvValue | None]
 """Name -> text, or a value that is not written in the run."""
 
 _WORDS = r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|PSK|SECRET|APIKEY|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS"
@@ -93,8 +94,8 @@ def rdma(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> It
         message = f"the fabric of pool {pool} is {offered.kind}, and no pod gets one of its devices: they train over TCP"
         fix = (
             "name the extended resource of the device plugin in fabric.resource. Where pods get adapters as networks (GKE, "
-            f"Multus), write the annotation {' or '.join(NETWORKS)} in fabric.pod_annotations. Or write kind: tcp, if that "
-            "is intended"
+            f"Multus), write {' or '.join(NETWORKS)} in fabric.pod_annotations of the pool, or in pod_annotations of the run. "
+            "Or write kind: tcp, if that is intended"
         )
         yield found("TW415", where, message, fix)
 
@@ -184,6 +185,22 @@ def peer_list(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW401", context.locate.run("/topology/nodes"), message, fix)
 
 
+def unforwarded(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Variables that mpirun cannot pass on: it takes names, and the launcher's own values."""
+    if resolution.binding.environment is not EnvironmentChannel.LAUNCHER:
+        return
+    for number, source in enumerate(context.run.env_from):
+        kind, name = next(iter(source.model_dump(include={"secret", "config_map"}).items()))
+        message = f"ranks get no variable of {kind.replace('_', ' ')} {name}: mpirun passes variables on by name"
+        fix = f"name each under env, as in `NAME: {{{kind}: {name}, key: KEY}}`"
+        yield found("TW427", context.locate.run(f"/env_from/{number}"), message, fix)
+    for name, value in context.run.env.items():
+        if isinstance(value, FieldReference):
+            message = f"ranks would get {value.field} of the launcher's pod as {name}, not that of their own"
+            fix = "remove it, and ask the pod in the program, by its host name or address"
+            yield found("TW427", context.locate.run(f"/env/{name}"), message, fix)
+
+
 def secrets(context: Context) -> Iterator[Finding]:
     """Secrets in the run's environment."""
     yield from secret_findings(context.run.env, lambda name: context.locate.run(f"/env/{name}"))
@@ -206,5 +223,5 @@ def _named_secret(name: str, value: str) -> bool:
 
 
 RUN = (secrets,)
-PLAN = (reserved, fabric, variables, peer_list)
+PLAN = (reserved, fabric, variables, unforwarded, peer_list)
 PODS = (rdma,)

@@ -14,13 +14,14 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape, tokens
 from trainwright.manifest.pod import planned_amounts
 from trainwright.manifest.pods import containers_of, image_volumes
-from trainwright.manifest.volumes import RESERVED_PATHS
+from trainwright.manifest.volumes import RESERVED_PATHS, volume_names
 from trainwright.plan import Resolution
 from trainwright.rules.cluster import image_findings
 from trainwright.rules.environment import secret_findings, variable_findings
 from trainwright.rules.objects import patch_of
 from trainwright.rules.pod_security import violations
 from trainwright.rules.storage import path_findings
+from trainwright.run import HostPathMount, NfsMount
 from trainwright.target import TARGETS
 from trainwright.target.base import RunPod
 from trainwright.units import Bytes, Cpu, UnitError
@@ -29,11 +30,12 @@ Tree = dict[str, Any]
 
 
 def pods(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[tuple[str, Tree]]:
-    """The spec of each pod, with its role, or with its place where the plan does not know it; none where no override can have
-    changed one.
+    """The spec of each pod, with its role, or with its place where the plan does not know it; none where pods are all the plan's
+    own: no override, and no volume of the node.
     """
-    overrides = context.run.overrides
-    if not overrides.pod and not overrides.objects:
+    run = context.run
+    of_the_node = any(isinstance(mount, HostPathMount | NfsMount) for mount in run.mounts.values())
+    if not run.overrides.pod and not run.overrides.objects and not of_the_node:
         return
     for pod in found_pods:
         if (pod.kind, pod.found.pointer.removesuffix("/spec")) not in TARGETS[resolution.plan.target].helpers:
@@ -46,7 +48,11 @@ def is_role(place: str, resolution: Resolution) -> bool:
 
 
 def overridden_at(context: Context, role: str, field: str, name: str | None = None) -> Where:
-    """Where an override writes a field of the pod, or the item of that name in it."""
+    """Where an override writes a field of the pod, or the item of that name in it; of a mount's volume, the mount."""
+    if field == "volumes":
+        for path, volume in volume_names(context.run).items():
+            if volume == name:
+                return context.locate.run(f"/mounts/{escape(path)}")
     if "/" in role:
         return patch_of(context, role.partition("/")[0])
     patch = context.run.overrides.pod.get(role, {})

@@ -12,7 +12,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
 from trainwright.handshake import Binding, Gang, OperatorName, Refusal
-from trainwright.manifest.scheduling import GROUP_LABEL, QUEUE_LABEL
+from trainwright.manifest.scheduling import GROUP_ANNOTATION, GROUP_LABEL, QUEUE_LABEL
 from trainwright.plan import Resolution
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.target import TARGETS
@@ -76,6 +76,11 @@ def by_hand(context: Context) -> Iterator[Finding]:
             elif key in _UNREAD:
                 message = f"no scheduler reads label {key}: pods are placed one by one"
                 yield found("TW451", where, message, "remove it: the plan tells the profile's gang scheduler what it reads")
+    for key in context.run.pod_annotations:
+        if key in _ANNOTATIONS or key.startswith("kueue.x-k8s.io/"):
+            where = context.locate.run(f"/pod_annotations/{escape(key)}")
+            message = f"annotation {key} is set by the plan, on the object where it is read"
+            yield found("TW451", where, message, f"remove it, and use {_ANNOTATIONS.get(key, 'queue and placement')}")
 
 
 @lru_cache(maxsize=1)
@@ -85,6 +90,8 @@ def _read() -> Mapping[str, str]:
     return {QUEUE_LABEL: "queue", "volcano.sh/queue-name": "queue", GROUP_LABEL: "gang", **by_operators}
 
 
+_ANNOTATIONS = {GROUP_ANNOTATION: "gang", "scheduling.volcano.sh/queue-name": "queue"}
+"""Annotation of pods -> field of the run that stands for it."""
 _UNREAD = frozenset({
     "scheduling.k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name",
     "pod-group.scheduling.sigs.k8s.io/min-available", "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name",

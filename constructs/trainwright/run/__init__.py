@@ -4,18 +4,33 @@ from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.model import (
     Batch,
     Checkpoints,
-    ClaimMount,
     LearningRate,
-    Mount,
     ObjectOverride,
     Overrides,
     Placement,
     Resources,
     Run,
-    ScratchMount,
     Waiver,
 )
-from trainwright.run.preparation import AccessKeys, AccountKey, Preparation, SecretReference
+from trainwright.run.preparation import AccessKeys, AccountKey, Preparation
+from trainwright.run.surroundings import (
+    ClaimMount,
+    ConfigMapMount,
+    ConfigMapReference,
+    CsiMount,
+    EnvSource,
+    EnvValue,
+    EphemeralMount,
+    FieldReference,
+    HostPathMount,
+    Mount,
+    NfsMount,
+    ScratchMount,
+    SecretMount,
+    SecretReference,
+    WholeConfigMap,
+    WholeSecret,
+)
 from trainwright.run.workload import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload, Workload
 
 __all__ = [
@@ -26,8 +41,17 @@ __all__ = [
     "Checkpoints",
     "ClaimMount",
     "CommandWorkload",
+    "ConfigMapMount",
+    "ConfigMapReference",
+    "CsiMount",
+    "EnvSource",
+    "EnvValue",
+    "EphemeralMount",
+    "FieldReference",
+    "HostPathMount",
     "LearningRate",
     "Mount",
+    "NfsMount",
     "ObjectOverride",
     "Overrides",
     "Placement",
@@ -37,9 +61,12 @@ __all__ = [
     "Run",
     "ScratchMount",
     "ScriptWorkload",
+    "SecretMount",
     "SecretReference",
     "TrainerWorkload",
     "Waiver",
     "Watchdog",
+    "WholeConfigMap",
+    "WholeSecret",
     "Workload",
 ]

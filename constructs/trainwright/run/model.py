@@ -6,9 +6,10 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
 from trainwright.handshake import TargetName
-from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName, by_keys
+from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.lifecycle import Preflight, Watchdog
-from trainwright.run.preparation import Preparation, SecretReference
+from trainwright.run.preparation import Preparation
+from trainwright.run.surroundings import EnvSource, EnvValue, Mount
 from trainwright.run.workload import TrainerWorkload, Workload
 from trainwright.topology import AnyTopology
 from trainwright.units import Bytes, Cpu, Duration
@@ -89,48 +90,6 @@ class Checkpoints(Model):
     def root(self) -> str:
         """What the directories of all lineages lie in."""
         return self.store or self.mount
-
-
-class ClaimMount(Model):
-    """A PersistentVolumeClaim of the namespace."""
-
-    claim: DnsSubdomain
-    """A claim of the namespace, as the cluster profile names it."""
-    read_only: bool = False
-    """Whether the mount is read-only; it should be for data sets."""
-    sub_path: Annotated[str, Field(pattern=r"^[^/].*$", max_length=512)] | None = None
-    """A folder inside the volume."""
-
-    @model_validator(mode="after")
-    def _stays_inside(self) -> Self:
-        if self.sub_path and ".." in self.sub_path.split("/"):
-            raise ValueError("sub_path must stay inside the volume: remove '..'")
-        return self
-
-
-class ScratchMount(Model):
-    """Empty space on the node, which is deleted with the pod."""
-
-    scratch: Bytes
-    """Its size; the space is deleted with the pod."""
-
-
-Mount = Annotated[
-    Annotated[ClaimMount, Tag("ClaimMount")] | Annotated[ScratchMount, Tag("ScratchMount")], by_keys(ClaimMount, ScratchMount)
-]
-
-
-def _can_be_set(value: str) -> str:
-    if "\0" in value:
-        raise ValueError("it holds a NUL character, and no variable can: remove it")
-    return value
-
-
-EnvValue = Annotated[
-    Annotated[str, Field(max_length=131_072), AfterValidator(_can_be_set), Tag("text")]
-    | Annotated[SecretReference, Tag("SecretReference")],
-    by_keys(SecretReference, other="text"),
-]
 
 
 FileContent = Annotated[
@@ -233,7 +192,7 @@ class Run(Model):
     node_pool: DnsLabel | None = None
     """Default: the first pool of the cluster that fits."""
     mounts: ByPath[Mount] = Field(default_factory=dict)
-    """Path in the pod -> a claim, or scratch space."""
+    """Path in the pod -> a claim, scratch space, or another volume."""
     prepare: ByPath[Preparation] = Field(default_factory=dict)
     """Path on a mounted claim -> data that is fetched once, before the first pod starts."""
     files: ByPath[FileContent] = Field(default_factory=dict)
@@ -251,7 +210,9 @@ class Run(Model):
     resources: Resources = Field(default_factory=Resources.model_construct)
     """Of one pod; requests equal limits."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
-    """Variable -> text, or a key of a Secret."""
+    """Variable -> text, a key of a Secret or ConfigMap, or a field of the pod."""
+    env_from: tuple[EnvSource, ...] = ()
+    """Whole Secrets and ConfigMaps whose keys become variables. What `env` and the plan set wins over them."""
     service_account: DnsSubdomain | None = None
     """Service account of the pods; if set, its token is mounted too."""
     image_pull_secrets: tuple[DnsSubdomain, ...] = ()
@@ -260,6 +221,8 @@ class Run(Model):
     """Labels of the objects only: editing one restarts nothing."""
     pod_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
     """Labels of the pods: editing one makes a new run."""
+    pod_annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)
+    """Annotations of the pods, such as a cloud's networks: editing one makes a new run."""
     restarts: Annotated[int, Field(ge=0, le=1000)] = 3
     """How many failures may count before the run fails: per pod index on an Indexed Job, for the whole run elsewhere."""
     on_disruption: Literal["restart", "fail"] = "restart"

@@ -1,21 +1,12 @@
-"""Data that is fetched once, before the first pod starts, and the reference to a Secret."""
+"""Data that is fetched once, before the first pod starts."""
 
 from typing import Annotated, Self
 
 from pydantic import Field, Tag, model_validator
 
 from trainwright.model import DnsSubdomain, Model, by_keys
+from trainwright.run.surroundings import SecretReference
 from trainwright.units import Bytes, Cpu
-
-
-class SecretReference(Model):
-    """A key of a Secret; only the reference is rendered, so a rotation changes nothing."""
-
-    secret: DnsSubdomain
-    """Name of the Secret."""
-    key: Annotated[str, Field(pattern=r"^([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a-zA-Z0-9]*$", max_length=253)]
-    """Key in it."""
-
 
 Source = Annotated[
     str, Field(pattern=r"^(s3|gs)://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[^/\x00-\x1f\x7f]+)*$", max_length=1024)
