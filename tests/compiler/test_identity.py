@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.compiler.compiling import compile_data
 from tests.compiler.strategies import pairs
+from tests.compiler.targets import CASES
 
 from trainwright.identity import PLACEHOLDER, identity_hash, short_hash
 
@@ -147,6 +148,8 @@ MOVING: dict[str, Callable[[Data, Data], Data]] = {
 
 def _another_queue(cluster: Data, run: Data) -> str | None:
     others = [name for name in cluster["namespaces"][run["namespace"]]["queues"] if name != run.get("queue")]
+    if "kueue" in cluster and CASES[run["target"]].kueue is None:
+        return run.get("queue")
     if "kueue" in cluster:
         return others[0] if others else run.get("queue")
     return "edited" if cluster.get("scheduling", {}).get("gang") == "volcano" and run.get("gang", True) else None
