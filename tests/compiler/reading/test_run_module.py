@@ -97,6 +97,7 @@ COPIED = f"{GOOD}RUN = RUN.model_copy(update=%s)\n"
     [
         (COPIED % {"restarts": "three"}, "TW107", "`restarts` must be a whole number"),
         (COPIED % "{'restarts': 10**5000}", "TW107", "a number beyond 2^53"),
+        (COPIED % "{'files': {'/etc/a.json': {'deep': [{'number': 10**5000}]}}}", "TW107", "a number beyond 2^53"),
         (COPIED % {"labels": {"bad key!": "x"}}, "TW107", 'the key `labels["bad key!"]`'),
         (COPIED % {"overrides": {"pod": {"node": {"a": [{1}]}}}}, "TW107", "`overrides.pod.node.a[0]` is nothing that JSON"),
         (COPIED % {"restarst": 1}, "TW105", "no key `restarst`"),
