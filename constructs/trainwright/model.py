@@ -46,7 +46,9 @@ def by_keys(*members: type[Model], other: str | None = None) -> Discriminator:
             return other
         counts = {member.__name__: len(value.keys() & member.model_fields.keys()) for member in members}
         if not any(counts.values()):
-            counts = {one.__name__: sum(bool(closest(str(key), one.model_fields)) for key in value) for one in members}
+            every = dict.fromkeys(name for member in members for name in member.model_fields)
+            meant = {closest(str(key), every) for key in value}
+            counts = {member.__name__: len(meant & member.model_fields.keys()) for member in members}
         best = max(counts, key=lambda name: counts[name])
         return best if counts[best] else None
 

@@ -66,6 +66,7 @@ def test_the_level_of_the_namespace_decides(mounts: Data, level: str, allowed: b
     ({"config_map": "settings", "items": {"a": "../b"}}, "it must stay inside the volume"),
     ({"host_path": "lib"}, "an absolute path"),
     ({"secret": "keys", "item": {"a": "b"}}, "items"),
+    ({"secrt": "keys"}, "did you mean `secret`"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_mount(mount: Data, words: str) -> None:
     with pytest.raises(CompileError) as refused:
