@@ -103,6 +103,8 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
     def __init__(self, world: TorchWorld, rules: UpdateRules, gradient_reduction: Precision | None = None) -> None:
         super().__init__(world, rules)
         self._reduction = gradient_reduction
+        self._undecided = False
+        """Whether it is open if gradients stay in DDP's buckets between steps."""
 
     def warm_up(self, batch: Batch) -> None:
         # Besides memory, this settles two things for DDP. Whether some parameters get no gradient: DDP then has to look for them
@@ -115,6 +117,7 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
             self._wrap()
             self.forward_backward(batch, loss_denominator=1.0, sync=True)
         self._optimizer.zero_grad(set_to_none=self._some_unused)
+        self._undecided = not self._some_unused
         self._loss.zero_()
 
     def _wrap(self) -> None:
@@ -138,10 +141,8 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
     def forward_backward(self, batch: Batch, *, loss_denominator: float, sync: bool) -> None:
         if not self._module.training:
             self._module.train()
-        if not sync:
-            # A gradient that a pass without communication makes anew lies beside DDP's buckets: 4 bytes a parameter more. One
-            # that stays is a part of its bucket. A parameter that takes no part must have none, or the optimizer would move it.
-            self._update.keeps_gradients = not self._some_unused
+        if self._undecided:
+            self._keep_gradients(not sync)
         # DDP averages over ranks; the world size turns its mean back into the sum that the global denominator asks for.
         with nullcontext() if sync else self._ddp.no_sync():
             with autocast(self.world.device, self._rules.precision):
@@ -149,6 +150,20 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
             self._backward(loss * (self.world.place.world_size * self._update.scale))
         self._loss += loss.detach()
         self._buffers.changed()
+
+    def _keep_gradients(self, several_passes: bool) -> None:
+        """Decide at the first pass of the first step, for all steps, whether gradients stay in DDP's buckets between them.
+
+        In steps of several passes they do: one that a pass without communication makes lies beside the buckets, 4 bytes a
+        parameter more. In others they do not, from the first step on: DDP divides what lies in a bucket by the number of ranks,
+        and multiplies what it copies into one by the inverse (Reducer::mark_variable_ready_dense). Of three ranks both round
+        differently.
+        A parameter that takes no part must have no gradient, or the optimizer would move it: there they never stay.
+        """
+        self._update.keeps_gradients = several_passes
+        if not several_passes:
+            self._optimizer.zero_grad()
+        self._undecided = False
 
     def _backward(self, loss: Tensor) -> None:
         """A backward pass whose last part, after this rank's own gradients, is a wait for those of the others."""
