@@ -212,7 +212,7 @@ def test_requests_equal_limits_in_every_container(pair: tuple[Data, Data]) -> No
         node
         for manifest in compiled.manifests
         for pointer, node in walk(manifest)
-        if re.search(r"/resources(PerNode)?$", pointer) and isinstance(node, dict)
+        if re.search(r"(?<!/volumeClaimTemplate/spec)/resources(PerNode)?$", pointer) and isinstance(node, dict)
     ]
     assert asked
     for resources in asked:

@@ -83,7 +83,7 @@ def test_a_plan_is_plain_json_with_a_reason_for_each_variable(pair: tuple[Data, 
     data = plan_data(plan)
     assert json.loads(json.dumps(data, allow_nan=False)) == json.loads(json.dumps(data))
     assert all(variable.reason for variable in plan.environment)
-    assert all([variable.value, variable.field, variable.secret].count(None) == 2 for variable in plan.environment)
+    assert all([one.value, one.field, one.secret, one.config_map].count(None) == 3 for one in plan.environment)
     assert all(line and "None" not in line.partition("overrides")[0] for line in plan_lines(compiled)[2:])
 
 

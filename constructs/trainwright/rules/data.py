@@ -14,7 +14,9 @@ from trainwright.handshake import Binding
 from trainwright.plan import Resolution
 from trainwright.plan.data import mount_of
 from trainwright.rules.cluster import image_findings
-from trainwright.run import ClaimMount
+from trainwright.run import ClaimMount, EphemeralMount, ScratchMount
+
+_OTHERS = dict.fromkeys((ScratchMount, EphemeralMount), "scratch space, which ends with its pod")
 
 
 def places(context: Context) -> Iterator[Finding]:
@@ -28,7 +30,8 @@ def places(context: Context) -> Iterator[Finding]:
             continue
         mount = mount_of(run, path)
         if mount is None or not isinstance(run.mounts[mount], ClaimMount):
-            what = "nothing is mounted there" if mount is None else f"{mount} is no claim"
+            other = "no claim" if mount is None else _OTHERS.get(type(run.mounts[mount]), "no claim")
+            what = "nothing is mounted there" if mount is None else f"{mount} is {other}"
             fix = f"mount a claim there, such as `mounts: {{{path}: {{claim: NAME, read_only: true}}}}`"
             yield found("TW240", where, f"data at {path} would be lost: {what}", fix)
         others = (*run.mounts, *run.files, *(other for other in run.prepare if other != path))

@@ -9,7 +9,7 @@ from tests.compiler.example import Data, codes, command, compiled, findings, mes
 
 from trainwright.findings import Severity
 from trainwright.handshake import Guarantee
-from trainwright_trainer.contract import versions
+from trainwright.plan import specification
 from trainwright_trainer.contract.engine import CAPABILITIES
 
 
@@ -89,7 +89,7 @@ def test_the_version_in_the_image(version: str | None, expected: list[str]) -> N
 
 def test_a_field_that_is_newer_than_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
     """A later trainer that adds a field: the run's default is not rendered, another value is refused."""
-    monkeypatch.setitem(versions.FIELD_SINCE, "work.seed", "0.2.0")
+    monkeypatch.setattr(specification, "_newer_fields", lambda version: (("work.seed", "0.2.0"),))
     assert codes() == []
     assert codes({"workload": {"seed": 1}}) == ["TW208"]
 
