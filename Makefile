@@ -39,6 +39,8 @@ BENCH_VENV ?= .venv-bench
 # Those that start supervisors and ranks: longer than all others. The first wait more than they compute.
 TESTS_OF_SUPERVISION := tests/trainer/supervisor
 TESTS_OF_RUNS := $(addprefix tests/trainer/,commands test_manifests.py training)
+# Those of the compiler that start programs: its command line on repositories, cdk8s, rehearsals, and what measures both packages.
+TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli project rehearsal) tests/benchmarks
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
@@ -66,7 +68,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help synth check rehearse crds test test-supervision test-runs test-compiler test-trainer lint fmt bench bench-train bench-gpu engines test-engines lock clean
+.PHONY: help synth check rehearse crds test test-supervision test-runs test-commands test-compiler test-trainer lint fmt bench bench-train bench-gpu engines test-engines lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -83,7 +85,7 @@ rehearse: $(STAMPS)/rehearse ## Run a run's YAML on this machine: make rehearse 
 crds: $(STAMPS)/venv ## Fetch the operators' CRDs for `trainwright validate` into build/crds
 	$(BIN)/python tools/crds/fetch.py build/crds
 
-test: lint test-runs test-supervision test-compiler test-trainer ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
+test: lint test-runs test-compiler test-supervision test-commands test-trainer ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
 
 test-supervision: $(STAMPS)/test
 	$(BIN)/python -m pytest $(TESTS_OF_SUPERVISION) $(PYTEST_ARGS)
@@ -91,8 +93,11 @@ test-supervision: $(STAMPS)/test
 test-runs: $(STAMPS)/test
 	$(BIN)/python -m pytest $(TESTS_OF_RUNS) $(PYTEST_ARGS)
 
+test-commands: $(STAMPS)/test
+	$(BIN)/python -m pytest $(TESTS_OF_COMMANDS) $(PYTEST_ARGS)
+
 test-compiler: $(STAMPS)/test
-	$(BIN)/python -m pytest --ignore=tests/trainer $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --ignore=tests/trainer $(TESTS_OF_COMMANDS:%=--ignore=%) $(PYTEST_ARGS)
 
 test-trainer: $(STAMPS)/test
 	$(BIN)/python -m pytest tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_SUPERVISION) $(TESTS_OF_RUNS)) $(PYTEST_ARGS)

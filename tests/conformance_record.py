@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 RECORDS = Path(__file__).parent / "conformance"
-MODULES = frozenset({"test_conformance", "test_agreement", "test_resharding", "test_kills"})
+MODULES = frozenset({"test_conformance", "test_agreement", "test_resharding", "test_kills", "test_stragglers"})
 OPTION = "--record-conformance"
 _SELECTS = ("keyword", "markexpr", "lf", "deselect", "ignore", "ignore_glob", "collectonly")
 """pytest's options by which a session has some tests only, or runs none."""

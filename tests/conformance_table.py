@@ -24,6 +24,7 @@ PROPERTIES = {
     "test_resume_at_another_world_size_sees_the_same_samples[2 to 4]": "the same from 2 ranks to 4",
     "test_three_kills_lose_nothing_that_was_committed": "three SIGKILLs cost no committed step and no bit of the result",
     "test_flipped_bit_falls_back_to_the_commit_before": "a flipped bit costs one checkpoint, which is quarantined",
+    "test_a_slow_rank_is_told_from_those_that_wait": "the time that ranks wait for a slow one does not count as their own work",
     "test_non_finite_ends_with_diverged_on_every_rank": "if the loss is not finite, every rank ends with 14 and nothing is saved",
     "test_what_one_rank_finds_not_finite_ends_all": "the same if only one rank sees the cause",
     "test_what_one_rank_finds_not_finite_is_skipped_by_all": "all ranks skip that step, as often in a row as is allowed",
