@@ -136,6 +136,11 @@ class Needs(NamedTuple):
         return self.elastic.maximum if self.elastic else self.nodes
 
     @property
+    def spans_gpu_nodes(self) -> bool:
+        """Whether GPUs of several nodes talk to each other."""
+        return self.gpus_per_node > 0 and self.most_nodes > 1
+
+    @property
     def replicas(self) -> int:
         """Micro batches that are computed at the same time."""
         return self.world_size * self.replicas_per_process

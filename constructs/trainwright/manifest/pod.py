@@ -49,7 +49,7 @@ def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
 def _adapters(resolution: Resolution, role: Role) -> Tree:
     """What attaches the adapters of the pool to a pod as networks; a pod on the node's network has them all."""
     needs, fabric = resolution.needs, resolution.pool.fabric
-    if not (role.holds_ranks and needs.gpus_per_node and needs.most_nodes > 1) or resolution.run.host_network:
+    if not (role.holds_ranks and needs.spans_gpu_nodes) or resolution.run.host_network:
         return {}
     source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/fabric/pod_annotations"
     reason = "the pod gets the adapters of its node as networks"
@@ -183,7 +183,7 @@ def _rdma_devices(resolution: Resolution) -> int:
 def uses_rdma(resolution: Resolution) -> bool:
     """Whether pods ask for RDMA devices: several GPU nodes on a fabric that offers them."""
     needs, fabric = resolution.needs, resolution.pool.fabric
-    return bool(needs.gpus_per_node and needs.most_nodes > 1 and fabric.resource)
+    return bool(needs.spans_gpu_nodes and fabric.resource)
 
 
 def _container_security(resolution: Resolution, role: Role, process: Process) -> Tree:

@@ -1,4 +1,4 @@
-"""The objects besides a run's own the same on every target: who may reach its pods, how they start, what monitors them."""
+"""The objects besides the target's, alike on all targets: who may reach a run's pods, how they start, what monitors them."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.provenance import Answer, Provenance, Tree, Why
 from trainwright.plan import Resolution
-from trainwright.plan.model import DataPlan, Plan
+from trainwright.plan.model import ControlPlan, DataPlan
 from trainwright.run import (
     ClaimMount,
     ConfigMapMount,
@@ -95,7 +95,7 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     if resolution.payloads:
         own.append({"name": "spec", "configMap": {"name": Why(plan.name, "trainwright", "the run's files")}})
     if plan.control and plan.control.secret:
-        own.append({"name": CONTROL_SECRET, "secret": _control_secret(plan)})
+        own.append({"name": CONTROL_SECRET, "secret": _control_secret(plan.control, plan.namespace)})
     names = volume_names(run)
     for path, mount in run.mounts.items():
         source = f"run:/mounts/{escape(path)}"
@@ -109,12 +109,11 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     return own
 
 
-def _control_secret(plan: Plan) -> dict[str, Any]:
-    assert plan.control is not None  # noqa: S101 - asked only where there is one
-    source, reason = f"cluster:/namespaces/{escape(plan.namespace)}/control_secret", "the Secret that the profile names"
+def _control_secret(control: ControlPlan, namespace: str) -> Tree:
+    source, reason = f"cluster:/namespaces/{escape(namespace)}/control_secret", "the Secret that the profile names"
     return {
-        "secretName": Why(plan.control.secret, f"{source}/name", reason),
-        "items": [{"key": Why(plan.control.key, f"{source}/key", reason), "path": SECRET_FILE}],
+        "secretName": Why(control.secret, f"{source}/name", reason),
+        "items": [{"key": Why(control.key, f"{source}/key", reason), "path": SECRET_FILE}],
         "defaultMode": Why(0o444, "trainwright", "a pod's user reads it, whoever that is; nobody writes it"),
     }
 

@@ -9,23 +9,22 @@ from trainwright.cluster import Cluster, Fabric, NodePool
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator
-from trainwright.handshake import Binding, Guarantee, Needs, Ports, Process, Refusal, Role
+from trainwright.handshake import Binding, Guarantee, Needs, Ports, Process, Refusal, Rendezvous, Role
 from trainwright.plan.batch import plan_batch, plan_duration, plan_elastic, plan_learning_rate
 from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
 from trainwright.plan.communication import communication
-from trainwright.plan.control import plan_control
 from trainwright.plan.data import plan_data
 from trainwright.plan.deepspeed import plan_deepspeed
 from trainwright.plan.environment import EnvironmentInputs, environment_of, forwarded, plan_environment
 from trainwright.plan.memory import plan_memory
-from trainwright.plan.model import CommunicationPlan, EnvironmentVariable, Plan, RendezvousPlan
+from trainwright.plan.model import CommunicationPlan, ControlPlan, EnvironmentVariable, Plan, RendezvousPlan
 from trainwright.plan.pods import choose_pool, plan_gang, plan_placement, plan_ports, plan_resources, plan_world
 from trainwright.plan.specification import Payload, PlannedParts, build_specification, plan_payloads
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.engine import CAPABILITIES, Capabilities
-from trainwright_trainer.contract.layout import RANK_COMMAND
+from trainwright_trainer.contract.layout import RANK_COMMAND, SECRET_DIRECTORY, SECRET_FILE
 
 
 class Carrier(Protocol):
@@ -90,7 +89,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         elastic=plan_elastic(run, needs, batch),
         checkpoint=checkpoint,
         grace=plan_grace(checkpoint, run.grace),
-        control=plan_control(run, cluster, needs),
+        control=_control(run, cluster, needs),
     )
     spec = build_specification(run, name, needs, binding, planned, locate)
     return Resolution(
@@ -165,6 +164,26 @@ def _bind(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], ports: Por
     if run.host_network and not binding.fixed_port:
         return target, binding._replace(rendezvous_port=ports.rendezvous)
     return target, binding
+
+
+_CONNECTED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER, Rendezvous.C10D, Rendezvous.RAY_HEAD})
+"""Where supervisors meet over a port. Those of tf-config are not connected, and under mpirun ssh has keys of its own."""
+
+
+def _control(run: Run, cluster: Cluster, needs: Needs) -> ControlPlan | None:
+    """None where no supervisor listens for another: one node, tasks of TF_CONFIG, or a command of the run's own."""
+    if isinstance(run.workload, CommandWorkload) or needs.most_nodes == 1:
+        return None
+    if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
+        return ControlPlan(None, None, None, "authenticated by the ssh keys that the operator makes for the run")
+    if needs.rendezvous not in _CONNECTED:
+        return None
+    namespace = cluster.namespaces.get(run.namespace)
+    if namespace is None or namespace.control_secret is None:
+        return ControlPlan(None, None, None, "not authenticated: pods name run and attempt, and prove nothing")
+    secret = namespace.control_secret
+    shown = f"authenticated by Secret {secret.name}, key {secret.key}"
+    return ControlPlan(secret.name, secret.key, f"{SECRET_DIRECTORY}/{SECRET_FILE}", shown)
 
 
 def _as_seen(run: Run, pool: NodePool) -> NodePool:

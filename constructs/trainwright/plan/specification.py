@@ -176,8 +176,7 @@ def _training(run: Run, workload: TrainerWorkload, planned: PlannedParts) -> dic
         },
         "clip_norm": workload.clip_norm,
         "skip_non_finite": workload.skip_non_finite,
-        # Left out where it is the default, so that no identity moves.
-        "skip_unreadable": workload.skip_unreadable if workload.skip_unreadable != DEFAULT_SKIP_UNREADABLE else None,
+        "skip_unreadable": _unless(DEFAULT_SKIP_UNREADABLE, workload.skip_unreadable),
         "precision": workload.precision,
         "gradient_reduction": workload.gradient_reduction,
         "activation_checkpointing": workload.activation_checkpointing,
@@ -206,9 +205,13 @@ def _checkpoints(run: Run, planned: PlannedParts) -> dict[str, Any]:
         "keep": checkpoint.keep,
         "resume": run.checkpoints.resume,
         "save": run.checkpoints.save,
-        # Left out where it is the default, so that no identity moves.
-        "failed_saves": run.checkpoints.failed_saves if run.checkpoints.failed_saves != DEFAULT_FAILED_SAVES else None,
+        "failed_saves": _unless(DEFAULT_FAILED_SAVES, run.checkpoints.failed_saves),
     }
+
+
+def _unless(default: int, stated: int) -> int | None:
+    """None for the default, which is left out: so a field that a release adds moves no identity."""
+    return None if stated == default else stated
 
 
 SOURCES: dict[str, tuple[str, str]] = {

@@ -56,8 +56,13 @@ def check_manifests(context: Context, resolution: Resolution, manifests: Sequenc
     # found once: there are many rules, and many values to walk through
     pods = list(run_pods(TARGETS[resolution.plan.target], resolution, manifests))
     counted = [*objects.pods_are_counted(context, resolution, pods), *objects.images_are_counted(context, manifests)]
-    rules = (*pod.PODS, *capacity.PODS, *scheduling.PODS, *environment.PODS)
-    return counted + [finding for rule in rules for finding in rule(context, resolution, pods)]
+    changed = pod.changed_pods(context, resolution, pods)
+    rules = (*capacity.PODS, *scheduling.PODS, *environment.PODS)
+    return [
+        *counted,
+        *(finding for rule in pod.CHANGED_PODS for finding in rule(context, resolution, changed)),
+        *(finding for rule in rules for finding in rule(context, resolution, pods)),
+    ]
 
 
 __all__ = ["Context", "check_manifests", "check_plan", "check_run"]

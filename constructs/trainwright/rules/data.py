@@ -14,9 +14,7 @@ from trainwright.handshake import Binding
 from trainwright.plan import Resolution
 from trainwright.plan.data import mount_of
 from trainwright.rules.cluster import image_findings
-from trainwright.run import ClaimMount, EphemeralMount, ScratchMount
-
-_OTHERS = dict.fromkeys((ScratchMount, EphemeralMount), "scratch space, which ends with its pod")
+from trainwright.run import ClaimMount, EphemeralMount, Mount, ScratchMount
 
 
 def places(context: Context) -> Iterator[Finding]:
@@ -30,8 +28,7 @@ def places(context: Context) -> Iterator[Finding]:
             continue
         mount = mount_of(run, path)
         if mount is None or not isinstance(run.mounts[mount], ClaimMount):
-            other = "no claim" if mount is None else _OTHERS.get(type(run.mounts[mount]), "no claim")
-            what = "nothing is mounted there" if mount is None else f"{mount} is {other}"
+            what = "nothing is mounted there" if mount is None else f"{mount} is {_in_place_of_a_claim(run.mounts[mount])}"
             fix = f"mount a claim there, such as `mounts: {{{path}: {{claim: NAME, read_only: true}}}}`"
             yield found("TW240", where, f"data at {path} would be lost: {what}", fix)
         others = (*run.mounts, *run.files, *(other for other in run.prepare if other != path))
@@ -41,6 +38,10 @@ def places(context: Context) -> Iterator[Finding]:
             yield found("TW240", where, message, f"move {inside} out of {path}")
         if path == run.checkpoints.root:
             yield found("TW240", where, f"checkpoints are written to {path}, and data is read-only", "fetch it elsewhere")
+
+
+def _in_place_of_a_claim(mount: Mount) -> str:
+    return "scratch space, which ends with its pod" if isinstance(mount, ScratchMount | EphemeralMount) else "no claim"
 
 
 def claims(context: Context) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from trainwright.manifest.pods import FoundPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts
-from trainwright.run import EnvValue, FieldReference
+from trainwright.run import EnvValue, FieldReference, WholeSecret
 from trainwright.target.base import RunPod
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ NETWORKS = ("networking.gke.io/interfaces", "k8s.v1.cni.cncf.io/networks")
 def rdma(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """An RDMA fabric whose devices no pod gets: not by a resource of the profile, and not as an override may ask for them."""
     offered, needs, pool = resolution.pool.fabric, resolution.needs, resolution.plan.world.pool
-    if offered.kind not in RDMA or offered.resource or not needs.gpus_per_node or needs.most_nodes == 1:
+    if offered.kind not in RDMA or offered.resource or not needs.spans_gpu_nodes:
         return
     ranks = {role.name for role in resolution.binding.roles if role.holds_ranks}
     if not all(_gets_devices(pod.found) for pod in pods if pod.role in ranks):
@@ -190,7 +190,7 @@ def unforwarded(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if resolution.binding.environment is not EnvironmentChannel.LAUNCHER:
         return
     for number, source in enumerate(context.run.env_from):
-        kind, name = next(iter(source.model_dump(include={"secret", "config_map"}).items()))
+        kind, name = ("secret", source.secret) if isinstance(source, WholeSecret) else ("config_map", source.config_map)
         message = f"ranks get no variable of {kind.replace('_', ' ')} {name}: mpirun passes variables on by name"
         fix = f"name each under env, as in `NAME: {{{kind}: {name}, key: KEY}}`"
         yield found("TW427", context.locate.run(f"/env_from/{number}"), message, fix)

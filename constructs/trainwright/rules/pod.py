@@ -27,19 +27,22 @@ from trainwright.target.base import RunPod
 from trainwright.units import Bytes, Cpu, UnitError
 
 Tree = dict[str, Any]
+Pods = Sequence[tuple[str, Tree]]
+"""The role of each pod, or its place where the plan does not know it, and its spec."""
 
 
-def pods(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[tuple[str, Tree]]:
-    """The spec of each pod, with its role, or with its place where the plan does not know it; none where pods are all the plan's
-    own: no override, and no volume of the node.
-    """
+def changed_pods(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Pods:
+    """Those that these rules are about: none where pods are all the plan's own, without an override and a volume of the node."""
     run = context.run
     of_the_node = any(isinstance(mount, HostPathMount | NfsMount) for mount in run.mounts.values())
     if not run.overrides.pod and not run.overrides.objects and not of_the_node:
-        return
-    for pod in found_pods:
-        if (pod.kind, pod.found.pointer.removesuffix("/spec")) not in TARGETS[resolution.plan.target].helpers:
-            yield pod.role or pod.place, pod.found.spec
+        return []
+    helpers = TARGETS[resolution.plan.target].helpers
+    return [
+        (pod.role or pod.place, pod.found.spec)
+        for pod in found_pods
+        if (pod.kind, pod.found.pointer.removesuffix("/spec")) not in helpers
+    ]
 
 
 def is_role(place: str, resolution: Resolution) -> bool:
@@ -73,11 +76,11 @@ def added_containers(role: str, pod: Tree, resolution: Resolution) -> list[tuple
     return [(field, container) for field, container in containers_of(pod) if not any(container is one for one in own)]
 
 
-def is_consistent(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def is_consistent(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """What a schema does not see, and the API server, the kubelet or the container runtime refuses."""
     from trainwright.validate.pods import reference_problems, template_problems  # few runs have overrides, and it takes its time
 
-    for role, pod in pods(context, resolution, found_pods):
+    for role, pod in pods:
         template = {"spec": pod}
         for problem in dict.fromkeys((*template_problems(template), *reference_problems(template))):
             if CODES[problem.code].severity is Severity.ERROR:  # the rest is said of variables below
@@ -92,9 +95,9 @@ def _overridden_below(context: Context, role: str, pod: Tree, pointer: str) -> W
     return overridden_at(context, role, field, item.get("name") if isinstance(item, dict) else None)
 
 
-def mounts(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def mounts(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """Mounts that an override adds besides those of the plan."""
-    for role, pod in pods(context, resolution, found_pods):
+    for role, pod in pods:
         if not is_role(role, resolution):
             continue
         main = pod["containers"][0]
@@ -109,13 +112,13 @@ def mounts(context: Context, resolution: Resolution, found_pods: Sequence[RunPod
                 yield found("TW233", where, f"{path} would hide what the run mounts below it", "mount it elsewhere")
 
 
-def writes_once(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def writes_once(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """Init containers that can write to a claim which several pods mount: each pod runs its own, and all at the same time."""
     elastic, roles = resolution.needs.elastic, resolution.binding.roles
     pods_of = {role.name: elastic.maximum if elastic and role.holds_ranks else role.pods for role in roles}
     writers = [
         (role, *writer)
-        for role, pod in pods(context, resolution, found_pods)
+        for role, pod in pods
         if role in pods_of
         for writer in _writers(role, pod, resolution)
     ]
@@ -144,9 +147,9 @@ def _writers(role: str, pod: Tree, resolution: Resolution) -> Iterator[tuple[str
             yield from ((str(container.get("name")), claim) for claim in written)
 
 
-def ends_with_the_run(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def ends_with_the_run(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """A Job is complete when every ordinary container has ended; a native sidecar is ended by the kubelet."""
-    for role, pod in pods(context, resolution, found_pods):
+    for role, pod in pods:
         for container in pod["containers"][1:]:
             name = container.get("name")
             yield found(
@@ -157,9 +160,9 @@ def ends_with_the_run(context: Context, resolution: Resolution, found_pods: Sequ
             )
 
 
-def has_resources(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def has_resources(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """Requests must equal limits in every container: what is not requested is taken from the ranks."""
-    for role, pod in pods(context, resolution, found_pods):
+    for role, pod in pods:
         for field, container in added_containers(role, pod, resolution):
             if problem := _amounts_problem(container):
                 yield found(
@@ -190,12 +193,12 @@ _ACCELERATOR = re.compile(r"gpu|/mig-|/vgpu|tpu|npu|hpu|gaudi|neuron|rdma|efa|/h
 """In names of extended resources: what device plugins call accelerators and network adapters."""
 
 
-def devices(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def devices(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """GPUs and RDMA devices that the plan does not count, of whatever name."""
     own = {name for role in resolution.binding.roles for name in planned_amounts(resolution, role)}
     pools = resolution.cluster.node_pools.values()
     known = {name for pool in pools for name in (pool.gpu.resource if pool.gpu else None, pool.fabric.resource) if name}
-    for role, pod in pods(context, resolution, found_pods):
+    for role, pod in pods:
         added = [container for _, container in added_containers(role, pod, resolution)]
         for field, container in containers_of(pod):
             resources = container.get("resources") or {}
@@ -212,10 +215,10 @@ def _planned_ports(resolution: Resolution) -> list[int]:
     return list(dict.fromkeys(port.number for process in resolution.processes.values() for port in process.ports))
 
 
-def ports_are_free(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def ports_are_free(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """Containers of one pod share its address."""
     planned = _planned_ports(resolution)
-    for role, pod in pods(context, resolution, found_pods):
+    for role, pod in pods:
         for field, container in added_containers(role, pod, resolution):
             for port in container.get("ports") or []:
                 if port.get("containerPort") in planned:
@@ -227,9 +230,9 @@ def ports_are_free(context: Context, resolution: Resolution, found_pods: Sequenc
                     )
 
 
-def host_network(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def host_network(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """On the node's network names need another DNS policy, and ports are the node's."""
-    for role, pod in pods(context, resolution, found_pods):
+    for role, pod in pods:
         policy = pod.get("dnsPolicy", "ClusterFirst")
         if not pod.get("hostNetwork"):
             if policy not in ("ClusterFirst", "ClusterFirstWithHostNet"):
@@ -259,12 +262,12 @@ def host_network(context: Context, resolution: Resolution, found_pods: Sequence[
             )
 
 
-def security(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def security(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """What the namespace's pod security standard refuses: the Job would be there, and never have a pod."""
     namespace = context.cluster.namespaces.get(context.run.namespace)
     if namespace is None:
         return
-    for role, pod in pods(context, resolution, found_pods):
+    for role, pod in pods:
         for field, name, problem in dict.fromkeys(violations(pod, namespace.pod_security)):
             yield found(
                 "TW604",
@@ -274,9 +277,9 @@ def security(context: Context, resolution: Resolution, found_pods: Sequence[RunP
             )
 
 
-def images(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def images(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """The images of added containers and of volumes, by the rules of the run's own."""
-    for role, pod in pods(context, resolution, found_pods):
+    for role, pod in pods:
         for field, container in added_containers(role, pod, resolution):
             yield from image_findings(
                 str(container.get("image", "")), context.cluster, overridden_at(context, role, field, container.get("name"))
@@ -285,9 +288,9 @@ def images(context: Context, resolution: Resolution, found_pods: Sequence[RunPod
             yield from image_findings(reference, context.cluster, overridden_at(context, role, "volumes", name))
 
 
-def variables(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Iterator[Finding]:
+def variables(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """Variables that overrides set, by the rules of the run's own."""
-    for role, pod in pods(context, resolution, found_pods):
+    for role, pod in pods:
         for field, container in containers_of(pod):
             planned = {variable.name for variable in resolution.plan.environment} if container is pod["containers"][0] else set()
             added = {str(entry.get("name")): entry.get("value") for entry in container.get("env") or []}
@@ -301,7 +304,7 @@ def _there(where: Where, _: str) -> Where:
     return where
 
 
-PODS = (
+CHANGED_PODS = (
     is_consistent, mounts, writes_once, ends_with_the_run, has_resources, devices, ports_are_free, host_network, security, images,
     variables,
 )

@@ -240,8 +240,7 @@ def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A rule of a Job ends the run at an eviction; other controllers make a new pod, or count a failure like any other."""
     if context.run.on_disruption == "restart" or resolution.binding.disruption_rule:
         return
-    title = TARGETS[resolution.plan.target].title
-    message = f"the controller of a {title} has no rule for evicted pods: on_disruption would not hold"
+    message = f"the controller of a {resolution.plan.target_title} has no rule for evicted pods: on_disruption would not hold"
     others = _targets(context, resolution, lambda binding: binding.disruption_rule)
     fix = f"write target: {' or '.join(others)}; or remove it" if others else "remove it"
     yield found("TW456", context.locate.run("/on_disruption"), message, fix)

@@ -1,10 +1,10 @@
 """What a pod finds around its program: volumes, and variables that come from elsewhere."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, Tag, model_validator
+from pydantic import AfterValidator, Field, Tag
 
-from trainwright.model import AbsolutePath, DnsSubdomain, Model, by_keys
+from trainwright.model import AbsolutePath, DnsSubdomain, EnvName, Model, by_keys
 from trainwright.units import Bytes
 
 ConfigKey = Annotated[str, Field(pattern=r"^([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a-zA-Z0-9]*$", max_length=253)]
@@ -30,14 +30,8 @@ class ClaimMount(Model):
     """A claim of the namespace, as the cluster profile names it."""
     read_only: bool = False
     """Whether the mount is read-only; it should be for data sets."""
-    sub_path: Annotated[str, Field(pattern=r"^[^/].*$", max_length=512)] | None = None
+    sub_path: Annotated[str, Field(pattern=r"^[^/].*$", max_length=512), AfterValidator(_inside)] | None = None
     """A folder inside the volume."""
-
-    @model_validator(mode="after")
-    def _stays_inside(self) -> Self:
-        if self.sub_path and ".." in self.sub_path.split("/"):
-            raise ValueError("sub_path must stay inside the volume: remove '..'")
-        return self
 
 
 class ScratchMount(Model):
@@ -177,7 +171,7 @@ class WholeSecret(Model):
 
     secret: DnsSubdomain
     """Name of the Secret."""
-    prefix: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=253)] | None = None
+    prefix: EnvName | None = None
     """Put before each key."""
 
 
@@ -186,7 +180,7 @@ class WholeConfigMap(Model):
 
     config_map: DnsSubdomain
     """Name of the ConfigMap."""
-    prefix: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=253)] | None = None
+    prefix: EnvName | None = None
     """Put before each key."""
 
 

@@ -40,7 +40,7 @@ from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Owner, Setting, attempt_variables, numbers
 from trainwright_trainer.supervisor.pod.rank import OnWord, Rank, RankLink, kill_group
 from trainwright_trainer.supervisor.run.attempt import Attempt, connected_attempt
-from trainwright_trainer.supervisor.wire.control import INTRODUCTION_SECONDS, SHOWN, SPARE_CONNECTIONS
+from trainwright_trainer.supervisor.wire.control import INTRODUCTION_SECONDS, SPARE_CONNECTIONS, DroppedLog
 from trainwright_trainer.supervisor.wire.messages import Start
 from trainwright_trainer.supervisor.wire.proof import Proof, new_nonce
 
@@ -261,7 +261,7 @@ class RankListener:
         self._strangers: dict[RankConnection, None] = {}
         """Those that are no rank's yet, the oldest first."""
         self._most_strangers = most + SPARE_CONNECTIONS
-        self._dropped = 0
+        self._dropped = DroppedLog("call_refused")
         self._listener = socket.create_server((bind, 0), backlog=1024)
         self._listener.setblocking(False)
         self._address = (host, int(self._listener.getsockname()[1]))
@@ -300,9 +300,7 @@ class RankListener:
             self._drop(connection, f"it did not introduce itself within {INTRODUCTION_SECONDS:g} s")
 
     def _drop(self, connection: RankConnection, reason: str) -> None:
-        self._dropped += 1
-        if self._dropped <= SHOWN or self._dropped % 100 == 0:
-            get_log().warning("call_refused", host=connection.host, reason=reason, dropped=self._dropped)
+        self._dropped.add(reason, host=connection.host)
         connection.close()
 
     def _hear(self, connection: RankConnection, message: FromRemoteRankMessage | None) -> None:

@@ -116,7 +116,7 @@ class ControlServer:
         self._strangers: dict[Connection, None] = {}
         """Those that have not joined yet, the oldest first."""
         self._most_strangers = specification.spec.world.nodes + SPARE_CONNECTIONS
-        self._dropped = 0
+        self._dropped = DroppedLog("connection_dropped")
         self._server: asyncio.Server | None = None
 
     async def listen(self, bind: str, port: int) -> None:
@@ -174,7 +174,7 @@ class ControlServer:
             if peer is not None:
                 self._leader.lost(peer, str(end), end.silent)
             else:
-                self._note_dropped(connection, str(end))
+                self._dropped.add(str(end), address=connection.address)
         finally:
             self._strangers.pop(connection, None)
             connection.drop()
@@ -200,11 +200,18 @@ class ControlServer:
             raise ConnectionEnd(NO_PROOF)
         return join
 
-    def _note_dropped(self, connection: Connection, reason: str) -> None:
-        """Tell of the first hundred, and then of every hundredth: a port scanner must not fill the log."""
-        self._dropped += 1
-        if self._dropped <= SHOWN or self._dropped % 100 == 0:
-            get_log().warning("connection_dropped", address=connection.address, reason=reason, dropped=self._dropped)
+
+class DroppedLog:
+    """Tells of the first hundred that were dropped, and then of every hundredth: a port scanner must not fill the log."""
+
+    def __init__(self, event: str) -> None:
+        self._event, self._count = event, 0
+
+    def add(self, reason: str, **who: str) -> None:
+        """One more, with who it was and why."""
+        self._count += 1
+        if self._count <= SHOWN or self._count % SHOWN == 0:
+            get_log().warning(self._event, **who, reason=reason, dropped=self._count)
 
 
 async def _in_time(introduction: Awaitable[Value]) -> Value:
