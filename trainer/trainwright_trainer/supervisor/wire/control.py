@@ -426,9 +426,9 @@ class Connection:
         self._writer.close()
 
     async def _ping(self) -> None:
-        while True:
-            self.send(Ping())
+        while True:  # not at once: the introduction is a sign of life, and what a closed end has not read resets the connection
             await asyncio.sleep(min(PING_SECONDS, self._silence_seconds / 4))
+            self.send(Ping())
 
 
 def _keep_alive(endpoint: socket.socket, silence_seconds: float) -> None:
