@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import Locator, Positions
+from trainwright.findings.locate import Locator, Positions, escape
 from trainwright.reading.document import Document
+from trainwright_trainer.contract.base import MAX_INTEGER
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -38,13 +39,37 @@ def validate_data(model: type[M], data: M | Mapping[str, Any], file: str | None,
     Raises:
         CompileError: as :func:`validate`.
     """
+    where = Locator(file, positions).run
+    plain = dict(data) if isinstance(data, Mapping) else data
+    if keys := next(_inexact(plain), ()):
+        from trainwright.reading.errors import dotted  # as below
+
+        place = where("".join(f"/{escape(str(key))}" for key in keys))
+        message = f"`{dotted(keys)}` is a number beyond 2^53, which JSON readers round"
+        raise CompileError([found("TW107", place, message, "write a smaller number, or text")])
     try:
-        return model.model_validate(dict(data) if isinstance(data, Mapping) else data)
+        return model.model_validate(plain)
     except ValidationError as error:
-        raise refused(error, model, data, Locator(file, positions).run) from error
+        raise refused(error, model, data, where) from error
     except UnicodeEncodeError as error:  # pydantic cannot say it
         fix = r"write the character itself, or \U and its code point"
-        raise CompileError([found("TW107", Locator(file, positions).run(), "text holds half a surrogate pair", fix)]) from error
+        raise CompileError([found("TW107", where(), "text holds half a surrogate pair", fix)]) from error
+
+
+def _inexact(data: object) -> Iterator[tuple[str | int, ...]]:
+    """Where integers are that JSON does not carry. They are found first: pydantic cannot print the longest ones."""
+    waiting: list[tuple[tuple[str | int, ...], object]] = [((), data)]
+    seen: set[int] = set()
+    while waiting:
+        keys, value = waiting.pop()
+        if isinstance(value, int) and abs(value) > MAX_INTEGER:
+            yield keys
+        if isinstance(value, BaseModel):
+            value = vars(value)
+        if isinstance(value, Mapping | list | tuple) and id(value) not in seen:
+            seen.add(id(value))
+            below = value.items() if isinstance(value, Mapping) else enumerate(value)
+            waiting += [((*keys, key if isinstance(key, int) else str(key)), item) for key, item in below]
 
 
 def refused(error: ValidationError, model: type[BaseModel] | None, data: object, where: Callable[[str], Where]) -> CompileError:

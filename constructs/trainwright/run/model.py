@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
 from trainwright.handshake import TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
@@ -13,7 +13,6 @@ from trainwright.run.surroundings import EnvSource, EnvValue, Mount
 from trainwright.run.workload import TrainerWorkload, Workload
 from trainwright.topology import AnyTopology
 from trainwright.units import Bytes, Cpu, Duration
-from trainwright_trainer.contract.base import Json
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
 
 RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
@@ -94,7 +93,7 @@ class Checkpoints(Model):
 
 
 FileContent = Annotated[
-    Annotated[str, Field(max_length=524_288), Tag("text")] | Annotated[dict[str, Json], Tag("mapping")],
+    Annotated[str, Field(max_length=524_288), Tag("text")] | Annotated[dict[str, JsonValue], Tag("mapping")],
     Discriminator(lambda value: "mapping" if isinstance(value, dict) else "text"),
 ]
 
@@ -139,14 +138,14 @@ class ObjectOverride(Model):
     """The target that emits the object."""
     kind: Annotated[str, Field(pattern=r"^[A-Z][A-Za-z]*$", max_length=63)]
     """Kind of the object."""
-    patch: dict[str, Json]
+    patch: dict[str, JsonValue]
     """A merge patch; lists of named things merge by name."""
 
 
 class Overrides(Model):
     """The escape hatch: Kubernetes fields that no key of the run covers."""
 
-    pod: dict[DnsLabel, dict[str, Json]] = Field(default_factory=dict)
+    pod: dict[DnsLabel, dict[str, JsonValue]] = Field(default_factory=dict)
     """Role -> patch of its pod template's ``spec`` (lists merge by name)."""
     objects: tuple[ObjectOverride, ...] = ()
     """Patches on whole objects."""

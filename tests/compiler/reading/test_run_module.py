@@ -96,8 +96,9 @@ COPIED = f"{GOOD}RUN = RUN.model_copy(update=%s)\n"
     ("text", "code", "message"),
     [
         (COPIED % {"restarts": "three"}, "TW107", "`restarts` must be a whole number"),
-        (COPIED % "{'restarts': 10**5000}", "TW107", "a number beyond 2^53"),
-        (COPIED % "{'files': {'/etc/a.json': {'deep': [{'number': 10**5000}]}}}", "TW107", "a number beyond 2^53"),
+        (COPIED % "{'restarts': 10**5000}", "TW107", "`restarts` is a number beyond 2^53"),
+        (COPIED % "{'files': {'/a': {'b': [{'c': 10**5000}]}}}", "TW107", '`files["/a"].b[0].c` is a number beyond 2^53'),
+        (COPIED % "dict(topology=RUN.topology.model_copy(update={'kind': 10**5000}))", "TW107", "`topology.kind` is a number"),
         (COPIED % {"labels": {"bad key!": "x"}}, "TW107", 'the key `labels["bad key!"]`'),
         (COPIED % {"overrides": {"pod": {"node": {"a": [{1}]}}}}, "TW107", "`overrides.pod.node.a[0]` is nothing that JSON"),
         (COPIED % {"restarst": 1}, "TW105", "no key `restarst`"),

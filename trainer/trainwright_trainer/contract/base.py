@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
 MAX_INTEGER = 2**53
 """Largest integer that survives a round trip through JSON in every language (and through jsii)."""
@@ -21,23 +21,6 @@ AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00]*$", max_length=4096)]
 """Of a file or a directory inside the pod."""
 EntryName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][-A-Za-z0-9_.]*$", max_length=255)]
 """Name of one entry of a directory: no slash, no leading dot."""
-
-
-def _exact(value: JsonValue) -> JsonValue:
-    waiting = [value]
-    while waiting:
-        match waiting.pop():
-            case int(number) if abs(number) > MAX_INTEGER:
-                raise ValueError("it holds a number beyond 2^53, which JSON readers round; write a smaller one, or text")
-            case list(items):
-                waiting += items
-            case dict(entries):
-                waiting += entries.values()
-    return value
-
-
-Json = Annotated[JsonValue, AfterValidator(_exact)]
-"""What JSON holds, and every reader of it reads alike."""
 
 
 class Contract(BaseModel):

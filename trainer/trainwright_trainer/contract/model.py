@@ -6,9 +6,9 @@ Parameter counts are derived from the layer shapes and tested against the real m
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from trainwright_trainer.contract.base import Contract, Count, Json
+from trainwright_trainer.contract.base import Contract, Count
 
 
 class LlamaRopeScaling(Contract):
@@ -241,14 +241,14 @@ class TransformersModel(Contract):
     architecture: Literal["transformers"]
     model_type: str = Field(min_length=1, max_length=64, pattern=r"^[a-z0-9_\-]+$")
     """Name of the architecture in `transformers`, such as `gpt2`."""
-    config: dict[str, Json] = Field(default_factory=dict)
+    config: dict[str, JsonValue] = Field(default_factory=dict)
     """Fields of its configuration; the others have its defaults."""
     parameters: Count | None = None
     """Number of parameters, for the estimates; without it, memory is not estimated."""
 
     @field_validator("config")
     @classmethod
-    def _no_loss_that_nobody_adds(cls, config: dict[str, Json]) -> dict[str, Json]:
+    def _no_loss_that_nobody_adds(cls, config: dict[str, JsonValue]) -> dict[str, JsonValue]:
         parts = [config, *(part for part in config.values() if isinstance(part, dict))]
         if any(part.get(_AUXILIARY_LOSS) for part in parts):
             raise ValueError(
