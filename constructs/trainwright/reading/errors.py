@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
+_LONGEST_PATH = 100
+"""Keys that a place names: pydantic looks 250 deep."""
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One error with all that is known of its place."""
@@ -50,7 +54,7 @@ class Case:
     def place(self) -> Keys:
         """Where to point: at the value, or at the key that chooses the kind of a mapping where that is wrong."""
         chooser = self.spot.slot.chooser if self.kind == "union_tag_invalid" else None
-        return (*self.keys, chooser) if chooser else self.keys
+        return (*self.keys, chooser) if chooser else self.keys[:_LONGEST_PATH]
 
     @property
     def name(self) -> str:

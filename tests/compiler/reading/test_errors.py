@@ -223,6 +223,15 @@ def test_a_profile_is_read_with_the_same_words() -> None:
     ]
 
 
+def test_the_place_of_what_is_too_deep_can_be_read() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(400):
+        deep = {"x": deep}
+    with pytest.raises(CompileError) as caught:
+        validate_data(Run, {"files": {5: deep}}, None, {})
+    assert max(len(str(finding.where)) for finding in caught.value.findings) < 1000
+
+
 def test_python_values_with_models_among_them() -> None:
     data = {**parse_yaml(RUN, "run.yaml").data, "topology": DDP(kind="ddp", nodes=3, gpus_per_node=0), "waivers": []}
     assert validate_data(Run, data, None, {}).topology.nodes == 3
