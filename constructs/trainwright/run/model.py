@@ -229,7 +229,7 @@ class Run(Model):
     """What the eviction or loss of a pod does: its pods come back, and `restarts` does not count it, or the run fails."""
     peer_wait: Duration = Field(default_factory=lambda: Duration.parse("30m"))
     """How long pods wait for pods that are not scheduled yet."""
-    peer_lost: Duration = Field(default_factory=lambda: Duration.parse("8s"))
+    peer_lost: Duration = Field(default_factory=lambda: Duration.parse("15s"))
     """How long a pod may be silent before the others end and come back together, where their supervisors are connected."""
     grace: Duration | None = None
     """Time from SIGTERM to SIGKILL for a script or a command; default 60s. That of the trainer follows from its checkpoints."""

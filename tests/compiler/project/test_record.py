@@ -101,7 +101,7 @@ CONFLICT = """\
 record: 1
 state: "active"
 <<<<<<< HEAD
-identity: "shymvh9r"
+identity: "tcmx3q01"
 =======
 identity: "1aqa1h4p"
 >>>>>>> branch
