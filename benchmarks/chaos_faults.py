@@ -243,10 +243,10 @@ def _intrude(run: ChaosRun, dice: random.Random) -> str:
         "an HTTP request": b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "half a line": b'{"type": "join", "node": 1, ',
         "nothing, and stays": b"",
-        "a worker of another run": _join(1, other),
-        "a pod that does not exist": _join(7, other),
-        "a worker of an older trainer": _join(1, other, version="0.0.1"),
-        "the digest alone": _join(1, mine),
+        "a worker of another run": _said(_knock("another-run-1"), _join(1, other, "another-run-1")),
+        "a pod that does not exist": _said(_knock(run.spec.identity), _join(7, mine, run.spec.identity)),
+        "a worker of an attempt before": _said(_knock(run.spec.identity), _join(1, mine, run.spec.identity)),
+        "the digest alone": _said(_join(1, mine, run.spec.identity)),
         "a long line": b"x" * 2**20,
     }
     what = dice.choice(sorted(lines))
@@ -259,10 +259,18 @@ def _intrude(run: ChaosRun, dice: random.Random) -> str:
     return what
 
 
-def _join(node: int, sha256: str, version: str = __version__) -> bytes:
-    join = {"type": "join", "node": node, "host": "stranger", "sha256": sha256, "version": version}
-    installed = {"type": "installed", "versions": {}}
-    return (json.dumps(join) + "\n" + json.dumps(installed) + "\n").encode()
+def _knock(identity: str) -> dict[str, object]:
+    return {"type": "knock", "identity": identity}
+
+
+def _join(node: int, sha256: str, identity: str) -> dict[str, object]:
+    """Of an attempt that is not this one."""
+    said = {"type": "join", "node": node, "host": "stranger", "sha256": sha256, "version": __version__}
+    return {**said, "identity": identity, "attempt": "0123456789ab"}
+
+
+def _said(*messages: dict[str, object]) -> bytes:
+    return b"".join(json.dumps(message).encode() + b"\n" for message in messages)
 
 
 FAULTS: dict[str, Fault] = {
