@@ -99,6 +99,8 @@ _ROLES: Mapping[str, Callable[[Setting], Role]] = {
 
 
 CLIENT_SECONDS = 10
+MOST_CLIENTS = 8
+"""At the port for probes and metrics at the same time; each has a thread."""
 UNKNOWN = "unknown"
 
 
@@ -208,7 +210,31 @@ def serve_probes(bind: str, port: int, measurements: Measurements) -> ThreadingH
 
 
 class _Server(ThreadingHTTPServer):
+    """Of more clients than it serves at once, the oldest goes: an answer takes milliseconds, so that one asks nothing. To turn
+    the newest away would let whoever holds connections open make the pod's probes fail.
+    """
+
     daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._clients: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._clients[request] = None
+            oldest = next(iter(self._clients))
+            if len(self._clients) > MOST_CLIENTS:
+                del self._clients[oldest]
+                with suppress(OSError):  # it went by itself
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread then reads the end, and leaves
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._clients.pop(request, None)
+        super().shutdown_request(request)
 
     def server_bind(self) -> None:
         # HTTPServer's own also asks the name server for this address, and a pod must start while none answers.

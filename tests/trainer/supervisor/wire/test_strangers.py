@@ -17,6 +17,7 @@ from tests.trainer.supervisor.pods import PodProcess, Run
 
 from trainwright_trainer import __version__
 from trainwright_trainer.contract import ExitCode, RunSpec
+from trainwright_trainer.rank.software import installed
 from trainwright_trainer.supervisor.wire.control import MAX_LINE_BYTES, SPARE_CONNECTIONS
 
 
@@ -55,6 +56,7 @@ def words_of_strangers(run: Run) -> Iterable[bytes]:
     yield lines(join_of(run, sha256="0" * 64))
     yield lines(join_of(run, sha256="0" * 64, identity=None))
     yield lines(join_of(run))
+    yield lines(join_of(run, identity=None, versions=dict(installed())))
     yield lines(knock | {"identity": "other-9f8e7d"}, join_of(run))
     yield lines(knock, join_of(run, attempt="0123456789ab"))
     yield lines(knock, {"type": "end_requested", "why": "a stranger says so"})
