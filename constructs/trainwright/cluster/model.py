@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Scheduling, TopologyLevel
 from trainwright.handshake import OperatorName, TargetName
@@ -18,6 +18,16 @@ FabricKind = Literal["tcp", "infiniband", "roce", "efa"]
 _INTERFACE = r"[A-Za-z0-9_.\-]{1,15}"
 """Name of a network interface (Linux, IFNAMSIZ)."""
 
+
+Interfaces = Annotated[
+    str,
+    BeforeValidator(
+        lambda value: ",".join(value) if isinstance(value, list) and all(isinstance(name, str) for name in value) else value,
+        json_schema_input_type=str | list[str],
+    ),
+    Field(max_length=255),
+]
+"""Network interfaces by their exact names, with commas between them or as a list."""
 
 NetworkAnnotation = Annotated[
     str, Field(pattern=r"^(networking\.gke\.io|k8s\.v1\.cni\.cncf\.io)/[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$")
@@ -47,9 +57,9 @@ class Fabric(Model):
     """Network links of one node that training uses."""
     gigabits_per_link: Annotated[int, Field(ge=1, le=10_000)] = 10
     """Speed of one link."""
-    interface: Annotated[str, Field(max_length=255)] | None = None
-    """Interface for bootstrap traffic, as a pod sees it, by its exact name; or several, with commas between them."""
-    host_interface: Annotated[str, Field(max_length=255)] | None = None
+    interface: Interfaces | None = None
+    """Interface for bootstrap traffic, as a pod sees it, by its exact name; or several, as a list or with commas between them."""
+    host_interface: Interfaces | None = None
     """The same, as a run on the node's network (`host_network`) sees it; if left out, NCCL and gloo choose."""
     hca: Annotated[str, Field(pattern=r"^[=^]?[A-Za-z0-9_:,\-]+$", max_length=512)] | None = None
     """Value of NCCL_IB_HCA; start it with ``=`` for exact names."""

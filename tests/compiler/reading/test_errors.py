@@ -88,8 +88,9 @@ def test_only_a_slip_of_the_pen_is_repaired(name: str, fix: str) -> None:
     assert finding.fix.startswith(fix)
 
 
-def test_several_interfaces_are_a_list() -> None:
-    profile = validate(Cluster, parse_yaml(CLUSTER.replace("eth0", '"eth0,eth1"'), "cluster.yaml"))
+@pytest.mark.parametrize("written", ['"eth0,eth1"', "[eth0, eth1]"])
+def test_several_interfaces_are_a_list(written: str) -> None:
+    profile = validate(Cluster, parse_yaml(CLUSTER.replace("eth0", written), "cluster.yaml"))
     assert profile.node_pools["a"].fabric.interface == "eth0,eth1"
 
 
