@@ -301,9 +301,10 @@ class _Reader:
 
 
 def _is_yaml_error(error: Exception) -> bool:
-    from ruamel.yaml.error import YAMLError
+    from ruamel.yaml import error as ruamel
+    from yaml import error as pyyaml
 
-    return isinstance(error, YAMLError)
+    return isinstance(error, ruamel.YAMLError | pyyaml.YAMLError)
 
 
 _CHECK = "check indentation, quotes and brackets here and on the line before"
@@ -331,7 +332,7 @@ def events_of(text: str) -> Iterator[Any]:
     """Events with ``start_mark`` and ``end_mark``; their classes have the same names and fields in both libraries.
 
     Raises:
-        YAMLError: of ruamel.yaml; and, for some broken input, whatever its parser fails with.
+        YAMLError: of either library; and, for some broken input, whatever its parser fails with.
     """
     quick = None if _DIFFERENT.search(text) else _quick(text)
     if quick is not None:
@@ -356,7 +357,9 @@ def _quick(text: str) -> list[Any] | None:
         while depth <= DEEPEST and len(events) <= 3 * MOST_NODES and (event := loader.get_event()) is not None:
             events.append(event)
             depth += _STEPS.get(type(event).__name__, 0)
-    except (YAMLError, ValueError):
+    except (YAMLError, ValueError) as error:
+        if getattr(error, "problem", None) == "found unexpected end of stream":
+            raise  # a quote without its end is that in both versions, and ruamel.yaml takes seconds to say so
         return None
     finally:
         loader.dispose()

@@ -128,6 +128,7 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "".join(f"a{n}: &a{n} [{','.join([f'*a{
         pytest.param("\n".join(f"k{n}: v" for n in range(15_000)), id="many values"),
         pytest.param("!" * 100_000 + " x", id="tag"),
         pytest.param("&" + "a" * 100_000, id="anchor"),
+        pytest.param("a: \"" + "b c\n" * 200_000, id="a quote without its end"),
         pytest.param("7: x\n" * 5_000, id="many errors"),
     ],
 )
