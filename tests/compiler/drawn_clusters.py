@@ -26,6 +26,8 @@ def _fabrics(draw: st.DrawFn) -> Data:
         fabric |= draw(st.fixed_dictionaries({}, optional={"gid_index": st.integers(0, 9), "traffic_class": st.just(106)}))
     if fabric["kind"] != "tcp" and draw(st.booleans()):
         fabric["gpu_direct"] = draw(st.booleans())
+    if draw(st.booleans()):
+        fabric["pod_annotations"] = {"k8s.v1.cni.cncf.io/networks": "rdma-0,rdma-1"}
     return fabric
 
 

@@ -87,6 +87,7 @@ def _trainers(draw: st.DrawFn, pictures: bool) -> Data:
                 "activation_checkpointing": st.booleans(),
                 "compile": st.booleans(),
                 "skip_non_finite": st.integers(1, 100),
+                "skip_unreadable": st.integers(0, 100),
                 "metrics": _metrics(),
             },
         )
@@ -214,6 +215,8 @@ def _placed(shape: Shape, cluster: Data, namespace: Data) -> st.SearchStrategy[D
             optional["queue"] = st.sampled_from(sorted(namespace["queues"]))
     elif cluster.get("scheduling", {}).get("gang") == "volcano":
         optional["queue"] = labels(63)
+    if CASES[shape.target].kind[0] in ("batch", "jobset.x-k8s.io", "trainer.kubeflow.org"):
+        optional["on_disruption"] = st.sampled_from(("restart", "fail"))
     if CASES[shape.target].host_network:
         optional["host_network"] = st.booleans()
     drawn = st.fixed_dictionaries({}, optional=optional)
