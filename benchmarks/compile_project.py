@@ -96,6 +96,7 @@ storage_classes:
 registries: [registry.example.com]
 namespaces:
   training:
+    security: {user: 1000}
     claims:
       training-checkpoints: {storage_class: nfs-csi, size: 20Ti, write_mebibytes_per_second: 4000}
       training-dataset: {managed: false, access: ReadOnlyMany}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
@@ -170,14 +171,21 @@ def _as_written(touched: tuple[tuple[str, str], ...], finished: list[Traced]) ->
 
 
 def _security(lowered: _Lowered) -> str | None:
-    """The weakest level of any pod; None for `restricted`."""
+    """The weakest level of any pod, and all that is weaker than `restricted`; None for that."""
     target = TARGETS[lowered.resolution.plan.target]
     levels = [level_of(pod.found.spec) for pod in run_pods(target, lowered.resolution, lowered.whole)]
-    for wanted in ("privileged", "baseline"):
-        problems = [problem for level, found in levels if level == wanted for problem in found]
-        if problems:
-            return f"{wanted}: {', '.join(dict.fromkeys(problems))}"
-    return None
+    problems = dict.fromkeys(problem for _, found in levels for problem in found)
+    weakest = next((level for level in ("privileged", "baseline") if level in [one for one, _ in levels]), None)
+    return f"{weakest}: {', '.join(_by_container(problems))}" if weakest else None
+
+
+def _by_container(problems: Iterable[str]) -> list[str]:
+    """Each container that lacks something once, with all that it lacks."""
+    lacks: dict[str, list[str]] = {}
+    for problem in problems:
+        owner, without, missing = problem.partition(" without ")
+        lacks.setdefault(f"{owner}{without}", []).extend([missing] if without else [])
+    return [f"{owner}{', '.join(missing)}" for owner, missing in lacks.items()]
 
 
 def _after_waivers(context: Context, findings: list[Finding]) -> list[Finding]:

@@ -89,6 +89,8 @@ class MPI(NamedTuple):
     implementation: MPIName
     launcher_holds_ranks: bool = False
     """Whether the launcher's pod is the first node."""
+    as_root: bool = False
+    """Whether sshd and mpirun are root's, as in images that name no user; otherwise they are those of user 1000."""
 
 
 class Elastic(NamedTuple):
@@ -196,6 +198,8 @@ class Binding(NamedTuple):
     """Path of MPI's list of hosts, on the launcher."""
     sshd: tuple[str, ...] = ()
     """What an MPI worker runs."""
+    as_root: bool = False
+    """Whether sshd and mpirun are root's; the image's own sshd then has the image's own port."""
     replaces_command: bool = False
     """Whether the operator starts its own program in the pods, and the run's command elsewhere."""
     own_shared_memory: bool = False

@@ -67,7 +67,10 @@ def _namespaces(draw: st.DrawFn, queued: bool) -> Data:
         claims[draw(labels(60)) + ".v1"] = {"size": "1Gi", "access": "ReadWriteMany"}
     queue = st.one_of(st.just({"managed": False}), st.just({"cluster_queue": "gpus"}))
     queues = draw(st.dictionaries(labels(60), queue, min_size=1, max_size=3)) if queued else {}
-    return {"claims": claims, "managed": draw(st.booleans()), "pod_security": "privileged", "queues": queues}
+    namespace: Data = {"claims": claims, "managed": draw(st.booleans()), "pod_security": "privileged", "queues": queues}
+    if draw(st.booleans()):
+        namespace["security"] = {"read_only_root": draw(st.booleans())}
+    return namespace
 
 
 def _sends_there(operator: Operator, scheduling: Data) -> bool:
@@ -148,4 +151,18 @@ def clusters(draw: st.DrawFn) -> Data:
         cluster["monitoring"] = draw(_monitoring())
     if draw(st.booleans()):
         cluster["registries"] = [REGISTRY]
+    if draw(st.booleans()):
+        cluster["security"] = {"user": 1000}
+    if draw(st.booleans()):
+        _guard(draw, cluster)
     return cluster
+
+
+def _guard(draw: st.DrawFn, cluster: Data) -> None:
+    """Stricter namespaces, and a cluster on which nothing but a run's own words is refused there."""
+    for namespace in cluster["namespaces"].values():
+        namespace["pod_security"] = draw(st.sampled_from(("restricted", "baseline")))
+    for pool in cluster["node_pools"].values():
+        pool["fabric"].pop("ipc_lock", None)
+    if "training-operator" in cluster["operators"]:
+        cluster["operators"]["training-operator"]["restricted_containers"] = True

@@ -217,7 +217,7 @@ def _placed(shape: Shape, cluster: Data, namespace: Data) -> st.SearchStrategy[D
         optional["queue"] = labels(63)
     if CASES[shape.target].kind[0] in ("batch", "jobset.x-k8s.io", "trainer.kubeflow.org"):
         optional["on_disruption"] = st.sampled_from(("restart", "fail"))
-    if CASES[shape.target].host_network:
+    if CASES[shape.target].host_network and namespace["pod_security"] == "privileged":
         optional["host_network"] = st.booleans()
     drawn = st.fixed_dictionaries({}, optional=optional)
     return drawn if "kueue" in cluster else drawn.map(_without_idle_queue)
@@ -226,6 +226,23 @@ def _placed(shape: Shape, cluster: Data, namespace: Data) -> st.SearchStrategy[D
 def _without_idle_queue(fields: Data) -> Data:
     """A queue of Volcano is read from the group of the pods: without a group nothing reads it."""
     return {key: value for key, value in fields.items() if key != "queue" or fields.get("gang", True)}
+
+
+@st.composite
+def _security(draw: st.DrawFn, shape: Shape, level: str) -> Data:
+    """What the level of the namespace allows; under mpirun as a user in whose home there are keys."""
+    users = (1000,) if level == "restricted" else (0, 1000)
+    security: Data = {"user": draw(st.sampled_from(users if shape.name in ("mpi", "horovod") else (*users, 2000)))}
+    if level != "restricted" and draw(st.booleans()):
+        security = {"root": True}
+    capabilities = {"restricted": ("NET_BIND_SERVICE",), "baseline": ("SYS_CHROOT",), "privileged": ("IPC_LOCK", "SYS_PTRACE")}
+    optional: dict[str, st.SearchStrategy[Any]] = {
+        "group": st.integers(0, 9999), "fs_group": st.integers(0, 9999), "read_only_root": st.booleans(),
+        "capabilities": st.just(list(capabilities[level])),
+    }
+    if level == "privileged":
+        optional["privileged"] = st.booleans()
+    return security | draw(st.fixed_dictionaries({}, optional=optional))
 
 
 _FILES = st.dictionaries(
@@ -302,4 +319,7 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
         }
     run["mounts"] = draw(_mounts(namespace))
     run |= draw(_placed(shape, cluster, namespace))
+    level = namespace["pod_security"]
+    if level == "restricted" or draw(st.booleans()):
+        run["security"] = draw(_security(shape, level))
     return run | draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))

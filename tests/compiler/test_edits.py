@@ -49,6 +49,7 @@ EDITS: dict[str, Data] = {
     "gang": {"gang": False},
     "resources": {"resources": {"cpu": 100}},
     "env": {"env": {"PLAIN": "edited"}},
+    "security": {"security": {"user": 2000}},
     "service_account": {"service_account": "trainer"},
     "image_pull_secrets": {"image_pull_secrets": ["registry"]},
     "env_from": {"env_from": [{"config_map": "settings"}]},

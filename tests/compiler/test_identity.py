@@ -226,7 +226,7 @@ def example() -> tuple[Data, Data]:
         "cluster": "here",
         "kubernetes": "1.34",
         "node_pools": {"cpu": {"cpus": 8, "memory": "32Gi"}},
-        "namespaces": {"training": {"claims": {"checkpoints": {"managed": False}}}},
+        "namespaces": {"training": {"security": {"user": 1000}, "claims": {"checkpoints": {"managed": False}}}},
     }
     run: Data = {
         "run": "one",

@@ -55,6 +55,7 @@ def test_custom_kinds_are_validated_too() -> None:
 def assert_well_formed(compiled: CompiledRun) -> None:
     """Plain JSON that arrives as it is, that the API takes, and that a GitOps controller can live with."""
     assert all(finding.severity is not Severity.ERROR for finding in compiled.findings)
+    assert_admitted(compiled)
     identities = []
     for number, manifest in enumerate(compiled.manifests):
         assert json.loads(json.dumps(manifest, allow_nan=False)) == manifest
@@ -67,6 +68,20 @@ def assert_well_formed(compiled: CompiledRun) -> None:
         metadata = manifest["metadata"]
         identities.append((manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"]))
     assert len(identities) == len(set(identities))
+
+
+LEVELS = ("restricted", "baseline", "privileged")
+
+
+def assert_admitted(compiled: CompiledRun) -> None:
+    """The namespace takes every pod, and where it keeps root out, the kubelet does not have to: a user is stated."""
+    level = compiled.cluster.namespaces[compiled.run.namespace].pod_security
+    needed = (compiled.security or "restricted").partition(":")[0]
+    assert LEVELS.index(needed) <= LEVELS.index(level)
+    security = compiled.plan.security
+    assert level != "restricted" or security.user or compiled.run.overrides.pod
+    if compiled.run.workload.kind in ("trainer", "boosting") and not compiled.run.security.model_fields_set:
+        assert (security.user, security.non_root, security.hardened, security.read_only_root) == (1000, True, True, True)
 
 
 @given(pair=pairs())

@@ -42,6 +42,7 @@ WORKS: dict[str, Data] = {
     "torchrun": {  # the same pods with somebody's own program in them, which reads what the controllers set
         "workload": {"kind": "command", "command": ["torchrun", "/app/train.py"]},
         "topology": {"kind": "ddp", "nodes": 4, "gpus_per_node": 8},
+        "security": {"user": 1000},
         **dict.fromkeys(("batch", "learning_rate", "trainer_version")),
     },
 }

@@ -46,6 +46,7 @@ def base(cluster: Data) -> Data:
         "topology": {"kind": "ddp", "nodes": 4, "gpus_per_node": 8},
         "workload": {"kind": "script", "command": ["python", "/app/train.py"]},
         "mounts": {"/checkpoints": {"claim": claim}},
+        "security": {"user": 1000},
     }
 
 

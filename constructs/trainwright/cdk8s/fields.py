@@ -34,6 +34,7 @@ from trainwright.run import (
     Waiver,
     Watchdog,
 )
+from trainwright.security import Security
 from trainwright.units import Duration
 
 
@@ -64,6 +65,7 @@ class RunFields(TypedDict, total=False):
     resources: Resources
     env: Mapping[str, EnvValue]
     env_from: Sequence[EnvSource]
+    security: Security
     service_account: str
     image_pull_secrets: Sequence[str]
     labels: Mapping[str, str]

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Scheduling, TopologyLevel
 from trainwright.handshake import OperatorName, TargetName
 from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, QualifiedName
+from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
 
 AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
@@ -175,6 +176,8 @@ class Namespace(Model):
     """Whether the foundation creates it; otherwise it must already exist."""
     pod_security: PodSecurity = "restricted"
     """Pod security standard of the namespace; what a run needs beyond it is a finding."""
+    security: Security = Field(default_factory=Security.model_construct)
+    """Defaults for `security` of scripts and commands here, before those of the cluster."""
     claims: dict[DnsSubdomain, Claim] = Field(default_factory=dict)
     """PersistentVolumeClaims that runs can mount."""
     queues: dict[DnsSubdomain, Queue] = Field(default_factory=dict)
@@ -213,6 +216,8 @@ class Cluster(Model):
     """Monitoring of the runs: metrics, alerts and dashboards."""
     node_pools: Annotated[dict[DnsLabel, NodePool], Field(min_length=1)]
     """Kinds of nodes, in the order in which a run looks for one that fits."""
+    security: Security = Field(default_factory=Security.model_construct)
+    """Defaults for `security` of scripts and commands; our trainer's pods state their own."""
     namespaces: dict[DnsLabel, Namespace] = Field(default_factory=dict)
     """Namespaces for runs, with their storage and queues."""
     storage_classes: dict[DnsSubdomain, StorageClass] = Field(default_factory=dict)

@@ -122,6 +122,7 @@ _ROWS = (
          "An older release drops or misreads fields, and the run does something other than the plan says."),
     Code("TW315", _W, "operator newer than known", "A newer release may have renamed or removed what the compiler writes.", True),
     Code("TW316", _W, "release not stated", "Nobody knows whether the scheduler reads what the compiler writes for it.", True),
+    Code("TW317", _E, "user not stated", "The kubelet would refuse every pod whose image names no user, root, or a user by name."),
     Code("TW320", _I, "no metrics", "Without metrics, nobody is alerted when the run makes no progress.", True),
     Code("TW321", _I, "steps are not monitored", "Only our trainer reports steps and checkpoints.", True),
     Code("TW322", _W, "namespace is not watched",
@@ -169,6 +170,7 @@ _ROWS = (
     Code("TW426", _E, "unknown release of Ray",
          "The operator uses it to decide which features of Ray it may use, and does not check it."),
     Code("TW427", _E, "variable that no rank gets", "The program runs without it, or with another pod's value."),
+    Code("TW428", _E, "user without keys of ssh", "mpirun would reach no pod, and no rank would start."),
     Code("TW429", _I, "Keras 3 and several workers",
          "A program that calls fit fails in its first step, after it has been given all its GPUs.", True),
     # Scheduling

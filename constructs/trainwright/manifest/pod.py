@@ -22,7 +22,7 @@ def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
     ``life`` is what the target writes first: restart policy and address, as far as its controller leaves them open.
     """
     run, plan, process = resolution.run, resolution.plan, resolution.processes[role.name]
-    waiting = await_containers(resolution)
+    waiting, brought = await_containers(resolution), volumes(resolution, role)
     spec: Tree = {
         **life,
         "terminationGracePeriodSeconds": Why(plan.grace.seconds, "trainwright", plan.grace.reason),
@@ -31,10 +31,10 @@ def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
         **_network(resolution),
         **_service_account(resolution),
         "enableServiceLinks": False,
-        "securityContext": pod_security(),
+        "securityContext": pod_security(plan.security),
         **({"initContainers": waiting} if waiting else {}),
         "containers": [_container(resolution, role, process)],
-        "volumes": volumes(resolution, role),
+        **({"volumes": brought} if brought else {}),
     }
     own = {ROLE_LABEL: Why(role.name, "trainwright", "what the pod is in the run")}
     metadata: Tree = {"labels": {**pod_labels(run, plan), **own, **scheduling.pod_labels(resolution)}}
@@ -86,7 +86,7 @@ def _service_account(resolution: Resolution) -> Tree:
 
 
 def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
-    run = resolution.run
+    run, mounts = resolution.run, volume_mounts(resolution, role)
     return {
         "name": Why(role.container, "trainwright", "the container that trains"),
         "image": Why(run.image, "run:/image", "as asked"),
@@ -98,8 +98,8 @@ def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
         **_probes(process),
         "terminationMessagePath": TERMINATION_PATH,
         "terminationMessagePolicy": "File" if process.supervised else "FallbackToLogsOnError",
-        "securityContext": _container_security(resolution, role, process),
-        "volumeMounts": volume_mounts(resolution, role),
+        **_container_security(resolution, role, process),
+        **({"volumeMounts": mounts} if mounts else {}),
     }
 
 
@@ -187,14 +187,18 @@ def uses_rdma(resolution: Resolution) -> bool:
 
 
 def _container_security(resolution: Resolution, role: Role, process: Process) -> Tree:
-    security = container_security()
-    added = [Why(name, "trainwright", reason) for name, reason in process.capabilities.items()]
+    planned = resolution.plan.security
+    security = container_security(planned)
+    # where nothing is dropped, the usual capabilities have them
+    added = [Why(name, "trainwright", reason) for name, reason in process.capabilities.items() if planned.hardened]
     if role.holds_ranks and uses_rdma(resolution) and resolution.pool.fabric.ipc_lock:
         source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/fabric/ipc_lock"
         added.append(Why("IPC_LOCK", source, "the node's runtime limits locked memory, which RDMA needs"))
+    added = [one for one in added if one.value not in planned.capabilities]
     if added:
-        security["capabilities"]["add"] = added
-    return security
+        capabilities = security.setdefault("capabilities", {})
+        capabilities["add"] = [*capabilities.get("add", []), *added]
+    return {"securityContext": security} if security else {}
 
 
 def _probes(process: Process) -> Tree:

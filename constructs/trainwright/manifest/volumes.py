@@ -91,7 +91,8 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     if _shares_memory(resolution, role):
         size = Why(str(plan.resources.shm), "trainwright", plan.resources.shm_reason)
         own.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}})
-    own.append({"name": "tmp", "emptyDir": Why({}, "trainwright", "scratch: the root file system is read-only")})
+    if plan.security.read_only_root:
+        own.append({"name": "tmp", "emptyDir": Why({}, "trainwright", "scratch: the root file system is read-only")})
     if resolution.payloads:
         own.append({"name": "spec", "configMap": {"name": Why(plan.name, "trainwright", "the run's files")}})
     if plan.control and plan.control.secret:
@@ -168,8 +169,9 @@ def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     mounts: list[dict[str, Any]] = []
     if _shares_memory(resolution, role):
         mounts.append({"name": "shm", "mountPath": Why("/dev/shm", "trainwright", plan.resources.shm_reason)})  # noqa: S108
-    scratch = Why("/tmp", "trainwright", "scratch: the root file system is read-only")  # noqa: S108
-    mounts.append({"name": "tmp", "mountPath": scratch})
+    if plan.security.read_only_root:
+        scratch = Why("/tmp", "trainwright", "scratch: the root file system is read-only")  # noqa: S108
+        mounts.append({"name": "tmp", "mountPath": scratch})
     mounts += _files(resolution)
     if plan.control and plan.control.secret:
         where = Why(SECRET_DIRECTORY, "trainwright", "the secret by which the pods of the run know each other")

@@ -132,9 +132,6 @@ SUPERVISED = Owned(
 """A command has no supervisor, so its probes, hooks and last words are its own."""
 
 
-_KEYS_OF_SSH = "remove it: ssh and sshd look for their keys in the home of user 1000, and know no other user of the image"
-
-
 def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
     """What the plan owns of one object as it was compiled, with the patterns made for this very run."""
     kind, target = GroupKind.of(manifest), TARGETS[resolution.plan.target]
@@ -170,7 +167,7 @@ def _of_template(resolution: Resolution, manifest: Manifest, role: str, pointer:
     parts.append(_grace(resolution, f"{pointer}/spec"))
     parts += _scheduling(resolution, f"{pointer}/spec")
     if resolution.binding.sshd:
-        parts.append(Owned(f"({pointer}/spec|{main})/securityContext/runAsUser", "the user of sshd", _KEYS_OF_SSH))
+        parts.append(Owned(f"({pointer}/spec|{main})/securityContext/runAsUser", "the user of sshd", "change security.user"))
     return parts + _placement(pod, f"{pointer}/spec") + _devices(resolution, main) + _volumes(pod, pointer, main)
 
 
@@ -233,8 +230,8 @@ def _volumes(pod: Manifest, pointer: str, main: str) -> list[Owned]:
     """Volumes and mounts of the plan, those of the run's own mounts first; the sizes of scratch and shared memory are free."""
     parts: list[Owned] = []
     for listed, there, what in (
-        (pod["volumes"], f"{pointer}/spec/volumes", "a volume of the plan"),
-        (pod["containers"][0]["volumeMounts"], f"{main}/volumeMounts", "a mount of the plan"),
+        (pod.get("volumes", []), f"{pointer}/spec/volumes", "a volume of the plan"),
+        (pod["containers"][0].get("volumeMounts", []), f"{main}/volumeMounts", "a mount of the plan"),
     ):
         numbers: dict[str, list[int]] = {}
         for number, item in enumerate(listed):

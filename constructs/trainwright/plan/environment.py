@@ -31,6 +31,7 @@ class EnvironmentInputs(NamedTuple):
     resources: ResourcesPlan
     directory: str | None
     """Of the checkpoints, if the work must be told."""
+    read_only_root: bool
 
 
 def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVariable, ...]:
@@ -47,7 +48,7 @@ def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVa
         own += [_field(name, path, reason) for name, path in binding.renders.items()]
     defaults = [
         variable
-        for variable in (*_defaults(run, needs, inputs.resources), *network_variables(inputs.pool, inputs.fabric, needs))
+        for variable in (*_defaults(run, inputs), *network_variables(inputs.pool, inputs.fabric, needs))
         if variable.name not in run.env and variable.name not in binding.injects
     ]
     own += [_literal(variable) for variable in (*defaults, *_directory(inputs.directory))]
@@ -96,11 +97,13 @@ def _field(name: str, path: str, reason: str) -> EnvironmentVariable:
     return EnvironmentVariable(name=name, field=path, reason=reason, source="trainwright")
 
 
-def _defaults(run: Run, needs: Needs, resources: ResourcesPlan) -> list[Variable]:
+def _defaults(run: Run, inputs: EnvironmentInputs) -> list[Variable]:
     """Defaults that a run may override."""
+    needs, resources = inputs.needs, inputs.resources
     threads = max(1, resources.cpu.millicores // 1000 // needs.processes_per_node)
+    home = Variable("HOME", "/tmp", "the root file system is read-only; caches go to the pod's scratch")  # noqa: S108
     return [
-        Variable("HOME", "/tmp", "the root file system is read-only; caches go to the pod's scratch"),  # noqa: S108
+        *([home] if inputs.read_only_root else []),
         Variable("PYTHONUNBUFFERED", "1", "log lines leave the pod as they are written"),
         *([Variable("HF_HUB_OFFLINE", "1", "nothing is downloaded while training")] if run.trainer else []),
         Variable(THREADS, str(threads), f"CPUs {resources.cpu}, processes {needs.processes_per_node}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from trainwright.handshake import Gang
@@ -217,6 +218,26 @@ class DataPlan(NamedTuple):
     """Path in the pods' mount of the claim: a file that is there once the data is complete."""
 
 
+class SecurityPlan(NamedTuple):
+    """Who the processes of the pods are, and what they may do; None leaves it to the image."""
+
+    level: str
+    """Of the namespace: `restricted`, `baseline` or `privileged`."""
+    user: int | None
+    group: int | None
+    fs_group: int | None
+    non_root: bool
+    """Whether the kubelet refuses to start a process of root."""
+    hardened: bool
+    """Whether all capabilities are dropped and none can come back, as `restricted` asks."""
+    read_only_root: bool
+    capabilities: tuple[str, ...]
+    """Added ones."""
+    privileged: bool
+    sources: Mapping[str, str]
+    """Field -> where it is stated: a pointer such as ``run:/security/user``."""
+
+
 class GangPlan(NamedTuple):
     """Pods that start together, or not at all."""
 
@@ -269,6 +290,8 @@ class Plan(NamedTuple):
     grace: GracePlan
     gang: GangPlan | None
     """None where pods are scheduled one by one."""
+    security: SecurityPlan
+    """Who the processes are, and what they may do."""
     guarantees: tuple[str, ...]
     """In the words of :class:`~trainwright.handshake.Guarantee`."""
     data: tuple[DataPlan, ...] = ()

@@ -17,8 +17,9 @@ from trainwright.plan.data import plan_data
 from trainwright.plan.deepspeed import plan_deepspeed
 from trainwright.plan.environment import EnvironmentInputs, environment_of, forwarded, plan_environment
 from trainwright.plan.memory import plan_memory
-from trainwright.plan.model import CommunicationPlan, ControlPlan, EnvironmentVariable, Plan, RendezvousPlan
+from trainwright.plan.model import CommunicationPlan, ControlPlan, EnvironmentVariable, Plan, RendezvousPlan, SecurityPlan
 from trainwright.plan.pods import choose_pool, plan_gang, plan_placement, plan_ports, plan_resources, plan_world
+from trainwright.plan.security import plan_security
 from trainwright.plan.specification import Payload, PlannedParts, build_specification, plan_payloads
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
@@ -62,9 +63,10 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     Raises:
         CompileError: where the run cannot be planned at all: no pool fits, the target refuses, no place for checkpoints.
     """
-    needs = run.topology.needs()
+    security = plan_security(run, cluster)
+    needs = _needs(run, security)
     ports = plan_ports(run)
-    target, binding = _bind(run, cluster, targets, ports, locate)
+    target, binding = _bind(run, needs, cluster, targets, ports, locate)
     pool_name, pool_reason = choose_pool(run, cluster, needs, locate)
     pool = _as_seen(run, cluster.node_pools[pool_name])
     work = _work(run, name, ports, pool)
@@ -78,6 +80,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         fabric=pool.fabric,
         resources=resources,
         directory=checkpoint.directory if checkpoint and not run.trainer else None,
+        read_only_root=security.read_only_root,
     )
     environment = plan_environment(run, inputs)
     batch = plan_batch(run, needs)
@@ -96,7 +99,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         run=run,
         cluster=cluster,
         pool=pool,
-        plan=_plan(run, cluster, target, name, inputs, planned, environment),
+        plan=_plan(run, cluster, target, name, inputs, planned, environment, security),
         needs=needs,
         binding=binding,
         processes=run.topology.processes(binding, work._replace(forwarded=forwarded(environment))),
@@ -113,6 +116,7 @@ def _plan(
     inputs: EnvironmentInputs,
     planned: PlannedParts,
     environment: tuple[EnvironmentVariable, ...],
+    security: SecurityPlan,
 ) -> Plan:
     """Everything that a reader of the plan is told."""
     memory, unknown = plan_memory(run, planned.world, inputs.resources, cluster.node_pools[inputs.pool])
@@ -140,6 +144,7 @@ def _plan(
         checkpoint=planned.checkpoint,
         grace=planned.grace,
         gang=plan_gang(run, cluster, inputs.needs, inputs.binding),
+        security=security,
         guarantees=_guarantees(run, inputs.binding),
         data=plan_data(run),
         placement=plan_placement(run, inputs.binding),
@@ -153,9 +158,17 @@ def _communication(run: Run, planned: PlannedParts, fabric: Fabric) -> Communica
     return communication(run.trainer, planned.batch, planned.world, run.topology.sharding(), fabric)
 
 
-def _bind(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], ports: Ports, locate: Locator) -> tuple[Carrier, Binding]:
+def _needs(run: Run, security: SecurityPlan) -> Needs:
+    """What the topology asks of a target; under mpirun also whose sshd is: that of an image made for root, or of its own user."""
+    needs = run.topology.needs()
+    return needs._replace(mpi=needs.mpi._replace(as_root=not security.user)) if needs.mpi else needs
+
+
+def _bind(
+    run: Run, needs: Needs, cluster: Cluster, targets: Mapping[str, Carrier], ports: Ports, locate: Locator
+) -> tuple[Carrier, Binding]:
     """The target of the run, and how it carries it."""
-    target, needs = targets[run.target or cluster.default_target], run.topology.needs()
+    target = targets[run.target or cluster.default_target]
     binding = target.bind(needs, cluster)
     if isinstance(binding, Refusal):
         message = f"{target.title} cannot carry {run.topology.title}: {binding.reason}"

@@ -225,8 +225,8 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
     images = ", ".join(dict.fromkeys(container.image.partition("@")[0] for container in setting.pod_spec.containers))
     python, trainer = sys.version.split()[0], version("trainwright-trainer")
     yield Difference("image", f"{images} -> this machine: Python {python}, trainer {trainer}")
-    yield Difference("pods", "local processes that share one machine; "
-                     "resources, security context and node selection are not enforced")
+    yield Difference("pods", "local processes of your own user that share one machine; users, groups, "
+                     "capabilities and the rest of the security context, resources and node selection are not enforced")
     yield Difference("addresses", f"{addresses}, one for each pod, in place of the Service's names; "
                      "a pod that listens on all addresses takes the port from every pod")
     yield from _variables(setting)

@@ -17,7 +17,9 @@ from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.model import Fact
 from trainwright.plan import Plan
+from trainwright.plan.model import SecurityPlan
 from trainwright.plan.pods import describe_network
+from trainwright.plan.security import describe_security
 from trainwright.run import Run
 
 LONGEST = 160
@@ -123,8 +125,14 @@ def _scheduling(compiled: CompiledRun) -> dict[str, Any]:
     return facts | {
         "grace_seconds": plan.grace.seconds,
         "restarts": run.restarts,
+        **({"security": describe_security(plan.security)} if _from_profile(plan.security) else {}),
         "pod_security": compiled.security or "restricted",
     }
+
+
+def _from_profile(security: SecurityPlan) -> bool:
+    """Whether the run's own words do not say all of it."""
+    return any(source.startswith("cluster:") for source in security.sources.values())
 
 
 def _rest(stated: dict[str, Any], field: str, *known: str) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from trainwright.model import changed_fields
 from trainwright.plan import Plan
 from trainwright.plan.communication import Efficiency, scaling
 from trainwright.plan.model import ElasticPlan, MemoryPlan
+from trainwright.plan.security import describe_security
 from trainwright.report.finding import to_json
-from trainwright.run import Run
+from trainwright.run import CommandWorkload, Run, ScriptWorkload
 from trainwright.units import GIB
 from trainwright_trainer.contract.metrics import Sink, TensorBoard
 
@@ -104,11 +105,19 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     yield "checkpoints", _checkpoints(plan)
     yield from _supervision(compiled.run)
     yield "guarantees", ", ".join(plan.guarantees) or "none: the work is an opaque command"
-    if compiled.security:
-        yield "pod security", compiled.security
+    yield from _security(compiled)
     if overridden:
         yield "overrides", f"{len(overridden)}: {', '.join(overridden)}"
     yield "findings", _findings(compiled.findings)
+
+
+def _security(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
+    """Who the processes are, where that is not simply the trainer's own user; and what is weaker than `restricted`."""
+    security = compiled.plan.security
+    if security.sources or isinstance(compiled.run.workload, CommandWorkload | ScriptWorkload):
+        yield "security", describe_security(security)
+    if compiled.security:
+        yield "pod security", compiled.security
 
 
 def _pod(compiled: CompiledRun) -> str:

@@ -24,6 +24,7 @@ from trainwright.rules import (
     plausible,
     pod,
     scheduling,
+    security,
     storage,
     training,
 )
@@ -31,8 +32,8 @@ from trainwright.target import TARGETS
 from trainwright.target.base import run_pods
 
 _FAMILIES = (
-    training, plausible, memory, deepspeed, storage, data, capacity, cluster, environment, command, launchers, mpi, operators,
-    scheduling, monitoring, objects,
+    training, plausible, memory, deepspeed, storage, data, capacity, cluster, security, environment, command, launchers, mpi,
+    operators, scheduling, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))
@@ -57,7 +58,7 @@ def check_manifests(context: Context, resolution: Resolution, manifests: Sequenc
     pods = list(run_pods(TARGETS[resolution.plan.target], resolution, manifests))
     counted = [*objects.pods_are_counted(context, resolution, pods), *objects.images_are_counted(context, manifests)]
     changed = pod.changed_pods(context, resolution, pods)
-    rules = (*capacity.PODS, *scheduling.PODS, *environment.PODS)
+    rules = (*capacity.PODS, *scheduling.PODS, *environment.PODS, *security.PODS)
     return [
         *counted,
         *(finding for rule in pod.CHANGED_PODS for finding in rule(context, resolution, changed)),

@@ -80,6 +80,8 @@ def mpirun(context: Context, resolution: Resolution) -> Iterator[Finding]:
             yield found(code, where, message, fix)
 
 
+_ROOT_BY_NAME = frozenset({"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+
 Problems = Iterator[tuple[str, str, str]]
 """Code, message and fix."""
 
@@ -135,8 +137,13 @@ def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 
 def _root(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
-    """The option speaks of an image whose sshd is root's; sshd of the workers is that of user 1000 (target/mpi.py)."""
-    if resolution.binding.sshd and any(name == "--allow-run-as-root" for name, _ in launch.options):
+    """Open MPI's mpirun refuses to be root's unless it is told; where nobody is root, the option speaks of another image."""
+    told = any(name == "--allow-run-as-root" for name, _ in launch.options)
+    if resolution.plan.security.user == 0 and mpi.implementation == "openmpi" and not told and launch.program in _MPIRUN:
+        by_name = {variable.name for variable in resolution.plan.environment}
+        if not by_name >= _ROOT_BY_NAME:
+            yield "TW423", f"{launch.program} of Open MPI does not start as root", "add --allow-run-as-root"
+    if resolution.binding.sshd and not mpi.as_root and told:
         message = "--allow-run-as-root does nothing: no pod runs as root, and sshd of an image made for root does not start"
         fix = (
             "remove it, and build the image as the MPI Operator's base images are: a user 1000 with the home /home/mpiuser, and "

@@ -77,14 +77,10 @@ def violations(pod: Tree, level: str) -> Iterator[Problem]:
 
 
 def level_of(pod: Tree) -> tuple[str, list[str]]:
-    """The strictest level that allows a pod, and what the next stricter one refuses."""
-    problems: list[str] = []
-    for level in ("restricted", "baseline"):
-        found = list(dict.fromkeys(problem for _, _, problem in violations(pod, level)))
-        if not found:
-            return level, problems
-        problems = found
-    return "privileged", problems
+    """The strictest level that allows a pod, and all that `restricted` refuses of it."""
+    problems = list(dict.fromkeys(problem for _, _, problem in violations(pod, "restricted")))
+    allowed = (level for level in ("restricted", "baseline") if next(violations(pod, level), None) is None)
+    return next(allowed, "privileged"), problems
 
 
 def _context(owner: Tree) -> Tree:

@@ -32,6 +32,7 @@ from trainwright.run.surroundings import (
     WholeSecret,
 )
 from trainwright.run.workload import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload, Workload
+from trainwright.security import Security
 
 __all__ = [
     "AccessKeys",
@@ -63,6 +64,7 @@ __all__ = [
     "ScriptWorkload",
     "SecretMount",
     "SecretReference",
+    "Security",
     "TrainerWorkload",
     "Waiver",
     "Watchdog",

@@ -11,6 +11,7 @@ from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.preparation import Preparation
 from trainwright.run.surroundings import EnvSource, EnvValue, Mount
 from trainwright.run.workload import TrainerWorkload, Workload
+from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Bytes, Cpu, Duration
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
@@ -213,6 +214,8 @@ class Run(Model):
     """Variable -> text, a key of a Secret or ConfigMap, or a field of the pod."""
     env_from: tuple[EnvSource, ...] = ()
     """Whole Secrets and ConfigMaps whose keys become variables. What `env` and the plan set wins over them."""
+    security: Security = Field(default_factory=Security.model_construct)
+    """Who the processes are, and what they may do; the namespace's level decides what is allowed."""
     service_account: DnsSubdomain | None = None
     """Service account of the pods; if set, its token is mounted too."""
     image_pull_secrets: tuple[DnsSubdomain, ...] = ()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
-from trainwright.handshake import Share
+from trainwright.handshake import MPI, Share
 from trainwright.units import GIB, Bytes, Cpu
 
 HOSTFILE = "/etc/mpi/hostfile"
@@ -24,6 +25,31 @@ configuration names the mounted key as host key and turns off StrictModes, which
 process id would go into a file on the read-only root file system; nobody reads it here. Where sshd is not root it needs no
 /run/sshd, no PAM and no chroot. Tried with OpenSSH 9.2 as user 1000, with such keys, on a read-only file system, without
 capabilities and with no_new_privs."""
+
+ROOT_KEYS = "/root/.ssh"
+"""The operators' own default. There mpi-operator gives keys the mode that ssh asks of its own user's (mpi_job_controller.go)."""
+
+ROOT_SSHD = (
+    "/bin/sh", "-c", 'mkdir -p /run/sshd && ssh-keygen -A && exec /usr/sbin/sshd -D -e -o StrictModes=no "$@"', "sshd",
+)
+"""For an image made for root. /run/sshd and the host's keys are made at boot elsewhere, so many images lack them; both stay as
+they are where they exist. StrictModes would ask for a folder that only root may write to, and a Secret's is open to all."""
+
+
+class Ssh(NamedTuple):
+    """How mpirun gets into pods: what they run, where the keys are, and why there."""
+
+    sshd: tuple[str, ...]
+    keys: str
+    reason: str
+
+
+def ssh_of(mpi: MPI) -> Ssh:
+    """As the image is made: for root, or for user 1000."""
+    if mpi.as_root:
+        return Ssh(ROOT_SSHD, ROOT_KEYS, "in root's home: the run states no user, or root")
+    return Ssh(SSHD, KEYS, WHY_KEYS)
+
 
 SHARE = Share(
     Cpu(1000), Bytes(2 * GIB), "mpirun starts the ranks on the workers and passes on what they print; it holds no rank itself"

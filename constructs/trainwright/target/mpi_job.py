@@ -21,7 +21,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BaseTarget, GangFlag, KnownOperator, Releases, Target, Template
-from trainwright.target.mpi import HOSTFILE, KEYS, OPEN_MPI, SHARE, SSHD, WHY_KEYS
+from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 KIND = GroupKind(kubeflow.GROUP, "MPIJob")
@@ -68,7 +68,8 @@ class MPIJob(BaseTarget):
             environment=EnvironmentChannel.LAUNCHER,
             role_env="K_MPI_JOB_ROLE",
             hostfile=HOSTFILE,
-            sshd=SSHD,
+            sshd=ssh_of(needs.mpi).sshd,
+            as_root=needs.mpi.as_root,
             counts_init_failures=not others,  # of the launcher's Job alone: a worker is started again in its place
             gang=Gang.OPERATOR,
             # Not exit codes: the launcher's Job has no podFailurePolicy, so a failure that would come again is tried again.
@@ -83,7 +84,6 @@ class MPIJob(BaseTarget):
     kinds: tuple[ObjectKind, ...] = (
         REPLICAS.object_kind(
             reasons={
-                "/spec/sshAuthMountPath": WHY_KEYS,
                 "/spec/runPolicy/cleanPodPolicy": "workers never end by themselves; by default they would keep their GPUs",
                 f"{REPLICAS.pointer}/Launcher/restartPolicy": "a failed one keeps its log, and a new pod starts all ranks again",
                 f"{REPLICAS.pointer}/Worker/restartPolicy": "the operator replaces no failed worker: it must come back in place",
@@ -91,7 +91,7 @@ class MPIJob(BaseTarget):
             owned=(
                 Owned(r"/spec/(slotsPerWorker|runLauncherAsWorker)", "the ranks in a pod", "change topology"),
                 Owned(r"/spec/mpiImplementation", "the MPI in the image", "change topology.mpi"),
-                Owned(r"/spec/sshAuthMountPath", "the keys of mpirun", "remove it: sshd of user 1000 looks for them there"),
+                Owned(r"/spec/sshAuthMountPath", "the keys of mpirun", "remove it: it follows from security.user"),
                 Owned(r"/spec/launcherCreationPolicy", "when the launcher starts", "remove it: outside a gang it waits"),
             ),
             ttl="the launcher's Job would go, and the operator would find a run without one",
@@ -104,8 +104,9 @@ class MPIJob(BaseTarget):
 - **Needs** the MPI Operator 0.5 or newer, and for gangs its flag `--gang-scheduling`. The Training Operator has an MPIJob of
   an older version in a CRD of the same name: run that operator without this kind (`--enable-scheme` lists the ones it
   serves).
-- **The image** needs sshd, a user 1000 with the home `/home/mpiuser`, and there the `.sshd_config` of the operator's base
-  images. Nothing runs as root.
+- **The image** needs sshd. For our trainer, and for a run with `security.user: 1000`, it also needs that user with the home
+  `/home/mpiuser`, and there the `.sshd_config` of the operator's base images. A command or script without a user is started
+  as images made for root expect it, in a namespace that allows it ([who the processes are](security.md#who-the-processes-are)).
 - **Failures.** The run ends as mpirun ends: any failure starts a new launcher, up to `restarts` times, even a permanent code,
   because the operator's Job has no failure policy. A worker whose container ends is restarted in place. If the kubelet evicts
   a worker, it stays failed, because the operator does not recreate failed workers. Each new launcher then waits for it in
@@ -142,6 +143,7 @@ _WITHOUT_RANKS = {
 def _job(resolution: Resolution) -> Tree:
     needs = resolution.needs
     assert needs.mpi is not None  # noqa: S101 - this target binds nothing else
+    ssh = ssh_of(needs.mpi)
     return {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
@@ -155,7 +157,7 @@ def _job(resolution: Resolution) -> Tree:
                 needs.mpi.launcher_holds_ranks, "run:/topology", "whether the launcher is the first node"
             ),
             "launcherCreationPolicy": _launcher_creation(resolution),
-            "sshAuthMountPath": KEYS,
+            "sshAuthMountPath": Why(ssh.keys, "trainwright", ssh.reason),
             "runPolicy": kubeflow.run_policy(resolution, _backoff_limit(resolution)),
             "mpiReplicaSpecs": REPLICAS.lower(resolution, _restart_policy),
         },

@@ -362,7 +362,9 @@ def _submitter(resolution: Resolution) -> Tree:
     """Anywhere in the cluster, since it needs no GPU, and beside the workers too: where every pool is tainted it has no other
     place, and the cluster would hold its GPUs and wait for it.
     """
-    run = resolution.run
+    run, security = resolution.run, resolution.plan.security
+    rights = container_security(security)
+    home = Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only")  # noqa: S108
     secrets = [{"name": name} for name in run.image_pull_secrets]
     amounts = Why({"cpu": "1", "memory": "1Gi"}, "trainwright", "the limits of the operator's own submitter, as requests too")
     return {
@@ -373,17 +375,17 @@ def _submitter(resolution: Resolution) -> Tree:
             "automountServiceAccountToken": Why(False, "trainwright", "it needs no access to the API server"),
             **({"imagePullSecrets": Why(secrets, "run:/image_pull_secrets", "as asked")} if secrets else {}),
             "enableServiceLinks": False,
-            "securityContext": pod_security(),
+            "securityContext": pod_security(security),
             "containers": [
                 {
                     "name": Why("ray-job-submitter", "trainwright", "the one container"),
                     "image": Why(run.image, "run:/image", "Ray's command line, of the same release as the head"),
-                    "env": [Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only")],  # noqa: S108
+                    **({"env": [home]} if security.read_only_root else {}),
                     "resources": {"requests": amounts, "limits": amounts},
-                    "securityContext": container_security(),
-                    "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],  # noqa: S108
+                    **({"securityContext": rights} if rights else {}),
+                    **({"volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]} if security.read_only_root else {}),  # noqa: S108
                 }
             ],
-            "volumes": [{"name": "tmp", "emptyDir": {}}],
+            **({"volumes": [{"name": "tmp", "emptyDir": {}}]} if security.read_only_root else {}),
         },
     }

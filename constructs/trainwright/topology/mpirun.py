@@ -40,6 +40,7 @@ def _open_mpi(
 ) -> list[str]:
     """Open MPI 5 reads none of the variables by which the operator names host file and ssh options to Open MPI 4 (its ORTE)."""
     options = ["-np", str(needs.world_size), "--hostfile", str(binding.hostfile)]
+    options += ["--allow-run-as-root"] if binding.as_root else []
     # Several threads a rank: bound to one core each, they would share it (Horovod, docs/mpi.rst).
     options += ["--bind-to", "none", "--map-by", "slot"]
     options += ["--mca", "plm_rsh_args", _ssh_options(ports)]

@@ -117,6 +117,10 @@ def _under_mpi(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]
     launcher, *workers = binding.roles
     ssh = Port("ssh", work.ports.ssh, "mpirun starts the ranks through it")
     sshd = (*binding.sshd, "-p", str(ssh.number))
+    if work.command is not None and binding.as_root:
+        # both ends of ssh are the image's own, and so is the port
+        image = Process(binding.sshd, supervised=False)
+        return {launcher.name: Process(work.command, supervised=False)} | {role.name: image for role in workers}
     if work.command is not None:
         opaque = Process(sshd, (ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)
         return {launcher.name: Process(work.command, supervised=False)} | {role.name: opaque for role in workers}

@@ -31,7 +31,7 @@ IMAGE = "registry.example.com/train@sha256:" + "0123456789abcdef" * 4
 CLUSTER = Cluster.model_validate({
     "cluster": "laptop", "kubernetes": "1.34",
     "node_pools": {"cpu": {"cpus": 8, "memory": "32Gi"}},
-    "namespaces": {"training": {"claims": {"saved": {"managed": False}}}},
+    "namespaces": {"training": {"security": {"user": 1000}, "claims": {"saved": {"managed": False}}}},
 })
 EVERYTHING = Cluster.model_validate({
     "cluster": "laptop", "kubernetes": "1.34",
@@ -43,7 +43,7 @@ EVERYTHING = Cluster.model_validate({
         "cpu": {"cpus": 8, "memory": "32Gi"},
         "gpu": {"cpus": 96, "memory": "1000Gi", "gpu": {"model": "H100", "memory": "80Gi", "per_node": 8}},
     },
-    "namespaces": {"training": {"claims": {"saved": {"managed": False}}}},
+    "namespaces": {"training": {"security": {"user": 1000}, "claims": {"saved": {"managed": False}}}},
 })
 WORK = ScriptWorkload(kind="script", command=("python", "train.py"))
 MOUNTS = {"/checkpoints": ClaimMount(claim="saved")}

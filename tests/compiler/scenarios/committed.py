@@ -27,12 +27,13 @@ OPAQUE: Data = dict.fromkeys(("batch", "learning_rate", "trainer_version"))
 
 def command(*words: str) -> Data:
     """The run's work as somebody's own command."""
-    return {"workload": {"kind": "command", "command": list(words)}, **OPAQUE}
+    return {"workload": {"kind": "command", "command": list(words)}, "security": {"user": 1000}, **OPAQUE}
 
 
 def script(*words: str) -> Data:
     """The run's work as somebody's own program under the supervisor."""
-    return {"workload": {"kind": "script", "command": list(words)}, "batch": None, "learning_rate": None}
+    work = {"kind": "script", "command": list(words)}
+    return {"workload": work, "security": {"user": 1000}, "batch": None, "learning_rate": None}
 
 
 def patched(target: str, kind: str, spec: Data) -> Data:

@@ -120,7 +120,7 @@ MISTAKES: dict[str, tuple[str, Data, str, str]] = {
     "a split line": ("nccl-training", command("mpirun", *HOSTS, "python", "t.py", "--epochs 10"), "TW405", "['--epochs', '10']"),
     "more ranks than slots": ("nccl-training", command("mpirun", "-np", "64", *HOSTS, "python", "t.py"), "TW420", "32 slots"),
     "another user for sshd": (
-        "nccl-training", {"overrides": {"pod": {"worker": {"securityContext": {"runAsUser": 2000}}}}}, "TW601", "user 1000",
+        "nccl-training", {"overrides": {"pod": {"worker": {"securityContext": {"runAsUser": 2000}}}}}, "TW601", "security.user",
     ),
     "fewer ranks than slots": ("nccl-training", command("mpirun", "-np", "4", *HOSTS, "python", "t.py"), "TW423", "28 of 32"),
     "variables that stay behind": ("nccl-training", command("mpirun", *HOSTS, "python", "t.py"), "TW423", "NCCL_DEBUG"),

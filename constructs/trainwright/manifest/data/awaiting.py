@@ -10,6 +10,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.security import container_security
 from trainwright.manifest.volumes import volume_names
 from trainwright.plan import Resolution
+from trainwright.plan.security import OWN
 from trainwright.run import ClaimMount
 
 
@@ -52,7 +53,7 @@ def await_containers(resolution: Resolution) -> list[Tree]:
             ],
             "resources": {"requests": dict(amounts), "limits": dict(amounts)},
             "terminationMessagePolicy": "FallbackToLogsOnError",
-            "securityContext": container_security(),
+            "securityContext": container_security(OWN),
             "volumeMounts": _mounts(resolution),
         }
     ]

@@ -15,6 +15,7 @@ from trainwright.manifest.scheduling import pool_placement
 from trainwright.manifest.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.plan.model import DataPlan
+from trainwright.plan.security import OWN
 from trainwright.run import Preparation, Run
 
 VOLUME = "/volume"
@@ -69,7 +70,7 @@ def _spec(resolution: Resolution, data: DataPlan) -> Tree:
                 **pool_placement(cluster.node_pools[pool], pool),
                 **_identity(run, data, preparation),
                 "enableServiceLinks": False,
-                "securityContext": pod_security(),
+                "securityContext": pod_security(OWN),
                 "containers": [_container(data, preparation)],
                 "volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "data", "persistentVolumeClaim": claim}],
             },
@@ -103,7 +104,7 @@ def _container(data: DataPlan, preparation: Preparation) -> Tree:
         "env": [*_environment(data, preparation), *settings(preparation, source)],
         "resources": {"requests": dict(amounts), "limits": dict(amounts)},
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": container_security(),
+        "securityContext": container_security(OWN),
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, {"name": "data", "mountPath": VOLUME}],  # noqa: S108
     }
 

@@ -8,6 +8,7 @@ from copy import deepcopy
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import at
 from trainwright.handshake import (
+    MPI,
     Binding,
     EnvironmentChannel,
     Gang,
@@ -26,7 +27,7 @@ from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template, managed_by, run_kind
 from trainwright.target.jobs import INJECTED, JOB_SET_OPERATOR
-from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, SSHD
+from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
 from trainwright.target.train_job.releases import GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
 from trainwright.target.train_job.runtime import (
     LAUNCHER,
@@ -93,7 +94,7 @@ class TrainJob(BaseTarget):
         if needs.success is not ends:
             reason = f"the run is complete when {ends.value}, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
-        return _launched(needs) if needs.mpi else _indexed(needs)
+        return _launched(needs, needs.mpi) if needs.mpi else _indexed(needs)
 
     def lower(self, resolution: Resolution) -> list[Tree]:
         return [training_runtime(resolution), _train_job(resolution)]
@@ -185,9 +186,9 @@ def _indexed(needs: Needs) -> Binding:
     )
 
 
-def _launched(needs: Needs) -> Binding:
+def _launched(needs: Needs, mpi: MPI) -> Binding:
     """A Job of one launcher besides that of the workers; alone, where the launcher is the only node."""
-    holds = needs.mpi is not None and needs.mpi.launcher_holds_ranks
+    holds = mpi.launcher_holds_ranks
     others = needs.nodes - holds
     share, alone = None if holds else SHARE, not others
     launcher = Role(NODE if alone else LAUNCHER, pods=1, host="{name}-launcher-0-0.{name}", container=NODE, share=share)
@@ -203,7 +204,8 @@ def _launched(needs: Needs) -> Binding:
         environment=EnvironmentChannel.LAUNCHER,
         role_env=ROLE_ENV,
         hostfile=HOSTFILE,
-        sshd=SSHD,
+        sshd=ssh_of(mpi).sshd,
+        as_root=mpi.as_root,
         gang=Gang.OBJECTS,
         disruption_rule=True,
         # As above: the launcher ends with the code of the rank that failed first, and its Job has a failure policy. Ranks are

@@ -19,7 +19,7 @@ from trainwright.target.jobs import (
     job_set_rules,
     owned_below_job_set,
 )
-from trainwright.target.mpi import KEYS, WHY_KEYS
+from trainwright.target.mpi import ssh_of
 from trainwright.target.train_job.releases import GROUP
 
 RUNTIME = GroupKind(GROUP, "TrainingRuntime")
@@ -96,11 +96,12 @@ def _policy(resolution: Resolution) -> Tree:
     mpi = resolution.needs.mpi
     if mpi is None:
         return {}
+    ssh = ssh_of(mpi)
     return {
         "mpiImplementation": Why("OpenMPI", "run:/topology/mpi", "the MPI in the image"),
         "numProcPerNode": Why(1, "trainwright", "each run states its own number"),
         "runLauncherAsNode": Why(mpi.launcher_holds_ranks, "run:/topology", "whether the launcher is a node too"),
-        "sshAuthMountPath": Why(KEYS, "trainwright", WHY_KEYS),
+        "sshAuthMountPath": Why(ssh.keys, "trainwright", ssh.reason),
     }
 
 

@@ -1,0 +1,93 @@
+"""Who the processes of a run's pods are: what the run states, then the profile, and then what the namespace demands.
+
+Our trainer's images are ours, so its pods are as strict as `restricted` in every namespace. Of a script's or a command's image
+nothing is known: it keeps its own user, home and capabilities as far as the namespace allows that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainwright.cluster import Cluster
+from trainwright.findings.locate import escape
+from trainwright.plan.model import SecurityPlan
+from trainwright.run import CommandWorkload, Run, ScriptWorkload
+from trainwright.security import Security
+
+USER_ID = 1000
+"""User, group and file system group of our trainer's pods; its images use the same."""
+
+RESTRICTED = "restricted"
+
+OWN = SecurityPlan(
+    level=RESTRICTED, user=USER_ID, group=USER_ID, fs_group=USER_ID, non_root=True, hardened=True, read_only_root=True,
+    capabilities=(), privileged=False, sources={},
+)
+"""Of pods that run nothing but our own programs."""
+
+
+def plan_security(run: Run, cluster: Cluster) -> SecurityPlan:
+    """Whose the processes of a run are. What asks for more than the namespace allows stays in it, for the rules to find."""
+    namespace = cluster.namespaces.get(run.namespace)
+    level = namespace.pod_security if namespace else RESTRICTED
+    stated, sources = _stated(run, cluster)
+    opaque = isinstance(run.workload, CommandWorkload | ScriptWorkload)
+    user = stated.get("user", None if opaque or stated.get("root") else USER_ID)
+    privileged = bool(stated.get("privileged"))
+    strict = not opaque or level == RESTRICTED
+    return SecurityPlan(
+        level=level,
+        user=user,
+        group=stated.get("group", user or None),
+        fs_group=stated.get("fs_group", user or None),
+        non_root=user != 0 and not stated.get("root", not (strict or user)),
+        hardened=strict and not privileged,
+        read_only_root=stated.get("read_only_root", not opaque),
+        capabilities=stated.get("capabilities", ()),
+        privileged=privileged,
+        sources=sources,
+    )
+
+
+def _stated(run: Run, cluster: Cluster) -> tuple[dict[str, Any], dict[str, str]]:
+    """Field -> value, and field -> where it is stated: the nearest statement wins."""
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for pointer, layer in _layers(run, cluster):
+        said = {field: value for field, value in layer if value is not None}
+        for forgotten in _outdated(said):
+            values.pop(forgotten, None)
+            sources.pop(forgotten, None)
+        values |= said
+        sources |= {field: f"{pointer}/{field}" for field in said}
+    return values, sources
+
+
+def _layers(run: Run, cluster: Cluster) -> Iterator[tuple[str, Security]]:
+    """From the widest to the nearest. Defaults of a profile are for images that nobody here knows."""
+    if isinstance(run.workload, CommandWorkload | ScriptWorkload):
+        yield "cluster:/security", cluster.security
+        if run.namespace in cluster.namespaces:
+            yield f"cluster:/namespaces/{escape(run.namespace)}/security", cluster.namespaces[run.namespace].security
+    yield "run:/security", run.security
+
+
+def _outdated(said: dict[str, Any]) -> tuple[str, ...]:
+    """What a wider layer said, and a nearer one contradicts: ``user`` says whether it is root's, and ``root: true`` whose not."""
+    if "user" in said:
+        return ("root",)
+    return ("user", "group", "fs_group") if said.get("root") else ()
+
+
+def describe_security(security: SecurityPlan) -> str:
+    """Who the processes are and what they may do, in a reader's words, and who says so."""
+    ids = (("user", security.user), ("group", security.group), ("fs group", security.fs_group))
+    image = "user and groups of the image" + (", unless its user is root" if security.non_root else "")
+    said = [f"{label} {number}" for label, number in ids if number is not None] or [image]
+    said.append("read-only root file system" if security.read_only_root else "writable root file system")
+    said += [f"capability {name}" for name in security.capabilities]
+    said += ["privileged"] if security.privileged else []
+    who = dict.fromkeys("run" if source.startswith("run:") else "profile" for source in security.sources.values())
+    stated = f"as stated by {' and '.join(who)}" if who else f"nothing is stated, and {security.level} asks for no more"
+    return f"{', '.join(said)} ({stated})"

@@ -1,0 +1,69 @@
+"""Rules on who the processes of the pods are, and on what they may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trainwright.findings import Finding, Where
+from trainwright.findings.codes import found
+from trainwright.findings.context import Context
+from trainwright.plan import Resolution
+from trainwright.plan.security import RESTRICTED, USER_ID
+from trainwright.rules.pod_security import BASELINE_CAPABILITIES, RESTRICTED_CAPABILITIES
+from trainwright.target.base import RunPod
+
+
+def level_allows(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What the run or its profile asks for, against the level of the namespace."""
+    security = resolution.plan.security
+    asked = [("privileged", "privileged")] if security.privileged and security.level != "privileged" else []
+    allowed = {RESTRICTED: RESTRICTED_CAPABILITIES, "baseline": BASELINE_CAPABILITIES}.get(security.level)
+    if allowed is not None:
+        asked += [("capabilities", f"capability {name}") for name in security.capabilities if name not in allowed]
+    if security.level == RESTRICTED and security.user == 0:
+        asked.append(("user", "user 0"))
+    elif security.level == RESTRICTED and not security.non_root:
+        asked.append(("root", "processes that may be root's"))
+    for field, problem in asked:
+        message = f"pod security {security.level} refuses {problem}"
+        fix = f"remove it, or use a namespace of a lower level than {security.level}"
+        yield found("TW604", _where(context, security.sources[field]), message, fix)
+
+
+def _where(context: Context, source: str) -> Where:
+    file, _, pointer = source.partition(":")
+    return context.locate.run(pointer) if file == "run" else context.locate.cluster(pointer)
+
+
+def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Where mpirun starts ranks through ssh, the keys are mounted in the home of one user (target/mpi.py)."""
+    security, where = resolution.plan.security, context.locate.run("/security")
+    if not resolution.binding.sshd or security.user in (0, USER_ID):
+        return
+    home = f"user: {USER_ID}, with the home /home/mpiuser in the image"
+    if security.user:
+        message = f"ssh looks for its keys in the home of its user, and nothing says where that of user {security.user} is"
+        yield found("TW428", where, message, f"write {home}; or user: 0, where the level allows it")
+    elif security.non_root and security.level != RESTRICTED:
+        message = "the keys of ssh are in root's home unless the run states its user, and root: false refuses root"
+        yield found("TW428", where, message, f"add {home}")
+
+
+def user_is_stated(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """``restricted`` takes a pod with ``runAsNonRoot`` alone, and the kubelet refuses it for most images: those whose user is
+    root, or a name (kubernetes, pkg/kubelet/kuberuntime/security_context.go, ``verifyRunAsNonRoot``).
+    """
+    if resolution.plan.security.level != RESTRICTED:
+        return
+    for pod in pods:
+        main = pod.found.spec["containers"][0]
+        users = [(owner.get("securityContext") or {}).get("runAsUser") for owner in (pod.found.spec, main)]
+        if pod.role and users == [None, None]:
+            message = f"namespace {context.run.namespace} is restricted, and nothing says as which user the image runs there"
+            fix = f"add `security: {{user: {USER_ID}}}`, with a user ID that may read the image's files; or use another namespace"
+            yield found("TW317", context.locate.run("/security"), message, fix)
+            return
+
+
+PLAN = (level_allows, ssh_has_keys)
+PODS = (user_is_stated,)
