@@ -98,8 +98,8 @@ class _Lineage:
 
     def __init__(self, run: ChaosRun, dice: random.Random, tally: Tally, say: Callable[[str], None]) -> None:
         self._run, self._dice, self._tally, self._say = run, dice, tally, say
-        self._safe_step = 0
-        """Newest commit that nobody damaged, when the last attempt ended."""
+        self._safe_steps = {0}
+        """Of the commits that nobody damaged, when the last attempt ended; 0 where it begins anew."""
 
     def disturb(self, turns: list[str]) -> None:
         """Take faults from the end of ``turns`` until they or the run's steps are over, and let it reach its last step."""
@@ -130,9 +130,9 @@ class _Lineage:
             time.sleep(self._dice.uniform(0.0, 5.0))
 
     def _check_what_it_went_on_from(self) -> None:
-        run = self._run
-        if run.heard("run_started") and run.restored_step != self._safe_step:
-            raise BrokenPromiseError(f"an attempt went on from step {run.restored_step} instead of {self._safe_step}")
+        run, safe_step = self._run, max(self._safe_steps)
+        if run.heard("run_started") and run.restored_step != safe_step:
+            raise BrokenPromiseError(f"an attempt went on from step {run.restored_step} instead of {safe_step}")
 
     def _expect_the_end(self) -> None:
         if not self._finished():
@@ -188,13 +188,13 @@ class _Lineage:
         run = self._run
         records = [record for record in run.records() if record.step != lost_step]
         newest = max((record.step for record in records), default=0)
-        promised = max([self._safe_step, *(step for step in run.told_steps if step != lost_step)])
+        promised = max({*self._safe_steps, *run.told_steps} - {lost_step})
         if newest < promised:
             raise BrokenPromiseError(f"step {promised} was committed, and the newest commit is of step {newest}")
         for record in records:
             if problems := run.store.verify(record):
                 raise BrokenPromiseError(f"step {record.step} was committed, and {problems[0].message}")
-        self._safe_step = newest
+        self._safe_steps = {0, *(record.step for record in records)}
 
     def _over(self) -> bool:
         return any(code is not None for code in self._run.codes())
@@ -250,7 +250,7 @@ def main(arguments: argparse.Namespace) -> int:
     shutil.rmtree(folder)
     print(f"{time.monotonic() - started:.0f} s")
     if arguments.json:
-        engines = {name: asdict(tally) for name, tally in tallies.items()}
+        engines = {name: vars(tally) for name, tally in tallies.items()}
         figures = {"machine": asdict(machine), "seed": arguments.seed, "engines": engines}
         arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return 0
