@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from tests.compiler.drawn_topologies import Shape, shapes
-from tests.compiler.drawn_words import DIGEST, REGISTRY, label_maps, labels, texts
+from tests.compiler.drawn_words import DIGEST, REGISTRY, label_maps, labels, spelled, texts
 from tests.compiler.targets import CASES
 
 Data = dict[str, Any]
@@ -118,7 +118,7 @@ def _scripts() -> st.SearchStrategy[Data]:
 
 def _commands(shape: Shape) -> st.SearchStrategy[Data]:
     # two shells read a Ray job's entrypoint, so it must be plain
-    plain = st.text(string.ascii_letters + string.digits + "_-./:=,", min_size=1, max_size=20)
+    plain = spelled(string.ascii_letters + string.digits + "_-./:=,", shortest=1)
     words = st.lists(plain if shape.name == "ray" else texts(), min_size=1, max_size=4).filter(_names_a_program)
     earlier = {"resume_from": st.just("/checkpoints/earlier")}
     return st.fixed_dictionaries({"kind": st.just("command"), "command": words}, optional=earlier)
