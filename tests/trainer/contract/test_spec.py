@@ -32,6 +32,14 @@ VALID: dict[str, dict[str, Any]] = {
     "static": {},
     "fsdp2": {"work.engine": "fsdp2", "work.fsdp2": {"reshard_after_forward": False, "offload_weights": True}},
     "fsdp2 as it is": {"work.engine": "fsdp2"},
+    "fsdp2 in groups": {"work.engine": "fsdp2", "work.fsdp2": {"shard_degree": 2}},
+    "fsdp2 in groups of a node, elastic": UNNUMBERED | {
+        "work.engine": "fsdp2", "work.fsdp2": {"shard_degree": 2}, "world.rendezvous": C10D, "work.batch": ELASTIC_BATCH,
+    },
+    "fsdp2 in groups of nodes, elastic of one size": UNNUMBERED | {
+        "work.engine": "fsdp2", "work.fsdp2": {"shard_degree": 4}, "world.rendezvous": C10D | {"min_nodes": 2, "max_nodes": 2},
+        "work.batch": ELASTIC_BATCH,
+    },
     "deepspeed": DEEPSPEED,
     "deepspeed under mpirun": DEEPSPEED | UNNUMBERED | {"world.rendezvous": WITH_HOST},
     "elastic": UNNUMBERED | {"world.rendezvous": C10D, "work.batch": ELASTIC_BATCH},
@@ -103,6 +111,9 @@ def test_a_boosting_run_has_a_state_directory() -> None:
     ({"work.engine": "deepspeed"}, "engine deepspeed needs deepspeed.config"),
     ({"work.deepspeed": {"config": "/x.json"}}, "engine ddp does not read deepspeed; remove it"),
     ({"work.fsdp2": {}}, "engine ddp does not read fsdp2; remove it"),
+    ({"work.engine": "fsdp2", "work.fsdp2": {"shard_degree": 3}}, "fsdp2.shard_degree 3 does not divide the world of 4 ranks"),
+    ({"work.engine": "fsdp2", "work.fsdp2": {"shard_degree": 4}, "world.rendezvous": C10D, "work.batch": ELASTIC_BATCH},
+     "fsdp2.shard_degree 4 does not divide world.processes_per_node 2, so a group would be torn"),
     ({"work.engine": "tensorflow", "world.rendezvous": TF_CONFIG},
      "engine tensorflow cannot build architecture llama; use resnet"),
 ])

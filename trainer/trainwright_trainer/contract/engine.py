@@ -4,7 +4,9 @@ Plans refuse by these tables, engines declare themselves by them, and docs/engin
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
 
 from trainwright_trainer.contract.base import AbsolutePath, Contract
 from trainwright_trainer.contract.model import Model
@@ -36,6 +38,13 @@ class FSDP2(Contract):
     """Free gathered weights after the forward pass and gather them again for the backward pass; false keeps them till then."""
     offload_weights: bool = False
     """Keep the shards of weights, gradients and optimizer state in the host's memory (``CPUOffloadPolicy``)."""
+    shard_degree: Annotated[int, Field(ge=2)] | None = None
+    """Ranks with consecutive numbers that share one copy of weights, gradients and optimizer state; such groups replicate each
+    other (HSDP, ``HYBRID_SHARD`` of FSDP1). Default: all ranks share one copy."""
+
+    def shards(self, ranks: int) -> int:
+        """Parts of one copy of the model states, in a world of so many ranks."""
+        return self.shard_degree or ranks
 
 
 class Capabilities(NamedTuple):

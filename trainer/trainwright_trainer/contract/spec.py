@@ -297,6 +297,23 @@ def _of_training(work: Training, world: World) -> list[str]:
         problems.append("rendezvous c10d lets the number of nodes change: say in batch.keep what stays then")
     if rendezvous.kind != "c10d" and batch.keep is not None:
         problems.append(f"the number of nodes is fixed by rendezvous {rendezvous.kind}; remove batch.keep and batch.effective")
+    problems += _of_shard_groups(work, world)
     if batch.effective not in (None, samples := batch.samples(world.replicas)):
         problems.append(f"batch.effective is {batch.effective}, and micro x accumulation x replicas is {samples}")
     return problems
+
+
+def _of_shard_groups(work: Training, world: World) -> list[str]:
+    """A group of ``shard_degree`` ranks is whole at every number of nodes that the run may have."""
+    degree, rendezvous = work.fsdp2.shard_degree if work.fsdp2 else None, world.rendezvous
+    if degree is None:
+        return []
+    if isinstance(rendezvous, ElasticRendezvous) and rendezvous.min_nodes < rendezvous.max_nodes:
+        if world.processes_per_node % degree:
+            return [
+                f"fsdp2.shard_degree {degree} does not divide world.processes_per_node {world.processes_per_node}, so a group "
+                "would be torn where the number of nodes changes; write a divisor of it"
+            ]
+    elif world.size % degree:
+        return [f"fsdp2.shard_degree {degree} does not divide the world of {world.size} ranks; write a divisor of it"]
+    return []

@@ -1,4 +1,9 @@
-"""Weights, gradients and optimizer state sharded over all ranks by torch's ``fully_shard`` (FSDP2), as ZeRO-3 does."""
+"""Weights, gradients and optimizer state sharded by torch's ``fully_shard`` (FSDP2), as ZeRO-3 does.
+
+Over all ranks, or, with ``shard_degree``, within groups of ranks that replicate each other: HSDP (Zhao et al. 2023, PyTorch FSDP,
+arXiv:2304.11277, section 3.2.2). A group then gathers weights and scatters sums of gradients among its own ranks, and ranks that
+hold the same shard sum their shards of gradients once a step.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,19 @@ from typing import Any, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES, FSDP2
+from trainwright_trainer.contract.failures import TopologyMismatchError
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import sharded_state
 from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, preserving_state
 from trainwright_trainer.engine.update import Update, UpdateRules
-from trainwright_trainer.engine.waits import Waits
+from trainwright_trainer.engine.waits import Instant, Waits
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import materialise, skeleton, write
 from trainwright_trainer.task.base import Batch
@@ -43,6 +49,12 @@ class FSDP2Engine:
         self.world, self._rules = world, rules
         self._reduction: Precision = gradient_reduction or "fp32"
         self._settings = settings or FSDP2()
+        self._shards = self._settings.shards(world.place.world_size)
+        self._replicas, torn = divmod(world.place.world_size, self._shards)
+        if torn:
+            raise TopologyMismatchError(
+                f"fsdp2.shard_degree is {self._shards}, which does not divide the {world.place.world_size} ranks that are here"
+            )
         self._loss = torch.zeros((), device=world.device)
 
     def setup(self, recipe: Recipe) -> None:
@@ -58,8 +70,14 @@ class FSDP2Engine:
         self._optimizer = recipe.optimizer(module)
         self._update = Update(self._optimizer, self._rules)
 
+    def _mesh(self) -> DeviceMesh:
+        ranks, device = self.world.place.world_size, self.world.device.type
+        if self._replicas == 1:
+            return init_device_mesh(device, (ranks,), mesh_dim_names=("shard",))
+        return init_device_mesh(device, (self._replicas, self._shards), mesh_dim_names=("replicate", "shard"))
+
     def _shard(self, module: nn.Module, recipe: Recipe) -> None:
-        mesh = init_device_mesh(self.world.device.type, (self.world.place.world_size,))
+        mesh = self._mesh()
         precision = MixedPrecisionPolicy(
             param_dtype=COMPUTE[self._rules.precision], reduce_dtype=COMPUTE[self._reduction],
             # Inputs of blocks inside the model have that precision already; those of the model itself are no activations.
@@ -75,9 +93,12 @@ class FSDP2Engine:
             )
         self._sharded: FSDPModule = fully_shard(module, mesh=mesh, mp_policy=precision, offload_policy=offload)
         for part in self._parts(module):
+            reduce_scatter = TimedReduceScatter(self.world.waits)
             # What they ask for has no public name of torch's.
             part.set_custom_all_gather(TimedAllGather(self.world.waits))  # type: ignore[arg-type]
-            part.set_custom_reduce_scatter(TimedReduceScatter(self.world.waits))  # type: ignore[arg-type]
+            part.set_custom_reduce_scatter(reduce_scatter)  # type: ignore[arg-type]
+            if self._replicas > 1:
+                part.set_all_reduce_hook(reduce_scatter.all_reduced)
 
     def initialise(self) -> None:
         self._recipe.initialise(self._module, write)
@@ -95,6 +116,8 @@ class FSDP2Engine:
         if not self._module.training:
             self._module.train()
         self._sharded.set_is_last_backward(sync)
+        # Sums of the micro batches before the last lie beside the gradients, in the precision in which gradients are reduced.
+        self._sharded.set_requires_all_reduce(sync or self._reduction != "fp32")
         loss = measure(self._task, self._module, batch, self.world.device).loss / loss_denominator
         # Gradients are averaged over ranks; the world size turns the mean back into the sum that the denominator asks for.
         (loss * (self.world.place.world_size * self._update.scale)).backward()  # type: ignore[no-untyped-call]
@@ -105,7 +128,7 @@ class FSDP2Engine:
         gradients = [local(parameter.grad) for parameter in self._module.parameters() if parameter.grad is not None]
         loss = self._loss.clone()
         squared = nn.utils.get_total_norm(gradients).to(self.world.device).square()
-        sums = torch.stack([loss, squared])
+        sums = torch.stack([loss, squared / self._replicas])  # each shard counts once
         self.world.all_reduce(sums)
         self._loss.zero_()
         return self._update.apply(sums[0], sums[1].sqrt(), gradients, rate)
@@ -121,7 +144,14 @@ class FSDP2Engine:
     def snapshot(self) -> Snapshot:
         self._buffers.synchronize()
         self._let_go()
-        return TensorSnapshot(sharded_state.files(self._module, self._optimizer, self._update, self.world.place))
+        return TensorSnapshot(sharded_state.files(
+            self._module, self._optimizer, self._update, self.world.place, self._written_shard()
+        ))
+
+    def _written_shard(self) -> int | None:
+        """The shard that this rank writes. Groups take turns, so that the pods of all of them write."""
+        replica, shard = divmod(self.world.place.rank, self._shards)
+        return shard if shard % self._replicas == replica else None
 
     def _let_go(self) -> None:
         """Make the module's parameters this rank's shards again.
@@ -160,14 +190,23 @@ class TimedAllGather(_OfTorch):
 
 
 class TimedReduceScatter(_OfTorch):
-    """Sums gradients and scatters the sums, and takes note of how long that takes."""
+    """Sums gradients and scatters the sums, and takes note of how long that takes, with a sum over groups that follows."""
+
+    def __init__(self, waits: Waits) -> None:
+        super().__init__(waits)
+        self._scattered: Instant | None = None
 
     def __call__(
         self, output_tensor: Tensor, input_tensor: Tensor, group: dist.ProcessGroup, op: Any, async_op: bool = False
     ) -> dist.Work | None:
         with self._waits.waiting():
             work = dist.reduce_scatter_tensor(output_tensor, input_tensor, op=op, group=group, async_op=async_op)
+        self._scattered = self._waits.begin()
         return cast("dist.Work | None", work)
+
+    def all_reduced(self, shards: Tensor) -> None:
+        """torch calls this when the sum over groups has been made, or is queued, in the stream where that happens."""
+        self._waits.end(self._scattered)
 
 
 def local(tensor: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """The state of engines that shard tensors by rows: each rank writes its own rows, and any number of ranks reads them again.
 
-A safetensors file for each rank holds its rows of every weight and of every optimizer tensor, in equal chunks as ``torch.chunk``
-makes them, which is how ``fully_shard`` lays them out. Where a row lies follows from the number of ranks that wrote it, so that
-nothing but the tensors is stored. torch's own distributed checkpoints are not used: their metadata is pickled, and their files
-cannot be hashed while they are written.
+A safetensors file for each shard holds its rows of every weight and of every optimizer tensor, in equal chunks as ``torch.chunk``
+makes them, which is how ``fully_shard`` lays them out. Where a row lies follows from the number of these files, so that nothing
+but the tensors is stored. Where several ranks hold the same shard, one of them writes it. torch's own distributed checkpoints are
+not used: their metadata is pickled, and their files cannot be hashed while they are written.
 """
 
 from __future__ import annotations
@@ -30,17 +30,29 @@ WEIGHTS, OPTIMIZER = "weights", "optimizer"
 _BUFFER, _COUNTER, _SHAPE, _UPDATE = "buffer/", "optimizer/", "shape/", "update/"
 
 
-def shard_file(kind: str, rank: int) -> str:
-    """Name of a rank's file of ``weights`` or of the ``optimizer``."""
-    return f"{kind}-{rank:05d}.safetensors"
+def shard_file(kind: str, shard: int) -> str:
+    """Name of a shard's file of ``weights`` or of the ``optimizer``."""
+    return f"{kind}-{shard:05d}.safetensors"
 
 
-def files(module: nn.Module, optimizer: torch.optim.Optimizer, update: Update, place: Place) -> dict[str, Tensors]:
-    """This rank's files of a checkpoint with their tensors, which are the live ones."""
+def files(
+    module: nn.Module, optimizer: torch.optim.Optimizer, update: Update, place: Place, shard: int | None
+) -> dict[str, Tensors]:
+    """This rank's files of a checkpoint with their tensors, which are the live ones.
+
+    Args:
+        module: What is trained.
+        optimizer: Its optimizer.
+        update: What else its steps depend on.
+        place: This rank.
+        shard: The number of the shard that it writes; None where another rank, which holds the same one, does.
+    """
     weights = {name: _local(parameter.data) for name, parameter in module.named_parameters()}
     state = whole_state.flatten_optimizer(module, optimizer)
     sharded = {name: tensor.to_local() for name, tensor in state.items() if isinstance(tensor, DTensor)}
-    written: dict[str, Tensors] = {shard_file(WEIGHTS, place.rank): weights, shard_file(OPTIMIZER, place.rank): sharded}
+    written: dict[str, Tensors] = {}
+    if shard is not None:
+        written |= {shard_file(WEIGHTS, shard): weights, shard_file(OPTIMIZER, shard): sharded}
     if place.leads:
         written[WHOLE_FILE] = {
             **{_SHAPE + name: torch.tensor(parameter.shape) for name, parameter in module.named_parameters()},
@@ -80,16 +92,18 @@ def full_weights(checkpoint: CommittedFiles) -> Iterator[tuple[str, Tensor]]:
 
 def first_row(tensor: DTensor) -> int:
     """Of this rank's shard in the whole tensor."""
-    rows, ranks = tensor.shape[0], tensor.device_mesh.size()
-    return min(tensor.device_mesh.get_local_rank() * _chunk(rows, ranks), rows)
+    rows, mesh = tensor.shape[0], tensor.device_mesh
+    sharding = mesh.ndim - 1  # groups of ranks that hold the same come first, where there are any
+    return min(mesh.get_local_rank(sharding) * _chunk(rows, mesh.size(sharding)), rows)
 
 
 class ShardReader:
-    """Rows of tensors, from the files of those ranks that hold them."""
+    """Rows of tensors, from the files of those shards that hold them."""
 
     def __init__(self, checkpoint: CommittedFiles) -> None:
         self._checkpoint = checkpoint
         self._opened: dict[str, Any] = {}
+        self._shards = sum(name.startswith(f"{WEIGHTS}-") for name in checkpoint.names())
         self.whole = tensor_file.decode(checkpoint.path(WHOLE_FILE))
         self.shapes = {name: tuple(map(int, shape)) for name, shape in self.below(_SHAPE).items()}
         """Weight -> shape of the whole."""
@@ -109,20 +123,20 @@ class ShardReader:
 
     def rows(self, kind: str, key: str, name: str, start: int, stop: int) -> Tensor:
         """Rows ``start`` to ``stop`` of the whole tensor, on the host."""
-        chunk, row, parts = _chunk(self.shapes[name][0], self._checkpoint.world_size), start, []
+        chunk, row, parts = _chunk(self.shapes[name][0], self._shards), start, []
         while row < stop:
-            rank, offset = divmod(row, chunk)
-            end = min(stop, (rank + 1) * chunk)
+            shard, offset = divmod(row, chunk)
+            end = min(stop, (shard + 1) * chunk)
             # Copied: the slice is of the mapped file, which an optimizer on a CPU would go on using after it was removed.
-            parts.append(self._open(kind, rank).get_slice(key)[offset:end - rank * chunk].clone())
+            parts.append(self._open(kind, shard).get_slice(key)[offset:end - shard * chunk].clone())
             row = end
-        if not parts:  # a rank beyond the last row
+        if not parts:  # a shard beyond the last row
             parts = [self._open(kind, 0).get_slice(key)[:0].clone()]
         return torch.cat(parts) if len(parts) > 1 else parts[0]
 
-    def _open(self, kind: str, rank: int) -> Any:
-        """A rank's file, opened once and not for each of its tensors; it is closed with this reader."""
-        name = shard_file(kind, rank)
+    def _open(self, kind: str, shard: int) -> Any:
+        """A shard's file, opened once and not for each of its tensors; it is closed with this reader."""
+        name = shard_file(kind, shard)
         if name not in self._opened:
             self._opened[name] = safe_open(self._checkpoint.path(name), framework="pt")
         return self._opened[name]
@@ -142,5 +156,5 @@ def _shard_of(rows: Tensor, like: Tensor) -> Tensor:
     )
 
 
-def _chunk(rows: int, ranks: int) -> int:
-    return max(1, -(-rows // ranks))
+def _chunk(rows: int, shards: int) -> int:
+    return max(1, -(-rows // shards))

@@ -41,6 +41,16 @@ def test_a_step_sees_the_same_samples(changes: dict[str, Any], processes: int | 
     assert spec.world.meeting.host == "127.0.0.1"
 
 
+@pytest.mark.parametrize(("processes", "degree"), [(None, 2), (8, 2), (2, 2), (1, None)])
+def test_groups_of_a_shard_are_kept_where_the_ranks_here_divide_into_them(
+    processes: int | None, degree: int | None, tmp_path: Path
+) -> None:
+    spec = here(tmp_path, {"work.engine": "fsdp2", "work.fsdp2": {"shard_degree": 2}}, processes)
+    assert isinstance(spec.work, Training)
+    assert spec.work.fsdp2 is not None
+    assert spec.work.fsdp2.shard_degree == degree
+
+
 NO_NODE = {"world.node_index_env": None, "world.control_port": None}
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "horovod": ({"work.engine": "horovod", "world.rendezvous": MPI, **NO_NODE}, "trainwright-trainer supervise -- mpirun"),

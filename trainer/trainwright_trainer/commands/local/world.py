@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -167,6 +168,10 @@ def _training(spec: RunSpec, work: Training, size: int, source: Path, folder: Pa
         "batch": {"micro": passes.micro, "accumulation": passes.accumulation},
         "learning_rate": {**work.learning_rate.model_dump(mode="json"), "scaling": None},
     }
+    if work.fsdp2 is not None and work.fsdp2.shard_degree is not None:
+        # What divides both where the ranks are others; of one alone, all that are here share.
+        degree = math.gcd(work.fsdp2.shard_degree, size)
+        changed["fsdp2"] = {**work.fsdp2.model_dump(mode="json"), "shard_degree": degree if degree > 1 else None}
     if work.deepspeed is not None:
         config = _deepspeed(work.deepspeed.config, source, folder, samples, passes)
         changed["deepspeed"] = {"config": str(config)}

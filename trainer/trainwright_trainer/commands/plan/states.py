@@ -1,9 +1,10 @@
 """Bytes of weights, gradients and optimizer state on one rank, as each engine keeps them.
 
 Model states as in Rajbhandari et al. 2020 (ZeRO, arXiv:1910.02054, sections 3.1 and 5), and per engine: ddp, horovod and
-tensorflow keep all of it on every rank, in fp32, as autocast does. fsdp2 keeps fp32 shards. DeepSpeed keeps weights in the
-compute precision beside fp32 master weights, which go with the optimizer, and shares the parts that its stage says. What is kept
-for a moment only (activations, gathered weights, buckets, copies of autocast) is not counted here.
+tensorflow keep all of it on every rank, in fp32, as autocast does. fsdp2 keeps fp32 shards, of a group of ranks where the run
+states one. DeepSpeed keeps weights in the compute precision beside fp32 master weights, which go with the optimizer, and shares
+the parts that its stage says. What is kept for a moment only (activations, gathered weights, buckets, copies of autocast) is not
+counted here.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainwright_trainer.commands.local.world import section
+from trainwright_trainer.contract.engine import FSDP2
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import AdamW, Optimizer, Precision, Training
 
@@ -64,7 +66,7 @@ def states(training: Training, parameters: int, ranks: int, deepspeed: dict[str,
     if training.engine == "deepspeed" and deepspeed is not None:
         return _deepspeed(training, parameters, ranks, deepspeed)
     where: Where = "host" if training.fsdp2 and training.fsdp2.offload_weights else "device"
-    shared = ranks if training.engine == "fsdp2" else 1
+    shared = (training.fsdp2 or FSDP2()).shards(ranks) if training.engine == "fsdp2" else 1
     return States(*(_each(size, parameters, shared, where) for size in (4, 4, optimizer_bytes(training.optimizer))))
 
 
