@@ -59,7 +59,16 @@ def shapes(draw: st.DrawFn, cluster: Data) -> Shape:
         topology |= draw(_engines(name))
     if name in ("ddp", "zero1", "zero2", "zero3", "horovod") and not gpus and draw(st.booleans()):
         topology["processes_per_node"] = draw(st.integers(1, 3))
+    if topology.get("engine") == "fsdp2" and (degrees := _degrees(topology)) and draw(st.booleans()):
+        topology["fsdp2"] = {**topology.get("fsdp2", {}), "shard_degree": draw(st.sampled_from(degrees))}
     return Shape(name, topology, target)
+
+
+def _degrees(topology: Data) -> list[int]:
+    """Of shard groups that are whole at every number of nodes."""
+    ranks = topology["gpus_per_node"] or topology.get("processes_per_node", 1)
+    ranks *= 1 if "elastic" in topology else topology["nodes"]
+    return [degree for degree in range(2, ranks + 1) if ranks % degree == 0]
 
 
 @st.composite

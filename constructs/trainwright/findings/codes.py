@@ -103,6 +103,8 @@ _ROWS = (
          "Without credentials the first pod ends with 203 before it trains, and so does every later attempt.", True),
     Code("TW246", _W, "interval between saves that is hardly meant",
          "Saves that follow each other at once leave no time to train; without one, a failure costs the whole run.", True),
+    Code("TW247", _W, "shard group across a border of nodes",
+         "A group within a node gathers over its own links, one that crosses a border over the network, and all wait for it.", True),
     Code("TW249", _W, "grace longer than a drain", "The autoscaler ends the pod in the middle of its last save.", True),
     # Cluster
     Code("TW301", _E, "unknown node pool", "The pods would match no node."),

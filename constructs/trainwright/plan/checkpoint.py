@@ -9,7 +9,7 @@ from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
 from trainwright.identity import short_hash
-from trainwright.plan.memory import optimizer_bytes, saves_in_background
+from trainwright.plan.memory import optimizer_bytes, saves_in_background, writing_ranks
 from trainwright.plan.model import CheckpointPlan, GracePlan
 from trainwright.run import BoostingWorkload, ClaimMount, CommandWorkload, Run
 from trainwright.units import Duration
@@ -96,7 +96,10 @@ def _bytes_per_second(run: Run, cluster: Cluster, name: str | None) -> int:
     claim = namespace.claims.get(name) if namespace and name else None
     needs = run.topology.needs()
     fewest = needs.elastic.minimum if needs.elastic else needs.nodes
-    writers = fewest if run.topology.sharding().optimizer > 1 else 1  # pods write their shards side by side
+    sharding = run.topology.sharding()
+    writers = fewest if sharding.optimizer > 1 else 1  # pods write their shards side by side
+    if sharding.shard_degree:
+        writers = len(writing_ranks(run, sharding.shard_degree))
     return (claim.write_mebibytes_per_second if claim else 200) * 2**20 * writers
 
 

@@ -10,7 +10,11 @@ all-reduce twice (Rajbhandari et al. 2020, arXiv:1910.02054, section 7). With P 
 - ZeRO-3: for each micro batch the weights twice, for the forward and the backward pass, and the gradients once: with A = 1 half
   as much again as DDP in the same precision. Weights that stay gathered are sent once.
 
-A ring crosses the border of each node once, so a node sends as much as one rank does; its links share it.
+- HSDP: the same as ZeRO-3 within each group of S ranks, and an all-reduce of 4 P / S between the N / S ranks that hold the same
+  shard (Zhao et al. 2023, PyTorch FSDP, arXiv:2304.11277, section 3.2.2), once; for each micro batch where sums are not in fp32.
+
+A ring crosses the border of each node once, so a node sends as much as one rank does; its links share it. A group within a node
+crosses none, and S rings between groups that are nodes cross it with 2 x 4 P together.
 
 How much of more GPUs a run can use is the share of a step that is computation, at other numbers of nodes: a model on paper. The
 batch of each rank stays, so its computation ``C`` stays and the traffic grows (weak scaling). With
@@ -28,7 +32,8 @@ know: stragglers, other traffic on the fabric, congestion, the data.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from math import ceil, gcd
+from typing import Literal, NamedTuple
 
 from trainwright.cluster.model import Fabric, NodePool
 from trainwright.plan.layers import PRECISION_BYTES, sequence_length
@@ -38,7 +43,39 @@ from trainwright.topology.base import Sharding
 
 FLOPS = 100e12
 """Floating-point operations per second that a GPU is assumed to do. One of today that trains well does several times as many."""
+BUCKET_BYTES = 25 * 2**20
+"""Size of the buckets in which DDP sums gradients (``bucket_cap_mb``)."""
 
+
+class Collective(NamedTuple):
+    """One kind of collectives in a step, within groups of ranks that all make the same ones at the same time."""
+
+    kind: Literal["all-reduce", "all-gather", "reduce-scatter"]
+    size: int
+    """Bytes of what one group reduces or gathers, in all of them together."""
+    calls: int
+    """How many there are."""
+    ranks: int
+    """Of one group."""
+    neighbours: int
+    """Of them in one node."""
+    groups: int
+    """With ranks in the same node, so that as many rings cross its border."""
+
+    @property
+    def sent(self) -> int:
+        """Bytes that each rank sends in a ring."""
+        return (2 if self.kind == "all-reduce" else 1) * self.size * (self.ranks - 1) // self.ranks
+
+    @property
+    def nodes(self) -> int:
+        """Over which a group is spread."""
+        return -(-self.ranks // self.neighbours)
+
+    @property
+    def leaves_node(self) -> int:
+        """Bytes that a node sends to others."""
+        return self.groups * self.sent if self.nodes > 1 else 0
 
 
 def communication(
@@ -47,39 +84,80 @@ def communication(
     """Traffic of one optimizer step; None where the model's size is not known or one rank is alone."""
     if work.model.parameters is None or world.size == 1:
         return None
-    sent, formula = traffic(work, batch, world.size, sharding)
-    return CommunicationPlan(sent=sent, formula=formula, seconds=sent / bytes_per_second(fabric) if world.nodes > 1 else None)
+    made, formula = collectives(work, batch, sharding, world.size, world.processes_per_node)
+    leaves = sum(each.leaves_node for each in made)
+    seconds = leaves / bytes_per_second(fabric) if world.nodes > 1 else None
+    return CommunicationPlan(sent=sum(each.sent for each in made), leaves_node=leaves, formula=formula, seconds=seconds)
 
 
-def traffic(work: TrainerWorkload, batch: BatchPlan, ranks: int, sharding: Sharding) -> tuple[int, str]:
-    """Bytes that each of this many ranks sends in one optimizer step, with the formula. The model's size must be known."""
+def collectives(
+    work: TrainerWorkload, batch: BatchPlan, sharding: Sharding, ranks: int, per_node: int
+) -> tuple[tuple[Collective, ...], str]:
+    """What so many ranks make in one optimizer step, with the formula of its bytes. The model's size must be known."""
     parameters, size, steps = work.model.parameters or 0, PRECISION_BYTES[work.precision], batch.accumulation
+    every = _Group(ranks, min(ranks, per_node), 1)
     if sharding.engine is None:
         gradients = PRECISION_BYTES[work.gradient_reduction or "fp32"]
-        sent, formula = 2 * gradients * parameters, f"2 x {gradients} bytes x {parameters:,} gradients, reduced once"
-    elif sharding.engine == "fsdp2":
-        gathers = 2 if sharding.reshards else 1
-        gradients = PRECISION_BYTES[work.gradient_reduction or "fp32"]
-        sent = steps * parameters * (gathers * size + gradients)
-        formula = f"{steps} x ({gathers} x {size} bytes of weights + {gradients} of gradients) x {parameters:,}"
-    else:
-        gradients = PRECISION_BYTES[work.gradient_reduction or work.precision]
-        sent, formula = _deepspeed(parameters, size, gradients, steps, sharding.stage)
-    return sent * (ranks - 1) // ranks, formula
+        buckets = ceil(gradients * parameters / BUCKET_BYTES)
+        formula = f"2 x {gradients} bytes x {parameters:,} gradients, reduced once"
+        return (Collective("all-reduce", gradients * parameters, buckets, *every),), formula
+    if sharding.engine == "fsdp2":
+        return _fsdp2(work, steps, sharding, ranks, per_node)
+    gradients = PRECISION_BYTES[work.gradient_reduction or work.precision]
+    if sharding.stage == 3:
+        formula = f"{steps} x (2 x {size} bytes of weights + {gradients} of gradients) x {parameters:,}"
+        return _sharded(work, 2 * steps, gradients, steps, every), formula
+    times, bucket = steps if sharding.stage == 2 else 1, sharding.bucket or parameters
+    buckets = ceil(parameters / bucket)
+    formula = f"({size} bytes of weights + {times} x 2 x {gradients} of gradients) x {parameters:,}"
+    return (
+        Collective("all-gather", size * parameters, buckets, *every),
+        Collective("all-reduce", times * gradients * parameters, times * buckets, *every),
+    ), formula
+
+
+class _Group(NamedTuple):
+    """As in :class:`Collective`."""
+
+    ranks: int
+    neighbours: int
+    groups: int
+
+
+def _sharded(work: TrainerWorkload, gathers: int, gradients: int, steps: int, group: _Group) -> tuple[Collective, ...]:
+    """A block at a time; what is in none is counted as part of one."""
+    parameters, blocks = work.model.parameters or 0, getattr(work.model, "num_hidden_layers", 1)
+    return (
+        Collective("all-gather", gathers * PRECISION_BYTES[work.precision] * parameters, gathers * blocks, *group),
+        Collective("reduce-scatter", steps * gradients * parameters, steps * blocks, *group),
+    )
+
+
+def _fsdp2(
+    work: TrainerWorkload, steps: int, sharding: Sharding, ranks: int, per_node: int
+) -> tuple[tuple[Collective, ...], str]:
+    """Within a group for each micro batch, and between groups once a step, where there are several."""
+    parameters, size = work.model.parameters or 0, PRECISION_BYTES[work.precision]
+    gradients, gathers = PRECISION_BYTES[work.gradient_reduction or "fp32"], 2 if sharding.reshards else 1
+    formula = f"{steps} x ({gathers} x {size} bytes of weights + {gradients} of gradients) x {parameters:,}"
+    shards = sharding.shard_degree or ranks
+    replicas = ranks // shards
+    if replicas <= 1:
+        return _sharded(work, gathers * steps, gradients, steps, _Group(ranks, min(ranks, per_node), 1)), formula
+    times = 1 if gradients == 4 else steps  # sums of several micro batches need fp32
+    here = gcd(shards, per_node)
+    blocks = getattr(work.model, "num_hidden_layers", 1)
+    between = Collective(
+        "all-reduce", times * gradients * ceil(parameters / shards), times * blocks, replicas, max(1, per_node // here), here
+    )
+    within = _sharded(work, gathers * steps, gradients, steps, _Group(shards, here, per_node // here))
+    summed = f"{times} x 2 x {gradients} bytes x {parameters:,} / {shards:,} gradients between {replicas:,} groups"
+    return (*within, between), f"{formula} in groups of {shards:,}, and {summed}"
 
 
 def bytes_per_second(fabric: Fabric) -> float:
     """Bandwidth of a node over all of its links."""
     return fabric.links * fabric.gigabits_per_link * 1e9 / 8
-
-
-def _deepspeed(parameters: int, size: int, gradients: int, steps: int, stage: int) -> tuple[int, str]:
-    if stage == 3:
-        sent = steps * parameters * (2 * size + gradients)
-        return sent, f"{steps} x (2 x {size} bytes of weights + {gradients} of gradients) x {parameters:,}"
-    times = steps if stage == 2 else 1
-    formula = f"({size} bytes of weights + {times} x 2 x {gradients} of gradients) x {parameters:,}"
-    return parameters * (size + times * 2 * gradients), formula
 
 
 def compute_seconds(work: TrainerWorkload, batch: BatchPlan) -> float | None:
@@ -110,8 +188,6 @@ PEAKS = {
 """GPU -> dense 16-bit operations a second, from the vendors' data sheets (the SXM form where there are two)."""
 UTILIZATION = 0.4
 HOP_SECONDS = 10e-6
-BUCKET_BYTES = 25 * 2**20
-"""Size of the buckets in which DDP sums gradients (``bucket_cap_mb``)."""
 GPUS = (8, 64, 512, 4096)
 
 
@@ -145,15 +221,6 @@ def _traffic_seconds(
 ) -> float:
     if nodes <= 1:
         return 0.0
-    sent, _ = traffic(work, batch, gpus, sharding)
-    hops = _collectives(work, batch, sharding) * 2 * math.ceil(math.log2(nodes))
-    return sent / bytes_per_second(pool.fabric) + hops * HOP_SECONDS
-
-
-def _collectives(work: TrainerWorkload, batch: BatchPlan, sharding: Sharding) -> int:
-    """The number of collectives in one step: a sharded block is gathered twice and reduced once for each micro batch, whole
-    gradients travel in buckets.
-    """
-    if sharding.weights > 1:
-        return 3 * batch.accumulation * getattr(work.model, "num_hidden_layers", 1)
-    return math.ceil(4 * (work.model.parameters or 0) / BUCKET_BYTES)
+    made, _ = collectives(work, batch, sharding, gpus, gpus // nodes)
+    hops = sum(each.calls * 2 * math.ceil(math.log2(each.nodes)) for each in made)
+    return sum(each.leaves_node for each in made) / bytes_per_second(pool.fabric) + hops * HOP_SECONDS

@@ -47,8 +47,8 @@ def smallest_change(run: Run, cluster: Cluster, pool: str) -> Change | None:
     """The first that surely fits, of those with the fewest changes; otherwise the first that may fit.
 
     Among as many changes the order is: saves that need no copy on the host, activation checkpointing, a smaller micro batch with
-    the same effective batch, more memory for a pod whose host is what does not fit, ZeRO-1, -2, -3 on the same nodes, offload,
-    more nodes.
+    the same effective batch, more memory for a pod whose host is what does not fit, ZeRO-1, -2, -3 on the same nodes, larger
+    shard groups, offload, more nodes.
     """
     may_fit: Change | None = None
     for steps in _candidates(run, cluster, pool):
@@ -129,6 +129,7 @@ def _shardings(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
         stage, engine = 2, "fsdp2"  # stage 3 is its only one, and DeepSpeed lets no node come or go
     for higher in range(stage + 1, 4):
         yield _zero(topology, 1, {"kind": f"zero{higher}", "engine": engine})
+    yield from _larger_groups(topology)
     changes = 1 if stage == 3 else 2
     for offload in ({"optimizer": "cpu"}, {"optimizer": "cpu", "weights": "cpu"}):
         if engine == "deepspeed" or len(offload) == 2:
@@ -137,6 +138,18 @@ def _shardings(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
     while growth <= LARGEST_GROWTH and (nodes := _more_nodes(topology, growth)):
         yield _zero(topology, changes, {"kind": "zero3", "engine": engine, **nodes})
         growth *= 2
+
+
+def _larger_groups(topology: DDP | ZeRO) -> Iterator[_Step]:
+    """Of ranks that share one copy, where groups replicate each other: two, three, … times as many, up to all."""
+    if not isinstance(topology, ZeRO) or topology.fsdp2 is None or topology.shard_degree is None:
+        return
+    moves = topology.elastic is not None and topology.elastic.min_nodes < topology.elastic.max_nodes
+    whole = topology.ranks_per_node if moves else topology.nodes * topology.ranks_per_node
+    for degree in range(2 * topology.shard_degree, whole + 1, topology.shard_degree):
+        if whole % degree == 0:
+            settings = {**topology.fsdp2.model_dump(exclude_defaults=True), "shard_degree": degree}
+            yield _zero(topology, 1, {"kind": "zero3", "engine": "fsdp2", "fsdp2": settings})
 
 
 def _more_nodes(topology: DDP | ZeRO, growth: int) -> dict[str, Any]:

@@ -16,17 +16,18 @@ DeepSpeed keeps weights in the compute precision (2 P in half precision) and a m
 4 P / N. Stage 3 shares weights and gathers them for use: at least the largest tensor, at most ``stage3_max_live_parameters``
 and one tensor more (deepspeed/runtime/zero/partitioned_param_coordinator.py). Gradients travel through buckets of a fixed size.
 
-FSDP2 keeps fp32 shards of weights, gradients and state, and gathers one block and the next in the compute precision; a block is
-copied out of the buffer that it was gathered in, and its gradient is reduced, in fp32 by default
-(torch/distributed/fsdp/_fully_shard).
+FSDP2 keeps fp32 shards of weights, gradients and state, where N is the ranks of a group if groups replicate each other. It
+gathers one block and the next in the compute precision; a block is copied out of the buffer that it was gathered in, and its
+gradient is reduced, in fp32 by default (torch/distributed/fsdp/_fully_shard).
 
 The optimizer's step comes when activations are gone, so what it needs for itself counts only as far as it is more than those.
 
 Saving and starting take memory of the host, as the trainer does both. A save in the background writes a copy
-(``TensorSnapshot``): fp32 weights and the optimizer's state. Where every rank holds all of them (DDP, Horovod), rank 0 alone has
-a copy, of which the ranks of its pod are counted a share each; where they are sharded, each rank has one of its shards. From a
-GPU the copy goes to pinned memory, whose blocks torch rounds up to a power of two (``CachingHostAllocator``,
-ATen/core/CachingHostAllocator.h) and keeps for the next save.
+(``TensorSnapshot``): fp32 weights and the optimizer's state. Where every rank holds all of them (DDP, Horovod), rank 0 alone
+has a copy, of which the ranks of its pod are counted a share each; where they are sharded, each rank has one of its shards, and
+of ranks that hold the same shard one has it, which are counted in the pod that has most of them. From a GPU the copy goes to
+pinned memory, whose blocks torch rounds up to a power of two (``CachingHostAllocator``, ATen/core/CachingHostAllocator.h) and
+keeps for the next save.
 
 A start comes before the first copy, so it counts only as far as it takes more. First values pass through the host one tensor at a
 time, in fp32; files of initial weights are mapped, and the kernel takes such pages back. A checkpoint of whole states is read by
@@ -36,6 +37,7 @@ to the GPU one by one. On CPUs a start takes less than a step, which has gradien
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from trainwright.cluster import NodePool
@@ -330,10 +332,26 @@ def _snapshot(run: Run, world: WorldPlan, parameters: int, size: int) -> MemoryP
     ranks = sharding.optimizer if sharded else world.processes_per_node
     share = _share(size * parameters, ranks)
     over = f" / {ranks:,} ranks" if sharded else f" on rank 0 / {ranks:,} ranks of its pod"
+    if sharding.shard_degree:
+        most = max(writing_ranks(run, sharding.shard_degree).values())
+        share = _share(share * most, world.processes_per_node)
+        over += f", {most:,} of the {world.processes_per_node:,} ranks of a pod"
     formula = f"{size} bytes x {parameters:,} parameters{over}, a copy that is saved while training goes on"
     if world.device == "cuda" and not sharding.offload_weights:
         return _part("snapshot", share, PINNED_BLOCKS * share, f"{formula}, pinned: up to {PINNED_BLOCKS} times")
     return _part("snapshot", share, share, formula)
+
+
+def writing_ranks(run: Run, shard_degree: int) -> Counter[int]:
+    """Pod -> ranks in it that write a shard, where groups replicate each other and take turns (``engine/fsdp2.py``).
+
+    Of an elastic run at the fewest nodes, where most ranks of a pod write.
+    """
+    needs = run.topology.needs()
+    nodes = needs.elastic.minimum if needs.elastic else needs.nodes
+    groups = max(1, nodes * needs.processes_per_node // shard_degree)
+    writers = (shard % groups * shard_degree + shard for shard in range(shard_degree))
+    return Counter(rank // needs.processes_per_node for rank in writers)
 
 
 def _starting(run: Run, work: TrainerWorkload, state: int, besides: int) -> MemoryPart | None:

@@ -136,7 +136,9 @@ class CommunicationPlan(NamedTuple):
     """What the ranks send for one step of the optimizer."""
 
     sent: int
-    """Bytes that one rank sends; a node sends as much to the others."""
+    """Bytes that one rank sends."""
+    leaves_node: int
+    """Bytes that a node sends to others, all of its ranks together."""
     formula: str
     seconds: float | None
     """At the full rate of a node's links; None on one node."""

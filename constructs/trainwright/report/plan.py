@@ -83,7 +83,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if plan.communication:
         traffic = plan.communication
         time = "" if traffic.seconds is None else f", {_seconds(traffic.seconds)} at the links' full rate"
-        yield "traffic", f"{_bytes(traffic.sent)} a step and rank{time}"
+        leaves = "" if traffic.leaves_node in (0, traffic.sent) else f", {_bytes(traffic.leaves_node)} from node to node"
+        yield "traffic", f"{_bytes(traffic.sent)} a step and rank{leaves}{time}"
     if efficiencies := _scaling(compiled):
         yield "scaling", "; ".join(efficiencies)
     yield "pod", _pod(compiled)

@@ -15,6 +15,7 @@ from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import FABRIC_TITLES
 from trainwright.target import TARGETS
 from trainwright.topology import ZeRO
+from trainwright.topology.base import Sharding
 from trainwright.units import GIB
 
 NOTICEABLE_SECONDS = 1.0
@@ -93,10 +94,19 @@ def slow_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
     yield found(
         "TW228",
         context.locate.run("/topology/kind"),
-        f"each node sends {traffic.sent / GIB:.1f} GiB a step over {FABRIC_TITLES[fabric.kind]}, {traffic.seconds:.0f} s at "
-        f"{fabric.links} x {fabric.gigabits_per_link} Gb/s; the computation takes {compute:.0f} s on a GPU of 100 TFLOP/s",
-        "use a pool with InfiniBand, RoCE or EFA; or raise batch.micro and lower batch.accumulation: weights are sent for each",
+        f"each node sends {traffic.leaves_node / GIB:.1f} GiB a step over {FABRIC_TITLES[fabric.kind]}, "
+        f"{traffic.seconds:.0f} s at {fabric.links} x {fabric.gigabits_per_link} Gb/s; "
+        f"the computation takes {compute:.0f} s on a GPU of 100 TFLOP/s",
+        "use a pool with InfiniBand, RoCE or EFA; or raise batch.micro and lower batch.accumulation: weights are sent for each"
+        + _groups_of_a_node(sharding, plan.world.processes_per_node),
     )
+
+
+def _groups_of_a_node(sharding: Sharding, per_node: int) -> str:
+    if per_node < 2 or sharding.shard_degree:
+        return ""
+    engine = "" if sharding.engine == "fsdp2" else "`engine: fsdp2` with "
+    return f"; or, where one node holds the model states, write {engine}`fsdp2: {{shard_degree: {per_node}}}`"
 
 
 def nothing_to_share(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -112,4 +122,18 @@ def nothing_to_share(context: Context, resolution: Resolution) -> Iterator[Findi
     )
 
 
-PLAN = (memory_fits, slow_network, nothing_to_share)
+def torn_groups(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Shard groups of which some lie in one node and others in several."""
+    topology, per_node = context.run.topology, resolution.plan.world.processes_per_node
+    degree = topology.shard_degree if isinstance(topology, ZeRO) else None
+    if degree is None or resolution.plan.world.nodes == 1 or per_node % degree == 0 or degree % per_node == 0:
+        return
+    yield found(
+        "TW247",
+        context.locate.run("/topology/fsdp2/shard_degree"),
+        f"groups of {degree} ranks on nodes of {per_node}: some lie in one node, and others cross the border of two",
+        f"write shard_degree: {per_node}, or another divisor or multiple of {per_node}",
+    )
+
+
+PLAN = (memory_fits, slow_network, nothing_to_share, torn_groups)

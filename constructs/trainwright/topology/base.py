@@ -31,6 +31,8 @@ class Sharding(NamedTuple):
     """Whether the shards of the weights lie in the host's memory too."""
     reshards: bool = True
     """Whether gathered weights are let go after the forward pass and gathered again for the backward pass."""
+    shard_degree: int | None = None
+    """Ranks of a group that shares one copy, where groups replicate each other (HSDP); None where all ranks share it."""
     accumulated_in: GradientType | None = None
     """Type in which DeepSpeed adds up gradients; None leaves it to :meth:`accumulates`."""
     buckets: int = 0

@@ -68,6 +68,9 @@ class FSDP2(Model):
 
     reshard_after_forward: bool = True
     """Free gathered weights after the forward pass; false keeps them for the backward pass: more memory, less traffic."""
+    shard_degree: Annotated[int, Field(ge=2, le=65_536)] | None = None
+    """Ranks that share one copy of the model states; groups of so many replicate each other (HSDP). The GPUs of a node keep the
+    weights' traffic inside it. If left out, all ranks share one copy."""
 
 
 class ZeRO(ElasticTopology):
@@ -106,6 +109,23 @@ class ZeRO(ElasticTopology):
         return self
 
     @model_validator(mode="after")
+    def _groups_are_whole(self) -> Self:
+        """At every number of nodes that the run may have."""
+        degree, ranks = self.shard_degree, self.nodes * self.ranks_per_node
+        moves = self.elastic is not None and self.elastic.min_nodes < self.elastic.max_nodes
+        if degree is None or (self.ranks_per_node if moves else ranks) % degree == 0:
+            return self
+        if moves:
+            raise ValueError(
+                f"fsdp2.shard_degree {degree} does not divide the {self.ranks_per_node} ranks of a node, and elastic lets nodes "
+                "come and go, so a group would be torn: write a divisor of it, or remove shard_degree"
+            )
+        raise ValueError(
+            f"fsdp2.shard_degree {degree} does not divide the {ranks} ranks of {self.nodes} x {self.ranks_per_node}, so a group "
+            f"would not be whole: write a divisor of {ranks}, or remove shard_degree"
+        )
+
+    @model_validator(mode="after")
     def _fits_the_stage(self) -> Self:
         if self.offload.weights == "cpu" and self.stage < 3:
             raise ValueError(f"remove offload.weights: {self.kind} keeps whole weights on every rank; only zero3 can move them")
@@ -131,7 +151,8 @@ class ZeRO(ElasticTopology):
 
     @property
     def title(self) -> str:
-        return f"ZeRO-{self.stage} ({ENGINE_TITLES[self.engine]})"
+        groups = f", shard groups of {self.shard_degree}" if self.shard_degree else ""
+        return f"ZeRO-{self.stage} ({ENGINE_TITLES[self.engine]}{groups})"
 
     @property
     def checkpoint_format(self) -> str:
@@ -147,15 +168,23 @@ class ZeRO(ElasticTopology):
         """Whether gathered weights are let go after the forward pass."""
         return self.fsdp2 is None or self.fsdp2.reshard_after_forward
 
+    @property
+    def shard_degree(self) -> int | None:
+        """Ranks of a group that shares one copy; None where all do."""
+        return self.fsdp2.shard_degree if self.fsdp2 else None
+
     def settings(self) -> Mapping[str, Any]:
         """Where DeepSpeed's configuration is, or what ``fully_shard`` is told."""
         if self.engine == "deepspeed":
             return {"deepspeed": {"config": f"{SPEC_DIRECTORY}/{DEEPSPEED_FILE}"}}
-        return {"fsdp2": {"reshard_after_forward": self.reshards, "offload_weights": self.offload.weights == "cpu"}}
+        groups = {"shard_degree": self.shard_degree} if self.shard_degree else {}  # left out, so that no identity moves
+        return {"fsdp2": {"reshard_after_forward": self.reshards, "offload_weights": self.offload.weights == "cpu", **groups}}
 
     def sharding(self) -> Sharding:
-        """Each part over all ranks, from the stage on that shares it; of an elastic run over the fewest: the largest shares."""
-        ranks, settings = self.fewest_ranks, self.deepspeed_settings
+        """Each part over all ranks or those of a group, from the stage on that shares it; of an elastic run over the fewest
+        ranks: the largest shares.
+        """
+        ranks, settings = self.shard_degree or self.fewest_ranks, self.deepspeed_settings
         shared = Sharding(
             stage=self.stage,
             weights=ranks if self.stage == 3 else 1,
@@ -165,6 +194,7 @@ class ZeRO(ElasticTopology):
             offload_optimizer=self.offload.optimizer == "cpu",
             offload_weights=self.offload.weights == "cpu",
             reshards=self.reshards,
+            shard_degree=self.shard_degree,
         )
         if self.engine == "fsdp2":
             return shared
