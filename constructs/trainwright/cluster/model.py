@@ -47,6 +47,9 @@ class Gpu(Model):
     """GPUs of one node."""
     resource: ExtendedResource = "nvidia.com/gpu"
     """Name of the extended resource that the device plugin offers."""
+    utilization: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the dense 16-bit peak that training reaches on these GPUs (MFU), as measured. If left out, what a plan says of
+    [scaling](scaling.md) assumes 0.4, and says so."""
 
 
 class Fabric(Model):

@@ -1,4 +1,4 @@
-"""What each rank sends for one step of the optimizer, how long the network takes for it at least, and how that scales.
+"""What each rank sends for one step of the optimizer, and how long the network takes for it at least.
 
 A collective over N ranks moves (N - 1) / N of its data through each of them: a reduce-scatter and an all-gather once, an
 all-reduce twice (Rajbhandari et al. 2020, arXiv:1910.02054, section 7). With P parameters, a step of A micro batches sends
@@ -15,27 +15,14 @@ all-reduce twice (Rajbhandari et al. 2020, arXiv:1910.02054, section 7). With P 
 
 A ring crosses the border of each node once, so a node sends as much as one rank does; its links share it. A group within a node
 crosses none, and S rings between groups that are nodes cross it with 2 x 4 P together.
-
-How much of more GPUs a run can use is the share of a step that is computation, at other numbers of nodes: a model on paper. The
-batch of each rank stays, so its computation ``C`` stays and the traffic grows (weak scaling). With
-
-- ``C`` = operations of a step / 40 % of the GPU's peak: MosaicML published 40 to 46 % for 1 to 13 B parameters on H100 in bf16
-  (llm-foundry, scripts/train/benchmarking/README.md of July 2024);
-- ``T`` = bytes that a rank sends at the full rate of its node's links, plus 2 x log2(nodes) hops for each
-  collective, as a tree has them, of 10 microseconds each, which is assumed;
-
-a step takes ``max(C, T)`` where the traffic hides behind the computation and ``C + T`` where none of it does. The efficiency is
-``C`` over the one and over the other. Traffic inside a node is neglected next to that between nodes. What the model does not
-know: stragglers, other traffic on the fabric, congestion, the data.
 """
 
 from __future__ import annotations
 
-import math
 from math import ceil, gcd
 from typing import Literal, NamedTuple
 
-from trainwright.cluster.model import Fabric, NodePool
+from trainwright.cluster.model import Fabric
 from trainwright.plan.layers import PRECISION_BYTES, sequence_length
 from trainwright.plan.model import BatchPlan, CommunicationPlan, WorldPlan
 from trainwright.run import TrainerWorkload
@@ -177,50 +164,3 @@ def step_operations(work: TrainerWorkload, batch: BatchPlan) -> float | None:
         return None
     operations = 8 if work.activation_checkpointing else 6
     return operations * parameters * tokens * batch.micro * batch.accumulation
-
-
-# At other numbers of nodes.
-
-PEAKS = {
-    "A100": 312e12, "B200": 2250e12, "H100": 989e12, "H200": 989e12, "L4": 121e12, "L40S": 362e12, "MI300X": 1307e12,
-    "V100": 125e12,
-}
-"""GPU -> dense 16-bit operations a second, from the vendors' data sheets (the SXM form where there are two)."""
-UTILIZATION = 0.4
-HOP_SECONDS = 10e-6
-GPUS = (8, 64, 512, 4096)
-
-
-class Efficiency(NamedTuple):
-    """Efficiency of each GPU, compared with one node that only computes."""
-
-    gpus: int
-    low: float
-    """Nothing overlaps."""
-    high: float
-    """Everything overlaps that can."""
-
-
-def scaling(work: TrainerWorkload, batch: BatchPlan, sharding: Sharding, pool: NodePool) -> tuple[Efficiency, ...] | None:
-    """The efficiency at 8 to 4,096 GPUs; None where the GPU, the model or the length of a sample is not known."""
-    operations = step_operations(work, batch)
-    peak = None if pool.gpu is None else PEAKS.get(pool.gpu.model)
-    if operations is None or peak is None or pool.gpu is None:
-        return None
-    compute, per_node = operations / (peak * UTILIZATION), pool.gpu.per_node
-    seconds = {gpus: _traffic_seconds(work, batch, sharding, pool, gpus, gpus // per_node) for gpus in GPUS}
-    return tuple(_efficiency(compute, sent, gpus) for gpus, sent in seconds.items())
-
-
-def _efficiency(compute: float, sent: float, gpus: int) -> Efficiency:
-    return Efficiency(gpus, compute / (compute + sent), compute / max(compute, sent))
-
-
-def _traffic_seconds(
-    work: TrainerWorkload, batch: BatchPlan, sharding: Sharding, pool: NodePool, gpus: int, nodes: int
-) -> float:
-    if nodes <= 1:
-        return 0.0
-    made, _ = collectives(work, batch, sharding, gpus, gpus // nodes)
-    hops = sum(each.calls * 2 * math.ceil(math.log2(each.nodes)) for each in made)
-    return sum(each.leaves_node for each in made) / bytes_per_second(pool.fabric) + hops * HOP_SECONDS

@@ -12,8 +12,8 @@ from trainwright.findings import Finding, Severity, visible
 from trainwright.manifest.supporting import fences
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
-from trainwright.plan.communication import Efficiency, scaling
 from trainwright.plan.model import ElasticPlan, MemoryPlan
+from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.plan.security import describe_security
 from trainwright.report.finding import to_json
 from trainwright.run import CommandWorkload, Run, ScriptWorkload
@@ -85,8 +85,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         time = "" if traffic.seconds is None else f", {_seconds(traffic.seconds)} at the links' full rate"
         leaves = "" if traffic.leaves_node in (0, traffic.sent) else f", {_bytes(traffic.leaves_node)} from node to node"
         yield "traffic", f"{_bytes(traffic.sent)} a step and rank{leaves}{time}"
-    if efficiencies := _scaling(compiled):
-        yield "scaling", "; ".join(efficiencies)
+    if text := _scaling(compiled):
+        yield "scaling", text
     yield "pod", _pod(compiled)
     if plan.data:
         yield "data", ", ".join(f"{data.path}, once, from {data.source} (claim {data.claim})" for data in plan.data)
@@ -163,14 +163,15 @@ def _sink(sink: Sink) -> str:
     return f"Weights & Biases {owner}{sink.project}{' (offline)' if sink.mode == 'offline' else ''}"
 
 
-def _scaling(compiled: CompiledRun) -> list[str]:
-    """What a model on paper says of more GPUs; see docs/scaling.md."""
+def _scaling(compiled: CompiledRun) -> str:
+    """What a model on paper says of more GPUs, and what it assumes; see docs/scaling.md."""
     run, plan = compiled.run, compiled.plan
     if run.trainer is None or plan.batch is None:
-        return []
-    found = scaling(run.trainer, plan.batch, run.topology.sharding(), compiled.resolution.pool) or ()
+        return ""
+    found = scaling(run.trainer, plan.batch, run.topology.sharding(), compiled.resolution.pool)
     one_node = run.topology.needs().gpus_per_node
-    return [f"{share(each)} of {each.gpus:,} GPUs" for each in found if each.gpus > one_node]
+    sizes = [f"{share(each)} of {each.gpus:,} GPUs" for each in found.efficiencies if each.gpus > one_node] if found else []
+    return f"{'; '.join(sizes)} (assumed: {', '.join(found.assumed)})" if found and sizes else ""
 
 
 def share(efficiency: Efficiency) -> str:

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from trainwright.cluster import Cluster
 from trainwright.cluster.model import Fabric, NodePool
 from trainwright.handshake import Binding, Gang, Refusal
-from trainwright.plan.communication import GPUS, scaling
 from trainwright.plan.model import BatchPlan
+from trainwright.plan.scaling import GPUS, scaling
 from trainwright.report.plan import share
 from trainwright.report.schema import described_schema
 from trainwright.rules.operators import GANG, KUEUE
@@ -206,6 +206,7 @@ MODELS = {
 SHARDINGS = {
     "DDP": Sharding(),
     "FSDP2": Sharding(stage=3, weights=8, gradients=8, optimizer=8, engine="fsdp2"),
+    "FSDP2, groups of 8": Sharding(stage=3, weights=8, gradients=8, optimizer=8, engine="fsdp2", shard_degree=8),
     "ZeRO-3 (DeepSpeed)": Sharding(stage=3, weights=8, gradients=8, optimizer=8, engine="deepspeed"),
 }
 FABRICS = {
@@ -220,11 +221,11 @@ def scaling_table() -> str:
     batch = BatchPlan(MICRO, ACCUMULATION, 8, MICRO * ACCUMULATION * 8)
     rows = []
     for (size, model), (name, sharding), (links, fabric) in product(MODELS.items(), SHARDINGS.items(), FABRICS.items()):
-        if (size, name) == ("70 B", "DDP"):
+        if size == "70 B" and name in ("DDP", "FSDP2, groups of 8"):
             continue  # fits no GPU
         found = scaling(_work(model), batch, sharding, _pool(fabric))
         assert found is not None  # noqa: S101 - the GPU and the model are known
-        rows.append([size, name, links, *map(share, found)])
+        rows.append([size, name, links, *map(share, found.efficiencies)])
     return table(["Llama", "topology", "network of a node", *(f"{gpus:,} GPUs" for gpus in GPUS)], rows)
 
 
