@@ -265,7 +265,8 @@ class Process(NamedTuple):
     """What the main container of a role runs."""
 
     command: tuple[str, ...]
-    """Empty where the operator starts its own."""
+    """Empty where the operator starts its own, or the image's entrypoint is what runs."""
+    args: tuple[str, ...] = ()
     ports: tuple[Port, ...] = ()
     supervised: bool = True
     """Whether our supervisor is PID 1, with probes, exit codes and metrics."""

@@ -120,8 +120,12 @@ def _commands(shape: Shape) -> st.SearchStrategy[Data]:
     # two shells read a Ray job's entrypoint, so it must be plain
     plain = spelled(string.ascii_letters + string.digits + "_-./:=,", shortest=1)
     words = st.lists(plain if shape.name == "ray" else texts(), min_size=1, max_size=4).filter(_names_a_program)
-    earlier = {"resume_from": st.just("/checkpoints/earlier")}
-    return st.fixed_dictionaries({"kind": st.just("command"), "command": words}, optional=earlier)
+    earlier: dict[Any, st.SearchStrategy[Any]] = {"resume_from": st.just("/checkpoints/earlier")}
+    if shape.name == "ray":
+        return st.fixed_dictionaries({"kind": st.just("command"), "command": words}, optional=earlier)
+    args: dict[Any, st.SearchStrategy[Any]] = {"args": st.lists(texts(), min_size=1, max_size=3)}
+    named = st.fixed_dictionaries({"kind": st.just("command"), "command": words}, optional={**earlier, **args})
+    return st.one_of(named, named, st.fixed_dictionaries({"kind": st.just("command"), **args}, optional=earlier))
 
 
 def _workloads(shape: Shape) -> st.SearchStrategy[Data]:
@@ -187,6 +191,28 @@ def _overrides(shape: Shape) -> st.SearchStrategy[Data]:
     if case.kind == ("batch", "Job"):
         patches.append({"objects": [{"target": case.name, "kind": "Job", "patch": {"spec": {"activeDeadlineSeconds": 86400}}}]})
     return st.sampled_from(patches)
+
+
+_AMOUNTS = st.fixed_dictionaries({}, optional={
+    "cpu": st.sampled_from(("none", "2", "1500m")), "memory": st.sampled_from(("none", "6Gi")),
+    "requests": st.fixed_dictionaries({}, optional={"cpu": st.just("500m"), "memory": st.just("2Gi")}),
+    "ephemeral_storage": st.just("20Gi"), "hugepages": st.just({"2Mi": "512Mi"}),
+    "devices": st.just({"example.com/fuse": 1, "example.com/none": 0}),
+})  # fmt: skip
+"""Of a pod; the requests are within each limit."""
+
+
+@st.composite
+def _of_roles(draw: st.DrawFn, shape: Shape, work: str) -> Data:
+    """What the pods of one role have of their own."""
+    optional: dict[str, st.SearchStrategy[Any]] = {"env": st.just({"APP_ROLE": "first"})}
+    if work in ("script", "command"):
+        optional["resources"] = _AMOUNTS
+    if shape.name != "ray":
+        optional["image"] = st.just(f"{REGISTRY}/team/role@{DIGEST}")
+        if work == "command":
+            optional["args"] = st.lists(texts(), min_size=1, max_size=2)
+    return {role_of(shape): draw(st.fixed_dictionaries({}, optional=optional))}
 
 
 _VARIABLES = st.text(string.ascii_uppercase + "_", min_size=1, max_size=12).map(lambda name: "APP_" + name)
@@ -322,4 +348,8 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
     level = namespace["pod_security"]
     if level == "restricted" or draw(st.booleans()):
         run["security"] = draw(_security(shape, level))
+    if workload["kind"] in ("script", "command") and draw(st.booleans()):
+        run["resources"] = draw(_AMOUNTS)
+    if draw(st.integers(0, 3)) == 0:
+        run["roles"] = draw(_of_roles(shape, workload["kind"]))
     return run | draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))

@@ -221,19 +221,26 @@ def test_a_variable_stands_once_and_is_never_the_controllers_own(pair: tuple[Dat
 
 @given(pair=pairs())
 @settings(max_examples=60)
-def test_requests_equal_limits_in_every_container(pair: tuple[Data, Data]) -> None:
+def test_requests_equal_limits_in_every_container_unless_they_are_stated(pair: tuple[Data, Data]) -> None:
     compiled = compile_data(*pair)
+    stated = [compiled.run.resources, *(parts.resources for parts in compiled.run.roles.values())]
+    apart = any(one.model_fields_set & {"cpu", "memory", "requests"} for one in stated)
     asked = [
         node
         for manifest in compiled.manifests
         for pointer, node in walk(manifest)
         if re.search(r"(?<!/volumeClaimTemplate/spec)/resources(PerNode)?$", pointer) and isinstance(node, dict)
     ]
-    assert asked
+    assert asked or apart
     for resources in asked:
-        assert resources["requests"] == resources["limits"]
-        assert {"cpu", "memory"} <= resources["limits"].keys()
-    for pod in pods(compiled.manifests):
+        requests, limits = resources.get("requests", {}), resources.get("limits", {})
+        assert requests or limits
+        assert apart or requests == limits
+        assert apart or {"cpu", "memory"} <= limits.keys()
+        assert {name: amount for name, amount in requests.items() if name not in ("cpu", "memory")} == {
+            name: amount for name, amount in limits.items() if name not in ("cpu", "memory")
+        }
+    for pod in () if apart else pods(compiled.manifests):
         assert all(container.get("resources") for container in (*pod.spec["containers"], *pod.spec.get("initContainers", [])))
 
 

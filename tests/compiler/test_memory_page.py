@@ -12,7 +12,8 @@ from trainwright.plan.batch import plan_batch
 from trainwright.plan.communication import communication
 from trainwright.plan.memory import plan_memory
 from trainwright.plan.model import MemoryPlan
-from trainwright.plan.pods import plan_resources, plan_world
+from trainwright.plan.pods import plan_world
+from trainwright.plan.resources import plan_resources
 from trainwright.reading import validate_data
 from trainwright.run import Run
 

@@ -131,6 +131,10 @@ _ROWS = (
          "Prometheus would not find the run's monitor and alerts, and would report no error.", True),
     Code("TW323", _E, "label conflicts with monitoring",
          "A key has only one value: either monitoring would not find the object, or nothing would find it as the run's."),
+    Code("TW325", _W, "memory that is not reserved",
+         "Where a node runs short, the kubelet evicts pods that use more than they asked for, and the run starts again.", True),
+    Code("TW326", _E, "GPUs stated twice", "The plan counts GPUs by the topology; a second number would contradict it."),
+    Code("TW327", _E, "no such role", "Nothing would read it: the pods would run without what it says."),
     # Topology and target
     Code("TW401", _E, "target refuses the topology", "The target cannot give the ranks what they need to find each other."),
     Code("TW402", _E, "generated name too long",

@@ -12,6 +12,7 @@ from trainwright.manifest.security import container_security, pod_security
 from trainwright.manifest.volumes import volume_mounts, volumes
 from trainwright.plan import Resolution
 from trainwright.plan.model import EnvironmentVariable
+from trainwright.plan.resources import uses_rdma
 from trainwright.run import CommandWorkload, EnvSource, WholeSecret
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
@@ -87,14 +88,15 @@ def _service_account(resolution: Resolution) -> Tree:
 
 def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
     run, mounts = resolution.run, volume_mounts(resolution, role)
+    image, stated = resolution.image(role)
     return {
         "name": Why(role.container, "trainwright", "the container that trains"),
-        "image": Why(run.image, "run:/image", "as asked"),
-        **({} if resolution.binding.replaces_command else _command(resolution, process)),
+        "image": Why(image, stated, "as asked"),
+        **({} if resolution.binding.replaces_command else _command(resolution, role, process)),
         "env": [_variable(variable) for variable in resolution.environment(role)],
         **({"envFrom": [_source(number, source) for number, source in enumerate(run.env_from)]} if run.env_from else {}),
         **({"ports": [_port(port) for port in process.ports]} if process.ports else {}),
-        "resources": _resources(resolution, role),
+        **_resources(resolution, role),
         **_probes(process),
         "terminationMessagePath": TERMINATION_PATH,
         "terminationMessagePolicy": "File" if process.supervised else "FallbackToLogsOnError",
@@ -103,19 +105,27 @@ def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
     }
 
 
-def _command(resolution: Resolution, process: Process) -> Tree:
+def _command(resolution: Resolution, role: Role, process: Process) -> Tree:
+    """Command and arguments; where there is no command, the image's entrypoint is what runs."""
+    workload, parts = resolution.run.workload, resolution.run.roles.get(role.name)
+    own = bool(parts and process.command == parts.command)
+    given = f"run:/roles/{role.name}/args" if parts and parts.args else "run:/workload/args"
+    args = {"args": Why(list(process.args), given, "as asked")} if process.args else {}
     if not process.command:
-        return {}
-    workload = resolution.run.workload
+        return args
     if process.supervised:
         source, reason = "trainwright", "the supervisor: exit codes, probes, metrics and lost peers"
-    elif isinstance(workload, CommandWorkload) and process.command == workload.command:
-        source, reason = "run:/workload/command", "as asked"
+    elif own or (isinstance(workload, CommandWorkload) and process.command == workload.command):
+        source, reason = f"run:/roles/{role.name}/command" if own else "run:/workload/command", "as asked"
     else:
         source, reason = "trainwright", "waits for the launcher, which starts the ranks here"
     if source == "trainwright":  # a script behind mpirun is handed on as it was written, as it is in the specification
-        return {"command": Why([literal(word) for word in process.command], source, reason)}
-    return {"command": Why(list(process.command), source, reason)}
+        return {"command": Why([literal(word) for word in process.command], source, reason), **args}
+    return {"command": Why(list(process.command), source, reason), **args}
+
+
+_ASKED = ("run:/env/", "run:/roles/")
+"""Where texts are stated in which references to variables are meant."""
 
 
 def _variable(variable: EnvironmentVariable) -> Why:
@@ -126,7 +136,7 @@ def _variable(variable: EnvironmentVariable) -> Why:
         tree["valueFrom"] = {"configMapKeyRef": {"name": variable.config_map.config_map, "key": variable.config_map.key}}
     elif variable.field:
         tree["valueFrom"] = {"fieldRef": {"apiVersion": "v1", "fieldPath": variable.field}}
-    elif variable.value is not None and not variable.source.startswith("run:/env/"):
+    elif variable.value is not None and not variable.source.startswith(_ASKED):
         tree["value"] = literal(variable.value)
     else:
         tree["value"] = variable.value  # references in it are the run's own
@@ -148,42 +158,12 @@ def _port(port: Port) -> Tree:
 
 
 def _resources(resolution: Resolution, role: Role) -> Tree:
-    amounts = planned_amounts(resolution, role)
-    return {"requests": dict(amounts), "limits": dict(amounts)}
-
-
-def planned_amounts(resolution: Resolution, role: Role) -> Tree:
-    """What the main container of a role's pods asks for: CPUs, memory and devices."""
-    resources, needs, pool = resolution.plan.resources, resolution.needs, resolution.pool
-    if role.share:
-        share = role.share
-        return {
-            "cpu": Why(str(share.cpu), "trainwright", share.reason),
-            "memory": Why(str(share.memory), "trainwright", share.reason),
-        }
-    amounts: Tree = {
-        "cpu": Why(str(resources.cpu), "run:/resources/cpu", resources.cpu_reason),
-        "memory": Why(str(resources.memory), "run:/resources/memory", resources.memory_reason),
-    }
-    if needs.gpus_per_node and pool.gpu:
-        amounts[pool.gpu.resource] = Why(str(needs.gpus_per_node), "run:/topology/gpus_per_node", "GPUs of one node")
-    if uses_rdma(resolution):
-        source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/fabric/resource"
-        amounts[str(pool.fabric.resource)] = Why(str(_rdma_devices(resolution)), source, "the pod's RDMA devices")
-    return amounts
-
-
-def _rdma_devices(resolution: Resolution) -> int:
-    """The pod's share of a node's devices, so that other pods of the node get theirs; one where a device can be shared."""
-    gpu, fabric = resolution.pool.gpu, resolution.pool.fabric
-    share = resolution.needs.gpus_per_node / gpu.per_node if gpu else 1
-    return max(1, int(fabric.resource_count * share))
-
-
-def uses_rdma(resolution: Resolution) -> bool:
-    """Whether pods ask for RDMA devices: several GPU nodes on a fabric that offers them."""
-    needs, fabric = resolution.needs, resolution.pool.fabric
-    return bool(needs.spans_gpu_nodes and fabric.resource)
+    """Requests and limits; nothing where a run states none."""
+    amounts = resolution.amounts(role)
+    requests = {one.name: Why(one.request, one.request_source or one.source, one.reason) for one in amounts}
+    limits = {one.name: Why(one.limit, one.source, one.reason) for one in amounts if one.limit}
+    resources = {**({"requests": requests} if requests else {}), **({"limits": limits} if limits else {})}
+    return {"resources": resources} if resources else {}
 
 
 def _container_security(resolution: Resolution, role: Role, process: Process) -> Tree:
@@ -191,7 +171,7 @@ def _container_security(resolution: Resolution, role: Role, process: Process) ->
     security = container_security(planned)
     # where nothing is dropped, the usual capabilities have them
     added = [Why(name, "trainwright", reason) for name, reason in process.capabilities.items() if planned.hardened]
-    if role.holds_ranks and uses_rdma(resolution) and resolution.pool.fabric.ipc_lock:
+    if role.holds_ranks and uses_rdma(resolution.needs, resolution.pool) and resolution.pool.fabric.ipc_lock:
         source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/fabric/ipc_lock"
         added.append(Why("IPC_LOCK", source, "the node's runtime limits locked memory, which RDMA needs"))
     added = [one for one in added if one.value not in planned.capabilities]
@@ -238,7 +218,7 @@ TEMPLATE_REASONS = {
     "containers": "one container: the work and its supervisor",
     "containers/0/env": "the environment, each variable with its reason",
     "containers/0/ports": "what the pod listens on",
-    "containers/0/resources": "requests equal limits: guaranteed quality of service, and no overcommitted memory",
+    "containers/0/resources": "requests equal limits, unless the run states them apart: guaranteed quality of service",
     "containers/0/readinessProbe": "the specification is valid; never training progress: ranks would wait for each other",
     "containers/0/livenessProbe": "the supervisor itself is alive; it finds hangs of the ranks on its own",
     "containers/0/terminationMessagePath": "where `kubectl describe pod` finds why the pod ended",

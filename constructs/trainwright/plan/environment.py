@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from trainwright.cluster import Fabric
@@ -69,6 +69,14 @@ def environment_of(
         return (*_role(binding, "launcher", "the pod that runs mpirun"), *environment)
     of_every_pod = (variable for variable in environment if variable.name in _OF_EVERY_POD)
     return (*_role(binding, "worker", "a pod that runs sshd"), *of_every_pod)
+
+
+def with_own(
+    planned: tuple[EnvironmentVariable, ...], env: Mapping[str, EnvValue], source: str
+) -> tuple[EnvironmentVariable, ...]:
+    """Variables with those that are stated at ``source``, which win."""
+    kept = (variable for variable in planned if variable.name not in env)
+    return (*kept, *(_asked(name, value, f"{source}/{name}") for name, value in env.items()))
 
 
 def _of_share(variable: EnvironmentVariable, share: Share) -> EnvironmentVariable:

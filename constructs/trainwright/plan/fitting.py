@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from trainwright.cluster import Cluster
 from trainwright.plan.memory import plan_memory, saves_in_background
 from trainwright.plan.model import MemoryPlan
-from trainwright.plan.pods import NODE_SHARE, plan_resources, plan_world
+from trainwright.plan.pods import plan_world
+from trainwright.plan.resources import NODE_SHARE, plan_resources
 from trainwright.run import Run
 from trainwright.topology import DDP, ZeRO
 from trainwright.units import GIB, Bytes

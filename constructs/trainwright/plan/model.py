@@ -144,8 +144,22 @@ class CommunicationPlan(NamedTuple):
     """At the full rate of a node's links; None on one node."""
 
 
+class AmountPlan(NamedTuple):
+    """What a container asks for of one resource."""
+
+    name: str
+    """As Kubernetes calls it."""
+    request: str
+    limit: str | None
+    """None where there is none."""
+    source: str
+    reason: str
+    request_source: str | None = None
+    """Where the request is stated, if it is not the limit."""
+
+
 class ResourcesPlan(NamedTuple):
-    """Of one pod; requests equal limits."""
+    """What the plan counts with, of one pod that holds ranks."""
 
     cpu: Cpu
     cpu_reason: str

@@ -9,14 +9,11 @@ from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator
 from trainwright.handshake import Binding, Needs, Ports
-from trainwright.plan.model import GangPlan, PlacementPlan, ResourcesPlan, WorldPlan
+from trainwright.plan.model import GangPlan, PlacementPlan, WorldPlan
 from trainwright.run import Run
-from trainwright.units import GIB, Bytes, Cpu
 from trainwright_trainer.contract.layout import CONTROL_PORT, HTTP_PORT, RENDEZVOUS_PORT
 
 FABRIC_TITLES = {"tcp": "TCP", "infiniband": "InfiniBand", "roce": "RoCE", "efa": "EFA"}
-NODE_SHARE = 0.9
-"""Share of a node that pods can have; the rest is the kubelet's and the daemons'."""
 
 
 def choose_pool(run: Run, cluster: Cluster, needs: Needs, locate: Locator) -> tuple[str, str]:
@@ -78,38 +75,6 @@ def plan_world(needs: Needs, cluster: Cluster, pool: str, reason: str) -> WorldP
         pool=pool,
         pool_reason=reason,
         machine=describe_machine(cluster.node_pools[pool]),
-    )
-
-
-def plan_resources(run: Run, pool: NodePool, needs: Needs) -> ResourcesPlan:
-    """CPU, memory and shared memory of one pod.
-
-    Default on GPUs: the pod's share of the node's GPUs, of 90 % of its CPUs and memory. Default on CPUs: one CPU and 2Gi for each
-    process. Shared memory counts against the memory limit, because a memory-backed emptyDir is charged to the pod.
-    """
-    if needs.gpus_per_node and pool.gpu:
-        share = needs.gpus_per_node / pool.gpu.per_node * NODE_SHARE
-        cpu = Cpu(max(1000, int(pool.cpus.millicores * share) // 1000 * 1000))
-        memory = Bytes(max(GIB, int(pool.memory.bytes * share) // GIB * GIB))
-        why = f"{needs.gpus_per_node} of {pool.gpu.per_node} GPUs: that share of 90 % of a node"
-        shm, shm_reason = (
-            Bytes(2 * GIB * needs.gpus_per_node),
-            "2Gi a rank: NCCL and data loaders; the runtime's 64Mi is too small",
-        )
-    else:
-        cpu, memory = Cpu(1000 * needs.processes_per_node), Bytes(2 * GIB * needs.processes_per_node)
-        why = "one CPU and 2Gi a process"
-        shm, shm_reason = Bytes(GIB // 4), "data loaders; gloo uses none"
-    asked = run.resources
-    if asked.memory and not asked.shared_memory and shm.bytes >= asked.memory.bytes:
-        shm, shm_reason = Bytes(max(1, asked.memory.bytes // 2)), f"half of the memory: {shm} would be all of it, or more"
-    return ResourcesPlan(
-        cpu=asked.cpu or cpu,
-        cpu_reason="as asked" if asked.cpu else why,
-        memory=asked.memory or memory,
-        memory_reason="as asked" if asked.memory else why,
-        shm=asked.shared_memory or shm,
-        shm_reason="as asked" if asked.shared_memory else shm_reason,
     )
 
 

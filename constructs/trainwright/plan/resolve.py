@@ -15,13 +15,22 @@ from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
 from trainwright.plan.communication import communication
 from trainwright.plan.data import plan_data
 from trainwright.plan.deepspeed import plan_deepspeed
-from trainwright.plan.environment import EnvironmentInputs, environment_of, forwarded, plan_environment
+from trainwright.plan.environment import EnvironmentInputs, environment_of, forwarded, plan_environment, with_own
 from trainwright.plan.memory import plan_memory
-from trainwright.plan.model import CommunicationPlan, ControlPlan, EnvironmentVariable, Plan, RendezvousPlan, SecurityPlan
-from trainwright.plan.pods import choose_pool, plan_gang, plan_placement, plan_ports, plan_resources, plan_world
+from trainwright.plan.model import (
+    AmountPlan,
+    CommunicationPlan,
+    ControlPlan,
+    EnvironmentVariable,
+    Plan,
+    RendezvousPlan,
+    SecurityPlan,
+)
+from trainwright.plan.pods import choose_pool, plan_gang, plan_placement, plan_ports, plan_world
+from trainwright.plan.resources import plan_amounts, plan_resources, with_stated_shares
 from trainwright.plan.security import plan_security
 from trainwright.plan.specification import Payload, PlannedParts, build_specification, plan_payloads
-from trainwright.run import CommandWorkload, Run, ScriptWorkload
+from trainwright.run import CommandWorkload, RoleParts, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.engine import CAPABILITIES, Capabilities
@@ -54,7 +63,18 @@ class Resolution(NamedTuple):
 
     def environment(self, role: Role) -> tuple[EnvironmentVariable, ...]:
         """The environment of a role's pods."""
-        return environment_of(role, self.binding, self.plan.environment)
+        parts = self.run.roles.get(role.name)
+        planned = environment_of(role, self.binding, self.plan.environment)
+        return planned if parts is None else with_own(planned, parts.env, f"run:/roles/{role.name}/env")
+
+    def image(self, role: Role) -> tuple[str, str]:
+        """The image of a role's pods, and where it is stated."""
+        parts = self.run.roles.get(role.name)
+        return (parts.image, f"run:/roles/{role.name}/image") if parts and parts.image else (self.run.image, "run:/image")
+
+    def amounts(self, role: Role) -> tuple[AmountPlan, ...]:
+        """What the main container of a role's pods asks for."""
+        return plan_amounts(self.run, role, self.needs, self.pool, self.plan.world.pool, self.plan.resources)
 
 
 def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: str, locate: Locator) -> Resolution:
@@ -71,7 +91,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     pool = _as_seen(run, cluster.node_pools[pool_name])
     work = _work(run, name, ports, pool)
     checkpoint = plan_checkpoint(run, cluster, name, locate)
-    resources = plan_resources(run, pool, needs)
+    resources = plan_resources(run, pool, needs, binding.ranks.name)
     inputs = EnvironmentInputs(
         needs=needs,
         binding=binding,
@@ -102,7 +122,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         plan=_plan(run, cluster, target, name, inputs, planned, environment, security),
         needs=needs,
         binding=binding,
-        processes=run.topology.processes(binding, work._replace(forwarded=forwarded(environment))),
+        processes=_processes(run, run.topology.processes(binding, work._replace(forwarded=forwarded(environment)))),
         spec=spec,
         payloads=plan_payloads(run, spec, plan_deepspeed(run, batch)),
     )
@@ -174,6 +194,7 @@ def _bind(
         message = f"{target.title} cannot carry {run.topology.title}: {binding.reason}"
         fix = f"{binding.alternative}{_others(needs, cluster, targets)}"
         raise CompileError([found("TW401", locate.run("/topology"), message, fix)])
+    binding = with_stated_shares(binding, run)
     if run.host_network and not binding.fixed_port:
         return target, binding._replace(rendezvous_port=ports.rendezvous)
     return target, binding
@@ -218,10 +239,27 @@ def _work(run: Run, name: str, ports: Ports, pool: NodePool) -> Work:
     return Work(
         name=name,
         ports=ports,
-        command=workload.command if isinstance(workload, CommandWorkload) else None,
+        command=workload.command or () if isinstance(workload, CommandWorkload) else None,
+        args=workload.args if isinstance(workload, CommandWorkload) else (),
         program=workload.command if isinstance(workload, ScriptWorkload) else RANK_COMMAND,
         interface=pool.fabric.interface,
     )
+
+
+def _processes(run: Run, planned: dict[str, Process]) -> dict[str, Process]:
+    """What the pods of each role run: what the run states of a role, else what the topology has for it."""
+    own = {
+        role: _instead(planned[role], parts)
+        for role, parts in run.roles.items()
+        if role in planned and (parts.command or parts.args)
+    }
+    return planned | own
+
+
+def _instead(planned: Process, parts: RoleParts) -> Process:
+    """Another program in the same place. Of an sshd of its own nobody knows the port, nor what it needs to start."""
+    own = planned._replace(command=parts.command or planned.command, args=parts.args, supervised=False)
+    return own._replace(ports=(), ready_port=None, capabilities={}) if planned.ready_port else own
 
 
 def _rendezvous(needs: Needs, binding: Binding, name: str, ports: Ports) -> RendezvousPlan:

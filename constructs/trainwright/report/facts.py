@@ -41,7 +41,7 @@ def plan_facts(compiled: CompiledRun) -> dict[str, Fact]:
     facts: dict[str, Any] = {"team": run.team, "cluster": plan.cluster, "namespace": plan.namespace}
     facts |= {"topology": plan.topology, "target": plan.target, "workload": plan.workload}
     facts |= _world(compiled, stated) | _training(plan, stated) | _workload(run, stated)
-    facts |= _software(run) | _checkpoints(plan, stated) | _scheduling(compiled)
+    facts |= _software(run) | _checkpoints(plan, stated) | _scheduling(compiled, stated)
     facts |= dict(_flat({name: value for name, value in stated.items() if name not in PLANNED}))
     facts |= {f"waivers.{waiver.code}": f"until {waiver.expires}: {waiver.reason}" for waiver in run.waivers}
     return {_text(key): _fact(value) for key, value in facts.items() if value not in EMPTY}
@@ -94,8 +94,7 @@ def _workload(run: Run, stated: dict[str, Any]) -> dict[str, Any]:
         first = {"task": run.trainer.task, "precision": run.trainer.precision, "schedule": run.trainer.schedule}
         optimizer = {"kind": run.trainer.optimizer.kind, **workload.get("optimizer", {})}
         workload = first | workload | {"optimizer": optimizer}
-    if "command" in workload:
-        workload["command"] = shlex.join(workload["command"])
+    workload |= {key: shlex.join(workload[key]) for key in ("command", "args") if workload.get(key)}
     return dict(_flat(workload))
 
 
@@ -114,14 +113,16 @@ def _checkpoints(plan: Plan, stated: dict[str, Any]) -> dict[str, Any]:
     return facts | _rest(stated, "checkpoints", "every", "every_steps", "keep")
 
 
-def _scheduling(compiled: CompiledRun) -> dict[str, Any]:
+def _scheduling(compiled: CompiledRun, stated: dict[str, Any]) -> dict[str, Any]:
     """What one pod gets and may do, and who lets it start."""
     run, plan = compiled.run, compiled.plan
     facts: dict[str, Any] = {"queue": run.queue} if run.queue else {}
     if plan.gang:
         facts |= {"gang": plan.gang.scheduler, "gang.minimum": plan.gang.minimum}
     resources = plan.resources
-    facts |= {"cpu": str(resources.cpu), "memory": str(resources.memory), "shared_memory": str(resources.shm)}
+    limits = {amount.name: amount.limit for amount in compiled.resolution.amounts(compiled.resolution.binding.ranks)}
+    facts |= {name: limits.get(name) or "none" for name in ("cpu", "memory")} | {"shared_memory": str(resources.shm)}
+    facts |= _rest(stated, "resources", "cpu", "memory", "shared_memory")
     return facts | {
         "grace_seconds": plan.grace.seconds,
         "restarts": run.restarts,

@@ -12,7 +12,7 @@ from trainwright.findings import Finding, Severity, visible
 from trainwright.manifest.supporting import fences
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
-from trainwright.plan.model import ElasticPlan, MemoryPlan
+from trainwright.plan.model import AmountPlan, ElasticPlan, MemoryPlan
 from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.plan.security import describe_security
 from trainwright.report.finding import to_json
@@ -124,7 +124,20 @@ def _security(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
 def _pod(compiled: CompiledRun) -> str:
     resources, operator = compiled.plan.resources, compiled.target.operator
     shared = f"as {operator.name} mounts it" if operator and compiled.resolution.binding.own_shared_memory else resources.shm
-    return f"{resources.cpu} CPU, {resources.memory} memory ({resources.memory_reason}), shared memory {shared}"
+    amounts = {amount.name: amount for amount in compiled.resolution.amounts(compiled.resolution.binding.ranks)}
+    cpu, memory = (_asked_of(name, amounts.get(name)) for name in ("cpu", "memory"))
+    further = [f", {one.limit} {name}" for name, one in amounts.items() if name not in ("cpu", "memory") and "/" not in name]
+    return f"{cpu}, {memory} ({resources.memory_reason}), shared memory {shared}{''.join(further)}"
+
+
+def _asked_of(name: str, amount: AmountPlan | None) -> str:
+    """The limit, and what is requested where that is something else."""
+    label = {"cpu": "CPU"}.get(name, name)
+    if amount is None:
+        return f"{label} neither requested nor limited"
+    if amount.limit is None:
+        return f"{amount.request} {label} requested, without a limit"
+    return f"{amount.limit} {label}" + ("" if amount.request == amount.limit else f" ({amount.request} requested)")
 
 
 def _restarts(compiled: CompiledRun) -> str:

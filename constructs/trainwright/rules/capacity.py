@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
+from trainwright.findings.locate import Locator
 from trainwright.handshake import Role
 from trainwright.manifest.pods import containers_of
 from trainwright.plan import Resolution
-from trainwright.plan.pods import NODE_SHARE
+from trainwright.plan.resources import NODE_SHARE
 from trainwright.target.base import RunPod
 from trainwright.units import GIB, Bytes, Cpu, UnitError
 
@@ -35,25 +36,39 @@ NOTHING = Amount(0, 0)
 
 
 def pods_fit_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """The pods of each role, those without ranks too."""
-    resources, locate = resolution.plan.resources, context.locate
-    for role in resolution.binding.roles:
-        if role.share:
-            asked, where = Amount(role.share.cpu.millicores, role.share.memory.bytes), locate.run("/node_pool")
-            yield from _too_large(resolution, f"the {role.name}'s pod", asked, {"cpu": where, "memory": where}, _OTHER_POOL)
-    asked = Amount(resources.cpu.millicores, resources.memory.bytes)
-    places = {key: locate.run(f"/resources/{key}") for key in ("cpu", "memory")}
-    yield from _too_large(resolution, "a pod", asked, places, "")
-    if resources.shm.bytes >= resources.memory.bytes and not resolution.binding.own_shared_memory:
+    """What the scheduler keeps free for the pods of each role, those without ranks too."""
+    resources, locate, ranks = resolution.plan.resources, context.locate, resolution.binding.ranks
+    for role in [*(role for role in resolution.binding.roles if _is_another(role, ranks, context)), ranks]:
+        asked, places = _requested(resolution, role, locate)
+        who, fix = ("a pod", "") if role is ranks else (f"the {role.name}'s pod", _OTHER_POOL.format(role=role.name))
+        yield from _too_large(resolution, who, asked, places, fix)
+    limit = next((one.limit for one in resolution.amounts(ranks) if one.name == "memory"), None)
+    if limit and resources.shm.bytes >= Bytes.parse(limit).bytes and not resolution.binding.own_shared_memory:
         yield found(
             "TW308",
             locate.run("/resources/shared_memory"),
-            f"shared memory of {resources.shm} counts against the pod's memory of {resources.memory}",
+            f"shared memory of {resources.shm} counts against the pod's memory of {limit}",
             "lower resources.shared_memory, or raise resources.memory",
         )
 
 
-_OTHER_POOL = "use a node pool with larger nodes: what a pod without ranks needs is fixed"
+_OTHER_POOL = "use a node pool with larger nodes, or state less in roles.{role}.resources"
+
+
+def _is_another(role: Role, ranks: Role, context: Context) -> bool:
+    """Whether its pods ask for something else than those that hold ranks."""
+    return role is not ranks and (role.share is not None or role.name in context.run.roles)
+
+
+def _requested(resolution: Resolution, role: Role, locate: Locator) -> tuple[Amount, dict[str, Where]]:
+    """What the scheduler counts, and where it is stated."""
+    amounts = {one.name: one for one in resolution.amounts(role) if one.name in ("cpu", "memory")}
+    places = {}
+    for name in ("cpu", "memory"):
+        stated = amounts[name].request_source or amounts[name].source if name in amounts else ""
+        places[name] = locate.run(stated.removeprefix("run:") if stated.startswith("run:") else "/node_pool")
+    cpu, memory = (amounts[name].request if name in amounts else None for name in ("cpu", "memory"))
+    return Amount(Cpu.parse(cpu).millicores if cpu else 0, Bytes.parse(memory).bytes if memory else 0), places
 
 
 def _too_large(resolution: Resolution, who: str, asked: Amount, places: dict[str, Where], fix: str) -> Iterator[Finding]:

@@ -10,9 +10,9 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
-from trainwright.manifest.pod import uses_rdma
 from trainwright.manifest.supporting import fences
 from trainwright.plan import Resolution
+from trainwright.plan.resources import uses_rdma
 from trainwright.target import TARGETS
 
 KNOWN_KUBERNETES = tuple(range(29, 38))
@@ -83,7 +83,9 @@ def kubernetes_version(context: Context, resolution: Resolution) -> Iterator[Fin
 
 def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:
     namespace = context.cluster.namespaces.get(context.run.namespace)
-    if namespace and namespace.pod_security != "privileged" and uses_rdma(resolution) and resolution.pool.fabric.ipc_lock:
+    pool = resolution.pool
+    locks = uses_rdma(resolution.needs, pool) and pool.fabric.ipc_lock
+    if namespace and namespace.pod_security != "privileged" and locks:
         yield found(
             "TW310",
             context.locate.run("/namespace"),

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from trainwright.findings import Finding
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
@@ -27,14 +27,24 @@ _TRACKERS = ("tracker", "dmlc-submit", "dmlc_submit")
 def command_of(context: Context) -> tuple[str, ...]:
     """The command that the run states; empty for our trainer."""
     work = context.run.workload
-    return work.command if isinstance(work, CommandWorkload | ScriptWorkload) else ()
+    if isinstance(work, CommandWorkload):
+        return work.words
+    return work.command if isinstance(work, ScriptWorkload) else ()
+
+
+def word_at(context: Context, number: int) -> Where:
+    """Where the run states one word of its command."""
+    work = context.run.workload
+    first = len(work.command or ()) if isinstance(work, CommandWorkload) else number + 1
+    place = f"command/{number}" if number < first else f"args/{number - first}"
+    return context.locate.run(f"/workload/{place}")
 
 
 def arguments(context: Context) -> Iterator[Finding]:
     """One token an element, and no secret in any."""
     command = command_of(context)
     for number, token in enumerate(command):
-        where = context.locate.run(f"/workload/command/{number}")
+        where = word_at(context, number)
         in_shell = number > 0 and _SHELL_BODY.fullmatch(command[number - 1])
         if not in_shell and _BLANK.fullmatch(token) and "=" not in token.split()[0]:
             words = [word for word in token.split() if word != "-"]
@@ -93,7 +103,7 @@ def runs_a_file(context: Context) -> Iterator[Finding]:
         in_shell = number > 0 and _SHELL_BODY.fullmatch(command[number - 1])
         program = next(iter(word.split()), "") if in_shell else word
         if program in context.run.files and (in_shell or number == 0):
-            where = context.locate.run(f"/workload/command/{number}")
+            where = word_at(context, number)
             yield found("TW418", where, f"{program} is a file of the run, and files are mounted without the permission to run",
                         f"name its interpreter first: [bash, {program}], or [python, {program}]")  # fmt: skip
 

@@ -216,7 +216,7 @@ def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Findi
     torch = needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
     if not isinstance(work, CommandWorkload) or not torch or needs.world_size == 1:
         return
-    words = words_of(work.command)
+    words = words_of(command_of(context))
     programs = [word.rpartition("/")[2] for word in words]
     launched = launcher_in(words)
     if (launched and launched[0] == "torchrun") or not _STARTS_RANKS.isdisjoint(programs):

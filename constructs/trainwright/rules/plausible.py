@@ -11,6 +11,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, ScratchMount
+from trainwright.units import Cpu
 from trainwright_trainer.contract.training import AdamW
 
 DIVERGES, ADAM_DIVERGES = 100.0, 0.1
@@ -66,7 +67,7 @@ def starved(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = f"shared memory of {resources.shm} is less than the 64Mi that a container has without it"
         fix = "write the unit, as in 16Gi; or remove it"
         yield found("TW218", context.locate.run("/resources/shared_memory"), message, fix)
-    if asked.cpu and resources.cpu.millicores < LEAST_CPU * each:
+    if isinstance(asked.cpu, Cpu) and resources.cpu.millicores < LEAST_CPU * each:
         message = f"{each} ranks share {resources.cpu} CPU: each waits for its turn, and GPUs wait for ranks"
         yield found("TW218", context.locate.run("/resources/cpu"), message, f"write {each} or more, or remove it")
     for path, mount in context.run.mounts.items():

@@ -12,7 +12,6 @@ from trainwright.findings import Finding, Severity, Where
 from trainwright.findings.codes import CODES, found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape, tokens
-from trainwright.manifest.pod import planned_amounts
 from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.volumes import RESERVED_PATHS, volume_names
 from trainwright.plan import Resolution
@@ -195,7 +194,7 @@ _ACCELERATOR = re.compile(r"gpu|/mig-|/vgpu|tpu|npu|hpu|gaudi|neuron|rdma|efa|/h
 
 def devices(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """GPUs and RDMA devices that the plan does not count, of whatever name."""
-    own = {name for role in resolution.binding.roles for name in planned_amounts(resolution, role)}
+    own = {name for role in resolution.binding.roles for name in (amount.name for amount in resolution.amounts(role))}
     pools = resolution.cluster.node_pools.values()
     known = {name for pool in pools for name in (pool.gpu.resource if pool.gpu else None, pool.fabric.resource) if name}
     for role, pod in pods:

@@ -8,11 +8,11 @@ from trainwright.run.model import (
     ObjectOverride,
     Overrides,
     Placement,
-    Resources,
     Run,
     Waiver,
 )
 from trainwright.run.preparation import AccessKeys, AccountKey, Preparation
+from trainwright.run.resources import Requests, Resources, RoleParts
 from trainwright.run.surroundings import (
     ClaimMount,
     ConfigMapMount,
@@ -58,7 +58,9 @@ __all__ = [
     "Placement",
     "Preflight",
     "Preparation",
+    "Requests",
     "Resources",
+    "RoleParts",
     "Run",
     "ScratchMount",
     "ScriptWorkload",

@@ -9,11 +9,12 @@ from trainwright.handshake import TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.preparation import Preparation
+from trainwright.run.resources import Resources, RoleParts
 from trainwright.run.surroundings import EnvSource, EnvValue, Mount
 from trainwright.run.workload import TrainerWorkload, Workload
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
-from trainwright.units import Bytes, Cpu, Duration
+from trainwright.units import Duration
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
 
 RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
@@ -121,17 +122,6 @@ class Placement(Model):
     """Put no two pods that hold ranks on one node, even if several would fit."""
 
 
-class Resources(Model):
-    """Of one pod; requests equal limits."""
-
-    cpu: Cpu | None = None
-    """CPUs; default: the pod's share of the node by GPUs, or one per process."""
-    memory: Bytes | None = None
-    """Memory; default: the pod's share of the node by GPUs, or 2Gi per process."""
-    shared_memory: Bytes | None = None
-    """Size of /dev/shm, which counts towards memory. Default: 2Gi per rank on GPUs, 256Mi on CPUs."""
-
-
 class ObjectOverride(Model):
     """A merge patch on one object, pinned to the target that emits it."""
 
@@ -209,7 +199,9 @@ class Run(Model):
     gang: bool = True
     """Whether all pods start together or not at all, if the cluster has a gang scheduler."""
     resources: Resources = Field(default_factory=Resources.model_construct)
-    """Of one pod; requests equal limits."""
+    """Of one pod that holds ranks; requests equal limits, unless they are stated apart."""
+    roles: dict[DnsLabel, RoleParts] = Field(default_factory=dict)
+    """Role of the target, such as `launcher` -> what its pods have of their own."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Variable -> text, a key of a Secret or ConfigMap, or a field of the pod."""
     env_from: tuple[EnvSource, ...] = ()
@@ -253,6 +245,14 @@ class Run(Model):
     def _grace_is_its_own(self) -> Self:
         if self.grace is not None and self.workload.kind in ("trainer", "boosting"):
             raise ValueError(f"workload {self.workload.kind} has its grace from checkpoints; remove grace")
+        return self
+
+    @model_validator(mode="after")
+    def _only_a_command_has_several(self) -> Self:
+        for role, parts in self.roles.items():
+            if (parts.command or parts.args) and self.workload.kind != "command":
+                raise ValueError(f"roles.{role} states what runs, and workload {self.workload.kind} is started by the supervisor "
+                                 "in every pod; remove command and args there, or use workload command")  # fmt: skip
         return self
 
     @property

@@ -27,12 +27,17 @@ Argument = Annotated[str, Field(max_length=131_072)]
 def _can_start(command: tuple[str, ...]) -> tuple[str, ...]:
     if not command[0]:
         raise ValueError("the first word is empty: name the program")
-    if any("\0" in word for word in command):
+    return _can_be_given(command)
+
+
+def _can_be_given(words: tuple[str, ...]) -> tuple[str, ...]:
+    if any("\0" in word for word in words):
         raise ValueError("a word holds a NUL character, and no program can be given one: remove it")
-    return command
+    return words
 
 
 Command = Annotated[tuple[Argument, ...], Field(min_length=1, max_length=1024), AfterValidator(_can_start)]
+Arguments = Annotated[tuple[Argument, ...], Field(max_length=1024), AfterValidator(_can_be_given)]
 
 
 class TrainerWorkload(Model):
@@ -131,10 +136,23 @@ class CommandWorkload(Model):
 
     kind: Literal["command"]
     """An opaque command."""
-    command: Command
-    """Program and arguments, each a list element; one process per pod."""
+    command: Command | None = None
+    """Program and arguments, each a list element; one process per pod. Default: the image's entrypoint, with `args`."""
+    args: Arguments = ()
+    """Arguments after `command`, or of the image's entrypoint."""
     resume_from: AbsolutePath | None = None
     """Checkpoint directory to continue from instead of the run's own."""
+
+    @model_validator(mode="after")
+    def _something_runs(self) -> Self:
+        if self.command is None and not self.args:
+            raise ValueError("nothing says what runs: write command, or args for the image's entrypoint")
+        return self
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is written of the command, without the image's entrypoint."""
+        return (*(self.command or ()), *self.args)
 
 
 Workload = Annotated[TrainerWorkload | BoostingWorkload | ScriptWorkload | CommandWorkload, Field(discriminator="kind")]

@@ -69,7 +69,10 @@ def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = "our supervisor starts one process a rank, and in a Ray cluster Ray does"
         fix = "write kind: command, and have the program start its ranks through Ray Train; or use another topology"
         yield found("TW424", context.locate.run("/workload/kind"), message, fix)
-    for number, word in enumerate(work.command if isinstance(work, CommandWorkload) else ()):
+    if isinstance(work, CommandWorkload) and work.args:
+        message = "Ray starts its own program in every pod, and the driver is one command: args have no entrypoint to go to"
+        yield found("TW424", context.locate.run("/workload/args"), message, "write the whole command under command")
+    for number, word in enumerate((work.command or ()) if isinstance(work, CommandWorkload) else ()):
         if not _PLAIN.fullmatch(word):
             message = f"argument {number} holds a character that a shell reads, and two shells read it on its way to the head"
             fix = "put the command into a file of the run (files), and start that: [bash, /app/start.sh]"
@@ -78,8 +81,8 @@ def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def version_is_known(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """The operator asks which release of Ray it starts, and an image may say so itself."""
-    run = context.run
-    stated, tagged = resolution.needs.version, ray_version(run.image, None)
+    head = resolution.binding.roles[0]
+    stated, tagged = resolution.needs.version, ray_version(resolution.image(head)[0], None)
     if stated is None and tagged is None:
         fix = "add topology.version, the release of Ray in the image: `python -c 'import ray; print(ray.__version__)'`"
         message = "neither the run nor the image's tag says which release of Ray it is"
@@ -329,7 +332,7 @@ def _entrypoint(resolution: Resolution) -> Why:
 
 def _cluster(resolution: Resolution) -> Tree:
     head, worker = resolution.binding.roles
-    version = ray_version(resolution.run.image, resolution.needs.version)
+    version = ray_version(resolution.image(head)[0], resolution.needs.version)
     nodes = Why(worker.pods, "run:/topology/nodes", "all nodes, no more and no less: ranks wait for each other")
     return {
         **({"rayVersion": version} if version else {}),
@@ -363,6 +366,7 @@ def _submitter(resolution: Resolution) -> Tree:
     place, and the cluster would hold its GPUs and wait for it.
     """
     run, security = resolution.run, resolution.plan.security
+    image, stated = resolution.image(resolution.binding.roles[0])
     rights = container_security(security)
     home = Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only")  # noqa: S108
     secrets = [{"name": name} for name in run.image_pull_secrets]
@@ -379,7 +383,7 @@ def _submitter(resolution: Resolution) -> Tree:
             "containers": [
                 {
                     "name": Why("ray-job-submitter", "trainwright", "the one container"),
-                    "image": Why(run.image, "run:/image", "Ray's command line, of the same release as the head"),
+                    "image": Why(image, stated, "Ray's command line, of the same release as the head"),
                     **({"env": [home]} if security.read_only_root else {}),
                     "resources": {"requests": amounts, "limits": amounts},
                     **({"securityContext": rights} if rights else {}),

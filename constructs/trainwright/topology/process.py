@@ -19,7 +19,9 @@ class Work(NamedTuple):
     """Of the run's objects."""
     ports: Ports
     command: tuple[str, ...] | None
-    """An opaque command; None where the supervisor reads its work from the specification."""
+    """An opaque command, empty for the image's entrypoint; None where the supervisor reads its work from the specification."""
+    args: tuple[str, ...] = ()
+    """Of the opaque command, or of the image's entrypoint."""
     program: tuple[str, ...] = ()
     """What one rank runs, where a launcher starts the ranks and not our supervisor."""
     forwarded: tuple[str, ...] = ()
@@ -91,9 +93,9 @@ def processes(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
     rendezvous = Port(binding.port_name, binding.rendezvous_port, "the first node listens here for its ranks' peers")
     if work.command is None:
         linked = (_control(work.ports),) if needs.rendezvous in LINKED else ()
-        process = Process(SUPERVISE_COMMAND, (rendezvous, *linked, _http(work.ports)))
+        process = Process(SUPERVISE_COMMAND, ports=(rendezvous, *linked, _http(work.ports)))
     else:
-        process = Process(work.command, (rendezvous,), supervised=False)
+        process = Process(work.command, work.args, (rendezvous,), supervised=False)
     return {role.name: process for role in binding.roles}
 
 
@@ -108,7 +110,7 @@ def _http(ports: Ports) -> Port:
 def _by_operator(binding: Binding, work: Work) -> dict[str, Process]:
     """The operator starts its own program in every pod; the work is the first role's, which is not a pod's command."""
     first, *others = binding.roles
-    driver = Process(work.command or RAY_COMMAND, supervised=False)
+    driver = Process(RAY_COMMAND if work.command is None else work.command, work.args, supervised=False)
     return {first.name: driver} | {role.name: Process((), supervised=False) for role in others}
 
 
@@ -120,14 +122,14 @@ def _under_mpi(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]
     if work.command is not None and binding.as_root:
         # both ends of ssh are the image's own, and so is the port
         image = Process(binding.sshd, supervised=False)
-        return {launcher.name: Process(work.command, supervised=False)} | {role.name: image for role in workers}
+        return {launcher.name: Process(work.command, work.args, supervised=False)} | {role.name: image for role in workers}
     if work.command is not None:
-        opaque = Process(sshd, (ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)
-        return {launcher.name: Process(work.command, supervised=False)} | {role.name: opaque for role in workers}
+        opaque = Process(sshd, ports=(ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)
+        return {launcher.name: Process(work.command, work.args, supervised=False)} | {role.name: opaque for role in workers}
     http = _http(work.ports)
     mpirun = launcher_command(needs, binding, work.program, work.forwarded, work.interface, work.ports)
-    worker = Process((*SUPERVISE_COMMAND, "--", *sshd), (ssh, http), capabilities=_OF_SSHD)
-    return {launcher.name: Process((*SUPERVISE_COMMAND, "--", *mpirun), (http,))} | {role.name: worker for role in workers}
+    worker = Process((*SUPERVISE_COMMAND, "--", *sshd), ports=(ssh, http), capabilities=_OF_SSHD)
+    return {launcher.name: Process((*SUPERVISE_COMMAND, "--", *mpirun), ports=(http,))} | {role.name: worker for role in workers}
 
 
 _OF_SSHD = {

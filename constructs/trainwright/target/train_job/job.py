@@ -56,11 +56,11 @@ def overrides_at(place: int) -> str:
     return f"/spec/podTemplateOverrides/{place}"
 
 
-TRAINER_FIELDS = {"command": "command", "env": "env", "resources": "resourcesPerNode"}
+TRAINER_FIELDS = {"command": "command", "args": "args", "env": "env", "resources": "resourcesPerNode"}
 """Field of the container -> field of ``spec.trainer``, which then has it alone; patches may not touch these (trainer #2770). The
 image is in both: the Kubeflow SDK refuses to list a namespace in which a runtime has none (kubeflow 0.5, get_runtime_trainer)."""
 
-OF_A_LAUNCHER = ("command", "env")
+OF_A_LAUNCHER = ("command", "args", "env")
 """Those of them that a launcher is given. The operator has image and resources for the launcher alone too, not for the workers
 (trainer #4030, #2650): the runtime states them for both."""
 

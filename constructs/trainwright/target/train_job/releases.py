@@ -93,7 +93,10 @@ def _command_fits(context: Context, process: Process) -> Iterator[Finding]:
     elif len(process.command) > MOST_ITEMS:
         message = f"the command has {len(process.command)} words, a TrainJob takes {MOST_ITEMS}"
         yield found("TW425", locate.run("/workload/command"), message, "put them into a file of the run (files), and start that")
-    own = len(workload.command) if isinstance(workload, CommandWorkload | ScriptWorkload) else 0
+    if len(process.args) > MOST_ITEMS:
+        message = f"there are {len(process.args)} arguments, a TrainJob takes {MOST_ITEMS}"
+        yield found("TW425", locate.run("/workload/args"), message, "put them into a file of the run (files)")
+    own = len(workload.command or ()) if isinstance(workload, CommandWorkload | ScriptWorkload) else 0
     for number, word in enumerate(process.command, own - len(process.command)):
         if len(word) > LONGEST_ARGUMENT:
             message = f"an argument has {len(word)} characters, a TrainJob takes {LONGEST_ARGUMENT}"

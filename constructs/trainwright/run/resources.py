@@ -1,0 +1,71 @@
+"""What a pod asks of its node, and what the pods of one role have of their own."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from trainwright.model import EnvName, ExtendedResource, Model
+from trainwright.run.surroundings import EnvValue
+from trainwright.run.workload import Arguments, Command
+from trainwright.units import Bytes, Cpu
+
+NONE = "none"
+"""An amount that is not limited."""
+
+_OR_NONE = Discriminator(lambda value: "none" if value == NONE else "amount")
+CpuLimit = Annotated[Annotated[Cpu, Tag("amount")] | Annotated[Literal["none"], Tag("none")], _OR_NONE]
+MemoryLimit = Annotated[Annotated[Bytes, Tag("amount")] | Annotated[Literal["none"], Tag("none")], _OR_NONE]
+
+PageSize = Literal["2Mi", "32Mi", "64Ki", "1Gi", "512Mi", "16Gi"]
+"""Sizes of huge pages that Linux has, on x86 and on Arm."""
+
+
+class Requests(Model):
+    """What the scheduler keeps free for a pod, where that is less than its limits, or where it has none."""
+
+    cpu: Cpu | None = None
+    """CPUs."""
+    memory: Bytes | None = None
+    """Memory."""
+
+
+class Resources(Model):
+    """Of one pod. Requests equal limits, unless they are stated apart."""
+
+    cpu: CpuLimit | None = None
+    """CPUs, or `none` for a pod without a limit. Default: the pod's share of the node by GPUs, or one per process."""
+    memory: MemoryLimit | None = None
+    """Memory, or `none` for a pod without a limit. Default: the pod's share of the node by GPUs, or 2Gi per process."""
+    requests: Requests = Field(default_factory=Requests.model_construct)
+    """Default: as much as the limits; nothing where the limit is `none`."""
+    shared_memory: Bytes | None = None
+    """Size of /dev/shm, which counts towards memory. Default: 2Gi per rank on GPUs, 256Mi on CPUs."""
+    ephemeral_storage: Bytes | None = None
+    """Disk of the node for logs, scratch and the writable root; a pod that takes more is evicted. Default: not stated."""
+    hugepages: dict[PageSize, Bytes] = Field(default_factory=dict)
+    """Size of the pages -> how much memory in such pages, as EFA wants `2Mi: 5120Mi`."""
+    devices: dict[ExtendedResource, Annotated[int, Field(ge=0, le=4096)]] = Field(default_factory=dict)
+    """Extended resource -> how many of it, in place of the share that the pool gives; 0 asks for none. GPUs are in `topology`."""
+
+    @model_validator(mode="after")
+    def _requests_are_within_limits(self) -> Self:
+        for name in ("cpu", "memory"):
+            request, limit = getattr(self.requests, name), getattr(self, name)
+            if request is not None and isinstance(limit, Cpu | Bytes) and request > limit:
+                raise ValueError(f"requests.{name} is {request}, and the limit {limit}; lower the request, or raise {name}")
+        return self
+
+
+class RoleParts(Model):
+    """What the pods of one role have of their own, beside what all pods of the run have."""
+
+    image: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    """Default: the image of the run."""
+    command: Command | None = None
+    """What they run in place of what the plan has for them (workload `command` only)."""
+    args: Arguments = ()
+    """Arguments in place of the run's (workload `command` only)."""
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
+    """Variables in addition to those of the run; the role's own value wins."""
+    resources: Resources = Field(default_factory=Resources.model_construct)
+    """What differs from the `resources` of the run; of pods without ranks, from what the plan gives them."""

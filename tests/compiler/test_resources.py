@@ -1,0 +1,145 @@
+"""What pods ask of their nodes, and what the pods of one role have of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from tests.compiler.example import RUN, Data, codes, command, compiled, findings
+from tests.compiler.findings.page import overlay
+from tests.compiler.objects import assert_accepted
+from tests.compiler.targets import CASES, on, profile_for
+
+from trainwright.findings import CompileError
+from trainwright.manifest.pods import pods_in
+from trainwright.reading import validate_data
+from trainwright.report.facts import plan_facts
+from trainwright.report.plan import plan_rows
+from trainwright.run import Run
+from trainwright.target import TARGETS
+from trainwright.target.base import run_pods
+
+
+def main_of(run: Data, cluster: Data | None = None) -> dict[str, Any]:
+    (spec,) = [pod["spec"] for manifest in compiled(run, cluster).manifests for _, pod in pods_in(manifest)]
+    return dict(spec["containers"][0])
+
+
+ALL: Data = {
+    "cpu": "none", "memory": "64Gi", "requests": {"cpu": 4, "memory": "32Gi"}, "ephemeral_storage": "100Gi",
+    "hugepages": {"2Mi": "5120Mi"}, "devices": {"example.com/fuse": 1},
+}
+
+
+def test_all_that_can_be_asked_for(snapshot: SnapshotAssertion) -> None:
+    result = compiled({"resources": ALL})
+    facts = {key: value for key, value in plan_facts(result).items() if key.startswith(("cpu", "memory", "resources"))}
+    assert {"pod": main_of({"resources": ALL})["resources"], "plan": dict(plan_rows(result))["pod"], "facts": facts} == snapshot
+
+
+def test_none_at_all() -> None:
+    nothing = {"resources": {"cpu": "none", "memory": "none"}, "topology": {"gpus_per_node": 0}}
+    assert "resources" not in main_of(nothing)
+    gpus = main_of({"resources": {"cpu": "none", "memory": "none", "devices": {"rdma/shared": 0}}})["resources"]
+    assert set(gpus["requests"]) == set(gpus["limits"]) == {"nvidia.com/gpu"}
+
+
+def _fabric(count: int) -> Data:
+    fabric = {"kind": "efa", "resource": "vpc.amazonaws.com/efa", "resource_count": count, "interface": None, "hca": None}
+    return {"node_pools": {"h100": {"fabric": fabric}}}
+
+
+@pytest.mark.parametrize(("gpus", "stated", "asked"), [
+    (8, None, "32"), (4, None, "16"), (1, None, "4"), (4, 8, "8"), (4, 0, None),
+])  # fmt: skip
+def test_devices_follow_the_share_of_the_gpus_unless_they_are_stated(gpus: int, stated: int | None, asked: str | None) -> None:
+    run: Data = {"topology": {"gpus_per_node": gpus}}
+    if stated is not None:
+        run["resources"] = {"devices": {"vpc.amazonaws.com/efa": stated}}
+    amounts = main_of(run, _fabric(32))["resources"]
+    assert amounts["limits"].get("vpc.amazonaws.com/efa") == amounts["requests"].get("vpc.amazonaws.com/efa") == asked
+
+
+@pytest.mark.parametrize(("resources", "code", "place"), [
+    ({"devices": {"vpc.amazonaws.com/efa": 33}}, "TW308", "/resources/devices/vpc.amazonaws.com~1efa"),
+    ({"devices": {"nvidia.com/gpu": 8}}, "TW326", "/resources/devices/nvidia.com~1gpu"),
+    ({"cpu": "none", "requests": {"cpu": 4000}}, "TW308", "/resources/requests/cpu"),
+    ({"memory": "9Ti", "requests": {"memory": "8Ti"}}, "TW308", "/resources/requests/memory"),
+    ({"memory": "64Gi", "requests": {"memory": "32Gi"}}, "TW325", "/resources/requests"),
+    ({"memory": "none"}, "TW325", "/resources/memory"),
+    ({"cpu": "none", "requests": {"cpu": 4}}, None, None),
+])  # fmt: skip
+def test_what_a_node_cannot_give(resources: Data, code: str | None, place: str | None) -> None:
+    said = [(one.code, one.where.pointer) for one in findings({"resources": resources}, _fabric(32)) if one.code != "TW415"]
+    assert said[:1] == ([(code, place)] if code else [])
+
+
+@pytest.mark.parametrize(("resources", "words"), [
+    ({"cpu": 2, "requests": {"cpu": 4}}, "requests.cpu is 4, and the limit 2"),
+    ({"cpu": "nothing"}, "is not a number of CPUs"),
+    ({"hugepages": {"3Mi": "6Mi"}}, "2Mi"),
+])  # fmt: skip
+def test_what_is_wrong_with_resources(resources: Data, words: str) -> None:
+    with pytest.raises(CompileError) as refused:
+        validate_data(Run, overlay(RUN, {"resources": resources}), "run.yaml", {})
+    assert words in " ".join(f"{one.message} {one.fix}" for one in refused.value.findings)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_role_of_each_target_takes_what_is_its_own(name: str) -> None:
+    image = "registry.example.com/team/own@sha256:" + "a" * 64
+    amounts, own = {"memory": "24Gi", "requests": {"cpu": "3"}}, {} if name == "ray-job" else {"image": image}
+    roles = {role: {"resources": amounts, "env": {"APP": role}, **own} for role in CASES[name].roles}
+    result = compiled(on(name, roles=roles), profile_for(name))
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    pods = [pod for pod in run_pods(TARGETS[name], result.resolution, whole(result)) if pod.role]
+    assert {pod.role for pod in pods} == set(roles)
+    for pod in pods:
+        main = pod.found.spec["containers"][0]
+        assert (main["resources"]["limits"]["memory"], main["resources"]["requests"]["cpu"]) == ("24Gi", "3")
+        assert [one["value"] for one in main["env"] if one["name"] == "APP"] == [pod.role]
+
+
+def whole(result: Any) -> list[Any]:
+    """The objects with whole pods in them, before a target takes its own out of a shared one."""
+    from trainwright.manifest.provenance import split
+
+    return [split(tree)[0] for tree in TARGETS[result.plan.target].lower(result.resolution)]
+
+
+def test_the_entrypoint_of_an_image_runs_with_arguments() -> None:
+    run = command() | {"workload": {"kind": "command", "command": None, "args": ["--config", "/etc/app.yaml"]}}
+    main = main_of(run | {"security": {"user": 1000}})
+    assert "command" not in main
+    assert main["args"] == ["--config", "/etc/app.yaml"]
+
+
+def test_a_command_of_the_role_replaces_that_of_the_plan() -> None:
+    work = {"kind": "command", "command": ["mpirun", "-np", "16", "app"]}
+    own = {"worker": {"command": ["/usr/sbin/sshd", "-De"]}}
+    run = on("mpi-job", workload=work, roles=own, batch=None, learning_rate=None, trainer_version=None)
+    result = compiled(run, profile_for("mpi-job"))
+    found = run_pods(TARGETS["mpi-job"], result.resolution, result.manifests)
+    pods = {pod.role: pod.found.spec["containers"][0] for pod in found}
+    assert pods["worker"]["command"] == ["/usr/sbin/sshd", "-De"]
+    assert "readinessProbe" not in pods["worker"]
+
+
+@pytest.mark.parametrize(("roles", "code"), [
+    ({"launcher": {"env": {"A": "1"}}}, "TW327"),
+    ({"node": {"image": "registry.example.com/x:latest"}}, "TW305"),
+    ({"node": {"image": "elsewhere.example.com/x:latest"}}, "TW306"),
+    ({"node": {"env": {"HF_TOKEN": "hf_" + "a" * 34}}}, "TW409"),
+    ({"node": {"env": {"RANK": "0"}}}, "TW403"),
+    ({"node": {"env": {"NCCL_DEBGU": "INFO"}}}, "TW412"),
+    ({"node": {"resources": {"cpu": 4000}}}, "TW308"),
+])  # fmt: skip
+def test_rules_hold_for_roles_too(roles: Data, code: str) -> None:
+    assert code in codes({"roles": roles}, {"registries": ["registry.example.com"]})
+
+
+def test_a_supervisor_starts_the_program_of_every_role() -> None:
+    with pytest.raises(CompileError, match="started by the supervisor"):
+        validate_data(Run, overlay(RUN, {"roles": {"node": {"args": ["x"]}}}), "run.yaml", {})
