@@ -28,6 +28,7 @@ from trainwright.run import (
     Preflight,
     Preparation,
     Resources,
+    RoleParts,
     Run,
     ScriptWorkload,
     TrainerWorkload,
@@ -63,6 +64,7 @@ class RunFields(TypedDict, total=False):
     priority: str
     gang: bool
     resources: Resources
+    roles: Mapping[str, RoleParts]
     env: Mapping[str, EnvValue]
     env_from: Sequence[EnvSource]
     security: Security
