@@ -20,7 +20,6 @@ from benchmarks.chaos_run import PODS, POLL_SECONDS, BrokenPromiseError, ChaosRu
 
 from trainwright_trainer import __version__
 from trainwright_trainer.checkpoint import CommitRecord
-from trainwright_trainer.rank import software
 
 LEAVE_SECONDS = 5.0
 """For every pod to be gone, beyond the limit after which a silent peer counts as lost."""
@@ -248,9 +247,6 @@ def _intrude(run: ChaosRun, dice: random.Random) -> str:
         "a pod that does not exist": _said(_knock(run.spec.identity), _join(7, mine, run.spec.identity)),
         "a worker of an attempt before": _said(_knock(run.spec.identity), _join(1, mine, run.spec.identity)),
         "the digest alone": _said(_join(1, mine, run.spec.identity)),
-        "a join like the first release's": _said(
-            {**_join(1, mine, run.spec.identity), "identity": None, "versions": dict(software.installed())}
-        ),
         "a long line": b"x" * 2**20,
     }
     what = dice.choice(sorted(lines))

@@ -183,7 +183,6 @@ topology: {{kind: ddp, nodes: {(1, 2, 2, 4)[number // 3 % 4]}, gpus_per_node: 8}
 def _trainer(number: int, model: str) -> str:
     spans = ("epochs: 30", "epochs: 90", "steps: 20000") if model in ("vit", "resnet") else ("steps: 1000", "steps: 50000")
     return f"""\
-trainer_version: 0.1.0
 batch: {{micro: {(1, 2)[number % 2]}, accumulation: {(1, 2)[number // 4 % 2]}}}
 learning_rate: {{base: {(3, 2, 1)[number % 3]}e-4, base_batch: 256, scaling: square_root, warmup_steps: {100 * (1 + number % 5)}}}
 workload:
@@ -196,7 +195,6 @@ checkpoints: {{every: {15 + number % 4 * 5}m}}
 
 def _script(number: int) -> str:
     return f"""\
-trainer_version: 0.1.0
 workload: {{kind: script, command: [python, /app/train.py, --data, /data/set-{number % 7}, --epochs, "{10 + number % 80}"]}}
 {MOUNTS}  /data: {{claim: training-dataset, read_only: true}}
 env:

@@ -88,7 +88,7 @@ def _options() -> argparse.Namespace:
 def _resolved(engine: str, shape: dict[str, int], accumulation: int) -> Resolution:
     """The run with everything decided, as a project's would be."""
     run = {
-        "run": "memory", "team": "benchmarks", "namespace": "training", "cluster": "here", "trainer_version": "0.2.0",
+        "run": "memory", "team": "benchmarks", "namespace": "training", "cluster": "here",
         "image": f"registry.example.com/trainer@sha256:{'0' * 64}",
         "topology": {**ENGINES[engine], "nodes": 1, "processes_per_node": RANKS, "gpus_per_node": 0},
         "batch": {"micro": 1, "accumulation": accumulation},

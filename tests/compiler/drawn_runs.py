@@ -336,7 +336,7 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
     run: Data = {
         "run": draw(labels(shape.longest_name)), "team": draw(labels(63)), "namespace": name, "cluster": cluster["cluster"],
         "image": f"{REGISTRY}/team/image" + draw(st.sampled_from((f"@{DIGEST}", f":v1@{DIGEST}", ":latest"))),
-        "topology": shape.topology, "target": shape.target, "workload": workload, "trainer_version": "0.2.0",
+        "topology": shape.topology, "target": shape.target, "workload": workload,
     }  # fmt: skip
     if workload["kind"] == "trainer" or (shape.name != "xgboost" and draw(st.booleans())):
         run |= {

@@ -51,7 +51,7 @@ def message(run: Data | None = None, cluster: Data | None = None) -> str:
 
 def command(*words: str) -> Data:
     """A run whose work is an opaque command."""
-    nothing: Data = dict.fromkeys(("batch", "learning_rate", "trainer_version"))
+    nothing: Data = dict.fromkeys(("batch", "learning_rate"))
     return {"workload": {"kind": "command", "command": list(words)}, **nothing}
 
 

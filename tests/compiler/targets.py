@@ -361,7 +361,7 @@ CLUSTER: Data = {"operators": INSTALLED, "namespaces": {"training": {"pod_securi
 
 def on(target: str, **fields: Any) -> Data:
     """Changes of the example run that bring it to a target, then others; a field that is None is removed."""
-    return {"target": target, "trainer_version": "0.2.0", **CASES[target].run, **fields}
+    return {"target": target, **CASES[target].run, **fields}
 
 
 def profile_for(target: str) -> Data:

@@ -169,7 +169,6 @@ def finetune(model: Shape, micro: int) -> Shape:
         "namespace": "training",
         "cluster": "h100",
         "image": "registry.example.com/trainer:1",
-        "trainer_version": "0.2.0",
         "topology": {"kind": "ddp", "nodes": 4, "gpus_per_node": 8},
         "batch": {"micro": micro, "accumulation": 8},
         "learning_rate": {"base": 2e-5},

@@ -147,7 +147,7 @@ OPERATORS: Data = {
 )  # fmt: skip
 def test_the_fix_names_what_decides_the_field(target: str, kind: str, spec: Data, fix: str) -> None:
     run: Data = {
-        "target": target, "trainer_version": "0.2.0",
+        "target": target,
         "overrides": {"objects": [{"target": target, "kind": kind, "patch": {"spec": spec}}]},
     }  # fmt: skip
     (finding,) = [finding for finding in findings(run, OPERATORS) if finding.code == "TW601"]
@@ -171,7 +171,7 @@ def test_the_head_of_ray_may_be_larger() -> None:
     """No field of a run says what a pod without ranks takes."""
     resources = {name: {"cpu": "8", "memory": "32Gi"} for name in ("requests", "limits")}
     run: Data = {
-        "target": "ray-job", "trainer_version": None, "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8},
+        "target": "ray-job", "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8},
         "image": "registry.example.com/ray:2.60.0@sha256:" + "a" * 64, "overrides": {"pod": {"head": {
             "containers": [{"name": "ray-head", "resources": resources}]}}},
     }  # fmt: skip
@@ -195,7 +195,7 @@ def test_overrides_are_listed_where_they_are_written() -> None:
     """A TrainJob takes over what is this run's own, and leaves the rest to its runtime."""
     containers = [{"name": "node", "env": [{"name": "EXTRA", "value": "1"}]}]
     patch = {"runtimeClassName": "nvidia", "nodeSelector": {"example.com/zone": "a"}, "containers": containers}
-    result = compiled({"target": "train-job", "trainer_version": "0.2.0", "overrides": {"pod": {"node": patch}}}, OPERATORS)
+    result = compiled({"target": "train-job", "overrides": {"pod": {"node": patch}}}, OPERATORS)
     by_kind = {manifest["kind"]: manifest for manifest in result.manifests}
     assert len(result.overridden) == 3
     for place in result.overridden:

@@ -128,7 +128,6 @@ def rated(nodes: int, micro: int, accumulation: int, rate: Data) -> Any:
             "namespace": "training",
             "cluster": "here",
             "image": "registry.example.com/i:1",
-            "trainer_version": "0.1.0",
             "topology": {"kind": "ddp", "nodes": nodes, "gpus_per_node": 0},
             "mounts": {"/checkpoints": {"claim": "checkpoints"}},
             "batch": {"micro": micro, "accumulation": accumulation},

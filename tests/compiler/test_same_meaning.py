@@ -43,7 +43,7 @@ WORKS: dict[str, Data] = {
         "workload": {"kind": "command", "command": ["torchrun", "/app/train.py"]},
         "topology": {"kind": "ddp", "nodes": 4, "gpus_per_node": 8},
         "security": {"user": 1000},
-        **dict.fromkeys(("batch", "learning_rate", "trainer_version")),
+        **dict.fromkeys(("batch", "learning_rate")),
     },
 }
 PLACE_VARIABLES = (

@@ -141,7 +141,7 @@ def test_what_is_wrong_with_it(security: Data, words: str) -> None:
 
 
 MPI: Data = {
-    "target": "mpi-job", "trainer_version": "0.2.0", "topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8},
+    "target": "mpi-job", "topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8},
 }
 MPI_COMMAND = MPI | command("mpirun", "--allow-run-as-root", "-np", "16", "--hostfile", "/etc/mpi/hostfile", "python", "x.py")
 MPI_OPERATOR: Data = {"operators": {"mpi-operator": {"version": "0.8.2"}}}
@@ -172,7 +172,7 @@ def test_images_of_the_operator_keep_their_recipe() -> None:
 
 
 def test_a_script_as_root_is_started_by_root_s_mpirun() -> None:
-    run = MPI | script("python", "x.py") | {"trainer_version": "0.2.0"}
+    run = MPI | script("python", "x.py") | {}
     _, launcher, worker = mpi_of(run)
     assert "--allow-run-as-root" in launcher["command"]
     assert worker["command"][-2:] == ["-p", "2222"]

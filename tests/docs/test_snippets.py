@@ -42,7 +42,6 @@ def base(cluster: Data) -> Data:
         "namespace": namespace,
         "cluster": cluster["cluster"],
         "image": "registry.example.com/trainwright/trainer@sha256:" + "b" * 64,
-        "trainer_version": "0.2.0",
         "topology": {"kind": "ddp", "nodes": 4, "gpus_per_node": 8},
         "workload": {"kind": "script", "command": ["python", "/app/train.py"]},
         "mounts": {"/checkpoints": {"claim": claim}},
@@ -61,8 +60,6 @@ class Snippet:
     def compiled(self) -> CompiledRun:
         """The run; raises where it does not compile."""
         cluster, data = validate_data(Cluster, self.cluster, None, {}), overlay(base(self.cluster), self.run)
-        if data["workload"]["kind"] == "command":
-            del data["trainer_version"]  # an opaque command has no trainer in its image
         return compile_run(validate_data(Run, data, None, {}), cluster, today=TODAY)
 
 

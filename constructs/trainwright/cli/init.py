@@ -23,7 +23,6 @@ from trainwright.reading.document import parse_yaml
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
 from trainwright.scalar import read_scalar
-from trainwright_trainer.contract.versions import RELEASED
 
 Answer = str | None
 
@@ -159,7 +158,6 @@ team: {_scalar(starter.team)}
 namespace: {_scalar(starter.namespace)}
 cluster: {_scalar(starter.cluster)}
 image: {_scalar(starter.image)}
-trainer_version: {RELEASED[-1]}
 topology: {{kind: ddp, nodes: {starter.nodes}, gpus_per_node: {starter.gpus}}}
 batch: {{micro: 8}}
 learning_rate: {{base: 1e-3, warmup_steps: 20}}

@@ -48,7 +48,6 @@ from trainwright.topology.base import Sharding
 from trainwright.units import GIB
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.training import AdamW, Optimizer
-from trainwright_trainer.contract.versions import FIELD_SINCE, KNOWN_VERSIONS
 
 FRAMEWORK_GPU = (GIB * 8 // 10, GIB * 25 // 10)
 """CUDA context, cuBLAS workspace and NCCL buffers: an assumption, not a measurement."""
@@ -299,13 +298,10 @@ def _part(name: str, low: int, high: int, formula: str) -> MemoryPart:
 
 # Saving and starting.
 
-_BLOCKING = KNOWN_VERSIONS[:KNOWN_VERSIONS.index(FIELD_SINCE["work.checkpoints.save"])]
-
-
 def saves_in_background(run: Run) -> bool:
-    """Whether training goes on while a periodic checkpoint is written; releases that know no choice block."""
+    """Whether training goes on while a periodic checkpoint is written."""
     engine = run.topology.engine
-    if run.trainer is None or engine == "xgboost" or run.trainer_version in _BLOCKING:
+    if run.trainer is None or engine == "xgboost":
         return False
     return CAPABILITIES[engine].saves_in_background and run.checkpoints.save != "blocking"
 

@@ -1,13 +1,12 @@
 """The files that a run brings into its pods: the specification for the trainer, what its engine reads, and the user's own.
 
-Where each part of the specification comes from, and which release of the trainer knows it, is here too.
+Where each part of the specification comes from is here too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -35,7 +34,6 @@ from trainwright.units import Duration
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY, SPEC_FILE
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES, DEFAULT_SKIP_UNREADABLE
-from trainwright_trainer.contract.versions import FIELD_SINCE, OBJECT_STORE_SINCE, VALUE_SINCE, short_name
 
 
 class PlannedParts(NamedTuple):
@@ -258,59 +256,6 @@ SOURCES: dict[str, tuple[str, str]] = {
 """Pointer into the specification -> where the value comes from and why; the nearest entry answers."""
 
 
-def render_for(spec: RunSpec, version: str) -> tuple[dict[str, Any], list[str]]:
-    """The specification as an image with this trainer version reads it, and what that image would not do.
-
-    Fields that the version does not know are left out; those that hold something else than their default are problems. So are
-    values that it does not know, such as an engine: they stay, and the fields that came with them are not named apart. Without a
-    version everything stays, for that is a finding of its own.
-    """
-    rendered: dict[str, Any] = spec.model_dump(mode="json", exclude_none=True)
-    if not version:
-        return rendered, []
-    values = [
-        f"{short_name(path)} {value} needs trainer {since}, the image has {version}"
-        for (path, value), since in _newer_values(version)
-        if _at(rendered, path) == value
-    ]
-    fields = []
-    if "://" in (spec.state_directory or "") and _release(OBJECT_STORE_SINCE) > _release(version):
-        fields.append(f"an object store for checkpoints needs trainer {OBJECT_STORE_SINCE}, the image has {version}")
-    for path, since in _newer_fields(version):
-        *parents, last = path.split(".")
-        part, model = rendered, spec
-        for key in parents:
-            part, model = part.get(key, {}), getattr(model, key, None)  # type: ignore[assignment]
-        if last in part:
-            default = type(model).model_fields[last].get_default(call_default_factory=True)
-            if getattr(model, last) != default:
-                fields.append(f"{path} needs trainer {since}, the image has {version}")
-            del part[last]
-    return rendered, values or fields
-
-
-@cache
-def _newer_values(version: str) -> tuple[tuple[tuple[str, str], str], ...]:
-    return tuple(entry for entry in VALUE_SINCE.items() if _release(entry[1]) > _release(version))
-
-
-@cache
-def _newer_fields(version: str) -> tuple[tuple[str, str], ...]:
-    return tuple(entry for entry in FIELD_SINCE.items() if _release(entry[1]) > _release(version))
-
-
-def _at(tree: Any, path: str) -> Any:
-    """The value there, or None."""
-    for key in path.split("."):
-        tree = tree.get(key) if isinstance(tree, dict) else None
-    return tree
-
-
-@cache
-def _release(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
-
-
 class Payload(NamedTuple):
     """One file: a key of the run's ConfigMap, and where pods find it."""
 
@@ -332,7 +277,7 @@ def plan_payloads(run: Run, spec: RunSpec | None, deepspeed: Mapping[str, object
     """The run's files, in the order of the ConfigMap."""
     payloads = []
     if spec is not None:
-        rendered, _ = render_for(spec, run.trainer_version or "")
+        rendered = spec.model_dump(mode="json", exclude_none=True)
         reason = "the run's specification, the one file that the supervisor reads"
         payloads.append(Payload(SPEC_FILE, f"{SPEC_DIRECTORY}/{SPEC_FILE}", _json(rendered), "trainwright", reason, SOURCES))
     if deepspeed is not None:

@@ -20,7 +20,7 @@ from trainwright.plan import Plan
 from trainwright.plan.model import SecurityPlan
 from trainwright.plan.pods import describe_network
 from trainwright.plan.security import describe_security
-from trainwright.run import Run
+from trainwright.run import CommandWorkload, Run
 
 LONGEST = 160
 """Characters of a value that are written out; a longer one ends in a digest."""
@@ -99,7 +99,8 @@ def _workload(run: Run, stated: dict[str, Any]) -> dict[str, Any]:
 
 
 def _software(run: Run) -> dict[str, Any]:
-    return {"image": run.image} | ({"trainer_version": run.trainer_version} if run.trainer_version else {})
+    trainer = {} if isinstance(run.workload, CommandWorkload) else {"trainer_version": run.trainer_version}
+    return {"image": run.image, **trainer}
 
 
 def _checkpoints(plan: Plan, stated: dict[str, Any]) -> dict[str, Any]:

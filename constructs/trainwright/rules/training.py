@@ -9,13 +9,12 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.plan import Resolution
-from trainwright.plan.specification import render_for
 from trainwright.run import BoostingWorkload, CommandWorkload
 from trainwright_trainer.contract.data import Digits, ImageFolder
 from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, engine_disagreements, unread
 from trainwright_trainer.contract.model import ResNet
 from trainwright_trainer.contract.training import SGD, AdamW
-from trainwright_trainer.contract.versions import KNOWN_VERSIONS, RELEASED
+from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
 LARGE_SCALING = 4.0
 """Growth of the learning rate from which a missing warm-up is worth a finding (Goyal et al. 2017, section 2.2)."""
@@ -103,48 +102,12 @@ def images_in_files(context: Context) -> Iterator[Finding]:
 
 
 def trainer_version(context: Context) -> Iterator[Finding]:
-    """The image's trainer decides which fields it can be given."""
+    """The image's trainer has to read the specification that this compiler writes."""
     run = context.run
-    if isinstance(run.workload, CommandWorkload):
-        return
-    known = ", ".join(KNOWN_VERSIONS)
-    if run.trainer_version is None:
-        yield found(
-            "TW202",
-            context.locate.run("/image"),
-            "trainer_version is missing",
-            f"add `trainer_version: {KNOWN_VERSIONS[-1]}`, the version of trainwright-trainer in the image",
-        )
-    elif run.trainer_version not in KNOWN_VERSIONS:
-        yield found(
-            "TW202",
-            context.locate.run("/trainer_version"),
-            f"trainer {run.trainer_version} is not known to this compiler",
-            f"use an image with one of: {known}",
-        )
-
-
-def version_fields(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """A field that the image's trainer does not know, and that the run sets."""
-    if resolution.spec is not None and context.run.trainer_version:
-        for problem in render_for(resolution.spec, context.run.trainer_version)[1]:
-            yield found(
-                "TW208", context.locate.run("/trainer_version"), problem, "use a newer image, or leave the field at its default"
-            )
-
-
-def unreleased(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """A trainer that is still in development, and what of it the run needs."""
-    version, spec = context.run.trainer_version, resolution.spec
-    if spec is None or version not in KNOWN_VERSIONS or version in RELEASED:
-        return
-    needs = [problem.partition(" needs ")[0] for problem in render_for(spec, RELEASED[-1])[1]]
-    message = f"trainer {version} is not released yet"
-    fix = f"write trainer_version: {RELEASED[-1]}, which does all that this run asks for"
-    if needs:
-        message += f", and this run needs it for: {', '.join(needs)}"
-        fix = "review it and do not sync yet, or build an image of the trainer in this repository (docs/images.md)"
-    yield found("TW212", context.locate.run("/trainer_version"), message, fix)
+    if not isinstance(run.workload, CommandWorkload) and run.trainer_version not in KNOWN_VERSIONS:
+        message = f"trainer {run.trainer_version} is not known to this compiler"
+        fix = f"use an image with trainwright-trainer {' or '.join(KNOWN_VERSIONS)}"
+        yield found("TW202", context.locate.run("/trainer_version"), message, fix)
 
 
 def linear_with_adam(context: Context) -> Iterator[Finding]:
@@ -248,6 +211,6 @@ RUN = (
     engine_fits, engine_can_resize,
 )
 PLAN = (
-    version_fields, unreleased, follows_the_batch, belongs_to_a_batch, warmup, warmup_ends, batch_fits_data,
+    follows_the_batch, belongs_to_a_batch, warmup, warmup_ends, batch_fits_data,
     kept_batch_reaches_all,
 )

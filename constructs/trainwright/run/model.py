@@ -16,6 +16,7 @@ from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Duration
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
+from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
 RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
 """A DNS-1035 label that leaves room for the hash and for the names that operators derive."""
@@ -166,7 +167,7 @@ class Run(Model):
     """A cluster profile in charts/clusters."""
     image: Annotated[str, Field(min_length=1, max_length=1024)]
     """The container image, pinned by digest."""
-    trainer_version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = None
+    trainer_version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] = KNOWN_VERSIONS[-1]
     """Version of trainwright-trainer inside the image (trainer and script workloads)."""
     topology: AnyTopology
     """The processes of the run, and what they need."""

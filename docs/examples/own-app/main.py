@@ -27,7 +27,6 @@ class DigitsChart(Chart):
             cluster=cluster, nodes=2, gpus_per_node=0,
             team="vision",
             image="registry.example.com/trainwright/trainer@sha256:bca6d13be098a4938d4194efe11cd5bb14289e796daff1392373572e047a35a8",
-            trainer_version="0.1.0",
             batch=Batch(micro=32),
             learning_rate=LearningRate(base=2e-3, warmup_steps=20),
             workload=TrainerWorkload(

@@ -48,7 +48,7 @@ EVERYTHING = Cluster.model_validate({
 WORK = ScriptWorkload(kind="script", command=("python", "train.py"))
 MOUNTS = {"/checkpoints": ClaimMount(claim="saved")}
 RUN = Run(
-    run="mnist", team="vision", namespace="training", cluster="laptop", image=IMAGE, trainer_version="0.1.0",
+    run="mnist", team="vision", namespace="training", cluster="laptop", image=IMAGE,
     topology=DDP(kind="ddp", nodes=2, gpus_per_node=0), workload=WORK, mounts={"/checkpoints": ClaimMount(claim="saved")},
 )
 
@@ -58,7 +58,7 @@ def chart(**options: Any) -> cdk8s.Chart:
 
 
 def ddp(scope: cdk8s.Chart, id: str = "mnist", nodes: int = 2, **fields: Any) -> DDPJob:
-    settings = {"team": "vision", "image": IMAGE, "trainer_version": "0.1.0", "workload": WORK, "mounts": MOUNTS, **fields}
+    settings = {"team": "vision", "image": IMAGE, "workload": WORK, "mounts": MOUNTS, **fields}
     return DDPJob(scope, id, cluster=CLUSTER, nodes=nodes, gpus_per_node=0, **settings)
 
 
@@ -92,7 +92,7 @@ def test_every_construct_makes_the_objects_of_its_target(construct: Any) -> None
     target = {Horovod: "mpi-job", MultiWorkerMirrored: "tf-job", Ray: "ray-job"}.get(topology, "job-set")
     settings: dict[str, Any] = {"team": "vision", "image": IMAGE, "mounts": MOUNTS, "target": target, "workload": work}
     if construct is XGBoostJob:
-        settings |= {"workload": WORK, "trainer_version": "0.2.0"}
+        settings |= {"workload": WORK}
     job = construct(chart(), "mnist", cluster=EVERYTHING, nodes=2, **stated, **settings)
     assert job.plan.world.nodes == 2
     assert any(item.kind == TARGETS[target].kind.kind for item in job.api_objects)
@@ -114,7 +114,7 @@ def test_a_job_is_the_compiled_run() -> None:
 def test_runs_of_one_app_share_what_is_named_by_its_content() -> None:
     app = cdk8s.Testing.app()
     charts = [cdk8s.Chart(app, name, namespace="training") for name in ("one", "two")]
-    settings: dict[str, Any] = {"team": "vision", "image": IMAGE, "trainer_version": "0.1.0", "workload": WORK, "mounts": MOUNTS}
+    settings: dict[str, Any] = {"team": "vision", "image": IMAGE, "workload": WORK, "mounts": MOUNTS}
     jobs = [
         DDPJob(scope, name, cluster=EVERYTHING, nodes=2, gpus_per_node=0, target="train-job", **settings)
         for scope, name in zip(charts, ("first", "second"), strict=True)
@@ -126,7 +126,7 @@ def test_runs_of_one_app_share_what_is_named_by_its_content() -> None:
 def test_a_value_a_file_and_keywords_are_the_same_run(tmp_path: Path) -> None:
     file = tmp_path / "mnist.yaml"
     file.write_text(
-        f"run: mnist\nteam: vision\nnamespace: training\ncluster: laptop\nimage: {IMAGE}\ntrainer_version: 0.1.0\n"
+        f"run: mnist\nteam: vision\nnamespace: training\ncluster: laptop\nimage: {IMAGE}\n"
         "topology: {kind: ddp, nodes: 2, gpus_per_node: 0}\nworkload: {kind: script, command: [python, train.py]}\n"
         "mounts: {/checkpoints: {claim: saved}}\n"
     )
@@ -216,7 +216,7 @@ def test_warnings_are_pythons_own_and_shown_once_at_the_authors_line() -> None:
 def test_types_are_checked_by_mypy() -> None:
     """mypy reads this test too, and finds an ignore that it does not need."""
     with pytest.raises(CompileError):
-        DDPJob(chart(), "x", cluster=CLUSTER, nodes="2", gpus_per_node=0, team="t", image=IMAGE, workload=WORK)  # type: ignore[arg-type]
+        DDPJob(chart(), "x", cluster=CLUSTER, nodes="two", gpus_per_node=0, team="t", image=IMAGE, workload=WORK)  # type: ignore[arg-type]
     with pytest.raises(CompileError):
         DDPJob(chart(), "x", cluster=CLUSTER, nodes=2, gpus_per_node=0, image=IMAGE, workload=WORK)  # type: ignore[call-arg]
     with pytest.raises(CompileError):

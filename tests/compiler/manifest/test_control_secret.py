@@ -10,11 +10,9 @@ from tests.compiler.example import Data, command, compiled
 from tests.compiler.objects import the
 
 from trainwright.compile import CompiledRun
-from trainwright.findings import CompileError
 from trainwright.report.plan import plan_lines
 
 SECRET: Data = {"namespaces": {"training": {"control_secret": {"name": "trainwright-control", "key": "tls.key"}}}}
-NEW: Data = {"trainer_version": "0.2.0"}
 VOLUME: Data = {
     "name": "control-secret",
     "secret": {"secretName": "trainwright-control", "items": [{"key": "tls.key", "path": "control"}], "defaultMode": 0o444},
@@ -38,7 +36,7 @@ def control(result: CompiledRun) -> str | None:
 
 
 def test_pods_mount_the_secret_that_the_profile_names() -> None:
-    result = compiled(NEW, SECRET)
+    result = compiled({}, SECRET)
     assert VOLUME in pod(result)["volumes"]
     assert MOUNT in pod(result)["containers"][0]["volumeMounts"]
     assert world(result)["control_secret"] == "/run/secrets/trainwright/control"  # noqa: S105 - a path
@@ -46,20 +44,15 @@ def test_pods_mount_the_secret_that_the_profile_names() -> None:
 
 
 def test_a_profile_that_names_none_changes_nothing_and_the_plan_says_what_there_is() -> None:
-    result = compiled(NEW, {"network_policy": True})
+    result = compiled({}, {"network_policy": True})
     assert "control_secret" not in world(result)
     assert "control-secret" not in json.dumps(pod(result))
     said = "not authenticated: pods name run and attempt, and prove nothing; a NetworkPolicy admits this run's pods"
     assert control(result) == said
 
 
-def test_a_trainer_that_does_not_know_the_secret_is_a_finding() -> None:
-    with pytest.raises(CompileError, match=r"TW208: world\.control_secret needs trainer 0\.2\.0"):
-        compiled({"trainer_version": "0.1.0"}, SECRET)
-
-
 @pytest.mark.parametrize("run", [
-    command("train"), NEW | {"topology": {"kind": "ddp", "nodes": 1, "gpus_per_node": 8}},
+    command("train"), {"topology": {"kind": "ddp", "nodes": 1, "gpus_per_node": 8}},
 ], ids=["a command", "one node"])
 def test_a_run_without_a_control_channel_mounts_nothing(run: Data) -> None:
     result = compiled(run, SECRET)

@@ -43,7 +43,6 @@ EVERYTHING = {
 }
 TRAINER: Data = {}
 SCRIPT = script("python", "train.py")
-NEWEST: Data = {"trainer_version": "0.2.0"}
 GPU_BOOSTING = overlay(BOOSTING, {"topology": {"gpus_per_node": 1}})
 
 
@@ -150,7 +149,7 @@ def names_in(expression: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("work", [TRAINER, NEWEST, SCRIPT, GPU_BOOSTING])
+@pytest.mark.parametrize("work", [TRAINER, SCRIPT, GPU_BOOSTING])
 @pytest.mark.parametrize("dcgm", [True, False])
 def test_expressions_ask_only_for_what_is_served(work: Data, dcgm: bool) -> None:
     asked = {name for expression in expressions(work, dcgm=dcgm) for name in names_in(expression)}
@@ -166,13 +165,8 @@ def test_a_script_is_asked_only_for_what_its_supervisor_serves() -> None:
     measurements = Measurements()  # as it is before any rank has reported
     families = text_string_to_metric_families(measurements.text().decode())
     assert {sample.name for family in families for sample in family.samples} <= set(SUPERVISED) <= set(METRICS)
-    asked = {name for expression in expressions(SCRIPT | NEWEST, dcgm=False) for name in names_in(expression)}
+    asked = {name for expression in expressions(SCRIPT, dcgm=False) for name in names_in(expression)}
     assert asked == set(SUPERVISED)
-
-
-def test_an_older_trainer_is_asked_only_for_what_it_serves() -> None:
-    asked = {name.removesuffix("_total") for expression in expressions(dcgm=False) for name in names_in(expression)}
-    assert asked <= {name for name, metric in METRICS.items() if metric.since == "0.1.0"}
 
 
 def test_a_name_that_is_not_served_is_found() -> None:
@@ -202,12 +196,10 @@ def test_a_run_that_is_scored_after_each_round_may_spend_its_time_on_that() -> N
     assert set(alerts(BOOSTING)) - set(early) == {"TrainwrightLowGoodput"}
 
 
-def test_attempts_are_asked_for_where_the_trainer_counts_them() -> None:
-    """An older one serves no such metric, and without a volume the count is 1 for ever."""
-    nowhere = SCRIPT | NEWEST | {"mounts": {"/checkpoints": None}}
-    assert ["trainwright_attempt" in str(alerts(run)) for run in (NEWEST, TRAINER, SCRIPT | NEWEST, nowhere)] == [
-        True, False, True, False,
-    ]
+def test_attempts_are_asked_for_where_they_are_counted() -> None:
+    """Without a volume the count is 1 for ever."""
+    nowhere = SCRIPT | {"mounts": {"/checkpoints": None}}
+    assert ["trainwright_attempt" in str(alerts(run)) for run in (TRAINER, SCRIPT, nowhere)] == [True, True, False]
     assert "Attempt" not in [panel["title"] for panel in dashboard(nowhere)["panels"]]
 
 
@@ -257,7 +249,7 @@ def test_summaries_use_labels_that_the_condition_keeps() -> None:
 
 
 def test_panels_do_not_overlap() -> None:
-    panels = dashboard(NEWEST)["panels"]
+    panels = dashboard({})["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels) == len(PANELS) - 1, "all but that of image files"
     cells = [
         (x, y)

@@ -27,18 +27,17 @@ PROFILE: Data = {
     "operators": {"training-operator": {"version": "1.9.4"}, "mpi-operator": {"version": "0.8.2"}},
     "namespaces": {"training": {"pod_security": "privileged"}},
 }
-RUN: Data = {"trainer_version": "0.2.0", "checkpoints": {"every": "30m", "every_steps": 1000}}
+RUN: Data = {"checkpoints": {"every": "30m", "every_steps": 1000}}
 """Two pods that log every 10 steps."""
 PYTORCH: Data = {**RUN, "target": "pytorch-job"}
 
 RUNS: dict[str, Data] = {
     "job": RUN,
-    "older": {**RUN, "trainer_version": "0.1.0"},
     "host": {**PYTORCH, "host_network": True},
     "elastic": {**PYTORCH, "topology": {"elastic": {"min_nodes": 1, "max_nodes": 2, "batch": "keep"}}},
     "mpi": overlay(RUN, HOROVOD),
     "boosting": overlay(RUN, BOOSTING),
-    "script": {**script("python", "train.py"), "trainer_version": "0.2.0"},
+    "script": {**script("python", "train.py")},
 }
 """An Indexed Job's pods come back under new names, those on a node's network under the old ones, and those of an elastic run one
 by one; under mpirun it is the launcher that comes back."""
@@ -198,9 +197,6 @@ SCENES = (
         "trainwright_up@0-9": "_x180 1x60", "trainwright_attempt@0-9": "_x180 5x60",
     }),
     scene("four starts, and no attempt begins", 59, "RestartLoop", supervisors(4, 15)),
-    scene("four starts in an hour", 59, "RestartLoop", supervisors(4, 15), "older"),
-    scene("two starts in an hour", 59, "", supervisors(2, 30), "older"),
-    scene("every save fails, unseen", 100, "FailingCheckpoints", supervisors(3, 34), "older"),
     scene("four starts in an hour", 59, "RestartLoop", in_place(4, 15), "host"),
     scene("two starts in an hour", 59, "", in_place(2, 30), "host"),
     scene("four starts, and an hour of peace", 160, "", {

@@ -19,7 +19,6 @@ from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Position
 from trainwright_trainer.training.reporting import Reporter, Speed
 
-NEWEST: Data = {"trainer_version": "0.2.0"}
 HERE, AT, SPEED = Place(0, 1, 0, 0), Position(10, 320), Speed(32.0, StepSplit(step_seconds=1.0, waited_seconds=0.5))
 
 
@@ -55,11 +54,11 @@ def served(run: Data) -> frozenset[str]:
 
 def test_our_trainer_serves_the_table() -> None:
     images = {"source": "image-folder", "path": "/checkpoints/images", "image_size": 8, "channels": 1, "classes": 10}
-    assert served(NEWEST | {"workload": {"data": images}}) == set(METRICS)
-    assert served(NEWEST) == set(METRICS) - {LEFT_OUT_IMAGES}, "images that are no files cannot be broken"
+    assert served({"workload": {"data": images}}) == set(METRICS)
+    assert served({}) == set(METRICS) - {LEFT_OUT_IMAGES}, "images that are no files cannot be broken"
 
 
-@pytest.mark.parametrize(("run", "reported"), [(NEWEST, of_a_step()), (WORKERS, of_a_step()), (BOOSTING, of_a_round())])
+@pytest.mark.parametrize(("run", "reported"), [({}, of_a_step()), (WORKERS, of_a_step()), (BOOSTING, of_a_round())])
 def test_of_a_step_is_served_what_is_reported(run: Data, reported: set[str]) -> None:
     assert served(run) & (of_a_step() | of_a_round()) == reported
 
@@ -73,13 +72,9 @@ def test_a_gpu_that_boosts_is_not_tried_with_a_matrix_product() -> None:
 
 
 def test_a_script_serves_what_its_supervisor_knows() -> None:
-    assert served({**script("python", "train.py"), **NEWEST}) == set(SUPERVISED)
-
-
-def test_an_older_trainer_serves_less() -> None:
-    assert served({}) == {name for name, metric in METRICS.items() if metric.since == "0.1.0"}
+    assert served({**script("python", "train.py")}) == set(SUPERVISED)
 
 
 def test_nothing_keeps_count_without_a_volume() -> None:
-    run = {**script("python", "train.py"), **NEWEST, "mounts": {"/checkpoints": None}}
+    run = {**script("python", "train.py"), "mounts": {"/checkpoints": None}}
     assert served(run) == set(SUPERVISED) - {"trainwright_attempt"}

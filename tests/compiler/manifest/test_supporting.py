@@ -14,7 +14,7 @@ from trainwright.target.base import Target
 FENCED: Data = {"network_policy": True}
 WATCHED: Data = {"monitoring": {"kind": "prometheus-operator", "namespace": "watching"}}
 ELASTIC: Data = {
-    "target": "pytorch-job", "trainer_version": "0.2.0",
+    "target": "pytorch-job",
     "topology": {"kind": "ddp", "nodes": 3, "gpus_per_node": 8, "elastic": {"min_nodes": 2, "max_nodes": 5}},
 }  # fmt: skip
 PYTORCH: Data = {

@@ -19,7 +19,7 @@ CLUSTER: Data = {
 
 def run(low: int, high: int, **fields: object) -> Data:
     return {
-        "target": "pytorch-job", "trainer_version": "0.2.0", "batch": {"micro": 2, "accumulation": 3},
+        "target": "pytorch-job", "batch": {"micro": 2, "accumulation": 3},
         "topology": {"kind": "ddp", "nodes": 4, "gpus_per_node": 2,
                      "elastic": {"min_nodes": low, "max_nodes": high, **fields}},
     }  # fmt: skip

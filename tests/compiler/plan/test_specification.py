@@ -16,12 +16,10 @@ from trainwright_trainer.contract import spec as watchdog
 from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.training import Training
 
-NEW: Data = {"trainer_version": "0.2.0"}
-
 
 def spec(run: Data) -> Data:
     """As the pods read it."""
-    found = compiled(NEW | run).resolution.spec
+    found = compiled(run).resolution.spec
     assert found is not None
     return found.model_dump(mode="json", exclude_none=True)
 
@@ -32,7 +30,7 @@ def spec(run: Data) -> Data:
     {"workload": {"skip_unreadable": 10}},
 ])
 def test_what_is_said_as_it_would_be_anyway_moves_nothing(nothing: Data) -> None:
-    assert compiled(NEW | nothing).identity == compiled(NEW).identity
+    assert compiled(nothing).identity == compiled({}).identity
 
 
 def test_the_watchdogs_limits() -> None:
@@ -66,7 +64,7 @@ def test_what_our_trainer_does_with_steps_saves_and_metrics() -> None:
 def test_a_program_of_the_users_is_told_its_address() -> None:
     run = script("python", "x.py") | {"checkpoints": {"store": "s3://example-checkpoints/vision"}, "mounts": None}
     run |= {"service_account": "trainer"}
-    plan = compiled(NEW | run).plan
+    plan = compiled(run).plan
     assert plan.checkpoint is not None
     assert plan.checkpoint.directory == f"s3://example-checkpoints/vision/example/{plan.checkpoint.lineage}"
     values = {variable.name: variable.value for variable in plan.environment}
@@ -74,7 +72,7 @@ def test_a_program_of_the_users_is_told_its_address() -> None:
 
 
 def test_an_object_store_is_mounted_nowhere() -> None:
-    result = compiled(NEW | {"checkpoints": {"store": "s3://example-checkpoints"}, "mounts": None, "service_account": "trainer"})
+    result = compiled({"checkpoints": {"store": "s3://example-checkpoints"}, "mounts": None, "service_account": "trainer"})
     (job,) = [manifest for manifest in result.manifests if manifest["kind"] == "Job"]
     assert not [volume for volume in job["spec"]["template"]["spec"]["volumes"] if "persistentVolumeClaim" in volume]
     assert result.resolution.spec is not None
@@ -91,21 +89,6 @@ def test_words_and_defaults_are_those_of_the_contract(ours: type[Watchdog | Pref
     assert said == {name.removesuffix("_seconds"): field.default for name, field in theirs.model_fields.items()}
 
 
-@pytest.mark.parametrize(("run", "needs"), [
-    ({"watchdog": {"training": "10m"}}, "lifecycle.watchdog"),
-    ({"preflight": {"when": "never"}}, "lifecycle.preflight"),
-    ({"workload": {"metrics": [{"to": "tensorboard"}]}}, "work.metrics"),
-    ({"workload": {"skip_non_finite": 1}}, "work.skip_non_finite"),
-    ({"workload": {"skip_unreadable": 1}}, "work.skip_unreadable"),
-    ({"checkpoints": {"save": "blocking"}}, "work.checkpoints.save"),
-    ({"checkpoints": {"failed_saves": 1}}, "work.checkpoints.failed_saves"),
-    ({"checkpoints": {"store": "s3://example"}, "service_account": "x"}, "an object store for checkpoints"),
-])
-def test_an_image_that_does_not_know_a_word_is_refused(run: Data, needs: str) -> None:
-    (found,) = findings(run)
-    assert (found.code, found.message) == ("TW208", f"{needs} needs trainer 0.2.0, the image has 0.1.0")
-
-
 def test_the_plan_shows_what_is_not_the_default() -> None:
     sinks = [{"to": "tensorboard"}, {"to": "wandb", "project": "vision", "entity": "lab"}]
     run = {
@@ -113,7 +96,7 @@ def test_the_plan_shows_what_is_not_the_default() -> None:
         "watchdog": {"training": "10m", "slowdown": 2.5}, "preflight": {"when": "always", "min_tflops": 400.0},
         "checkpoints": {"save": "blocking"},
     }
-    rows, plain = dict(plan_rows(compiled(NEW | run))), dict(plan_rows(compiled(NEW)))
+    rows, plain = dict(plan_rows(compiled(run))), dict(plan_rows(compiled({})))
     assert rows["not finite"] == "up to 1 step in a row left out"
     assert rows["metrics"] == "TensorBoard, Weights & Biases lab/vision"
     assert rows["watchdog"] == "training 10 min, slowdown 2.5"

@@ -81,8 +81,8 @@ def test_held_runs_keep_their_bytes(here: Scratch, way: str) -> None:
     assert here.git("diff", "--name-only", "--", "dist") == ""
     said = record(here, "llama-1b-ddp")["hold"]
     assert (said["since"], said["why"]) == ("0.2.0.dev0", "until the evaluation is over")
-    assert said["identity"] != record(here, "llama-1b-ddp")["identity"] == "tcmx3q01"
-    assert "llama-1b-ddp is held as llama-1b-ddp-tcmx3q01: until the evaluation" in here.run("plan", "llama-1b-ddp").stdout
+    assert said["identity"] != record(here, "llama-1b-ddp")["identity"] == "g5jypzxm"
+    assert "llama-1b-ddp is held as llama-1b-ddp-g5jypzxm: until the evaluation" in here.run("plan", "llama-1b-ddp").stdout
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ def test_what_ends_a_hold(here: Scratch) -> None:
     after = here.dist()
     path = "h100-ib/training/runs/{}.k8s.yaml"
     assert after[path.format(label)] == before[path.format(label)]
-    assert f"{edited}-tcmx3q01".encode() not in after[path.format(edited)]
+    assert f"{edited}-g5jypzxm".encode() not in after[path.format(edited)]
     assert f"{rolled}-{would_be[rolled]}".encode() in after[path.format(rolled)]
     assert path.format(retired) not in after
     assert [file.name for file in sorted((here.root / "charts/held").iterdir())] == [f"{label}.yaml"]

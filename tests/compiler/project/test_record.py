@@ -101,7 +101,7 @@ CONFLICT = """\
 record: 1
 state: "active"
 <<<<<<< HEAD
-identity: "tcmx3q01"
+identity: "g5jypzxm"
 =======
 identity: "1aqa1h4p"
 >>>>>>> branch

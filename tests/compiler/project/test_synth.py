@@ -179,9 +179,9 @@ PROMPT = r"You are a helpful assistant that answers questions.\n \nAnswer in one
 @pytest.mark.parametrize(
     ("stated", "line"),
     [
-        (f'env:\n  LANG: C\n  PROMPT: "{PROMPT}"\n', 24),
-        (f'files:\n  /etc/a.txt: a\n  /etc/prompt.txt: "{PROMPT}"\n', 24),
-        (f'overrides:\n  pod:\n    node:\n      hostname: "{PROMPT}"\n', 25),
+        (f'env:\n  LANG: C\n  PROMPT: "{PROMPT}"\n', 23),
+        (f'files:\n  /etc/a.txt: a\n  /etc/prompt.txt: "{PROMPT}"\n', 23),
+        (f'overrides:\n  pod:\n    node:\n      hostname: "{PROMPT}"\n', 24),
     ],
 )
 def test_text_that_cdk8s_would_damage_is_refused_on_its_line(here: Scratch, stated: str, line: int) -> None:
@@ -203,7 +203,7 @@ def test_what_reads_back_as_something_else_is_not_moved_into_dist(here: Scratch)
     with pytest.raises(CompileError) as refused:
         synth(here.project, here.build(), write)
     (found,) = refused.value.findings
-    assert (found.code, found.where.file, found.where.line) == ("TW516", DIGITS, 24)
+    assert (found.code, found.where.file, found.where.line) == ("TW516", DIGITS, 23)
     assert here.git("status", "--porcelain") == f" M {DIGITS}\n"
 
 

@@ -30,7 +30,7 @@ team: vision
 namespace: training
 cluster: laptop
 image: registry.example.com/trainer@sha256:0
-trainer_version: 0.1.0
+trainer_version: 0.2.0
 topology: {kind: ddp, nodes: 2, gpus_per_node: 0}
 batch: {micro: 32}
 learning_rate: {base: 2e-3}

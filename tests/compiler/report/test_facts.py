@@ -7,7 +7,7 @@ from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import Data, compiled
 from tests.compiler.fleets import fleet
 from tests.compiler.projects import ROOT
-from tests.compiler.test_edits import CLUSTER, EDITS, NEWEST
+from tests.compiler.test_edits import CLUSTER, EDITS
 
 from trainwright.project.load import load_cluster
 from trainwright.report.facts import LONGEST, plan_facts, profile_facts, rate
@@ -15,7 +15,7 @@ from trainwright.report.facts import LONGEST, plan_facts, profile_facts, rate
 
 @pytest.mark.parametrize("field", sorted(EDITS.keys() - {"workload.decay_fraction"}))
 def test_every_edit_of_a_run_changes_a_fact(field: str) -> None:
-    before, after = (plan_facts(compiled({**NEWEST, **edit}, CLUSTER)) for edit in ({}, EDITS[field]))
+    before, after = (plan_facts(compiled(edit, CLUSTER)) for edit in ({}, EDITS[field]))
     assert before != after
 
 
@@ -63,7 +63,7 @@ EDITED: Data = {
 
 
 def test_facts_stand_in_the_order_in_which_a_reviewer_reads_them(snapshot: SnapshotAssertion) -> None:
-    facts = plan_facts(compiled({**NEWEST, **EDITED}, CLUSTER))
+    facts = plan_facts(compiled(EDITED, CLUSTER))
     assert "\n".join(f"{key}: {value}" for key, value in facts.items()) == snapshot
 
 

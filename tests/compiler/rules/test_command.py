@@ -255,7 +255,7 @@ def test_a_script_that_only_mentions_a_launcher_is_fine() -> None:
 
 TRAINING_OPERATOR: Data = {"operators": {"training-operator": {"version": "1.9.4"}}}
 MIRRORED: Data = {
-    "target": "tf-job", "trainer_version": "0.2.0", "topology": {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 1},
+    "target": "tf-job", "topology": {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 1},
 }
 MIRRORED_ALONE: Data = overlay(MIRRORED, {"topology": {"nodes": 1}})
 

@@ -54,10 +54,10 @@ HOROVOD = {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}
     ("mpi-job", HOROVOD | {"nodes": 1, "launcher_is_node": True}, []),
 ])
 def test_who_counts_a_wait_that_failed(target: str, topology: dict[str, Any], expected: list[str]) -> None:
-    asked = run("/data", target=target, topology=topology, trainer_version="0.2.0")
+    asked = run("/data", target=target, topology=topology)
     said = findings(asked, {"operators": OPERATORS})
     assert [finding.code for finding in said if finding.code == "TW244"] == expected
-    without = {"target": target, "topology": topology, "trainer_version": "0.2.0"}
+    without = {"target": target, "topology": topology}
     assert codes(without, {"operators": OPERATORS}).count("TW244") == 0
     for finding in said:
         if finding.code == "TW244":

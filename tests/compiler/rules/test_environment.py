@@ -279,7 +279,7 @@ def test_rdma_without_devices(kind: str) -> None:
     assert codes({"topology": {"gpus_per_node": 0}, "node_pool": "h100"}, fabric) == []
     grows = {"nodes": 1, "elastic": {"min_nodes": 1, "max_nodes": 2}}
     operators = {"operators": {"training-operator": {"version": "1.9"}}}
-    pytorch = {"target": "pytorch-job", "trainer_version": "0.2.0", "topology": grows}
+    pytorch = {"target": "pytorch-job", "topology": grows}
     assert "TW415" in codes(pytorch, fabric | operators)
 
 

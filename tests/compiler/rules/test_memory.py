@@ -45,8 +45,6 @@ def zero(kind: str = "zero3", engine: str = "deepspeed", **size: int) -> dict[st
     return {"kind": kind, "engine": engine, "nodes": 2, "gpus_per_node": 8, **size}
 
 
-NEW = {"trainer_version": "0.2.0"}
-
 
 def test_memory_is_refused_only_where_the_lower_bound_does_not_fit() -> None:
     assert codes({"workload": llama(2048, 22), "batch": {"micro": 1}}) == []
@@ -58,7 +56,7 @@ def test_the_fix_is_the_smallest_change_that_fits() -> None:
     assert "; `batch: {micro: 4, accumulation: 16}` fits: " in message({"workload": llama(2048, 22), "batch": {"micro": 64}})
     deep = {"workload": llama(4096, 60), "batch": {"micro": 1}}
     assert "; `topology: {kind: zero3, engine: deepspeed}` fits: " in message(deep)
-    kept = {"workload": llama(2048, 88), "batch": {"micro": 1}, "topology": zero("zero1"), **NEW}
+    kept = {"workload": llama(2048, 88), "batch": {"micro": 1}, "topology": zero("zero1")}
     assert codes(kept) == []
 
 
@@ -79,21 +77,21 @@ TCP = {"node_pools": {"h100": {"fabric": {"kind": "tcp", "links": 1, "gigabits_p
 
 @pytest.mark.parametrize("engine", ["deepspeed", "fsdp2"])
 def test_weights_over_a_slow_network(engine: str) -> None:
-    run = {"workload": llama(4096, 30), "batch": {"micro": 1}, "topology": zero(engine=engine), **NEW}
+    run = {"workload": llama(4096, 30), "batch": {"micro": 1}, "topology": zero(engine=engine)}
     assert codes(run) == []
     text = message(run, TCP)
     assert "over TCP, " in text
     assert "at 1 x 10 Gb/s" in text
     assert codes(run, {"node_pools": {"h100": {"fabric": {"kind": "tcp", "links": 8, "gigabits_per_link": 400}}}}) == []
     assert codes({**run, "topology": zero(engine=engine, nodes=1)}, TCP) == []
-    assert codes({"topology": zero(engine=engine), **NEW}, TCP) == []  # too small to notice
+    assert codes({"topology": zero(engine=engine)}, TCP) == []  # too small to notice
 
 
 def test_one_rank_has_nothing_to_share() -> None:
-    run = {"topology": zero(nodes=1, gpus_per_node=1), **NEW}
+    run = {"topology": zero(nodes=1, gpus_per_node=1)}
     assert codes(run) == ["TW229"]
-    assert codes({"topology": zero(nodes=1, gpus_per_node=2), **NEW}) == []
-    assert codes({"topology": {**zero(nodes=1, gpus_per_node=1), "offload": {"optimizer": "cpu"}}, **NEW}) == []
+    assert codes({"topology": zero(nodes=1, gpus_per_node=2)}) == []
+    assert codes({"topology": {**zero(nodes=1, gpus_per_node=1), "offload": {"optimizer": "cpu"}}}) == []
 
 
 def world(nodes: int) -> WorldPlan:

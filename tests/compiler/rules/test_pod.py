@@ -65,7 +65,7 @@ def test_what_cannot_race_is_fine() -> None:
 
 
 def test_roles_of_one_pod_each_race_too() -> None:
-    run: Data = {"trainer_version": "0.2.0", "target": "tf-job",
+    run: Data = {"target": "tf-job",
                  "topology": {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 8, "chief": True}}  # fmt: skip
     cluster: Data = {"operators": {"training-operator": {"version": "1.9"}}}
     writing = {"initContainers": [container(**SYNC)]}

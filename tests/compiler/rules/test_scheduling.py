@@ -275,7 +275,7 @@ def test_evictions_make_an_index_wait_longer_each_time() -> None:
 
 def test_a_flag_makes_a_group_for_a_run_without_a_gang_too() -> None:
     operators = {"training-operator": {"version": "1.9.4", "gang_scheduler": "volcano", "restricted_containers": True}}
-    run: Data = {"target": "pytorch-job", "trainer_version": "0.2.0"}
+    run: Data = {"target": "pytorch-job"}
     volcano = {"gang": "volcano", "version": "1.15.1"}
 
     def said(more: Data, cluster: Data) -> list[tuple[str, str]]:

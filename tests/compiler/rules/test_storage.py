@@ -50,7 +50,7 @@ def test_checkpoints_need_a_writable_claim(mount: dict[str, object]) -> None:
     assert codes({"mounts": {"/checkpoints": mount}}) == ["TW231"]
 
 
-STORE: Data = {"trainer_version": "0.2.0", "checkpoints": {"store": "s3://example-checkpoints/vision"}, "mounts": None}
+STORE: Data = {"checkpoints": {"store": "s3://example-checkpoints/vision"}, "mounts": None}
 SECRET: Data = {"secret": "object-store", "key": "id"}
 
 
@@ -110,9 +110,9 @@ def test_access_modes() -> None:
     assert codes({"mounts": {"/data": {"claim": "one-node"}}} | ONE_NODE) == []
 
 
-MPI: Data = {"target": "mpi-job", "trainer_version": "0.2.0", "topology": {"kind": "horovod", "nodes": 1, "gpus_per_node": 8}}
+MPI: Data = {"target": "mpi-job", "topology": {"kind": "horovod", "nodes": 1, "gpus_per_node": 8}}
 ELASTIC: Data = {
-    "target": "pytorch-job", "trainer_version": "0.2.0", "topology": {"nodes": 1, "elastic": {"min_nodes": 1, "max_nodes": 3}},
+    "target": "pytorch-job", "topology": {"nodes": 1, "elastic": {"min_nodes": 1, "max_nodes": 3}},
 }  # fmt: skip
 KUBEFLOW: Data = {
     "operators": {"training-operator": {"version": "1.9"}, "mpi-operator": {"version": "0.6"}},

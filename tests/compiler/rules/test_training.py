@@ -9,7 +9,6 @@ from tests.compiler.example import Data, codes, command, compiled, findings, mes
 
 from trainwright.findings import Severity
 from trainwright.handshake import Guarantee
-from trainwright.plan import specification
 from trainwright_trainer.contract.engine import CAPABILITIES
 
 
@@ -81,36 +80,10 @@ def test_our_trainer_needs_batch_and_learning_rate(missing: list[str]) -> None:
     assert codes(dict.fromkeys(missing)) == ["TW201"] * len(missing)
 
 
-@pytest.mark.parametrize(("version", "expected"), [("0.1.0", []), ("0.0.1", ["TW202"]), (None, ["TW202"])])
-def test_the_version_in_the_image(version: str | None, expected: list[str]) -> None:
+@pytest.mark.parametrize(("version", "expected"), [("0.2.0", []), ("0.0.1", ["TW202"])])
+def test_the_version_in_the_image(version: str, expected: list[str]) -> None:
     assert codes({"trainer_version": version}) == expected
     assert codes(script("python", "x.py") | {"trainer_version": version}) == expected
-
-
-def test_a_field_that_is_newer_than_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later trainer that adds a field: the run's default is not rendered, another value is refused."""
-    monkeypatch.setattr(specification, "_newer_fields", lambda version: (("work.seed", "0.2.0"),))
-    assert codes() == []
-    assert codes({"workload": {"seed": 1}}) == ["TW208"]
-
-
-@pytest.mark.parametrize(
-    ("run", "expected"),
-    [
-        ({}, []),
-        ({"trainer_version": "0.2.0"}, ["trainer 0.2.0 is not released yet"]),
-        (script("python", "x.py") | {"trainer_version": "0.2.0"}, ["trainer 0.2.0 is not released yet"]),
-        (
-            {"trainer_version": "0.2.0", "topology": {"kind": "zero3", "engine": "fsdp2", "nodes": 2, "gpus_per_node": 8}},
-            ["trainer 0.2.0 is not released yet, and this run needs it for: engine fsdp2"],
-        ),
-        (command("torchrun", "x.py"), []),
-    ],
-)
-def test_a_trainer_that_is_not_released(run: dict[str, Any], expected: list[str]) -> None:
-    notes = [finding for finding in compiled(run).findings if finding.code == "TW212"]
-    assert [finding.message for finding in notes] == expected
-    assert all(("docs/images.md" in finding.fix) == ("needs" in finding.message) for finding in notes)
 
 
 def test_the_batch_must_fit_the_data() -> None:
@@ -144,18 +117,17 @@ def test_fields_that_only_our_trainer_reads(work: dict[str, Any], field: dict[st
 
 
 def test_only_images_in_files_are_left_out() -> None:
-    assert codes({"trainer_version": "0.2.0", "workload": {"skip_unreadable": 3}}) == ["TW207"]
+    assert codes({"workload": {"skip_unreadable": 3}}) == ["TW207"]
 
 
 def test_fields_that_no_command_reads() -> None:
-    assert codes(command("torchrun", "x.py") | {"peer_wait": "1h", "trainer_version": "0.1.0"}) == ["TW207", "TW207"]
+    assert codes(command("torchrun", "x.py") | {"peer_wait": "1h", "trainer_version": "0.2.0"}) == ["TW207", "TW207"]
     assert codes(command("torchrun", "x.py") | {"peer_lost": "1m"}) == ["TW207"]
     assert codes(script("python", "x.py") | {"peer_wait": "1h"}) == []
 
 
 NOTHING: Data = dict.fromkeys(("batch", "learning_rate"))
-NEWEST: Data = {"trainer_version": "0.2.0"}
-BOOSTING: Data = NOTHING | NEWEST | {
+BOOSTING: Data = NOTHING | {
     "workload": {
         "kind": "boosting", "booster": {"objective": "binary:logistic"}, "rounds": 10,
         "data": {"source": "table", "format": "csv", "path": "/checkpoints/table", "label": "y"},
@@ -173,12 +145,12 @@ HOROVOD: Data = {"topology": {"kind": "horovod", **NODES}, "target": "mpi-job"}
     [
         (BOOSTING | {"topology": {"kind": "xgboost", **NODES}}, []),
         (BOOSTING, ["/topology/kind"]),
-        (NEWEST | {"topology": {"kind": "xgboost", **NODES}}, ["/topology/kind"]),
-        (NEWEST | {"topology": {"kind": "ddp", **NODES}}, []),
-        (NEWEST | {"topology": {"kind": "ray", "version": "2.52.0", **NODES}, "target": "ray-job"}, []),
-        (NEWEST | {"topology": {"kind": "multi-worker-mirrored", **NODES}, "target": "tf-job"}, []),
+        ({"topology": {"kind": "xgboost", **NODES}}, ["/topology/kind"]),
+        ({"topology": {"kind": "ddp", **NODES}}, []),
+        ({"topology": {"kind": "ray", "version": "2.52.0", **NODES}, "target": "ray-job"}, []),
+        ({"topology": {"kind": "multi-worker-mirrored", **NODES}, "target": "tf-job"}, []),
         (
-            NEWEST | {
+            {
                 "topology": {"kind": "multi-worker-mirrored", **NODES}, "target": "tf-job",
                 "workload": {
                     "task": "causal-lm", "data": {"source": "python-stdlib"},
@@ -189,32 +161,32 @@ HOROVOD: Data = {"topology": {"kind": "horovod", **NODES}, "target": "mpi-job"}
             ["/workload/model/architecture"],
         ),
         (
-            NEWEST | {
+            {
                 "topology": {"kind": "multi-worker-mirrored", **NODES}, "target": "tf-job",
                 "workload": {"activation_checkpointing": True, "precision": "fp16", "compile": True},
             },
             ["/workload/precision", "/workload/activation_checkpointing", "/workload/compile"],
         ),
-        (NEWEST | {"topology": {"kind": "ddp", **NODES}, "workload": {"activation_checkpointing": True, "compile": True}}, []),
-        (NEWEST | {"workload": {"skip_non_finite": 3}, "checkpoints": {"save": "background"}}, []),
+        ({"topology": {"kind": "ddp", **NODES}, "workload": {"activation_checkpointing": True, "compile": True}}, []),
+        ({"workload": {"skip_non_finite": 3}, "checkpoints": {"save": "background"}}, []),
         (
-            NEWEST | {
+            {
                 "topology": {"kind": "zero3", "engine": "deepspeed", "nodes": 2, "gpus_per_node": 8},
                 "workload": {"skip_non_finite": 3}, "checkpoints": {"save": "background"},
             },
             ["/workload/skip_non_finite", "/checkpoints/save"],
         ),
-        (NEWEST | HOROVOD | {"workload": {"gradient_reduction": "bf16"}}, ["/workload/gradient_reduction"]),
-        (NEWEST | HOROVOD | {"workload": {"gradient_reduction": "fp16"}}, []),
+        (HOROVOD | {"workload": {"gradient_reduction": "bf16"}}, ["/workload/gradient_reduction"]),
+        (HOROVOD | {"workload": {"gradient_reduction": "fp16"}}, []),
         (
-            NEWEST | {
+            {
                 "topology": {"kind": "multi-worker-mirrored", **NODES}, "target": "tf-job",
                 "workload": {"gradient_reduction": "bf16"},
             },
             ["/workload/gradient_reduction"],
         ),
         (
-            NEWEST | {"topology": {"kind": "zero3", "engine": "deepspeed", **NODES}, "checkpoints": {"save": "blocking"}},
+            {"topology": {"kind": "zero3", "engine": "deepspeed", **NODES}, "checkpoints": {"save": "blocking"}},
             [],
         ),
     ],
@@ -226,7 +198,7 @@ def test_who_can_train_what(run: Data, expected: list[str]) -> None:
 
 
 def test_nodes_that_come_and_go_need_an_engine_that_reshards(monkeypatch: pytest.MonkeyPatch) -> None:
-    run: Data = NEWEST | {"topology": {"kind": "ddp", **NODES, "elastic": {"min_nodes": 1, "max_nodes": 2}}}
+    run: Data = {"topology": {"kind": "ddp", **NODES, "elastic": {"min_nodes": 1, "max_nodes": 2}}}
     assert not [finding for finding in findings(run, OPERATORS) if finding.code == "TW210"]
     monkeypatch.setitem(CAPABILITIES, "ddp", CAPABILITIES["ddp"]._replace(reshards=False))
     [found] = [finding for finding in findings(run, OPERATORS) if finding.code == "TW210"]
@@ -234,6 +206,6 @@ def test_nodes_that_come_and_go_need_an_engine_that_reshards(monkeypatch: pytest
 
 
 def test_a_plan_promises_what_its_engine_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    promised = set(compiled(NEWEST).plan.guarantees)
+    promised = set(compiled({}).plan.guarantees)
     monkeypatch.setitem(CAPABILITIES, "ddp", CAPABILITIES["ddp"]._replace(reshards=False, sigterm_save=False))
-    assert promised - set(compiled(NEWEST).plan.guarantees) == {Guarantee.RESHARD.value, Guarantee.SIGTERM_SAVE.value}
+    assert promised - set(compiled({}).plan.guarantees) == {Guarantee.RESHARD.value, Guarantee.SIGTERM_SAVE.value}

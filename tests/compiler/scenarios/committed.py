@@ -21,7 +21,7 @@ Data = dict[str, Any]
 TODAY = date(2026, 7, 1)
 CHARTS = ROOT / "charts"
 
-OPAQUE: Data = dict.fromkeys(("batch", "learning_rate", "trainer_version"))
+OPAQUE: Data = dict.fromkeys(("batch", "learning_rate"))
 """What an opaque command does not read."""
 
 

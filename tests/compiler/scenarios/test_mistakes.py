@@ -60,7 +60,7 @@ MISTAKES: dict[str, tuple[str, Data, str, str]] = {
     "fit of Keras 3": ("tensorflow-distributed", env(TF_USE_LEGACY_KERAS=None), "TW429", "TF_USE_LEGACY_KERAS"),
     # a static PyTorchJob
     "plain python with 8 GPUs": (
-        "gang-scheduled-training", {**command("python", "/app/train.py"), "trainer_version": None}, "TW450", "WORLD_SIZE 64",
+        "gang-scheduled-training", {**command("python", "/app/train.py")}, "TW450", "WORLD_SIZE 64",
     ),
     "plain python on a Job": ("deepspeed-training", command("python3.11", "/app/train.py"), "TW450", "28 of 32 ranks"),
     "deepspeed without hosts": ("deepspeed-training", command("deepspeed", "--num_gpus=8", "train.py"), "TW450", "train alone"),

@@ -54,6 +54,6 @@ def test_an_elastic_command_has_its_restarts_at_its_largest_size(smallest: int, 
 
 @pytest.mark.parametrize("nodes", [1, 4])
 def test_under_the_supervisor_pods_are_made_anew_and_none_restarts(nodes: int) -> None:
-    spec = spec_of("pytorch-job", nodes, 3, {"trainer_version": "0.2.0", **script("python", "train.py")})
+    spec = spec_of("pytorch-job", nodes, 3, {**script("python", "train.py")})
     assert spec["runPolicy"]["backoffLimit"] == 3
     assert {replica["restartPolicy"] for replica in spec["pytorchReplicaSpecs"].values()} == {"ExitCode"}

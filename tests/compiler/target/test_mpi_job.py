@@ -22,7 +22,7 @@ GANG: Data = {
     "scheduling": {"gang": "volcano", "version": "1.15"},
 }
 HOROVOD: Data = {
-    "target": "mpi-job", "trainer_version": "0.2.0", "topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8},
+    "target": "mpi-job", "topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8},
 }
 NODE: Data = overlay(HOROVOD, {"topology": {"launcher_is_node": True}})
 DDP: Data = {**HOROVOD, "topology": {"kind": "ddp", "nodes": 2, "gpus_per_node": 8, "mpi": "openmpi"}}
@@ -30,7 +30,7 @@ OPAQUE: Data = {**HOROVOD, **command("mpirun", "-np", "16", "--hostfile", "/etc/
 FLAVOURS = {
     "horovod": HOROVOD, "launcher is node": NODE, "ddp": DDP, "command": OPAQUE,
     "intel": overlay(HOROVOD, {"topology": {"mpi": "intel"}}), "mpich": overlay(DDP, {"topology": {"mpi": "mpich"}}),
-    "script": {**HOROVOD, **script("python", "train.py"), "trainer_version": "0.2.0"},
+    "script": {**HOROVOD, **script("python", "train.py")},
     "one node": overlay(NODE, {"topology": {"nodes": 1}}),
 }
 
@@ -198,7 +198,7 @@ def test_a_secret_is_forwarded_by_its_name() -> None:
 
 
 def test_a_program_of_ones_own_is_told_where_rank_0_is() -> None:
-    for work in (command("mpirun", "train.sh"), {**script("python", "train.py"), "trainer_version": "0.2.0"}):
+    for work in (command("mpirun", "train.sh"), {**script("python", "train.py")}):
         result = run({**DDP, **work})
         assert environment(main(result, "Launcher"))["MASTER_ADDR"] == f"{result.plan.name}-worker-0.{result.plan.name}"
         assert "MASTER_ADDR" not in environment(main(run({**HOROVOD, **work}), "Launcher")), "Horovod meets over MPI itself"
@@ -277,7 +277,7 @@ def test_another_topology_is_refused_with_what_would_carry_it() -> None:
 def test_a_script_is_started_as_it_is_written() -> None:
     """As on every other target. In a container's command Kubernetes would replace `$(NAME)`, and `$$` by `$`."""
     words = ("sh", "-c", "echo $$ $(HOME) $HOME")
-    run: Data = {"target": "mpi-job", "trainer_version": "0.2.0", "topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}}
+    run: Data = {"target": "mpi-job", "topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}}
     manifests = compiled(run | script(*words), {"operators": {"mpi-operator": {"version": "0.8.2"}}}).manifests
     job = next(one for one in manifests if one["kind"] == "MPIJob")
     launched = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]["command"]

@@ -25,7 +25,7 @@ Data = dict[str, Any]
 
 PROFILE: Data = {"operators": {"kuberay": {"version": "1.7.0"}}}
 RAY: Data = {"target": "ray-job", "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8, "version": "2.52.0"}}
-TRAINER: Data = {**RAY, "trainer_version": "0.2.0"}
+TRAINER: Data = {**RAY}
 COMMAND: Data = {**command("python", "/app/train.py", "--lr", "2e-5"), **RAY}
 NEEDS = Needs(
     nodes=4,
@@ -230,7 +230,7 @@ def test_a_word_that_shells_read_is_found(word: str) -> None:
 
 
 def test_a_script_has_no_supervisor_there() -> None:
-    run = {**script("/app/train.sh"), **RAY, "trainer_version": "0.2.0"}
+    run = {**script("/app/train.sh"), **RAY}
     assert "TW424" in [finding.code for finding in findings(run, PROFILE) if finding.where.pointer == "/workload/kind"]
 
 
@@ -261,7 +261,7 @@ def test_what_the_run_states_wins() -> None:
 
 
 def test_the_release_of_ray_must_be_known_and_one() -> None:
-    unknown: Data = {**RAY, "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8}, "trainer_version": "0.2.0"}
+    unknown: Data = {**RAY, "topology": {"kind": "ray", "nodes": 2, "gpus_per_node": 8}}
     assert codes(unknown, PROFILE) == ["TW426"]
     tagged = {**unknown, "image": "registry.example.com/ray:2.52.0"}
     assert codes(tagged, PROFILE) == ["TW305"]

@@ -18,7 +18,7 @@ GANG: Data = {
     "scheduling": {"gang": "coscheduling", "version": "0.33"},
 }
 WORKERS: Data = {
-    "target": "tf-job", "trainer_version": "0.2.0", "topology": {"kind": "multi-worker-mirrored", "nodes": 3, "gpus_per_node": 8},
+    "target": "tf-job", "topology": {"kind": "multi-worker-mirrored", "nodes": 3, "gpus_per_node": 8},
 }
 CHIEF: Data = overlay(WORKERS, {"topology": {"chief": True}})
 ALONE: Data = overlay(WORKERS, {"topology": {"nodes": 1}})

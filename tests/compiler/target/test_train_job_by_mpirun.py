@@ -25,7 +25,7 @@ Data = dict[str, Any]
 JOBS = "/spec/template/spec/replicatedJobs"
 ANCESTOR = "/template/metadata/labels/trainer.kubeflow.org~1trainjob-ancestor-step"
 OTHER = f"registry.example.com/other@sha256:{'0' * 64}"
-HOROVOD: Data = {"trainer_version": "0.2.0", "topology": {"kind": "horovod", "nodes": 3, "gpus_per_node": 8}}
+HOROVOD: Data = {"topology": {"kind": "horovod", "nodes": 3, "gpus_per_node": 8}}
 AS_NODE: Data = overlay(HOROVOD, {"topology": {"launcher_is_node": True}})
 ALONE: Data = overlay(AS_NODE, {"topology": {"nodes": 1}})
 MPIRUN: Data = {**HOROVOD, **command("mpirun", "-np", "24", "--hostfile", "/etc/mpi/hostfile", "python", "train.py")}
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[Data, Data]] = {
     "one node": (ALONE, {}),
     "ddp": (overlay(HOROVOD, {"topology": {"kind": "ddp", "mpi": "openmpi"}}), {}),
     "command": (MPIRUN, {}),
-    "script": ({**HOROVOD, **script("python", "train.py"), "trainer_version": "0.2.0"}, {}),
+    "script": ({**HOROVOD, **script("python", "train.py")}, {}),
     "mounts": (overlay(HOROVOD, MOUNTS), {}),
     "secret": (overlay(HOROVOD, {"env": {"TOKEN": {"secret": "s", "key": "k"}, "MODE": "a b"}}), {}),
     "spot": (overlay(HOROVOD, {"node_pool": "spot"}), {}),

@@ -16,7 +16,7 @@ from trainwright.target.xgboost_job import XGBoostJob
 OPERATORS: Data = {"operators": {"training-operator": {"version": "1.9.4"}, "jobset": {"version": "0.12.0"}}}
 TOPOLOGY: Data = {"kind": "xgboost", "nodes": 3, "gpus_per_node": 0}
 BOOSTING: Data = {
-    "target": "xgboost-job", "trainer_version": "0.2.0", "topology": TOPOLOGY, "batch": None, "learning_rate": None,
+    "target": "xgboost-job", "topology": TOPOLOGY, "batch": None, "learning_rate": None,
     "workload": {
         "kind": "boosting", "booster": {"objective": "binary:logistic"}, "rounds": 100,
         "data": {"source": "table", "format": "parquet", "path": "/data/rows", "label": "y"},

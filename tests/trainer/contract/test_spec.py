@@ -21,7 +21,7 @@ from tests.trainer.contract.specifications import (
     changed,
 )
 
-from trainwright_trainer.contract import RunSpec, StaticRendezvous
+from trainwright_trainer.contract import RunSpec
 
 ON_DIGITS = {"work.task": "image-classification", "work.model": RESNET, "work.data": {"source": "digits"}}
 DEEPSPEED = {"work.engine": "deepspeed", "work.deepspeed": {"config": "/etc/trainwright/ds_config.json"}}
@@ -64,12 +64,6 @@ VALID: dict[str, dict[str, Any]] = {
 def test_a_specification_survives_its_file(changes: dict[str, Any]) -> None:
     spec = RunSpec.model_validate(changed(changes))
     assert RunSpec.model_validate_json(spec.model_dump_json(exclude_none=True)) == spec
-
-
-def test_a_static_world_may_leave_the_kind_out() -> None:
-    spec = RunSpec.model_validate(changed({"world.rendezvous": {"host": "run-0", "port": 29500}}))
-    assert spec.world.rendezvous == StaticRendezvous(host="run-0", port=29500)
-    assert spec.world.meeting == ("run-0", 29500, 29400, "NODE_INDEX")
 
 
 def test_another_world_has_no_node_0_known_beforehand() -> None:

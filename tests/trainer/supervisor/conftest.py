@@ -43,7 +43,7 @@ def specification(
         "run": "fake", "identity": "fake-1a2b3c",
         "world": {
             "nodes": nodes, "processes_per_node": processes, "device": "cpu", "node_index_env": "NODE_INDEX",
-            "rendezvous": {"host": f"{base}1", "port": rendezvous}, "control_port": control,
+            "rendezvous": {"kind": "static", "host": f"{base}1", "port": rendezvous}, "control_port": control,
         },
         "lifecycle": {"grace_seconds": 30, "peer_wait_seconds": 60, **lifecycle},
         "http_port": http,

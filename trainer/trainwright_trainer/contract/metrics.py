@@ -6,7 +6,6 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from trainwright_trainer.contract.base import Contract
-from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
 Phase = Literal["starting", "restoring", "warming_up", "training", "saving", "evaluating", "finished"]
 """What a rank does, and the label of ``trainwright_phase_seconds``.
@@ -33,12 +32,6 @@ class Metric(NamedTuple):
     """With its unit."""
     label: str | None = None
     """Name of the label that its samples differ by, if they do."""
-    since: str = "0.1.0"
-    """First trainer release that serves it."""
-
-    def served_by(self, version: str | None) -> bool:
-        """Whether a trainer of this version serves it; one that is not known does."""
-        return version not in KNOWN_VERSIONS or KNOWN_VERSIONS.index(self.since) <= KNOWN_VERSIONS.index(version)
 
 
 def _table(*rows: Metric) -> dict[str, Metric]:
@@ -62,31 +55,23 @@ METRICS = _table(
     Metric("trainwright_committed_step", "gauge", "Step of the last committed checkpoint"),
     Metric("trainwright_last_commit_timestamp_seconds", "gauge", "Unix time of the last committed checkpoint"),
     Metric("trainwright_checkpoint_save_seconds", "gauge", "Seconds the last checkpoint took, commit included"),
-    Metric("trainwright_checkpoint_stall_seconds", "gauge", "Seconds for which training stood still for the last checkpoint",
-           since="0.2.0"),
+    Metric("trainwright_checkpoint_stall_seconds", "gauge", "Seconds for which training stood still for the last checkpoint"),
     Metric("trainwright_checkpoint_failures", "counter", "Checkpoints that could not be committed"),
-    Metric("trainwright_left_out_images", "counter", "Images that the pod's ranks left out because they cannot be decoded",
-           since="0.2.0"),
-    Metric("trainwright_attempt", "gauge", "Attempts at this identity so far, this one included", since="0.2.0"),
-    Metric("trainwright_goodput", "gauge", "Share of the time since the first attempt spent on steps done for the first time",
-           since="0.2.0"),
+    Metric("trainwright_left_out_images", "counter", "Images that the pod's ranks left out because they cannot be decoded"),
+    Metric("trainwright_attempt", "gauge", "Attempts at this identity so far, this one included"),
+    Metric("trainwright_goodput", "gauge", "Share of the time since the first attempt spent on steps done for the first time"),
     Metric("trainwright_phase_seconds", "counter", "Seconds of this attempt by phase, those for steps done before as replaying",
-           label="phase", since="0.2.0"),
-    Metric("trainwright_down_seconds", "gauge", "Seconds since the first attempt in which none was at work", since="0.2.0"),
-    Metric("trainwright_slowest_rank", "gauge", "Rank whose own part of a step takes longest (node 0 only)", since="0.2.0"),
-    Metric("trainwright_slowest_rank_ratio", "gauge", "Its time over the median of all ranks (node 0 only)", since="0.2.0"),
-    Metric("trainwright_preflight_tflops", "gauge", "Speed of a matrix product before training, 10^12 operations per second",
-           since="0.2.0"),
-    Metric("trainwright_preflight_share_of_median", "gauge", "Slowest matrix product of the pod's ranks over the median of all",
-           since="0.2.0"),
-    Metric("trainwright_preflight_memory_bytes_per_second", "gauge", "Bytes read and written by a copy in the device's memory",
-           since="0.2.0"),
-    Metric("trainwright_preflight_bus_bytes_per_second", "gauge", "Bus bandwidth of an all-reduce over all ranks before training",
-           since="0.2.0"),
-    Metric("trainwright_preflight_storage_seconds", "gauge", "Seconds to write a file durably, rename it and read it back",
-           since="0.2.0"),
-    Metric("trainwright_preflight_clock_skew_seconds", "gauge", "Seconds by which the clock is ahead of rank 0's, at the least",
-           since="0.2.0"),
+           label="phase"),
+    Metric("trainwright_down_seconds", "gauge", "Seconds since the first attempt in which none was at work"),
+    Metric("trainwright_slowest_rank", "gauge", "Rank whose own part of a step takes longest (node 0 only)"),
+    Metric("trainwright_slowest_rank_ratio", "gauge", "Its time over the median of all ranks (node 0 only)"),
+    Metric("trainwright_preflight_tflops", "gauge", "Speed of a matrix product before training, 10^12 operations per second"),
+    Metric("trainwright_preflight_share_of_median", "gauge", "Slowest matrix product of the pod's ranks over the median of all"),
+    Metric("trainwright_preflight_memory_bytes_per_second", "gauge", "Bytes read and written by a copy in the device's memory"),
+    Metric("trainwright_preflight_bus_bytes_per_second", "gauge",
+           "Bus bandwidth of an all-reduce over all ranks before training"),
+    Metric("trainwright_preflight_storage_seconds", "gauge", "Seconds to write a file durably, rename it and read it back"),
+    Metric("trainwright_preflight_clock_skew_seconds", "gauge", "Seconds by which the clock is ahead of rank 0's, at the least"),
 )
 
 

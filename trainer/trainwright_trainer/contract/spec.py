@@ -4,9 +4,9 @@ How the processes of a run find each other is in it too, one model for each kind
 """
 
 
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Final, Literal, NamedTuple, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from trainwright_trainer.contract.base import AbsolutePath, Contract, Count, HostName, Index, Port, Positive, Seconds, Variable
 from trainwright_trainer.contract.boosting import Boosting
@@ -133,12 +133,6 @@ class World(Contract):
     """Where node 0's supervisor listens for the others; None where something else ties the pods to each other."""
     control_secret: AbsolutePath | None = None
     """File with the secret by which pods prove that they are of this run. None: they take each other at their word."""
-
-    @field_validator("rendezvous", mode="before")
-    @classmethod
-    def _static_unless_it_says_otherwise(cls, value: Any) -> Any:
-        """A file of the first release, which knew one kind, may leave the kind out."""
-        return {"kind": "static", **value} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
     def _rendezvous_has_what_it_needs(self) -> Self:

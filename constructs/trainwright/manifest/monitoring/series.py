@@ -89,11 +89,9 @@ UNKNOWN_TO_BOOSTING_ON_GPUS = (
 
 def served_metrics(resolution: Resolution) -> frozenset[str]:
     """Names of the metrics that the pods serve once the run is under way."""
-    spec, version = resolution.spec, resolution.run.trainer_version
+    spec = resolution.spec
     kept = spec is not None and spec.state_directory is not None
-    return frozenset(
-        name for name in _reported(resolution) if METRICS[name].served_by(version) and (kept or name != ATTEMPTS)
-    )
+    return frozenset(name for name in _reported(resolution) if kept or name != ATTEMPTS)
 
 
 def _reported(resolution: Resolution) -> set[str]:

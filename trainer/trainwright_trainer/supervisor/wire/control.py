@@ -183,8 +183,6 @@ class ControlServer:
         """Learn who it is. Raises :class:`ConnectionEnd` for whoever is no pod of this attempt."""
         identity, attempt = self._specification.spec.identity, self._leader.nonce
         first = await connection.receive()
-        if isinstance(first, Join) and _is_of_first_release(first) and first.sha256 == self._specification.sha256:
-            return first  # to be told that node 0 is newer; it never takes part, for it has proved nothing
         if not isinstance(first, Knock):
             raise ConnectionEnd("it did not say which run it looks for")
         if first.identity != identity:
@@ -199,11 +197,6 @@ class ControlServer:
         if not self._proof.fits(join.proof, "pod", *nonces, join.node, join.sha256):
             raise ConnectionEnd(NO_PROOF)
         return join
-
-
-def _is_of_first_release(join: Join) -> bool:
-    """Trainer 0.1.0 knows no introduction before its join. A line like it that names this release is a stranger's."""
-    return join.identity is None and join.version != __version__
 
 
 class DroppedLog:

@@ -71,9 +71,8 @@ class Join(Introduction):
     """Of the specification file."""
     version: Word
     """Of the trainer."""
-    identity: Word | None = None
-    """None from trainer 0.1.0, which knows no other introduction than a join."""
-    attempt: Word | None = None
+    identity: Word
+    attempt: Word
     proof: Word | None = None
     """That this pod knows the run's secret."""
     versions: dict[str, str] = {}
