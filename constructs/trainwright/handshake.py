@@ -183,6 +183,8 @@ class Binding(NamedTuple):
     """Where a port is not the operator's to fix, the plan may choose another."""
     node_index_env: str | None
     """Variable that holds the pod's index; None where ranks are numbered by the launcher or the rendezvous."""
+    index_field: str | None = None
+    """Field of a pod that holds its index; None where there is none, or where only the operator's own variable has it."""
     fixed_port: bool = False
     """Whether the operator fixes the port of the rendezvous."""
     port_name: str = "rendezvous"
@@ -267,6 +269,8 @@ class Process(NamedTuple):
     command: tuple[str, ...]
     """Empty where the operator starts its own, or the image's entrypoint is what runs."""
     args: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    """Words in front of a command of the run's own."""
     ports: tuple[Port, ...] = ()
     supervised: bool = True
     """Whether our supervisor is PID 1, with probes, exit codes and metrics."""

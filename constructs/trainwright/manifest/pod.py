@@ -121,6 +121,10 @@ def _command(resolution: Resolution, role: Role, process: Process) -> Tree:
         source, reason = "trainwright", "waits for the launcher, which starts the ranks here"
     if source == "trainwright":  # a script behind mpirun is handed on as it was written, as it is in the specification
         return {"command": Why([literal(word) for word in process.command], source, reason), **args}
+    if process.before:
+        told = "tells the command its pod's index: a reference in env to a variable of the operator would stay as it is"
+        before = [Why(word, "trainwright", told) for word in process.before]
+        return {"command": [*before, *(Why(word, source, reason) for word in process.command)], **args}
     return {"command": Why(list(process.command), source, reason), **args}
 
 

@@ -10,6 +10,8 @@ from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Shar
 from trainwright.plan.model import EnvironmentVariable, ResourcesPlan
 from trainwright.plan.network import network_variables
 from trainwright.run import CommandWorkload, ConfigMapReference, EnvValue, FieldReference, Run, SecretReference
+from trainwright.topology import LAUNCHER_VARIABLES, names_read, untold
+from trainwright.topology.launching import NODE_RANK
 from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, SPEC_ENV
 
 POD_IP = "status.podIP"
@@ -26,6 +28,8 @@ class EnvironmentInputs(NamedTuple):
     binding: Binding
     variables: Sequence[Variable]
     """What the topology tells its ranks."""
+    told: frozenset[str]
+    """What a launcher of the run's own is told."""
     pool: str
     fabric: Fabric
     resources: ResourcesPlan
@@ -46,6 +50,8 @@ def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVa
     if opaque:
         reason = "the pod's index, by label, so that rank follows index"
         own += [_field(name, path, reason) for name, path in binding.renders.items()]
+        if binding.index_field and NODE_RANK in inputs.told:
+            own.append(_field(NODE_RANK, binding.index_field, "for the launcher: the pod's index, by label"))
     defaults = [
         variable
         for variable in (*_defaults(run, inputs), *network_variables(inputs.pool, inputs.fabric, needs))
@@ -53,6 +59,32 @@ def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVa
     ]
     own += [_literal(variable) for variable in (*defaults, *_directory(inputs.directory))]
     return (*own, *_from_run(run))
+
+
+def told_to_launcher(run: Run, needs: Needs, binding: Binding) -> frozenset[str]:
+    """What a command reads of the variables that launchers other than torchrun ask for, or all where it says so."""
+    work = run.workload
+    if not isinstance(work, CommandWorkload) or work.launcher_variables is False or untold(needs, binding):
+        return frozenset()
+    told = frozenset(LAUNCHER_VARIABLES) if work.launcher_variables else names_read_by(run)
+    return told if binding.index_field or _has_command_lines(run, binding) else told - {NODE_RANK}
+
+
+def names_read_by(run: Run) -> frozenset[str]:
+    """What an opaque command, the run's files and its variables read of ``LAUNCHER_VARIABLES``, but for what the run states."""
+    parts = run.roles.values()
+    commands = [run.workload.words if isinstance(run.workload, CommandWorkload) else ()]
+    commands += [(*(part.command or ()), *part.args) for part in parts]
+    env = [value for values in (run.env, *(part.env for part in parts)) for value in values.values() if isinstance(value, str)]
+    files = [text for text in run.files.values() if isinstance(text, str)]
+    return names_read([word for words in commands for word in words], files, env) - run.env.keys()
+
+
+def _has_command_lines(run: Run, binding: Binding) -> bool:
+    """Whether every pod has a command before which words can stand: of an image's own entrypoint nobody knows it."""
+    everywhere = isinstance(run.workload, CommandWorkload) and run.workload.command is not None
+    own = {name for name, part in run.roles.items() if part.command}
+    return everywhere or all(role.name in own for role in binding.roles)
 
 
 def environment_of(

@@ -15,7 +15,14 @@ from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
 from trainwright.plan.communication import communication
 from trainwright.plan.data import plan_data
 from trainwright.plan.deepspeed import plan_deepspeed
-from trainwright.plan.environment import EnvironmentInputs, environment_of, forwarded, plan_environment, with_own
+from trainwright.plan.environment import (
+    EnvironmentInputs,
+    environment_of,
+    forwarded,
+    plan_environment,
+    told_to_launcher,
+    with_own,
+)
 from trainwright.plan.memory import plan_memory
 from trainwright.plan.model import (
     AmountPlan,
@@ -89,13 +96,14 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     target, binding = _bind(run, needs, cluster, targets, ports, locate)
     pool_name, pool_reason = choose_pool(run, cluster, needs, locate)
     pool = _as_seen(run, cluster.node_pools[pool_name])
-    work = _work(run, name, ports, pool)
+    work = _work(run, name, ports, pool)._replace(told=told_to_launcher(run, needs, binding))
     checkpoint = plan_checkpoint(run, cluster, name, locate)
     resources = plan_resources(run, pool, needs, binding.ranks.name)
     inputs = EnvironmentInputs(
         needs=needs,
         binding=binding,
         variables=run.topology.variables(binding, work),
+        told=work.told,
         pool=pool_name,
         fabric=pool.fabric,
         resources=resources,

@@ -237,7 +237,9 @@ def _reads_its_index(context: Context, resolution: Resolution) -> bool:
     """Whether the command, or a file of the run that it names, reads the pod's index: then it numbers the ranks by itself."""
     command = " ".join(command_of(context))
     texts = [command, *(text for path, text in context.run.files.items() if path in command and isinstance(text, str))]
-    names = {_INDEX_VARIABLE, resolution.binding.node_index_env, *resolution.binding.renders} - {None, "RANK"}
+    if isinstance(context.run.workload, CommandWorkload) and context.run.workload.launcher_variables:
+        return True
+    names = {_INDEX_VARIABLE, "NODE_RANK", resolution.binding.node_index_env, *resolution.binding.renders} - {None, "RANK"}
     return any(str(name) in text for text in texts for name in names)
 
 

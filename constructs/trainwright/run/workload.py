@@ -140,6 +140,10 @@ class CommandWorkload(Model):
     """Program and arguments, each a list element; one process per pod. Default: the image's entrypoint, with `args`."""
     args: Arguments = ()
     """Arguments after `command`, or of the image's entrypoint."""
+    launcher_variables: bool | None = None
+    """Whether each pod is told `MASTER_ADDR`, `MASTER_PORT`, `NNODES`, `NODE_RANK` and `NPROC_PER_NODE`. Default: those that the
+    command, or a file or variable of the run, reads.
+    """
     resume_from: AbsolutePath | None = None
     """Checkpoint directory to continue from instead of the run's own."""
 

@@ -57,6 +57,7 @@ class IndexedJob(BaseTarget):
             rank_zero_host="{name}-0.{name}",
             rendezvous_port=RENDEZVOUS_PORT,
             node_index_env="JOB_COMPLETION_INDEX",
+            index_field=INDEX_LABEL,
             injects=INJECTED,
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
             disruption_rule=True,

@@ -56,6 +56,7 @@ class VolcanoJob(BaseTarget):
             rank_zero_host="{name}-node-0.{name}",
             rendezvous_port=RENDEZVOUS_PORT,
             node_index_env="VC_TASK_INDEX",
+            index_field=INDEX_LABEL,
             injects=_INJECTED,
             renders={"PET_NODE_RANK": INDEX_LABEL},
             peer_list=("VC_NODE_HOSTS", "{host},"),

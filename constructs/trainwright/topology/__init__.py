@@ -7,6 +7,7 @@ from pydantic import Field
 from trainwright.topology.base import Topology
 from trainwright.topology.ddp import DDP
 from trainwright.topology.horovod import Horovod
+from trainwright.topology.launching import LAUNCHER_VARIABLES, names_read, untold
 from trainwright.topology.multi_worker_mirrored import MultiWorkerMirrored
 from trainwright.topology.process import LINKED, Work
 from trainwright.topology.ray import Ray
@@ -18,6 +19,6 @@ AnyTopology = Annotated[DDP | ZeRO | Horovod | MultiWorkerMirrored | XGBoost | R
 """Every topology a run can name."""
 
 __all__ = [
-    "DDP", "LINKED", "AnyTopology", "ElasticNodes", "ElasticTopology", "Horovod", "MultiWorkerMirrored", "Ray", "Topology",
-    "Work", "XGBoost", "ZeRO",
+    "DDP", "LAUNCHER_VARIABLES", "LINKED", "AnyTopology", "ElasticNodes", "ElasticTopology", "Horovod", "MultiWorkerMirrored",
+    "Ray", "Topology", "Work", "XGBoost", "ZeRO", "names_read", "untold",
 ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trainwright.handshake import Binding, Needs, Port, Ports, Process, Rendezvous, Variable
-from trainwright.topology.mpirun import launcher_command, launcher_variables
+from trainwright.topology import mpirun
+from trainwright.topology.launching import launcher_variables, words_before
 from trainwright_trainer.contract.layout import RANK_COMMAND, RAY_COMMAND, SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, SUPERVISE_COMMAND
 
 LINKED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER})
@@ -28,6 +29,8 @@ class Work(NamedTuple):
     """Variables of the launcher that its ranks need too."""
     interface: str | None = None
     """Network interface for traffic between the hosts."""
+    told: frozenset[str] = frozenset()
+    """Of ``LAUNCHER_VARIABLES``, those that a command is to have."""
 
 
 def rank_variables(needs: Needs, binding: Binding, work: Work) -> tuple[Variable, ...]:
@@ -37,12 +40,13 @@ def rank_variables(needs: Needs, binding: Binding, work: Work) -> tuple[Variable
         wanted.append(Variable(SPEC_ENV, f"{SPEC_DIRECTORY}/{SPEC_FILE}", "where the run's specification is"))
     elif needs.rendezvous is Rendezvous.STATIC:
         wanted += _torchrun(needs, binding, work.name)
+        wanted += (one for one in launcher_variables(needs, binding, work.name) if one.name in work.told)
     elif needs.rendezvous is Rendezvous.C10D:
         wanted.append(_SHARED_STORE)
     elif needs.rendezvous is Rendezvous.DMLC_TRACKER:
         wanted += _tracker(needs, binding, work.name)
     if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
-        wanted += launcher_variables(needs, work.ports)
+        wanted += mpirun.launcher_variables(needs, work.ports)
     return tuple(v for v in wanted if v.name not in binding.injects and v.name not in binding.renders)
 
 
@@ -95,7 +99,8 @@ def processes(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
         linked = (_control(work.ports),) if needs.rendezvous in LINKED else ()
         process = Process(SUPERVISE_COMMAND, ports=(rendezvous, *linked, _http(work.ports)))
     else:
-        process = Process(work.command, work.args, (rendezvous,), supervised=False)
+        before = words_before(binding, work.told)
+        process = Process(work.command, work.args, before, (rendezvous,), supervised=False)
     return {role.name: process for role in binding.roles}
 
 
@@ -127,9 +132,9 @@ def _under_mpi(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]
         opaque = Process(sshd, ports=(ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)
         return {launcher.name: Process(work.command, work.args, supervised=False)} | {role.name: opaque for role in workers}
     http = _http(work.ports)
-    mpirun = launcher_command(needs, binding, work.program, work.forwarded, work.interface, work.ports)
+    started = mpirun.launcher_command(needs, binding, work.program, work.forwarded, work.interface, work.ports)
     worker = Process((*SUPERVISE_COMMAND, "--", *sshd), ports=(ssh, http), capabilities=_OF_SSHD)
-    return {launcher.name: Process((*SUPERVISE_COMMAND, "--", *mpirun), ports=(http,))} | {role.name: worker for role in workers}
+    return {launcher.name: Process((*SUPERVISE_COMMAND, "--", *started), ports=(http,))} | {role.name: worker for role in workers}
 
 
 _OF_SSHD = {

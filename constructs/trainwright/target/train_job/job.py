@@ -26,7 +26,7 @@ from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, 
 from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template, managed_by, run_kind
-from trainwright.target.jobs import INJECTED, JOB_SET_OPERATOR
+from trainwright.target.jobs import INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
 from trainwright.target.train_job.releases import GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
 from trainwright.target.train_job.runtime import (
@@ -176,6 +176,7 @@ def _indexed(needs: Needs) -> Binding:
         rendezvous_port=RENDEZVOUS_PORT,
         fixed_port=True,
         node_index_env="JOB_COMPLETION_INDEX",
+        index_field=INDEX_LABEL,
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
         gang=Gang.OBJECTS,
         disruption_rule=True,
