@@ -93,8 +93,7 @@ def _volcano_job(manifest: Manifest, count: int) -> list[Pod]:
     assert count <= task["replicas"]
     pods = _numbered(manifest, [(f"{manifest.name}-node-{number}", manifest.name) for number in range(count)], task["template"])
     for pod in pods:
-        own = [variable for variable in pod.container["env"] if "task-index" not in str(variable)]
-        pod.container["env"] = [*own, {"name": "VC_TASK_INDEX", "value": str(pod.number)}]
+        pod.container["env"] = [*pod.container["env"], {"name": "VC_TASK_INDEX", "value": str(pod.number)}]
     return pods
 
 
@@ -190,7 +189,8 @@ def _hosts(manifest: Manifest, name: str, subdomain: str | None) -> tuple[str, .
 
 def own_variables(pod: Pod, container: Tree, address: str) -> dict[str, str]:
     """Of one of its containers: literal values, and what the kubelet fills in. For a key of a Secret its name stands in."""
-    fields = {"status.podIP": address, "metadata.name": pod.name, f"metadata.annotations['{INDEX}']": str(pod.number)}
+    places = (f"metadata.annotations['{INDEX}']", f"metadata.labels['{INDEX}']", "metadata.labels['volcano.sh/task-index']")
+    fields = {"status.podIP": address, "metadata.name": pod.name, **dict.fromkeys(places, str(pod.number))}
 
     def value(entry: Tree) -> str:
         if "value" in entry:
