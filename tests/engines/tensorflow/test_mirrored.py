@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.engines.halting import mostly_stopped, slow_ranks
 from tests.engines.manifest_data import write_images
 from tests.engines.ranks import Rank
 from tests.engines.tensorflow.conftest import RESNET, VIT, Spec, Workers
@@ -18,7 +19,7 @@ from tests.processes import wait_until
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.checkpoint.array_file import decode
-from trainwright_trainer.rank.messages import Ask, Measured
+from trainwright_trainer.rank.messages import Ask, Measured, Pace
 
 STEPS = 200
 HARD: dict[str, Any] = {
@@ -213,3 +214,14 @@ def test_more_replicas_than_this_machine_has(ranks: Workers, spec: Spec, tmp_pat
     document["world"]["device"], document["world"]["replicas_per_process"] = "cuda", 8
     [rank] = ranks.finish(document, code=11)
     assert rank.cause().startswith("world.replicas_per_process is 8, and TensorFlow finds 0 GPUs in this pod")
+
+
+def test_a_rank_that_is_stopped_most_of_the_time_is_told_from_one_that_waits(ranks: Workers, spec: Spec, tmp_path: Path) -> None:
+    started = ranks.start(spec(tmp_path / "c", **HARD))
+    first, stopped = started
+    every = 20
+    stopped.wait_for(lambda message: isinstance(message, Pace) and message.step >= every)
+    with mostly_stopped(stopped.process.pid):
+        for rank in started:
+            rank.wait_for(lambda message: isinstance(message, Pace) and message.step >= 4 * every)
+    assert slow_ranks([first, stopped], [2 * every, 3 * every, 4 * every]) == (1,)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import xgboost
 
 from trainwright_trainer.boosting.group import Workers, lost_workers
-from trainwright_trainer.boosting.report import BoostingReport
+from trainwright_trainer.boosting.report import BoostingReport, OwnClock
 from trainwright_trainer.boosting.table import Rows
 from trainwright_trainer.checkpoint import Snapshot, open_volume
 from trainwright_trainer.contract.boosting import Boosting
@@ -50,7 +49,9 @@ class BoostingLearner:
         self._work, self._device, self._threads, self._group = work, device, threads, group
         self._rows, self._train = total_rows, train
         self._evaluated = train if held_out is None else held_out
-        self._place, self._report, self._meter = place, BoostingReport(place, link), Meter()
+        self._place, self._report, self._meter, self._own_clock = place, BoostingReport(place, link), Meter(), OwnClock()
+        self._halted = 0.0
+        """What the clock said at the end of the last round."""
         self._round = 0
         self._best_round, self._best_score = 0, math.nan
         self._evaluated_round: int | None = None
@@ -98,19 +99,25 @@ class BoostingLearner:
         self._best_score = float(checkpoint.metadata.get(_BEST_SCORE, math.nan))
 
     def warm_up(self) -> None:
+        self._halted = self._own_clock.halted
         if self._device == "cuda" and not _on_gpu(self._booster):
             build = "" if xgboost.build_info().get("USE_CUDA") else "; the XGBoost of this image is built for CPUs only"
             raise TopologyMismatchError(f"world.device is cuda, and XGBoost found no GPU in this pod{build}")
 
     def step(self) -> None:
+        self._meter.held_up(self._own_clock.halted - self._halted)  # the others waited for it to agree on what comes next
         with self._meter.step(self._rows), lost_workers():
             if self._samples_rows_or_columns:
                 self._renew_sampler()
-            with self._meter.computing(time.thread_time):  # the main thread takes part in all that OpenMP computes
+            with self._meter.computing(self._own_clock):  # the main thread takes part in all that OpenMP computes
                 self._booster.update(self._train, self._round)
+        self._halted = self._own_clock.halted
         self._round += 1
         if self._round == 1 or self._round % self._work.log_every_steps == 0 or self._round >= self._work.rounds:
-            self._report.step(self.position, self._meter.read())
+            speed = self._meter.read()
+            self._report.step(self.position, speed)
+            if self._device == "cpu":  # who waits for a GPU or for NCCL uses the processor as who computes does
+                self._report.pace(self.position, speed.split)
 
     def stalled(self, seconds: float) -> None:
         """It stands still for all of a save, which has a metric of its own."""

@@ -13,6 +13,14 @@ Objective = Literal[
     "binary:logistic", "multi:softprob", "multi:softmax",
 ]
 MetricName = Literal["rmse", "mae", "logloss", "error", "auc", "aucpr", "mlogloss", "merror", "poisson-nloglik"]
+LOSSES: frozenset[MetricName] = frozenset({"rmse", "mae", "logloss", "mlogloss", "poisson-nloglik"})
+ERRORS: frozenset[MetricName] = frozenset({"error", "merror"})
+"""Shares of rows predicted wrong."""
+_SCORED_BY: dict[Objective, MetricName] = {
+    "reg:squarederror": "rmse", "reg:absoluteerror": "mae", "reg:logistic": "rmse", "count:poisson": "poisson-nloglik",
+    "binary:logistic": "logloss", "multi:softprob": "mlogloss", "multi:softmax": "mlogloss",
+}
+"""XGBoost's defaults (``DefaultEvalMetric`` in src/objective)."""
 _OF_CLASSES = ("multi:softprob", "multi:softmax")
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -72,6 +80,11 @@ class Boosting(Contract):
     checkpoints: Checkpoints
     """A step is a round here."""
     log_every_steps: Count = 10
+
+    @property
+    def scored_by(self) -> tuple[MetricName, ...]:
+        """``evaluation_metrics``, or the objective's own."""
+        return self.evaluation_metrics or (_SCORED_BY[self.booster.objective],)
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:

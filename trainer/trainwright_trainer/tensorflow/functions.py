@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -53,13 +54,16 @@ class Functions:
         with lost_workers():
             self._add(*self._spread(replicas), tf.constant(noise), tf.constant(float(denominator)))
 
-    def update(self, replicas: Sequence[Batch], noise: Array, denominator: int, numbers: Array) -> tuple[Any, Any]:
-        """The last micro batch of a step, then the update of all replicas. Gives loss and gradient norm, equal everywhere."""
+    def update(self, replicas: Sequence[Batch], noise: Array, denominator: int, numbers: Array) -> tuple[Any, Any, Any]:
+        """The last micro batch of a step, then the update of all replicas.
+
+        Gives loss and gradient norm, equal everywhere, and the seconds that the first replica was in the sum of gradients.
+        """
         with lost_workers():
-            loss, norm = self._update(
+            loss, norm, waited = self._update(
                 *self._spread(replicas), tf.constant(noise), tf.constant(float(denominator)), tf.constant(numbers)
             )
-            return self._first(loss), self._first(norm)
+            return self._first(loss), self._first(norm), self._first(waited)
 
     def score(self, replicas: Sequence[Batch]) -> Array:
         """Sums over this worker's replicas, float64 ``(3,)``: loss, items predicted right, items."""
@@ -95,12 +99,14 @@ class Functions:
         self._strategy.run(in_replica, args=(images, labels))
 
     def _run_update(self, images: Any, labels: Any, noise: Any, denominator: Any, numbers: Any) -> Any:
-        def in_replica(images: Any, labels: Any) -> tuple[Any, Any]:
+        def in_replica(images: Any, labels: Any) -> tuple[Any, Any, Any]:
             loss, gradients = self._gradients(images, labels, noise, denominator)
             parts = [*gradients, loss]
             if self._sums:
                 parts = [total + part for total, part in zip(self._sums, parts, strict=True)]
+            began = _moment_of(parts)
             *gradients, loss = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, parts)
+            waited = _moment_of([*gradients, loss]) - began
             norm = tf.sqrt(tf.add_n([tf.reduce_sum(gradient * gradient) for gradient in gradients]))
             if self._clip_norm is not None:
                 share = tf.minimum(1.0, self._clip_norm / (norm + _CLIP_EPSILON))
@@ -108,7 +114,7 @@ class Functions:
             self._optimizer.apply(gradients, numbers)
             for total in self._sums:
                 total.assign(tf.zeros_like(total))
-            return loss, norm
+            return loss, norm, waited
 
         return self._strategy.run(in_replica, args=(images, labels))
 
@@ -138,6 +144,17 @@ class Functions:
                 variable.assign(value)
 
         self._strategy.run(in_replica)
+
+
+def _moment_of(values: Sequence[Any]) -> Any:
+    """When all of these are there, in seconds.
+
+    A GPU's numbers are there for the host once they are copied, and a copy of the last one follows all kernels before it. Not
+    ``tf.timestamp``, which refuses to work where operations are deterministic.
+    """
+    with tf.control_dependencies(values):
+        last = tf.identity(values[-1])
+    return tf.numpy_function(lambda _: time.perf_counter(), [last], tf.float64)
 
 
 _DROPOUTS = 2**16

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from trainwright_trainer.data.dataset import Dataset, Prefetch
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
 from trainwright_trainer.rank.link import Link
-from trainwright_trainer.rank.place import Place, available_cpus
+from trainwright_trainer.rank.place import Place
 from trainwright_trainer.tensorflow.batches import Batch, Batches
 from trainwright_trainer.tensorflow.functions import Functions
 from trainwright_trainer.tensorflow.model import build_model
@@ -57,7 +56,6 @@ class TensorFlowLearner:
         self._target = target_samples(training.duration, len(dataset.train), self._global_batch)
         self._batches = Batches(place, world.replicas_per_process or 1, training.batch.micro)
         self._report, self._meter = report, Meter()
-        self._threads = tf.config.threading.get_intra_op_parallelism_threads() or available_cpus()
         with strategy.scope():
             model = build_model(training.model, training.precision, training.seed)
             trained = {variable.path: variable.value for variable in model.trainable_variables}
@@ -67,7 +65,9 @@ class TensorFlowLearner:
             )
         self._weights = {variable.path: variable.value for variable in model.variables}
         self._at = Position()
-        self._unread: tuple[Any, Any] | None = None
+        self._unread: tuple[Any, Any, Any] | None = None
+        self._waited = 0.0
+        """Seconds in the sums of gradients that were read and not reported."""
         self._steps: Prefetch[list[list[Batch]]] | None = None
 
     @property
@@ -108,23 +108,17 @@ class TensorFlowLearner:
         with self._meter.step(self._global_batch):
             micro_batches = next(self._prefetched)
             self._link.mark()  # who waits for data has said it less often than those who wait for him
-            with self._meter.computing(self._compute_clock):
-                self.check()
+            self.check()
             at = Position(self._at.step + 1, self._at.samples + self._global_batch)
             rate = learning_rate(self._training.learning_rate, at.samples, self._target)
             noise = [_noise(self._training.seed, at.step, number) for number in range(len(micro_batches))]
             for replicas, seed in zip(micro_batches[:-1], noise[:-1], strict=True):
                 self._functions.accumulate(replicas, seed, self._global_batch)
             numbers = self._optimizer.numbers(at.step, rate)
-            with self._meter.computing(self._compute_clock):
-                self._unread = self._functions.update(micro_batches[-1], noise[-1], self._global_batch, numbers)
+            self._unread = self._functions.update(micro_batches[-1], noise[-1], self._global_batch, numbers)
             self._at = at
         if at.step == 1 or at.step % self._training.log_every_steps == 0 or self.done:
             self._report_step(rate)
-
-    def _compute_clock(self) -> float:
-        """TensorFlow computes in threads of its own: the mean of what each of them used of a processor."""
-        return time.process_time() / self._threads
 
     def stalled(self, seconds: float) -> None:
         """It stands still for all of a save, which has a metric of its own."""
@@ -133,8 +127,9 @@ class TensorFlowLearner:
         """Read the last step's loss and norm. One step late, so that a GPU has work while the host waits."""
         if self._unread is None:
             return
-        loss, norm = self._read(self._unread)
+        loss, norm, waited = self._read(self._unread)
         self._unread = None
+        self._waited += waited
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise DivergedError(f"step {self._at.step} is not finite: loss {loss:g}, gradient norm {norm:g}")
 
@@ -169,18 +164,19 @@ class TensorFlowLearner:
         arrays = {file: {name: _host(variable) for name, variable in variables.items()} for file, variables in files.items()}
         return {file: array_file.encode(held) for file, held in arrays.items()}
 
-    def _read(self, unread: tuple[Any, Any]) -> tuple[float, float]:
-        """Loss and gradient norm; what went wrong on a GPU is heard of here."""
+    def _read(self, unread: tuple[Any, Any, Any]) -> tuple[float, float, float]:
+        """Loss, gradient norm and the wait; what went wrong on a GPU is heard of here."""
         with lost_workers():
-            loss, norm = (float(value) for value in unread)
-        return loss, norm
+            loss, norm, waited = (float(value) for value in unread)
+        return loss, norm, waited
 
     def _report_step(self, rate: float) -> None:
         if self._unread is None:
             return
-        loss, norm = self._read(self._unread)
+        loss, norm, _ = self._read(self._unread)
         self.check()
-        self._report.step(self._at, self._order.epoch(self._at.samples), loss, norm, rate, self._meter.read())
+        waited, self._waited = self._waited, 0.0
+        self._report.step(self._at, self._order.epoch(self._at.samples), loss, norm, rate, self._meter.read(waited))
 
 
 def _noise(seed: int, step: int, micro: int) -> Array:

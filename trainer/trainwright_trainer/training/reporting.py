@@ -59,13 +59,17 @@ class Meter:
 
     @contextmanager
     def computing(self, clock: Callable[[], float]) -> Iterator[None]:
-        """Time a call that computes and waits for other ranks in turns: a wait is what it uses no processor for.
+        """Time a call that computes and waits for other ranks in turns: a wait is what is not this rank's own work.
 
-        ``clock`` has the processor's seconds of the threads that compute: ``time.thread_time`` or ``time.process_time``.
+        ``clock`` has the seconds of this rank's own work.
         """
         started, used = time.perf_counter(), clock()
         yield
         self._waited += max(0.0, time.perf_counter() - started - (clock() - used))
+
+    def held_up(self, seconds: float) -> None:
+        """Take note of time between two steps in which other ranks waited for this one: it is its own."""
+        self._seconds += seconds
 
     def read(self, waited: float = 0.0) -> Speed:
         """Means since the last reading, with the seconds that were waited where this meter does not see it.
