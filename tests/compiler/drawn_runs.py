@@ -215,6 +215,20 @@ def _of_roles(draw: st.DrawFn, shape: Shape, work: str) -> Data:
     return {role_of(shape): draw(st.fixed_dictionaries({}, optional=optional))}
 
 
+def _containers(level: str) -> st.SearchStrategy[list[Data]]:
+    """Next to the one that trains, as every level allows them where the run states its user."""
+    own: Data = {"image": f"{REGISTRY}/tools/helper@{DIGEST}", "cpu": "100m", "memory": "128Mi"}
+    shared = {"/theirs": {"same_as": "/checkpoints", "read_only": True}, "/own": {"scratch": "1Gi"}}
+    sidecar: Data = {"name": "relay", "kind": "sidecar", "mounts": shared, "started": {"port": 9999}}
+    beside: Data = {"name": "watcher", "kind": "beside", "ends_itself": True, "args": ["--until", "$(END)"], "env": {"END": "x"}}
+    first: Data = {"name": "installer", "kind": "init", "command": ["install"], "security": {"read_only_root": True}}
+    if level != "restricted":
+        first["security"] = {"user": 0}
+    return st.lists(st.sampled_from((first, sidecar, beside)), unique_by=lambda one: str(one["name"]), max_size=3).map(
+        lambda stated: [own | one for one in stated]
+    )
+
+
 _VARIABLES = st.text(string.ascii_uppercase + "_", min_size=1, max_size=12).map(lambda name: "APP_" + name)
 _SECRETS = st.fixed_dictionaries({"secret": labels(63), "key": st.sampled_from(("token", "a.b-c_D"))})
 
@@ -350,6 +364,8 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
         run["security"] = draw(_security(shape, level))
     if workload["kind"] in ("script", "command") and draw(st.booleans()):
         run["resources"] = draw(_AMOUNTS)
+    if draw(st.integers(0, 3)) == 0 and ("user" in run.get("security", {}) or workload["kind"] in ("trainer", "boosting")):
+        run["containers"] = draw(_containers(level))
     if draw(st.integers(0, 3)) == 0:
         run["roles"] = draw(_of_roles(shape, workload["kind"]))
     return run | draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))

@@ -330,11 +330,12 @@ def test_volumes_and_mounts_belong_together(pair: tuple[Data, Data]) -> None:
         volumes = [volume["name"] for volume in pod.spec["volumes"]]
         containers = (*pod.spec["containers"], *pod.spec.get("initContainers", []))
         assert len(volumes) == len(set(volumes))
-        assert {mount["name"] for container in containers for mount in container["volumeMounts"]} == set(volumes)
+        assert {mount["name"] for container in containers for mount in container.get("volumeMounts", [])} == set(volumes)
         for container in containers:
-            assert len({mount["mountPath"] for mount in container["volumeMounts"]}) == len(container["volumeMounts"])
+            paths = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
+            assert len(set(paths)) == len(paths)
         wanted = {*pair[1]["mounts"], *pair[1].get("files", {})}
-        assert wanted <= {mount["mountPath"] for mount in pod.container["volumeMounts"]}
+        assert wanted <= {mount["mountPath"] for mount in pod.container.get("volumeMounts", [])}
 
 
 @given(pair=pairs())

@@ -19,6 +19,7 @@ from trainwright.run import (
     BoostingWorkload,
     Checkpoints,
     CommandWorkload,
+    Container,
     EnvSource,
     EnvValue,
     LearningRate,
@@ -65,6 +66,7 @@ class RunFields(TypedDict, total=False):
     gang: bool
     resources: Resources
     roles: Mapping[str, RoleParts]
+    containers: Sequence[Container]
     env: Mapping[str, EnvValue]
     env_from: Sequence[EnvSource]
     security: Security

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Scheduling, TopologyLevel
 from trainwright.handshake import OperatorName, TargetName
 from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, QualifiedName
+from trainwright.run.containers import PoolPods
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
 
@@ -142,6 +143,8 @@ class NodePool(Model):
     """Taints of its nodes, which the pods tolerate."""
     spot: Spot | None = None
     """Set this if nodes can be reclaimed."""
+    pods: PoolPods = Field(default_factory=PoolPods.model_construct)
+    """What every pod of a run that goes here brings along: sidecars, annotations, mounts, variables and tolerations."""
 
     @model_validator(mode="after")
     def _resources_differ(self) -> Self:

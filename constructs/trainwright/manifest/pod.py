@@ -5,12 +5,14 @@ from __future__ import annotations
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
 from trainwright.manifest import scheduling
+from trainwright.manifest.containers import beside, init_containers, own_volumes
 from trainwright.manifest.data.awaiting import await_containers, literal
 from trainwright.manifest.labels import ROLE_LABEL, pod_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.security import container_security, pod_security
 from trainwright.manifest.volumes import volume_mounts, volumes
 from trainwright.plan import Resolution
+from trainwright.plan.environment import is_stated, value_from
 from trainwright.plan.model import EnvironmentVariable
 from trainwright.plan.resources import uses_rdma
 from trainwright.run import CommandWorkload, EnvSource, WholeSecret
@@ -23,7 +25,9 @@ def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
     ``life`` is what the target writes first: restart policy and address, as far as its controller leaves them open.
     """
     run, plan, process = resolution.run, resolution.plan, resolution.processes[role.name]
-    waiting, brought = await_containers(resolution), volumes(resolution, role)
+    brought = [*volumes(resolution, role), *own_volumes(resolution, role)]
+    by_path = {mount["mountPath"].value: mount["name"] for mount in volume_mounts(resolution, role)}
+    waiting = [*await_containers(resolution), *init_containers(resolution, role, by_path)]
     spec: Tree = {
         **life,
         "terminationGracePeriodSeconds": Why(plan.grace.seconds, "trainwright", plan.grace.reason),
@@ -34,7 +38,7 @@ def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
         "enableServiceLinks": False,
         "securityContext": pod_security(plan.security),
         **({"initContainers": waiting} if waiting else {}),
-        "containers": [_container(resolution, role, process)],
+        "containers": [_container(resolution, role, process), *beside(resolution, role, by_path)],
         **({"volumes": brought} if brought else {}),
     }
     own = {ROLE_LABEL: Why(role.name, "trainwright", "what the pod is in the run")}
@@ -43,8 +47,15 @@ def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
         key: Why(value, f"run:/pod_annotations/{escape(key)}", "as asked; part of the identity")
         for key, value in run.pod_annotations.items()
     }
-    annotations = {**asked, **scheduling.pod_annotations(resolution, role), **_adapters(resolution, role)}
+    annotations = {**_of_pool(resolution), **asked, **scheduling.pod_annotations(resolution, role), **_adapters(resolution, role)}
     return {"metadata": metadata | ({"annotations": annotations} if annotations else {}), "spec": spec}
+
+
+def _of_pool(resolution: Resolution) -> Tree:
+    """Annotations that every pod of the pool has."""
+    source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/annotations"
+    stated = resolution.pool.pods.annotations
+    return {key: Why(text, f"{source}/{escape(key)}", "of every pod in the pool") for key, text in stated.items()}
 
 
 def _adapters(resolution: Resolution, role: Role) -> Tree:
@@ -128,19 +139,11 @@ def _command(resolution: Resolution, role: Role, process: Process) -> Tree:
     return {"command": Why(list(process.command), source, reason), **args}
 
 
-_ASKED = ("run:/env/", "run:/roles/")
-"""Where texts are stated in which references to variables are meant."""
-
-
 def _variable(variable: EnvironmentVariable) -> Why:
     tree: Tree = {"name": variable.name}
-    if variable.secret:
-        tree["valueFrom"] = {"secretKeyRef": {"name": variable.secret.secret, "key": variable.secret.key}}
-    elif variable.config_map:
-        tree["valueFrom"] = {"configMapKeyRef": {"name": variable.config_map.config_map, "key": variable.config_map.key}}
-    elif variable.field:
-        tree["valueFrom"] = {"fieldRef": {"apiVersion": "v1", "fieldPath": variable.field}}
-    elif variable.value is not None and not variable.source.startswith(_ASKED):
+    if variable.secret or variable.config_map or variable.field:
+        tree["valueFrom"] = value_from(variable)
+    elif variable.value is not None and not is_stated(variable):
         tree["value"] = literal(variable.value)
     else:
         tree["value"] = variable.value  # references in it are the run's own

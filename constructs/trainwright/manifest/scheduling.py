@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
 from trainwright.handshake import Gang, Role
@@ -9,6 +11,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, object_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
+from trainwright.run import Toleration
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
@@ -65,15 +68,26 @@ def pool_placement(pool: NodePool, name: str) -> Tree:
 
 def pool_tolerations(pool: NodePool, name: str, reason: str) -> Tree:
     """What brings a pod past the taints of a pool; nothing where it has none."""
-    if not pool.taints:
+    if not pool.taints and not pool.pods.tolerations:
         return {}
-    tolerations = [
+    tolerations: list[Any] = [
         {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
         if taint.value
         else {"key": taint.key, "operator": "Exists", "effect": taint.effect}
         for taint in pool.taints
     ]
-    return {"tolerations": Why(tolerations, f"cluster:/node_pools/{escape(name)}/taints", reason)}
+    if not pool.pods.tolerations:
+        return {"tolerations": Why(tolerations, f"cluster:/node_pools/{escape(name)}/taints", reason)}
+    source = f"cluster:/node_pools/{escape(name)}/pods/tolerations"
+    further = [Why(_toleration(one), f"{source}/{number}", "as asked") for number, one in enumerate(pool.pods.tolerations)]
+    return {"tolerations": Why([*tolerations, *further], f"cluster:/node_pools/{escape(name)}/taints", reason)}
+
+
+def _toleration(stated: Toleration) -> Tree:
+    effect = {"effect": stated.effect} if stated.effect else {}
+    if stated.value is None:
+        return {"key": stated.key, "operator": "Exists", **effect}
+    return {"key": stated.key, "operator": "Equal", "value": stated.value, **effect}
 
 
 def pod_fields(resolution: Resolution, role: Role) -> Tree:

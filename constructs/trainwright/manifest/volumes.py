@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from trainwright.findings.locate import escape
@@ -24,6 +25,7 @@ from trainwright.run import (
     ScratchMount,
     SecretMount,
 )
+from trainwright.run.containers import OwnMount
 from trainwright_trainer.contract.layout import SECRET_DIRECTORY, SECRET_FILE, SPEC_DIRECTORY
 
 
@@ -101,13 +103,21 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     for path, mount in run.mounts.items():
         source = f"run:/mounts/{escape(path)}"
         if not isinstance(mount, ClaimMount):
-            own.append({"name": names[path], **_volume_of_its_own(mount, source)})
+            own.append({"name": names[path], **volume_of_its_own(mount, source)})
         elif names[path] not in {volume["name"] for volume in own}:
             claim: dict[str, Any] = {"claimName": Why(mount.claim, f"{source}/claim", "as asked")}
             if all(m.read_only for m in run.mounts.values() if isinstance(m, ClaimMount) and m.claim == mount.claim):
                 claim["readOnly"] = Why(True, f"{source}/read_only", "every mount of this claim is read-only")
             own.append({"name": names[path], "persistentVolumeClaim": claim})
-    return own
+    return [*own, *({"name": name, **volume_of_its_own(mount, source)} for name, _, mount, source in _of_pool(resolution))]
+
+
+def _of_pool(resolution: Resolution) -> Iterator[tuple[str, str, OwnMount, str]]:
+    """Name, path, mount and source of what the node pool mounts, where the run mounts nothing."""
+    source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/mounts"
+    for number, (path, mount) in enumerate(resolution.pool.pods.mounts.items()):
+        if path not in resolution.run.mounts:
+            yield f"of-pool-{number}", path, mount, f"{source}/{escape(path)}"
 
 
 def _control_secret(control: ControlPlan, namespace: str) -> Tree:
@@ -119,7 +129,7 @@ def _control_secret(control: ControlPlan, namespace: str) -> Tree:
     }
 
 
-def _volume_of_its_own(mount: Mount, source: str) -> Tree:
+def volume_of_its_own(mount: Mount, source: str) -> Tree:
     """The source of a volume that one mount has for itself."""
     match mount:
         case ScratchMount():
@@ -188,6 +198,9 @@ def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
         if getattr(mount, "read_only", False):
             entry["readOnly"] = Why(True, f"{source}/read_only", "as asked")
         mounts.append(entry)
+    for name, path, mount, source in _of_pool(resolution):
+        read_only = {"readOnly": True} if getattr(mount, "read_only", False) else {}
+        mounts.append({"name": name, "mountPath": Why(path, source, "of every pod in the pool"), **read_only})
     return [*mounts, *(_prepared(data, names) for data in prepared.values())]
 
 
@@ -231,7 +244,7 @@ def volume_names(run: Run) -> dict[str, str]:
             names[path] = f"{_KINDS[type(mount)]}-{number}"
             continue
         name = mount.claim if _LABEL.match(mount.claim) and mount.claim not in _OWN_VOLUMES else f"claim-{number}"
-        if name.startswith(("scratch-", "claim-")) or _GIVEN.fullmatch(name):  # the names that are given here
+        if name.startswith(("scratch-", "claim-", "of-")) or _GIVEN.fullmatch(name):  # the names that are given here
             name = f"claim-{number}"
         names[path] = by_claim.setdefault(mount.claim, name)
     return names

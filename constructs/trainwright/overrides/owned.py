@@ -9,8 +9,10 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.manifest import supporting
+from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.kinds import GroupKind, Owned
 from trainwright.plan import Resolution
+from trainwright.plan.environment import is_stated
 from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.target import TARGETS
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
@@ -239,7 +241,7 @@ def _volumes(pod: Manifest, pointer: str, main: str) -> list[Owned]:
         for fix in sorted(numbers, key=lambda fix: fix != "change mounts"):
             indexes = "|".join(map(str, numbers[fix]))
             parts.append(Owned(f"{there}/({indexes})(?!/emptyDir/sizeLimit$)(/.*)?", what, fix))
-    return [*parts, *_waiting(pod, f"{pointer}/spec/initContainers")]
+    return [*parts, *_containers(pod, f"{pointer}/spec/initContainers", f"{pointer}/spec/containers")]
 
 
 _FIELDS = {
@@ -250,9 +252,18 @@ _FIELDS = {
 """Volumes that no entry of ``mounts`` stands for -> what to write instead."""
 
 
-def _waiting(pod: Manifest, pointer: str) -> list[Owned]:
+def _containers(pod: Manifest, pointer: str, beside: str) -> list[Owned]:
     planned = pod.get("initContainers") or []
-    return [Owned(f"{pointer}/{_indexes(planned)}(/.*)?", "how pods wait for their data", "change prepare")] if planned else []
+    waiting = [number for number, one in enumerate(planned) if one["name"] == AWAIT_CONTAINER]
+    others = [number for number, one in enumerate(planned) if one["name"] != AWAIT_CONTAINER]
+    return [
+        *(Owned(f"{pointer}/{number}(/.*)?", "how pods wait for their data", "change prepare") for number in waiting),
+        *(Owned(f"{pointer}/{number}(/.*)?", _STATED, _WHERE) for number in others),
+        *(Owned(f"{beside}/{number}(/.*)?", _STATED, _WHERE) for number in range(1, len(pod["containers"]))),
+    ]
+
+
+_STATED, _WHERE = "a container that the run or its pool states", "change containers, or pods.containers of the pool"
 
 
 def _indexes(items: Sequence[Any]) -> str:
@@ -261,7 +272,7 @@ def _indexes(items: Sequence[Any]) -> str:
 
 def owners_of(names: Iterable[str], resolution: Resolution) -> dict[str, str]:
     """Environment variables of the training container that are not the run's to set -> a sentence that says who sets each."""
-    planned = {variable.name for variable in resolution.plan.environment if not variable.source.startswith("run:/env/")}
+    planned = {variable.name for variable in resolution.plan.environment if not is_stated(variable)}
     owners = ((name, _owner(name, planned, resolution)) for name in names)
     return {name: owner for name, owner in owners if owner}
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trainwright.cluster import Fabric
+from trainwright.findings.locate import escape
 from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Share, Variable
 from trainwright.plan.model import EnvironmentVariable, ResourcesPlan
 from trainwright.plan.network import network_variables
@@ -36,6 +37,8 @@ class EnvironmentInputs(NamedTuple):
     directory: str | None
     """Of the checkpoints, if the work must be told."""
     read_only_root: bool
+    pool_env: Mapping[str, EnvValue] = {}
+    """Variables that every pod of the pool has."""
 
 
 def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVariable, ...]:
@@ -55,10 +58,12 @@ def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVa
     defaults = [
         variable
         for variable in (*_defaults(run, inputs), *network_variables(inputs.pool, inputs.fabric, needs))
-        if variable.name not in run.env and variable.name not in binding.injects
+        if variable.name not in run.env and variable.name not in inputs.pool_env and variable.name not in binding.injects
     ]
     own += [_literal(variable) for variable in (*defaults, *_directory(inputs.directory))]
-    return (*own, *_from_run(run))
+    source = f"cluster:/node_pools/{escape(inputs.pool)}/pods/env"
+    of_pool = [_asked(name, value, f"{source}/{name}") for name, value in inputs.pool_env.items() if name not in run.env]
+    return (*own, *of_pool, *_from_run(run))
 
 
 def told_to_launcher(run: Run, needs: Needs, binding: Binding) -> frozenset[str]:
@@ -109,6 +114,31 @@ def with_own(
     """Variables with those that are stated at ``source``, which win."""
     kept = (variable for variable in planned if variable.name not in env)
     return (*kept, *(_asked(name, value, f"{source}/{name}") for name, value in env.items()))
+
+
+def is_stated(variable: EnvironmentVariable) -> bool:
+    """Whether a person states it, in a run or in a profile, and not the plan."""
+    return variable.source.startswith(("run:/env/", "run:/roles/")) or "/pods/env/" in variable.source
+
+
+def stated_variables(env: Mapping[str, EnvValue]) -> list[dict[str, Any]]:
+    """Variables as Kubernetes writes them, without reasons."""
+    return [_rendered(_asked(name, value, "")) for name, value in env.items()]
+
+
+def _rendered(variable: EnvironmentVariable) -> dict[str, Any]:
+    if variable.value is not None:
+        return {"name": variable.name, "value": variable.value}
+    return {"name": variable.name, "valueFrom": value_from(variable)}
+
+
+def value_from(variable: EnvironmentVariable) -> dict[str, Any]:
+    """Where a variable that is not written out takes its value from."""
+    if variable.secret:
+        return {"secretKeyRef": {"name": variable.secret.secret, "key": variable.secret.key}}
+    if variable.config_map:
+        return {"configMapKeyRef": {"name": variable.config_map.config_map, "key": variable.config_map.key}}
+    return {"fieldRef": {"apiVersion": "v1", "fieldPath": variable.field}}
 
 
 def _of_share(variable: EnvironmentVariable, share: Share) -> EnvironmentVariable:

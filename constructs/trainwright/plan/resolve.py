@@ -109,6 +109,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         resources=resources,
         directory=checkpoint.directory if checkpoint and not run.trainer else None,
         read_only_root=security.read_only_root,
+        pool_env=pool.pods.env,
     )
     environment = plan_environment(run, inputs)
     batch = plan_batch(run, needs)

@@ -9,6 +9,7 @@ from typing import Any
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity, visible
+from trainwright.manifest.containers import stated_containers
 from trainwright.manifest.supporting import fences
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
@@ -16,7 +17,7 @@ from trainwright.plan.model import AmountPlan, ElasticPlan, MemoryPlan
 from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.plan.security import describe_security
 from trainwright.report.finding import to_json
-from trainwright.run import CommandWorkload, Run, ScriptWorkload
+from trainwright.run import CommandWorkload, Container, Run, ScriptWorkload
 from trainwright.units import GIB
 from trainwright_trainer.contract.metrics import Sink, TensorBoard
 
@@ -88,6 +89,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if text := _scaling(compiled):
         yield "scaling", text
     yield "pod", _pod(compiled)
+    if stated := stated_containers(compiled.resolution):
+        yield "containers", ", ".join(_brought(one.container, one.source) for one in stated)
     if plan.data:
         yield "data", ", ".join(f"{data.path}, once, from {data.source} (claim {data.claim})" for data in plan.data)
     rendezvous = plan.rendezvous
@@ -128,6 +131,11 @@ def _pod(compiled: CompiledRun) -> str:
     cpu, memory = (_asked_of(name, amounts.get(name)) for name in ("cpu", "memory"))
     further = [f", {one.limit} {name}" for name, one in amounts.items() if name not in ("cpu", "memory") and "/" not in name]
     return f"{cpu}, {memory} ({resources.memory_reason}), shared memory {shared}{''.join(further)}"
+
+
+def _brought(container: Container, source: str) -> str:
+    of_pool = ", of the pool" if source.startswith("cluster:") else ""
+    return f"{container.name} ({container.kind}{of_pool}; {container.cpu} CPU, {container.memory})"
 
 
 def _asked_of(name: str, amount: AmountPlan | None) -> str:

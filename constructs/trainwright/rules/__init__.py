@@ -12,6 +12,7 @@ from trainwright.rules import (
     capacity,
     cluster,
     command,
+    containers,
     data,
     deepspeed,
     environment,
@@ -33,8 +34,8 @@ from trainwright.target import TARGETS
 from trainwright.target.base import run_pods
 
 _FAMILIES = (
-    training, plausible, memory, deepspeed, storage, data, capacity, roles, cluster, security, environment, command, launchers,
-    mpi, operators, scheduling, monitoring, objects,
+    training, plausible, memory, deepspeed, storage, data, capacity, roles, containers, cluster, security, environment, command,
+    launchers, mpi, operators, scheduling, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))

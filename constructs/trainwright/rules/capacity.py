@@ -90,7 +90,8 @@ def _too_large(resolution: Resolution, who: str, asked: Amount, places: dict[str
 
 def overridden_pods_fit_nodes(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """The same of whole pods, with the containers that overrides add."""
-    if not context.run.overrides.pod and not context.run.overrides.objects:
+    brought = context.run.containers or resolution.pool.pods.containers
+    if not context.run.overrides.pod and not context.run.overrides.objects and not brought:
         return
     roles: dict[str, Role] = {role.name: role for role in resolution.binding.roles}
     places = dict.fromkeys(("cpu", "memory"), context.locate.run("/resources"))

@@ -12,6 +12,7 @@ from trainwright.findings import Finding, Severity, Where
 from trainwright.findings.codes import CODES, found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape, tokens
+from trainwright.manifest.containers import stated_containers
 from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.volumes import RESERVED_PATHS, volume_names
 from trainwright.plan import Resolution
@@ -34,7 +35,8 @@ def changed_pods(context: Context, resolution: Resolution, found_pods: Sequence[
     """Those that these rules are about: none where pods are all the plan's own, without an override and a volume of the node."""
     run = context.run
     of_the_node = any(isinstance(mount, HostPathMount | NfsMount) for mount in run.mounts.values())
-    if not run.overrides.pod and not run.overrides.objects and not of_the_node:
+    brought = resolution.pool.pods.containers or resolution.pool.pods.mounts or run.containers
+    if not run.overrides.pod and not run.overrides.objects and not of_the_node and not brought:
         return []
     helpers = TARGETS[resolution.plan.target].helpers
     return [
@@ -55,6 +57,8 @@ def overridden_at(context: Context, role: str, field: str, name: str | None = No
         for path, volume in volume_names(context.run).items():
             if volume == name:
                 return context.locate.run(f"/mounts/{escape(path)}")
+    if name is not None and (where := stated_at(context, name)):
+        return where
     if "/" in role:
         return patch_of(context, role.partition("/")[0])
     patch = context.run.overrides.pod.get(role, {})
@@ -66,6 +70,21 @@ def overridden_at(context: Context, role: str, field: str, name: str | None = No
             if isinstance(item, dict) and item.get("name") == name:
                 return context.locate.run(f"{pointer}/{index}")
     return context.locate.run(pointer)
+
+
+def stated_at(context: Context, name: str) -> Where | None:
+    """Where a run, or a pool of its cluster, states a container, or a volume that is a container's or a pool's own."""
+    for number, container in enumerate(context.run.containers):
+        if name == container.name or name.startswith(f"of-{container.name}-"):
+            return context.locate.run(f"/containers/{number}")
+    for key, pool in context.cluster.node_pools.items():
+        at = f"/node_pools/{escape(key)}/pods"
+        for number, container in enumerate(pool.pods.containers):
+            if name == container.name or name.startswith(f"of-{container.name}-"):
+                return context.locate.cluster(f"{at}/containers/{number}")
+        if name.startswith("of-pool-") and pool.pods.mounts:
+            return context.locate.cluster(f"{at}/mounts")
+    return None
 
 
 def added_containers(role: str, pod: Tree, resolution: Resolution) -> list[tuple[str, Tree]]:
@@ -101,7 +120,8 @@ def mounts(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Fin
             continue
         main = pod["containers"][0]
         paths = [str(mount.get("mountPath")) for mount in main.get("volumeMounts") or []]
-        planned = [path for path in paths if path in RESERVED_PATHS or path in context.run.mounts]
+        stated = (*context.run.mounts, *resolution.pool.pods.mounts)
+        planned = [path for path in paths if path in RESERVED_PATHS or path in stated]
         where = overridden_at(context, role, "containers", main["name"])
         for path in paths:
             if path in planned:
@@ -148,14 +168,18 @@ def _writers(role: str, pod: Tree, resolution: Resolution) -> Iterator[tuple[str
 
 def ends_with_the_run(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """A Job is complete when every ordinary container has ended; a native sidecar is ended by the kubelet."""
+    by_itself = {one.container.name for one in stated_containers(resolution) if one.container.ends_itself}
     for role, pod in pods:
         for container in pod["containers"][1:]:
             name = container.get("name")
+            if name in by_itself:
+                continue
             yield found(
                 "TW607",
                 overridden_at(context, role, "containers", name),
                 f"container {name} would keep the pod alive after training",
-                "write it under initContainers, with restartPolicy: Always: Kubernetes ends such a sidecar with the run",
+                "make it a sidecar, which Kubernetes ends with the run: `containers` with kind: sidecar; or have it end with the "
+                "work, and say ends_itself: true",
             )
 
 

@@ -1,5 +1,6 @@
 """What a user asks for: the run."""
 
+from trainwright.run.containers import Container, PoolPods, Probe, SharedMount, Toleration
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.model import (
     Batch,
@@ -44,6 +45,7 @@ __all__ = [
     "CommandWorkload",
     "ConfigMapMount",
     "ConfigMapReference",
+    "Container",
     "CsiMount",
     "EnvSource",
     "EnvValue",
@@ -56,8 +58,10 @@ __all__ = [
     "ObjectOverride",
     "Overrides",
     "Placement",
+    "PoolPods",
     "Preflight",
     "Preparation",
+    "Probe",
     "Requests",
     "Resources",
     "RoleParts",
@@ -67,6 +71,8 @@ __all__ = [
     "SecretMount",
     "SecretReference",
     "Security",
+    "SharedMount",
+    "Toleration",
     "TrainerWorkload",
     "Waiver",
     "Watchdog",

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model
 
 from trainwright.handshake import TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
+from trainwright.run.containers import Container
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources, RoleParts
@@ -203,6 +204,8 @@ class Run(Model):
     """Of one pod that holds ranks; requests equal limits, unless they are stated apart."""
     roles: dict[DnsLabel, RoleParts] = Field(default_factory=dict)
     """Role of the target, such as `launcher` -> what its pods have of their own."""
+    containers: tuple[Container, ...] = ()
+    """Containers next to the one that trains: those that end before it, sidecars, and others beside it."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Variable -> text, a key of a Secret or ConfigMap, or a field of the pod."""
     env_from: tuple[EnvSource, ...] = ()
@@ -254,6 +257,13 @@ class Run(Model):
             if (parts.command or parts.args) and self.workload.kind != "command":
                 raise ValueError(f"roles.{role} states what runs, and workload {self.workload.kind} is started by the supervisor "
                                  "in every pod; remove command and args there, or use workload command")  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _containers_differ(self) -> Self:
+        names = [container.name for container in self.containers]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two containers are called {twice[0]}; give each a name of its own")
         return self
 
     @property

@@ -80,7 +80,7 @@ def test_a_container_beside_the_work_never_lets_the_pod_end() -> None:
     (finding,) = findings(pod({"containers": [container()]}))
     assert finding.code == "TW607"
     assert finding.where.pointer == "/overrides/pod/node/containers/0"
-    assert "restartPolicy: Always" in finding.fix
+    assert "kind: sidecar" in finding.fix
 
 
 @pytest.mark.parametrize(

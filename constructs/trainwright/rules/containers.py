@@ -1,0 +1,76 @@
+"""Rules on the containers next to the one that trains, and on what all pods of a pool bring along.
+
+What a pod may be is said of the finished pods (rules/pod.py); here is what only the statement shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from trainwright.findings import Finding, Where
+from trainwright.findings.codes import found
+from trainwright.findings.context import Context
+from trainwright.findings.locate import escape
+from trainwright.manifest.containers import stated_containers
+from trainwright.manifest.volumes import volume_mounts
+from trainwright.overrides.owned import owners_of
+from trainwright.plan import Resolution
+from trainwright.rules.environment import secret_findings, variable_findings
+from trainwright.rules.storage import path_findings
+from trainwright.run import SharedMount
+
+
+def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Of a container of the run. One of a pool is for every target, and goes to the roles that there are."""
+    known = [role.name for role in resolution.binding.roles]
+    for number, container in enumerate(context.run.containers):
+        for name in container.roles:
+            if name not in known:
+                message = f"container {container.name} is for role {name}, which {resolution.plan.target_title} has not here"
+                where = context.locate.run(f"/containers/{number}/roles")
+                yield found("TW327", where, message, f"its roles are: {', '.join(known)}")
+
+
+def shares_what_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A volume is shared by the path at which the container that trains has it."""
+    ranks = resolution.binding.ranks
+    paths = [mount["mountPath"].value for mount in volume_mounts(resolution, ranks)]
+    for container, source in stated_containers(resolution):
+        for path, mount in container.mounts.items():
+            if isinstance(mount, SharedMount) and mount.same_as not in paths:
+                message = f"container {container.name} shares {mount.same_as}, and nothing is mounted there"
+                where = _where(context, f"{source}/mounts/{escape(path)}")
+                yield found("TW233", where, message, f"use one of: {', '.join(paths)}; or add it to mounts")
+
+
+def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Secrets in plain text anywhere, and of a pool's variables what holds for those of a run."""
+    for container, source in stated_containers(resolution):
+        yield from secret_findings(container.env, partial(_variable_at, context, f"{source}/env"))
+    env = resolution.pool.pods.env
+    where = partial(_variable_at, context, f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/env")
+    owners = owners_of(env, resolution)
+    for name, owner in owners.items():
+        yield found("TW403", where(name), owner, "remove it; `trainwright plan --json` shows what is set, and why")
+    yield from secret_findings(env, where)
+    yield from variable_findings({name: value for name, value in env.items() if name not in owners}, where)
+
+
+def paths(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Mounts of a pool are mounts of the container that trains."""
+    at = f"/node_pools/{escape(resolution.plan.world.pool)}/pods/mounts"
+    for path in resolution.pool.pods.mounts:
+        yield from path_findings(path, context.locate.cluster(f"{at}/{escape(path)}"))
+
+
+def _variable_at(context: Context, source: str, name: str) -> Where:
+    return _where(context, f"{source}/{name}")
+
+
+def _where(context: Context, source: str) -> Where:
+    file, _, pointer = source.partition(":")
+    return context.locate.run(pointer) if file == "run" else context.locate.cluster(pointer)
+
+
+PLAN = (roles_are_there, shares_what_is_there, variables, paths)

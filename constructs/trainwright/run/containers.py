@@ -1,0 +1,146 @@
+"""Containers next to the one that trains, and what all pods of a node pool bring along."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, Tag, model_validator
+
+from trainwright.model import AbsolutePath, DnsLabel, EnvName, LabelValue, Model, QualifiedName, by_keys
+from trainwright.run.surroundings import (
+    ConfigMapMount,
+    CsiMount,
+    EnvValue,
+    EphemeralMount,
+    HostPathMount,
+    NfsMount,
+    ScratchMount,
+    SecretMount,
+)
+from trainwright.run.workload import Arguments, Command
+from trainwright.security import Security
+from trainwright.units import Bytes, Cpu, Duration
+
+
+class SharedMount(Model):
+    """The volume that the container which trains has at a path."""
+
+    same_as: AbsolutePath
+    """Path of that mount."""
+    read_only: bool = False
+    """Whether the mount is read-only."""
+
+
+_OWN = (ScratchMount, EphemeralMount, ConfigMapMount, SecretMount, HostPathMount, NfsMount, CsiMount)
+
+OwnMount = Annotated[
+    Annotated[ScratchMount, Tag("ScratchMount")]
+    | Annotated[EphemeralMount, Tag("EphemeralMount")]
+    | Annotated[ConfigMapMount, Tag("ConfigMapMount")]
+    | Annotated[SecretMount, Tag("SecretMount")]
+    | Annotated[HostPathMount, Tag("HostPathMount")]
+    | Annotated[NfsMount, Tag("NfsMount")]
+    | Annotated[CsiMount, Tag("CsiMount")],
+    by_keys(*_OWN),
+]
+"""Every kind of mount but a claim, which a run states itself."""
+
+ContainerMount = Annotated[
+    Annotated[SharedMount, Tag("SharedMount")]
+    | Annotated[ScratchMount, Tag("ScratchMount")]
+    | Annotated[EphemeralMount, Tag("EphemeralMount")]
+    | Annotated[ConfigMapMount, Tag("ConfigMapMount")]
+    | Annotated[SecretMount, Tag("SecretMount")]
+    | Annotated[HostPathMount, Tag("HostPathMount")]
+    | Annotated[NfsMount, Tag("NfsMount")]
+    | Annotated[CsiMount, Tag("CsiMount")],
+    by_keys(SharedMount, *_OWN),
+]
+
+
+class Probe(Model):
+    """What tells whether a container is well: a command that ends with 0, or a port that answers or takes connections."""
+
+    command: Command | None = None
+    """A program in the container."""
+    http: Annotated[str, Field(pattern=r"^/[^\x00 ]*$", max_length=1024)] | None = None
+    """Path that is asked for, on `port`."""
+    port: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    """Number of a port; without `http` it is enough that something listens."""
+    every: Duration = Field(default_factory=lambda: Duration.parse("10s"))
+    """Time between two tries."""
+    failures: Annotated[int, Field(ge=1, le=10_000)] = 3
+    """How many tries in a row may fail."""
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.command is None) == (self.port is None) or (self.http is not None and self.port is None):
+            raise ValueError("give either command, or port with or without http")
+        return self
+
+
+class Container(Model):
+    """A container in the pods of a run, next to the one that trains."""
+
+    name: Annotated[DnsLabel, Field(max_length=40)]
+    """Name in the pod."""
+    kind: Literal["init", "sidecar", "beside"]
+    """`init` ends before the work begins; `sidecar` starts before it, and Kubernetes ends it after; `beside` starts with the work
+    and has to end by itself.
+    """
+    image: Annotated[str, Field(min_length=1, max_length=1024)]
+    """Its image, pinned by digest."""
+    command: Command | None = None
+    """Default: the image's entrypoint."""
+    args: Arguments = ()
+    """Arguments of the command, or of the entrypoint."""
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
+    """Its own variables; it has none of the run's."""
+    mounts: dict[AbsolutePath, ContainerMount] = Field(default_factory=dict)
+    """Path in it -> a volume of its own, or one that it shares with the container that trains."""
+    cpu: Cpu
+    """CPUs, as request and limit: they add to those of the pod."""
+    memory: Bytes
+    """Memory, as request and limit."""
+    security: Security = Field(default_factory=Security.model_construct)
+    """Who its processes are; what is left out is as for the pod. `fs_group` is the pod's alone."""
+    started: Probe | None = None
+    """Of a sidecar: what must be well before the next container starts."""
+    ends_itself: bool = False
+    """Of kind `beside`: that it ends when the work has ended; otherwise the pod would never be complete."""
+    roles: tuple[DnsLabel, ...] = ()
+    """Roles whose pods have it; default: those that hold ranks."""
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        if self.security.fs_group is not None:
+            raise ValueError("fs_group is of the whole pod; write it under security of the run")
+        if self.started is not None and self.kind != "sidecar":
+            raise ValueError(f"started is for a sidecar, and kind is {self.kind}; remove it, or write kind: sidecar")
+        if self.ends_itself and self.kind != "beside":
+            raise ValueError(f"ends_itself is for kind beside, and kind is {self.kind}; remove it")
+        return self
+
+
+class Toleration(Model):
+    """A taint that pods put up with, beside those of the pool."""
+
+    key: QualifiedName
+    """Key of the taint."""
+    value: LabelValue | None = None
+    """Value of the taint; default: any."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Default: every effect."""
+
+
+class PoolPods(Model):
+    """What every pod of a run that goes to a pool brings along, so that no run has to say it."""
+
+    annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)
+    """Annotations, such as devices that an injector gives to a container. Those of a run win."""
+    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
+    """Variables of the container that trains. Those of a run win."""
+    mounts: dict[AbsolutePath, OwnMount] = Field(default_factory=dict)
+    """Mounts of the container that trains, such as libraries on the node. A mount of the run at the same path wins."""
+    tolerations: tuple[Toleration, ...] = ()
+    """Taints that are not on every node of the pool, such as those of nodes about to end."""
+    containers: tuple[Container, ...] = ()
+    """Sidecars, installers and other containers. A container of the run with the same name replaces one."""

@@ -1,0 +1,148 @@
+"""Containers next to the one that trains, and what all pods of a pool bring along."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from tests.compiler.example import RUN, Data, compiled, findings, script
+from tests.compiler.findings.page import overlay
+from tests.compiler.objects import assert_accepted
+from tests.compiler.targets import CASES, on, profile_for
+
+from trainwright.findings import CompileError
+from trainwright.manifest.pods import pods_in
+from trainwright.manifest.provenance import split
+from trainwright.reading import validate_data
+from trainwright.report.facts import plan_facts
+from trainwright.report.plan import plan_rows
+from trainwright.run import Run
+from trainwright.target import TARGETS
+from trainwright.target.base import run_pods
+
+IMAGE = "registry.example.com/tools/helper@sha256:" + "a" * 64
+AMOUNTS: Data = {"image": IMAGE, "cpu": "1", "memory": "1Gi"}
+DAEMON: Data = {
+    "name": "network-daemon", "kind": "sidecar", "command": ["/daemon"], "args": ["--nics=8"],
+    "env": {"LD_LIBRARY_PATH": "/lib/own"},
+    "mounts": {"/lib/own": {"same_as": "/usr/local/nvidia"}, "/hostsysfs": {"host_path": "/sys"}},
+    "security": {"user": 0, "capabilities": ["NET_ADMIN"]},
+    "started": {"command": ["cat", "/run/well"], "every": "5s", "failures": 6}, **AMOUNTS,
+}  # fmt: skip
+POOL: Data = {
+    "annotations": {"devices.gke.io/container.network-daemon": "- path: /dev/nvidia0\n"},
+    "env": {"APP_LIBRARIES": "/usr/local/nvidia/lib64"},
+    "mounts": {"/usr/local/nvidia": {"host_path": "/home/kubernetes/bin/nvidia", "read_only": True}},
+    "tolerations": [{"key": "cloud.google.com/about-to-end"}, {"key": "a.b/c", "value": "d", "effect": "NoExecute"}],
+    "containers": [DAEMON],
+}
+
+
+def of_pool(pods: Data, level: str = "privileged") -> Data:
+    return {"namespaces": {"training": {"pod_security": level}}, "node_pools": {"h100": {"pods": pods}}}
+
+
+def pod_of(run: Data, cluster: Data | None = None) -> dict[str, Any]:
+    manifests = compiled(script("python", "x.py") | {"security": {"user": 1000}} | run, cluster).manifests
+    (pod,) = [template for manifest in manifests for _, template in pods_in(manifest)]
+    return pod
+
+
+def test_what_a_pool_brings_along_is_in_every_pod_that_lands_there(snapshot: SnapshotAssertion) -> None:
+    run = script("python", "x.py") | {"security": {"user": 1000}}
+    pod, result = pod_of({}, of_pool(POOL)), compiled(run, of_pool(POOL))
+    main, spec = pod["spec"]["containers"][0], pod["spec"]
+    rows, facts = dict(plan_rows(result)), plan_facts(result)
+    assert {
+        "annotations": pod["metadata"]["annotations"], "init": spec["initContainers"], "tolerations": spec["tolerations"],
+        "env": [one for one in main["env"] if one["name"].startswith("APP_")],
+        "mounts": [one for one in main["volumeMounts"] if one["name"].startswith("of-")],
+        "volumes": [one for one in spec["volumes"] if one["name"].startswith("of-")],
+        "plan": [rows["containers"], rows["pod security"]],
+        "facts": {key: value for key, value in facts.items() if "pool" in key and key != "node_pool"},
+    } == snapshot
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+
+
+def test_a_run_replaces_what_it_states_itself() -> None:
+    own: Data = {
+        "pod_annotations": {"devices.gke.io/container.network-daemon": "mine"}, "env": {"APP_LIBRARIES": "/mine"},
+        "mounts": {"/usr/local/nvidia": {"scratch": "1Gi"}},
+        "containers": [{"name": "network-daemon", "kind": "init", **AMOUNTS}],
+    }
+    pod = pod_of(own, of_pool(POOL))
+    main = pod["spec"]["containers"][0]
+    assert pod["metadata"]["annotations"]["devices.gke.io/container.network-daemon"] == "mine"
+    assert [one["value"] for one in main["env"] if one["name"] == "APP_LIBRARIES"] == ["/mine"]
+    assert [one["name"] for one in main["volumeMounts"] if one["mountPath"] == "/usr/local/nvidia"] == ["scratch-1"]
+    assert ["restartPolicy" in one for one in pod["spec"]["initContainers"]] == [False]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_target_carries_them(name: str) -> None:
+    stated = [
+        {"name": "installer", "kind": "init", **AMOUNTS},
+        {"name": "relay", "kind": "sidecar", "mounts": {"/theirs": {"same_as": "/checkpoints"}}, **AMOUNTS},
+        {"name": "watcher", "kind": "beside", "ends_itself": True, **AMOUNTS},
+    ]
+    result = compiled(on(name, containers=stated), profile_for(name))
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    lowered = [split(tree)[0] for tree in TARGETS[name].lower(result.resolution)]
+    ranks = {role.name for role in result.resolution.binding.roles if role.holds_ranks}
+    for pod in run_pods(TARGETS[name], result.resolution, lowered):
+        spec = pod.found.spec
+        names = [one["name"] for one in (*spec.get("initContainers", []), *spec["containers"][1:])]
+        assert names == (["installer", "relay", "watcher"] if pod.role in ranks else [])
+
+
+@pytest.mark.parametrize(("container", "code"), [
+    ({"kind": "beside"}, "TW607"),
+    ({"kind": "init", "image": "registry.example.com/x:latest"}, "TW305"),
+    ({"kind": "init", "image": "elsewhere.example.com/x:latest"}, "TW306"),
+    ({"kind": "init", "memory": "9Ti"}, "TW308"),
+    ({"kind": "sidecar", "roles": ["launcher"]}, "TW327"),
+    ({"kind": "sidecar", "mounts": {"/x": {"same_as": "/nowhere"}}}, "TW233"),
+    ({"kind": "sidecar", "mounts": {"/x": {"host_path": "/sys"}}}, "TW604"),
+    ({"kind": "sidecar", "security": {"user": 0}}, "TW604"),
+    ({"kind": "sidecar", "env": {"HF_TOKEN": "hf_" + "a" * 34}}, "TW409"),
+    ({"kind": "sidecar"}, None),
+])  # fmt: skip
+def test_they_are_held_to_the_same_rules(container: Data, code: str | None) -> None:
+    run = script("python", "x.py") | {"containers": [{"name": "helper", **AMOUNTS, **container}]}
+    cluster = {"registries": ["registry.example.com"], "namespaces": {"training": {"pod_security": "restricted"}}}
+    said = [(one.code, str(one.where.pointer)) for one in findings(run, cluster) if one.code == code or code is None]
+    assert code == "TW308" or all(place.startswith("/containers/0") for _, place in said)
+    assert bool(said) == (code is not None)
+
+
+@pytest.mark.parametrize(("pods", "code", "place"), [
+    ({"env": {"RANK": "0"}}, "TW403", "/env/RANK"),
+    ({"env": {"APP_TOKEN": "hf_" + "a" * 34}}, "TW409", "/env/APP_TOKEN"),
+    ({"mounts": {"/dev/shm": {"scratch": "1Gi"}}}, "TW233", "/mounts/~1dev~1shm"),
+    ({"mounts": {"/x": {"host_path": "/sys"}}}, "TW604", "/mounts"),
+    ({"containers": [{"name": "helper", "kind": "beside", **AMOUNTS}]}, "TW607", "/containers/0"),
+])  # fmt: skip
+def test_a_pool_is_held_to_them_too(pods: Data, code: str, place: str) -> None:
+    said = findings(script("python", "x.py") | {"security": {"user": 1000}}, of_pool(pods, "restricted"))
+    assert (code, f"/node_pools/h100/pods{place}") in [(one.code, one.where.pointer) for one in said]
+
+
+@pytest.mark.parametrize(("container", "words"), [
+    ({"kind": "init", "started": {"port": 80}}, "started is for a sidecar"),
+    ({"kind": "sidecar", "ends_itself": True}, "ends_itself is for kind beside"),
+    ({"kind": "sidecar", "started": {"http": "/well"}}, "give either command"),
+    ({"kind": "sidecar", "security": {"fs_group": 5}}, "fs_group is of the whole pod"),
+])  # fmt: skip
+def test_what_is_wrong_with_a_container(container: Data, words: str) -> None:
+    with pytest.raises(CompileError, match=words):
+        validate_data(Run, overlay(RUN, {"containers": [{"name": "helper", **AMOUNTS, **container}]}), "run.yaml", {})
+
+
+def test_overrides_leave_them_alone() -> None:
+    run = {"containers": [{"name": "helper", "kind": "sidecar", **AMOUNTS}]}
+    patch = {"initContainers": [{"name": "helper", "image": "registry.example.com/other:v1"}]}
+    said = findings(script("python", "x.py") | run | {"overrides": {"pod": {"node": patch}}})
+    assert ("TW601", True) in [(one.code, "change containers" in one.fix) for one in said]
