@@ -17,6 +17,7 @@ from trainwright.cdk8s.fields import RunFields, run_from_fields
 from trainwright.cdk8s.job import TrainingJob, caller
 from trainwright.cluster import Cluster
 from trainwright.handshake import MPIName
+from trainwright.topology.ddp import DDPSettings
 from trainwright.topology.torch import ElasticNodes
 from trainwright.topology.zero import FSDP2, DeepSpeed, Offload
 
@@ -35,12 +36,12 @@ class DDPJob(_TopologyJob):
     def __init__(
         self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int,
         processes_per_node: int | None = None, elastic: ElasticNodes | None = None, mpi: MPIName | None = None,
-        **fields: Unpack[RunFields],
+        ddp: DDPSettings | None = None, **fields: Unpack[RunFields],
     ) -> None:
         """With 0 ``gpus_per_node`` it runs on CPUs, ``processes_per_node`` ranks a pod."""
         topology = {
             "kind": "ddp", "nodes": nodes, "gpus_per_node": gpus_per_node, "processes_per_node": processes_per_node,
-            "elastic": elastic, "mpi": mpi,
+            "elastic": elastic, "mpi": mpi, "ddp": ddp,
         }
         super().__init__(scope, id, cluster, topology, fields)
 

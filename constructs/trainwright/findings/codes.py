@@ -102,6 +102,8 @@ _ROWS = (
          "Saves that follow each other at once leave no time to train; without one, a failure costs the whole run.", True),
     Code("TW247", _W, "shard group across a border of nodes",
          "A group within a node gathers over its own links, one that crosses a border over the network, and all wait for it.", True),
+    Code("TW248", _E, "compile cache that nothing keeps",
+         "Compiled code could not be written, or would be gone with its pod."),
     Code("TW249", _W, "grace longer than a drain", "The autoscaler ends the pod in the middle of its last save.", True),
     # Cluster
     Code("TW301", _E, "unknown node pool", "The pods would match no node."),

@@ -85,7 +85,7 @@ def collectives(
     every = _Group(ranks, min(ranks, per_node), 1)
     if sharding.engine is None:
         gradients = PRECISION_BYTES[work.gradient_reduction or "fp32"]
-        buckets = ceil(gradients * parameters / BUCKET_BYTES)
+        buckets = ceil(4 * parameters / (4 * sharding.bucket or BUCKET_BYTES))
         formula = f"2 x {gradients} bytes x {parameters:,} gradients, reduced once"
         return (Collective("all-reduce", gradients * parameters, buckets, *every),), formula
     if sharding.engine == "fsdp2":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainwright.cluster import Fabric
@@ -10,7 +10,7 @@ from trainwright.findings.locate import escape
 from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Share, Variable
 from trainwright.plan.model import EnvironmentVariable, ResourcesPlan
 from trainwright.plan.network import network_variables
-from trainwright.run import CommandWorkload, ConfigMapReference, EnvValue, FieldReference, Run, SecretReference
+from trainwright.run import CommandWorkload, ConfigMapReference, EnvValue, FieldReference, Run, SecretReference, TrainerWorkload
 from trainwright.topology import LAUNCHER_VARIABLES, names_read, untold
 from trainwright.topology.launching import NODE_RANK
 from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, SPEC_ENV
@@ -177,7 +177,21 @@ def _defaults(run: Run, inputs: EnvironmentInputs) -> list[Variable]:
         Variable("PYTHONUNBUFFERED", "1", "log lines leave the pod as they are written"),
         *([Variable("HF_HUB_OFFLINE", "1", "nothing is downloaded while training")] if run.trainer else []),
         Variable(THREADS, str(threads), f"CPUs {resources.cpu}, processes {needs.processes_per_node}"),
+        *(_of_torch(run.trainer, needs) if run.trainer else []),
     ]
+
+
+def _of_torch(work: TrainerWorkload, needs: Needs) -> Iterator[Variable]:
+    """What torch reads before a program can tell it anything, for the settings that a run states."""
+    if work.compile_cache:
+        # torch/_inductor/runtime/cache_dir_utils.py, and Triton's own kernels: both write a file under another name first.
+        reason = "compiled code outlives the pod"
+        yield Variable("TORCHINDUCTOR_CACHE_DIR", f"{work.compile_cache}/inductor", reason, "run:/workload/compile_cache")
+        yield Variable("TRITON_CACHE_DIR", f"{work.compile_cache}/triton", reason, "run:/workload/compile_cache")
+    if work.expandable_segments and needs.gpus_per_node:
+        # The name since torch 2.9; PYTORCH_CUDA_ALLOC_CONF is its former one (c10/core/AllocatorConfig.cpp).
+        reason, source = "segments of GPU memory grow, which fragments less", "run:/workload/expandable_segments"
+        yield Variable("PYTORCH_ALLOC_CONF", "expandable_segments:True", reason, source)
 
 
 def _directory(directory: str | None) -> list[Variable]:

@@ -168,7 +168,7 @@ def _more_nodes(topology: DDP | ZeRO, growth: int) -> dict[str, Any]:
 
 def _zero(topology: DDP | ZeRO, count: int, update: dict[str, Any]) -> _Step:
     """The topology with some keys changed; the text names those alone. mpirun starts no ranks that share their states."""
-    stated = topology.model_dump(exclude_defaults=True, exclude={"mpi"})
+    stated = topology.model_dump(exclude_defaults=True, exclude={"mpi", "ddp"})
     changed = {key: value for key, value in update.items() if stated.get(key) != value}
     return _Step(f"topology: {_flow(changed)}", {"topology": ZeRO.model_validate({**stated, **update})}, count)
 

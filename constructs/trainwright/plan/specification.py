@@ -179,6 +179,8 @@ def _training(run: Run, workload: TrainerWorkload, planned: PlannedParts) -> dic
         "gradient_reduction": workload.gradient_reduction,
         "activation_checkpointing": workload.activation_checkpointing,
         "compile": workload.compile or None,  # left out where it is not asked for, so that no identity moves
+        "deterministic": workload.deterministic or None,
+        "cudnn_benchmark": workload.cudnn_benchmark or None,
         "duration": {"epochs": workload.epochs, "steps": workload.steps},
         "seed": workload.seed,
         "evaluation": workload.evaluation,
@@ -212,6 +214,9 @@ def _unless(default: int, stated: int) -> int | None:
     return None if stated == default else stated
 
 
+WORK = "/work"
+"""Pointer to what the ranks do."""
+
 SOURCES: dict[str, tuple[str, str]] = {
     "": ("trainwright", "the run's specification, the one file that the supervisor reads"),
     "/run": ("run:/run", "names the run in logs, metrics and on the checkpoint volume"),
@@ -243,13 +248,14 @@ SOURCES: dict[str, tuple[str, str]] = {
     "/work/engine": ("run:/topology/kind", "the engine that the topology names"),
     "/work/deepspeed": ("run:/topology", "where DeepSpeed's own configuration is"),
     "/work/fsdp2": ("run:/topology/fsdp2", "settings of fully_shard"),
+    f"{WORK}/ddp": ("run:/topology/ddp", "settings of DistributedDataParallel"),
     "/work/batch/keep": ("run:/topology/elastic/batch", "what stays when nodes come and go"),
     **{
         f"/work/{key}": (f"run:/workload/{key}", "as the run states it, or its default")
         for key in (
             "task", "model", "initial_weights", "data", "optimizer", "clip_norm", "skip_non_finite", "skip_unreadable",
-            "precision", "gradient_reduction", "activation_checkpointing", "compile", "seed", "evaluation", "metrics", "command",
-            "protocol", "booster", "rounds", "evaluation_metrics", "early_stopping_rounds",
+            "precision", "gradient_reduction", "activation_checkpointing", "compile", "deterministic", "cudnn_benchmark", "seed",
+            "evaluation", "metrics", "command", "protocol", "booster", "rounds", "evaluation_metrics", "early_stopping_rounds",
         )
     },
 }

@@ -218,5 +218,21 @@ def files(context: Context) -> Iterator[Finding]:
         yield found("TW237", context.locate.run("/files"), message, "put large files into the image, or on a claim")
 
 
-RUN = (checkpoint_volume, store_credentials, paths, claims, files)
+def compile_cache(context: Context) -> Iterator[Finding]:
+    """What is compiled must be writable, and there when the next pod starts."""
+    run, path = context.run, context.run.trainer.compile_cache if context.run.trainer else None
+    if path is None:
+        return
+    around = [mount for mount in run.mounts if PurePosixPath(path).is_relative_to(mount)]
+    mount = max(around, key=len, default=None)
+    if mount is not None and getattr(run.mounts[mount], "read_only", True) is False:
+        return
+    what = "is in no mount" if mount is None else f"is in {mount}, which is read-only or is deleted with its pod"
+    yield found(
+        "TW248", context.locate.run("/workload/compile_cache"), f"compile_cache {path} {what}",
+        "name a folder in a mount of a claim without read_only; or remove it, and every pod compiles for itself",
+    )
+
+
+RUN = (checkpoint_volume, store_credentials, paths, claims, files, compile_cache)
 PLAN = (shared_claims, checkpoints_fit, grace_fits, goes_on)

@@ -101,6 +101,14 @@ def images_in_files(context: Context) -> Iterator[Finding]:
         yield found("TW207", context.locate.run("/workload/skip_unreadable"), message, "remove it")
 
 
+def memory_of_gpus(context: Context) -> Iterator[Finding]:
+    """CPUs have no segments."""
+    work = context.run.trainer
+    if work and work.expandable_segments and not context.run.topology.needs().gpus_per_node:
+        message = "a run on CPUs does not read expandable_segments"
+        yield found("TW207", context.locate.run("/workload/expandable_segments"), message, "remove it")
+
+
 def trainer_version(context: Context) -> Iterator[Finding]:
     """The image's trainer has to read the specification that this compiler writes."""
     run = context.run
@@ -207,8 +215,8 @@ def kept_batch_reaches_all(context: Context, resolution: Resolution) -> Iterator
 
 
 RUN = (
-    complete, without_effect, images_in_files, trainer_version, linear_with_adam, batch_statistics, work_fits_topology,
-    engine_fits, engine_can_resize,
+    complete, without_effect, images_in_files, memory_of_gpus, trainer_version, linear_with_adam, batch_statistics,
+    work_fits_topology, engine_fits, engine_can_resize,
 )
 PLAN = (
     follows_the_batch, belongs_to_a_batch, warmup, warmup_ends, batch_fits_data,

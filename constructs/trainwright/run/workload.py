@@ -19,6 +19,7 @@ from trainwright_trainer.contract.training import (
     Schedule,
     TaskName,
     disagreements,
+    kernel_disagreements,
 )
 
 Argument = Annotated[str, Field(max_length=131_072)]
@@ -69,6 +70,16 @@ class TrainerWorkload(Model):
     """Keep only the input of each block for the backward pass, and recompute the rest: less memory, a third more computation."""
     compile: bool = False
     """Compile each block of the model: a slower first step, and faster ones after it."""
+    compile_cache: AbsolutePath | None = None
+    """Folder in a mount for what `compile` generates, so that later attempts and other runs need not compile it again. Whoever
+    can write there decides what these pods execute."""
+    deterministic: bool = False
+    """Use kernels on GPUs that give the same bits each time: slower, for a resume with [the same bits](verify-resume.md#on-gpus).
+    CPUs always do."""
+    cudnn_benchmark: bool = False
+    """Let cuDNN time its convolutions for each shape and use the fastest; for models with convolutions."""
+    expandable_segments: bool = False
+    """Let torch's allocator grow its segments of GPU memory, which fragments less where sizes change."""
     schedule: Schedule = "cosine"
     """Shape of the rate after warm-up; `wsd` stays at the peak and falls at the end."""
     decay_fraction: Fraction | None = None
@@ -90,6 +101,10 @@ class TrainerWorkload(Model):
             raise ValueError("give exactly one of epochs and steps")
         if self.decay_fraction is not None and self.schedule != "wsd":
             raise ValueError(f"decay_fraction is for schedule wsd, and schedule is {self.schedule}; remove it, or write wsd")
+        if self.compile_cache and not self.compile:
+            raise ValueError("compile_cache is for what compile generates: remove it, or write compile: true")
+        for problem in kernel_disagreements(self.model, self.deterministic, self.cudnn_benchmark):
+            raise ValueError(problem)
         for problem in (*disagreements(self.task, self.model, self.data), *sink_disagreements(self.metrics)):
             raise ValueError(problem)
         return self

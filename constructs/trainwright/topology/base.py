@@ -38,7 +38,7 @@ class Sharding(NamedTuple):
     buckets: int = 0
     """Buffers in which DeepSpeed reduces gradients: two where one fills while the other travels."""
     bucket: int = 0
-    """Size of one."""
+    """Size of one; of DDP, where it is stated."""
     persistent: int = 0
     """Weights of at most this many elements stay whole on every rank."""
     live: int = 0

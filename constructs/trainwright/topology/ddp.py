@@ -1,12 +1,23 @@
 """torch DistributedDataParallel: every rank holds the whole model and sees its share of each batch."""
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from trainwright.handshake import MPI, Binding, MPIName, Needs, Rendezvous, Success, Variable
+from trainwright.model import Model
+from trainwright.topology.base import Sharding
 from trainwright.topology.process import Work, torch_meeting
 from trainwright.topology.torch import ElasticTopology
+
+
+class DDPSettings(Model):
+    """Settings of torch's ``DistributedDataParallel``."""
+
+    bucket_cap_mb: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    """Size of the buckets in which gradients are summed, in MiB: larger ones make fewer messages, smaller ones leave earlier in
+    the backward pass. Default: torch's 25, and 1 for the first."""
 
 
 class DDP(ElasticTopology):
@@ -21,6 +32,9 @@ class DDP(ElasticTopology):
     mpi: MPIName | None = None
     """Start the ranks with mpirun of this implementation; torch still uses NCCL or gloo."""
 
+    ddp: DDPSettings | None = None
+    """Settings of engine ddp."""
+
     @model_validator(mode="after")
     def _one_way_to_start(self) -> Self:
         if self.elastic and self.mpi:
@@ -33,6 +47,19 @@ class DDP(ElasticTopology):
         if self.mpi:
             return needs._replace(rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, mpi=MPI(self.mpi))
         return needs
+
+    def settings(self) -> Mapping[str, Any]:
+        """Of the buckets, where the run states them: so no identity moves."""
+        return {"ddp": {"bucket_cap_mb": self.bucket_megabytes}} if self.bucket_megabytes else {}
+
+    @property
+    def bucket_megabytes(self) -> int | None:
+        """MiB of a bucket; None for torch's default."""
+        return self.ddp.bucket_cap_mb if self.ddp else None
+
+    def sharding(self) -> Sharding:
+        """Every rank holds everything."""
+        return Sharding(bucket=(self.bucket_megabytes or 0) * 2**20 // 4)
 
     def variables(self, binding: Binding, work: Work) -> tuple[Variable, ...]:
         """As of every torch topology; under mpirun where rank 0 is as well."""

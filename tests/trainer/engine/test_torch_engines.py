@@ -10,12 +10,15 @@ from typing import cast
 
 import pytest
 import torch
+from tests.trainer.contract.specifications import RESNET, changed
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from transformers.modeling_outputs import ImageClassifierOutput
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommittedFiles, Snapshot
 from trainwright_trainer.commands.local import free_port
+from trainwright_trainer.contract import RunSpec, Training
+from trainwright_trainer.contract.engine import DDP
 from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.training import SGD
 from trainwright_trainer.engine.base import Engine, Recipe
@@ -25,7 +28,7 @@ from trainwright_trainer.engine.update import UpdateRules
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import Store, initialise
 from trainwright_trainer.rank.place import Place
-from trainwright_trainer.training.assembly import build_optimizer, build_task
+from trainwright_trainer.training.assembly import ORDERED, build_optimizer, build_task, choose_kernels
 
 RATE = 1.0
 
@@ -61,14 +64,19 @@ RULES = UpdateRules("fp32", clip_norm=0.5, skips=0)
 Start = Callable[[UpdateRules], Engine]
 
 
-@pytest.fixture(params=[DDPEngine, FSDP2Engine])
-def start(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Makes the engine, once."""
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[TorchWorld]:
     for name, value in (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", str(free_port())), ("GLOO_SOCKET_IFNAME", "lo")):
         monkeypatch.setenv(name, value)
     world = TorchWorld(Place(0, 1, 0, 0), torch.device("cpu"), timedelta(seconds=60))
-    yield lambda rules: cast("Engine", request.param(world, rules))
+    yield world
     world.close()
+
+
+@pytest.fixture(params=[DDPEngine, FSDP2Engine])
+def start(request: pytest.FixtureRequest, world: TorchWorld) -> Start:
+    """Makes the engine, once."""
+    return lambda rules: cast("Engine", request.param(world, rules))
 
 
 @pytest.fixture
@@ -283,3 +291,40 @@ def test_a_parameter_that_takes_no_part_is_not_moved(engine: Engine) -> None:
         engine.step(RATE)
     moved = {name for name, parameter in module.named_parameters() if not torch.equal(parameter, before[name])}
     assert moved == {"norm.weight", "norm.bias", "head.weight", "head.bias"}
+
+
+def test_ddp_sums_in_buckets_of_the_stated_size(world: TorchWorld) -> None:
+    for settings, size in ((None, 25), (DDP(bucket_cap_mb=3), 3)):
+        engine = DDPEngine(world, RULES, settings=settings)
+        warmed_up(engine, Plain)
+        assert engine._ddp.bucket_bytes_cap == size * 2**20
+
+
+@pytest.fixture
+def kernels() -> Iterator[None]:
+    """What tests of this process set for all that follow."""
+    algorithms, cudnn = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn
+    before = (cudnn.benchmark, cudnn.deterministic)
+    torch.use_deterministic_algorithms(False)
+    yield
+    torch.use_deterministic_algorithms(algorithms)
+    cudnn.benchmark, cudnn.deterministic = before
+
+
+ON_DIGITS = {"work.task": "image-classification", "work.model": RESNET, "work.data": {"source": "digits"}}
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("device", "asked", "deterministic", "benchmark"), [
+    ("cpu", {}, True, False), ("cuda", {}, False, False), ("cuda", {"deterministic": True}, True, False),
+    ("cuda", {"cudnn_benchmark": True}, False, True),
+])
+def test_kernels_are_what_the_run_asks_for(device: str, asked: dict[str, bool], deterministic: bool, benchmark: bool) -> None:
+    torch.backends.cudnn.deterministic = False
+    training = RunSpec.model_validate(changed({f"work.{key}": value for key, value in asked.items()} | ON_DIGITS)).work
+    assert isinstance(training, Training)
+    environment = {"NCCL_ALGO": "Tree"}
+    choose_kernels(torch.device(device), training, environment)
+    assert environment == {**(ORDERED if deterministic else {}), "NCCL_ALGO": "Tree"}, "the run's own value stays"
+    assert torch.are_deterministic_algorithms_enabled() is deterministic
+    assert (torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark) == (deterministic, benchmark)

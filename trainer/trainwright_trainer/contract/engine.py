@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from trainwright_trainer.contract.base import AbsolutePath, Contract
+from trainwright_trainer.contract.base import AbsolutePath, Contract, Count
 from trainwright_trainer.contract.model import Model
 
 EngineName = Literal["ddp", "fsdp2", "deepspeed", "horovod", "tensorflow"]
@@ -23,6 +23,13 @@ ENGINE_RENDEZVOUS: dict[EngineName, tuple[RendezvousKind, ...]] = {
     "tensorflow": ("tf-config",),
 }
 """Engine -> how its ranks may find each other."""
+
+class DDP(Contract):
+    """Settings of engine ``ddp``: torch's ``DistributedDataParallel``."""
+
+    bucket_cap_mb: Count | None = None
+    """Size of the buckets in which gradients are summed, in MiB. Default: torch's 25, and 1 for the first."""
+
 
 class DeepSpeed(Contract):
     """Settings of engine ``deepspeed``."""
@@ -91,6 +98,9 @@ _SETTINGS: dict[str, _Asked] = {
     "initial_weights": lambda work: bool(getattr(work, "initial_weights", None)),
     "activation_checkpointing": lambda work: bool(work.activation_checkpointing),
     "compile": lambda work: bool(work.compile),
+    "deterministic": lambda work: bool(getattr(work, "deterministic", None)),
+    "cudnn_benchmark": lambda work: bool(getattr(work, "cudnn_benchmark", None)),
+    "expandable_segments": lambda work: bool(getattr(work, "expandable_segments", None)),
     "skip_non_finite": lambda work: bool(getattr(work, "skip_non_finite", None)),
     "checkpoints.save background": lambda work: getattr(getattr(work, "checkpoints", None), "save", None) == "background",
 }
@@ -114,6 +124,9 @@ _UNREAD: dict[EngineName, dict[str, str]] = {
         "initial_weights": "remove it, or use a torch engine",
         "activation_checkpointing": "remove it, or use a torch engine",
         "compile": "remove it: TensorFlow compiles every step to a graph by itself",
+        "deterministic": "remove it, or use a torch engine",
+        "cudnn_benchmark": "remove it: TensorFlow times convolutions by itself",
+        "expandable_segments": "remove it: TensorFlow allocates memory in its own way",
         "skip_non_finite": "remove it: the first step that is not finite ends the run",
         "checkpoints.save background": _BLOCKS,
     },
@@ -135,7 +148,7 @@ _KERAS_ARCHITECTURES = ("resnet", "vit")
 
 
 def engine_disagreements(
-    engine: EngineName, model: Model, deepspeed: DeepSpeed | None, fsdp2: FSDP2 | None
+    engine: EngineName, model: Model, deepspeed: DeepSpeed | None, fsdp2: FSDP2 | None, ddp: DDP | None = None
 ) -> list[str]:
     """What an engine lacks or cannot read, in sentences that name the key to change."""
     problems = []
@@ -145,6 +158,8 @@ def engine_disagreements(
         problems.append(f"engine {engine} does not read deepspeed; remove it, or use engine deepspeed")
     if engine != "fsdp2" and fsdp2 is not None:
         problems.append(f"engine {engine} does not read fsdp2; remove it, or use engine fsdp2")
+    if engine != "ddp" and ddp is not None:
+        problems.append(f"engine {engine} does not read ddp; remove it, or use engine ddp")
     if engine == "tensorflow" and model.architecture not in _KERAS_ARCHITECTURES:
         problems.append(f"engine tensorflow cannot build architecture {model.architecture}; use resnet or vit, or a torch engine")
     return problems

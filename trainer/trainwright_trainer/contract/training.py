@@ -18,7 +18,7 @@ from trainwright_trainer.contract.data import (
     PythonSource,
     TokenFiles,
 )
-from trainwright_trainer.contract.engine import FSDP2, DeepSpeed, EngineName, engine_disagreements, unread
+from trainwright_trainer.contract.engine import DDP, FSDP2, DeepSpeed, EngineName, engine_disagreements, unread
 from trainwright_trainer.contract.metrics import Sink, sink_disagreements
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, ViT
 
@@ -158,6 +158,8 @@ class Training(Contract):
     deepspeed: DeepSpeed | None = None
     fsdp2: FSDP2 | None = None
     """Default of engine ``fsdp2``: the defaults of its settings."""
+    ddp: DDP | None = None
+    """Default of engine ``ddp``: the defaults of its settings."""
     task: TaskName
     model: Model
     initial_weights: AbsolutePath | None = None
@@ -180,6 +182,10 @@ class Training(Contract):
     """Keep only the input of each block for the backward pass, and compute the rest of it again there."""
     compile: bool | None = None
     """Compile each block (``torch.compile``): a slower first step, and faster ones after it. Default: no."""
+    deterministic: bool | None = None
+    """Use kernels on GPUs whose result does not depend on the order of threads; CPUs always do. Default: the fast ones."""
+    cudnn_benchmark: bool | None = None
+    """Let cuDNN time its convolutions for each shape, and use the fastest. Default: no."""
     duration: Duration
     seed: Index = 0
     evaluation: Evaluation = Field(default_factory=Evaluation)
@@ -196,9 +202,10 @@ class Training(Contract):
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         problems = disagreements(self.task, self.model, self.data)
-        problems += engine_disagreements(self.engine, self.model, self.deepspeed, self.fsdp2)
+        problems += engine_disagreements(self.engine, self.model, self.deepspeed, self.fsdp2, self.ddp)
         problems += [f"engine {self.engine} does not read {setting}; {instead}" for setting, instead in unread(self.engine, self)]
         problems += sink_disagreements(self.metrics or ())
+        problems += kernel_disagreements(self.model, bool(self.deterministic), bool(self.cudnn_benchmark))
         if self.learning_rate.scaling is not None and self.batch.keep != "micro":
             problems.append("learning_rate.scaling is for a batch that moves; remove it, or set batch.keep to micro")
         for problem in problems:
@@ -222,6 +229,14 @@ _KINDS: dict[TaskName, _Kind] = {
 def disagreements(task: TaskName, model: Model, data: Data) -> list[str]:
     """What does not fit between task, model and data, in sentences that name the key to change."""
     return [*_misfits(task, model, data), *_tokenizer(data)]
+
+
+def kernel_disagreements(model: Model, deterministic: bool, cudnn_benchmark: bool) -> Iterator[str]:
+    """Settings of kernels that exclude each other, or that a model has no use for, in sentences that name the key to change."""
+    if cudnn_benchmark and deterministic:
+        yield "cudnn_benchmark picks kernels by a stopwatch, other ones in each attempt; remove it, or deterministic"
+    if cudnn_benchmark and isinstance(model, Llama | Bert):
+        yield f"architecture {model.architecture} has no convolutions for cudnn_benchmark to time; remove it"
 
 
 def _misfits(task: TaskName, model: Model, data: Data) -> Iterator[str]:

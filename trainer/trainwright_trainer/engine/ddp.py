@@ -16,7 +16,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
-from trainwright_trainer.contract.engine import CAPABILITIES
+from trainwright_trainer.contract.engine import CAPABILITIES, DDP
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
 from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
@@ -96,13 +96,16 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
         world: The ranks.
         rules: Of the optimizer's steps.
         gradient_reduction: Data type in which gradients are summed over ranks; default fp32.
+        settings: Of the buckets in which they are.
     """
 
     capabilities = CAPABILITIES["ddp"]
 
-    def __init__(self, world: TorchWorld, rules: UpdateRules, gradient_reduction: Precision | None = None) -> None:
+    def __init__(
+        self, world: TorchWorld, rules: UpdateRules, gradient_reduction: Precision | None = None, settings: DDP | None = None
+    ) -> None:
         super().__init__(world, rules)
-        self._reduction = gradient_reduction
+        self._reduction, self._settings = gradient_reduction, settings or DDP()
         self._undecided = False
         """Whether it is open if gradients stay in DDP's buckets between steps."""
 
@@ -130,6 +133,7 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
             self._module,
             device_ids=[self.world.device] if self.world.device.type == "cuda" else None,
             gradient_as_bucket_view=True,
+            bucket_cap_mb=self._settings.bucket_cap_mb,
             find_unused_parameters=self._some_unused,
         )
         # Not in each forward pass, where a rank would wait for rank 0: before evaluations and saves is enough. An attribute since

@@ -6,7 +6,8 @@ when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, MutableMapping
 from datetime import timedelta
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def build_engine(training: Training, place: Place, device: torch.device, timeout
         case "ddp":
             from trainwright_trainer.engine.ddp import DDPEngine
 
-            return DDPEngine(TorchWorld(place, device, timeout), rules, training.gradient_reduction)
+            return DDPEngine(TorchWorld(place, device, timeout), rules, training.gradient_reduction, training.ddp)
         case "fsdp2":
             from trainwright_trainer.contract.engine import FSDP2
             from trainwright_trainer.engine.fsdp2 import FSDP2Engine
@@ -148,7 +149,7 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     if not isinstance(training, Training):
         raise InvalidRunError("work.kind is script: its command runs instead of this rank")
     device = _device(spec, place)
-    _be_deterministic(device)
+    choose_kernels(device, training, os.environ)
     dataset = load(training.data, training.seed, getattr(training.model, "vocab_size", None), training.unreadable_images)
     task = build_task(training.task, training.data, training.seed)
     engine = build_engine(training, place, device, _timeout(spec))
@@ -188,9 +189,23 @@ def _device(spec: RunSpec, place: Place) -> torch.device:
     return device
 
 
-def _be_deterministic(device: torch.device) -> None:
-    """On CPUs a resumed run has the bits of an uninterrupted one. GPUs stay fast: several of their kernels have no such form."""
-    if device.type == "cpu":
+ORDERED = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "NCCL_ALGO": "Ring", "NCCL_PROTO": "Simple"}
+"""Variables by which cuBLAS and NCCL add in the same order each time (docs/verify-resume.md has the sources)."""
+
+
+def choose_kernels(device: torch.device, training: Training, environment: MutableMapping[str, str]) -> None:
+    """On CPUs a resumed run has the bits of an uninterrupted one. GPUs stay fast unless the run asks for that: several of their
+    kernels have only a slow form of it, and some have none, which torch then refuses by name.
+
+    Args:
+        device: Before anything was computed there.
+        training: What the run asks for.
+        environment: Of this process; what is set there stays.
+    """
+    torch.backends.cudnn.benchmark = bool(training.cudnn_benchmark)
+    if device.type == "cpu" or training.deterministic:
+        environment.update({name: value for name, value in ORDERED.items() if name not in environment})
+        torch.backends.cudnn.deterministic = True
         torch.use_deterministic_algorithms(True)
         # Costs time, and guards against reads of uninitialized memory, which we do not make.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

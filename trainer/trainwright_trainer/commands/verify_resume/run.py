@@ -101,7 +101,8 @@ class _Comparison:
         self, request: Request, training: Training, trial: Trial, whole: ObservedAttempt, killed: Killed, incomparable: str | None
     ) -> None:
         self._trial, self._whole, self._killed, self._incomparable = trial, whole, killed, incomparable
-        self._training, self._steps, self._on_cpu = training, request.steps, request.specification.spec.world.device == "cpu"
+        self._training, self._steps = training, request.steps
+        self._deterministic = request.specification.spec.world.device == "cpu" or bool(training.deterministic)
         precision = training.precision
         self._tolerance = TOLERANCES[precision] if request.tolerance is None else request.tolerance
         weights = request.weight_tolerance
@@ -135,7 +136,7 @@ class _Comparison:
 
     def _is_exact(self, processes: int) -> bool:
         """Whether nothing may differ: the same sums, by kernels that have one result."""
-        return self._on_cpu and processes == self._whole.processes
+        return self._deterministic and processes == self._whole.processes
 
     def _reason(self, resumed: ObservedAttempt) -> str | None:
         return None if resumed.processes == self._whole.processes else self._incomparable
