@@ -203,6 +203,7 @@ _ROWS = (
     Code("TW454", _E, "operator's container is not allowed", "The object would exist, but the API server would reject its pods."),
     Code("TW455", _I, "evictions delay the run", "The wait grows with each eviction, while the other pods hold their GPUs.", True),
     Code("TW456", _E, "evictions cannot end the run", "The run would start again after an eviction, though it says that it fails."),
+    Code("TW457", _E, "variable that no pod has", "The command is given an empty word, or the text of the reference."),
     # The records and dist/
     Code("TW501", _E, "run would restart",
          "An identity changed although the run's own file did not: a profile edit or a new compiler would restart training."),

@@ -24,6 +24,7 @@ from trainwright.rules import (
     operators,
     plausible,
     pod,
+    rank_variables,
     roles,
     scheduling,
     security,
@@ -35,7 +36,7 @@ from trainwright.target.base import run_pods
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, storage, data, capacity, roles, containers, cluster, security, environment, command,
-    launchers, mpi, operators, scheduling, monitoring, objects,
+    launchers, mpi, operators, rank_variables, scheduling, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from trainwright.findings import Finding
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
@@ -28,6 +28,17 @@ class Fact(Enum):
     INDEX = "the pod's index"
 
 
+_STATED = {
+    "NNODES": Fact.NODES, "NPROC_PER_NODE": Fact.EACH, "MASTER_ADDR": Fact.ADDRESS, "MASTER_PORT": Fact.PORT,
+    "NODE_RANK": Fact.INDEX,
+}  # fmt: skip
+VARIABLES: Mapping[str, Fact] = {
+    **_STATED, **{f"PET_{name}": fact for name, fact in _STATED.items()}, "WORLD_SIZE": Fact.RANKS,
+    "JOB_COMPLETION_INDEX": Fact.INDEX, "VC_TASK_INDEX": Fact.INDEX,
+}  # fmt: skip
+"""What a variable of a pod holds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Launcher:
     """A program that starts the ranks of one pod."""
@@ -36,6 +47,10 @@ class Launcher:
     flags: frozenset[str]
     reads_plan: bool = False
     """Whether it reads the plan's ``PET_`` variables, so that it needs none of these options."""
+    across: str = ""
+    """What to write so that it starts the ranks of all pods, with ``{ranks}`` and ``{each}`` of the plan."""
+    needs: tuple[str, ...] = ()
+    """Options whose default is right in one pod only, or nowhere."""
     subcommand: str | None = None
     elsewhere: tuple[str, ...] = ()
     """Options without which it starts ranks in its own pod only."""
@@ -63,6 +78,9 @@ LAUNCHERS = {
             "-q", "--quiet", "--cpu", "--multi-gpu", "--tpu", "--use-deepspeed", "--use-fsdp", "--use-megatron-lm",
             "--same-network", "--debug",
         },
+        across="--num_machines $(NNODES) --num_processes {ranks} --machine_rank $(NODE_RANK) --main_process_ip $(MASTER_ADDR) "
+        "--main_process_port $(MASTER_PORT)",
+        needs=("--machine-rank", "--main-process-ip"),
         subcommand="launch",
         elsewhere=("--num-machines", "--config-file"),
         configured={
@@ -75,6 +93,7 @@ LAUNCHERS = {
             "--base-rank": Fact.INDEX, "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
         },
         frozenset({"-v", "--verbose", "-m", "--module-mode", "-c", "--command-mode"}),
+        across="-n {each} --world_size {ranks}, and it reads NODE_RANK, MASTER_ADDR and MASTER_PORT by itself",
         elsewhere=("--world-size", "--node-rank", "--base-rank"),
     ),
     "deepspeed": Launcher(
@@ -83,6 +102,9 @@ LAUNCHERS = {
             "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
         },
         _MODULE | {"--no-ssh", "--no-local-rank", "--save-pid", "--bind-cores-to-rank"},
+        across="--no_ssh --hostfile /etc/deepspeed/hosts --num_gpus $(NPROC_PER_NODE) --node_rank $(NODE_RANK) "
+        "--master_addr $(MASTER_ADDR) --master_port $(MASTER_PORT), and under files that host file, with a line as "
+        "`node-0 slots={each}` for each pod",
         elsewhere=("--hostfile", "-H", "--no-ssh"),
     ),
 }  # fmt: skip
@@ -118,13 +140,16 @@ def options_against_plan(context: Context, resolution: Resolution) -> Iterator[F
     name, start = launched
     launcher, where = LAUNCHERS[name], context.locate.run("/workload/command")
     options = _options(words[start:], launcher)
-    wanted = _planned(resolution, launcher.reads_plan)
+    wanted = planned(resolution, by_sizes=launcher.reads_plan)
     yield from _configuration_against_plan(context, resolution, launcher, options)
     for option, fact in launcher.says.items():
         given = options.get(option)
-        if given is None or "$" in given:
+        if given is None:
             continue
         option = option.replace("-", "_").replace("__", "--", 1) if option.startswith("--") else option
+        if "$" in given:
+            yield from _reference(name, option, fact, given, resolution, where)
+            continue
         if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
             fix = f"remove it: {name} reads {_INDEX_VARIABLE}" if launcher.reads_plan else f"write $({_INDEX_VARIABLE})"
             yield found("TW411", where, f"{option} is the same number in every pod", _index_fix(fix, option, resolution))
@@ -135,6 +160,27 @@ def options_against_plan(context: Context, resolution: Resolution) -> Iterator[F
         yield found("TW411", where, "with --standalone each pod would train alone", "remove it, or set topology.nodes to 1")
 
 
+_REFERENCE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
+
+
+def _reference(name: str, option: str, fact: Fact, given: str, resolution: Resolution, where: Where) -> Iterator[Finding]:
+    """An option whose value is one variable: it has to be one that holds what the option says."""
+    match = _REFERENCE.fullmatch(given.strip("\"'"))
+    holds = VARIABLES.get(next(filter(None, match.groups()))) if match else None
+    wanted = planned(resolution, by_sizes=False)
+    if holds is None or holds is fact or (holds in wanted and wanted[holds] == wanted.get(fact)):
+        return
+    message = f"{option} is {given}, which holds {_HOLDS[holds]}, and not {_HOLDS[fact]}"
+    right = next(variable for variable, of in VARIABLES.items() if of is fact)
+    yield found("TW411", where, message, f"write {wanted[fact] if fact is Fact.RANKS and fact in wanted else f'$({right})'}")
+
+
+_HOLDS = {
+    Fact.NODES: "the number of pods", Fact.EACH: "the ranks of a pod", Fact.RANKS: "the ranks of all pods",
+    Fact.ADDRESS: "the host of rank 0", Fact.PORT: "the port of rank 0", Fact.INDEX: "the pod's number",
+}  # fmt: skip
+
+
 def _configuration_against_plan(
     context: Context, resolution: Resolution, launcher: Launcher, options: Mapping[str, str | None]
 ) -> Iterator[Finding]:
@@ -143,7 +189,7 @@ def _configuration_against_plan(
     content = context.run.files.get(path) if path and launcher.configured else None
     if content is None:
         return
-    where, wanted = context.locate.run(f"/files/{escape(str(path))}"), _planned(resolution, launcher.reads_plan)
+    where, wanted = context.locate.run(f"/files/{escape(str(path))}"), planned(resolution, by_sizes=launcher.reads_plan)
     for key, value in {**launcher.configured, **_entries(content, launcher.configured)}.items():
         option = f"--{key.replace('_', '-')}"
         fact = launcher.says[option]
@@ -178,7 +224,7 @@ def _index_fix(fix: str, option: str, resolution: Resolution) -> str:
     return f"write --node_rank $({_INDEX_VARIABLE}) instead" if option == "--base_rank" and each > 1 else fix
 
 
-def _planned(resolution: Resolution, by_sizes: bool) -> dict[Fact, str]:
+def planned(resolution: Resolution, *, by_sizes: bool) -> dict[Fact, str]:
     """What the options would have to say; of an elastic run only torchrun can state the number of nodes, as two limits."""
     plan, elastic = resolution.plan, resolution.needs.elastic
     each = {Fact.EACH: str(plan.world.processes_per_node)}
@@ -224,13 +270,27 @@ def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Findi
     where, fix = context.locate.run("/workload/command"), "write torchrun before the program: it reads the plan's PET_ variables"
     if launched is not None:
         name = launched[0]
-        if needs.nodes > 1 and not any(option in words for option in LAUNCHERS[name].elsewhere):
-            message = f"{name} starts ranks in its own pod only, and the run has {needs.nodes} pods: each would train alone"
-            yield found("TW450", where, message, f"{fix}; or give {name} the other hosts")
+        if needs.nodes > 1:
+            yield from _across(name, words, resolution, where)
     elif any(_PYTHON.fullmatch(program) for program in programs) and not _reads_its_index(context, resolution):
         alone = _alone(resolution)
         if alone:
             yield found("TW450", where, alone, f"{fix}; or use workload script, which starts one process per rank")
+
+
+def _across(name: str, words: Sequence[str], resolution: Resolution, where: Where) -> Iterator[Finding]:
+    """A launcher that is not told of the other pods, or not which one its own is."""
+    launcher, needs = LAUNCHERS[name], resolution.needs
+    write = launcher.across.format(ranks=needs.world_size, each=needs.processes_per_node)
+    if not any(option in words for option in launcher.elsewhere):
+        message = f"{name} starts ranks in its own pod only, and the run has {needs.nodes} pods: each would train alone"
+        yield found("TW450", where, message, f"write {write}; or torchrun in its place, which reads the plan's PET_ variables")
+        return
+    missing = [] if "--config-file" in words else [option for option in launcher.needs if option not in words]
+    if missing:
+        lacking = " and ".join(option.replace("-", "_").replace("__", "--", 1) for option in missing)
+        message = f"without {lacking} {name} takes every pod for the first of {needs.nodes}: each would wait for the others"
+        yield found("TW450", where, message, f"write {write}")
 
 
 def _reads_its_index(context: Context, resolution: Resolution) -> bool:

@@ -116,8 +116,8 @@ def test_options_of_the_program_are_its_own() -> None:
     ],
 )
 def test_options_of_other_launchers_that_contradict_the_plan(words: tuple[str, ...]) -> None:
-    assert codes(command(*words, "train.py", "--num_nodes", "9")) == ["TW411"]
-    assert codes(command("bash", "-c", " ".join([*words, "train.py"]))) == ["TW411"]
+    for run in (command(*words, "train.py", "--num_nodes", "9"), command("bash", "-c", " ".join([*words, "train.py"]))):
+        assert [code for code in codes(run) if code != "TW450"] == ["TW411"], "TW450 names options that are missing besides"
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_a_configuration_among_the_files_is_read_as_options_are() -> None:
 
 def test_the_fix_for_another_launcher_is_a_value() -> None:
     """They read none of the plan's variables, so the options have to stay."""
-    text = message(command("accelerate", "launch", "--num_machines", "2", "--num_processes", "8", "train.py"))
+    text = message(command("accelerate", "launch", "--num_machines", "2", *RANKED, "--num_processes", "8", "train.py"))
     assert "--num_processes '8' is not what the plan says, 16; write 16" in text
-    text = message(command("accelerate", "launch", "--num_machines", "2", "--machine_rank", "0", "train.py"))
+    text = message(command("accelerate", "launch", "--num_machines", "2", *RANKED[2:], "--machine_rank", "0", "train.py"))
     assert text.endswith("--machine_rank is the same number in every pod; write $(PET_NODE_RANK)")
     text = message(command("composer", "--world_size", "16", "--master_addr", "localhost", "train.py"))
     assert "write $(PET_MASTER_ADDR)" in text

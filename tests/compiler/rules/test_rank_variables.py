@@ -1,0 +1,114 @@
+"""Rules on variables that say where ranks are."""
+
+from __future__ import annotations
+
+import pytest
+from tests.compiler.example import Data, codes, command, findings, message
+from tests.compiler.targets import on, profile_for
+
+ON_PYTORCH = profile_for("pytorch-job")
+ELASTIC: Data = {"topology": {"kind": "ddp", "nodes": 2, "gpus_per_node": 8, "elastic": {"min_nodes": 2, "max_nodes": 4}}}
+
+
+def shell(text: str) -> Data:
+    return command("bash", "-c", text)
+
+
+@pytest.mark.parametrize(("text", "says"), [
+    ("NODE_RANK=0 start", "NODE_RANK=0 is the same in every pod; remove it: pods have NODE_RANK from the plan"),
+    ("export MASTER_ADDR=10.0.0.1; torchrun t.py", "MASTER_ADDR=10.0.0.1 is not what the plan says, example-"),
+    ("NNODES=4 start", "NNODES=4 is not what the plan says, 2"),
+    ("WORLD_SIZE=2 RANK=$X start", "WORLD_SIZE=2 is not what the plan says, 16; remove it: the launcher sets it for each rank"),
+    ("env RANK=0 start", "RANK=0 is the same in every pod"),
+    ("PET_NODE_RANK=1 torchrun t.py", "PET_NODE_RANK=1 is the same in every pod"),
+])  # fmt: skip
+def test_a_value_in_the_command_is_the_same_in_every_pod(text: str, says: str) -> None:
+    (finding,) = [one for one in findings(shell(text)) if one.code == "TW411"]
+    assert says in f"{finding.message}; {finding.fix}"
+
+
+@pytest.mark.parametrize("text", [
+    "NODE_RANK=$JOB_COMPLETION_INDEX start", "NNODES=2 start", "if x; then NODE_RANK=0; else NODE_RANK=1; fi; start",
+    "MASTER_PORT=29500 start",
+])  # fmt: skip
+def test_what_agrees_or_depends_is_fine(text: str) -> None:
+    assert codes(shell(text)) == []
+
+
+def test_a_value_in_env_is_read_as_one_in_the_command() -> None:
+    start = shell("start $NODE_RANK")
+    assert "is the same in every pod" in message(start | {"env": {"NODE_RANK": "0"}})
+    assert "NNODES=3 is not what the plan says, 2" in message(start | {"env": {"NNODES": "3"}})
+    assert codes(start | {"env": {"NNODES": "2"}}) == []
+    assert codes(start | {"env": {"MASTER_ADDR": "example-0"}}) == ["TW403"]
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (("-x", "RANK=0"), "RANK=0 is the same in every process that mpirun starts"),
+    (("-x", "WORLD_SIZE=2"), "WORLD_SIZE=2 is not what the plan says, 16"),
+    (("-x", "MASTER_ADDR=node-1"), "MASTER_ADDR=node-1 is not what the plan says, example-"),
+])  # fmt: skip
+def test_what_mpirun_hands_on_is_read_too(words: tuple[str, ...], says: str) -> None:
+    run = {**on("mpi-job"), **command("mpirun", "-np", "16", "--hostfile", "/etc/mpi/hostfile", *words, "python", "t.py")}
+    (finding,) = [one for one in findings(run, profile_for("mpi-job")) if one.code == "TW420"]
+    assert says in finding.message
+
+
+@pytest.mark.parametrize(("option", "says"), [
+    ("--nnodes=$NPROC_PER_NODE", "--nnodes is $NPROC_PER_NODE, which holds the ranks of a pod, and not the number of pods"),
+    ("--node_rank=$(NNODES)", "write $(NODE_RANK)"),
+    ("--master_addr=${MASTER_PORT}", "write $(MASTER_ADDR)"),
+])  # fmt: skip
+def test_an_option_is_given_what_it_asks_for(option: str, says: str) -> None:
+    assert says in message(shell(f"torchrun {option} t.py"))
+
+
+def test_processes_of_all_pods_are_not_pods() -> None:
+    options = "--num_machines $NNODES --machine_rank $NODE_RANK --main_process_ip $MASTER_ADDR"
+    assert "write 16" in message(shell(f"accelerate launch {options} --num_processes $NNODES t.py"))
+    assert codes(shell(f"accelerate launch {options} --num_processes $((NNODES * NPROC_PER_NODE)) t.py")) == []
+
+
+def test_a_reference_in_env_to_what_is_appended_stays_as_it_is() -> None:
+    env = {"env": {"NODE_RANK": "$(PET_NODE_RANK)"}}
+    (finding,) = findings({**on("pytorch-job"), **shell("start $NODE_RANK"), **env}, ON_PYTORCH)
+    assert finding.code == "TW419"
+    assert "stays as it is" in finding.message
+    assert codes(shell("start $NODE_RANK") | env) == []
+
+
+@pytest.mark.parametrize("text", ["start --rank $NODE_RANK", "torchrun --node_rank=${NODE_RANK} t.py", "start $(NNODES)"])
+def test_nodes_of_an_elastic_run_have_no_number(text: str) -> None:
+    found = findings({**on("pytorch-job"), **shell(text), **ELASTIC}, ON_PYTORCH)
+    assert "nodes of an elastic run come and go" in next(one.message for one in found if one.code == "TW457")
+
+
+@pytest.mark.parametrize("text", [
+    "start ${NODE_RANK:-0}", "NODE_RANK=$HOSTNAME; start $NODE_RANK", "torchrun --no_python bash -c 'echo $MASTER_ADDR'",
+])  # fmt: skip
+def test_what_the_command_knows_otherwise_is_fine(text: str) -> None:
+    assert "TW457" not in codes({**on("pytorch-job"), **shell(text), **ELASTIC}, ON_PYTORCH)
+
+
+def test_what_cannot_be_told_is_refused_where_the_run_asks_for_it() -> None:
+    run: Data = {**on("pytorch-job"), **command("torchrun", "t.py"), **ELASTIC}
+    run["workload"] |= {"launcher_variables": True}
+    (finding,) = [one for one in findings(run, ON_PYTORCH) if one.code == "TW457"]
+    assert finding.where.pointer == "/workload/launcher_variables"
+
+
+def test_before_an_entrypoint_nothing_can_stand() -> None:
+    nothing: Data = dict.fromkeys(("batch", "learning_rate", "trainer_version"))
+    run = {**on("pytorch-job"), **nothing, "workload": {"kind": "command", "args": ["--rank", "$(NODE_RANK)"]}}
+    (finding,) = [one for one in findings(run, ON_PYTORCH) if one.code == "TW457"]
+    assert "before an image's own entrypoint nothing can stand" in finding.message
+    assert codes({**nothing, "workload": {"kind": "command", "args": ["--rank", "$(NODE_RANK)"]}}) == []
+
+
+def test_the_fix_spells_out_the_options() -> None:
+    text = message(command("accelerate", "launch", "t.py"))
+    assert "--num_machines $(NNODES) --num_processes 16 --machine_rank $(NODE_RANK) --main_process_ip $(MASTER_ADDR)" in text
+    assert "-n 8 --world_size 16" in message(command("composer", "t.py"))
+    assert "`node-0 slots=8`" in message(command("deepspeed", "t.py"))
+    text = message(command("accelerate", "launch", "--num_machines=2", "--num_processes=16", "t.py"))
+    assert "without --machine_rank and --main_process_ip accelerate takes every pod for the first" in text
