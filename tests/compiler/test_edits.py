@@ -26,6 +26,7 @@ CLUSTER: Data = {
 }
 """On the example's cluster, so that every field has an effect."""
 
+IMAGE = "registry.example.com/tools/relay@sha256:" + "c" * 64
 SOURCE = {"source": "s3://example-datasets/digits", "image": "registry.example.com/tools/rclone@sha256:" + "b" * 64}
 
 EDITS: dict[str, Data] = {
@@ -40,6 +41,8 @@ EDITS: dict[str, Data] = {
     "node_pool": {"node_pool": "spot"},
     "mounts": {"mounts": {"/data": {"claim": "dataset", "read_only": True}}},
     "prepare": {"prepare": {"/checkpoints/data": SOURCE}},
+    "containers": {"containers": [{"name": "relay", "kind": "sidecar", "image": IMAGE, "cpu": 1, "memory": "1Gi"}]},
+    "roles": {"roles": {"node": {"env": {"PLAIN": "edited"}}}},
     "files": {"files": {"/app/settings.json": {"depth": 3}}},
     "host_network": {"host_network": True},
     "placement": {"placement": {"together": "rack"}},
