@@ -20,6 +20,11 @@ GIB = 2**30
 LONGEST_TEXT = 64
 
 
+def counted(number: int, what: str) -> str:
+    """``1 node``, ``1,024 nodes``."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 class UnitError(ValueError):
     """A text or number that is not the quantity it should be."""
 

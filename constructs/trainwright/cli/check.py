@@ -2,41 +2,69 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import ProjectOption, fail, open_sources, output, run_file, show, today
-from trainwright.findings import Severity
-from trainwright.project import build_project, compare, compare_runs, last_records, obstacles
+from trainwright.cli.session import (
+    Detail,
+    ProjectOption,
+    QuietOption,
+    VerboseOption,
+    detail,
+    fail,
+    open_sources,
+    output,
+    run_file,
+    show,
+    today,
+    watched,
+)
+from trainwright.findings import Finding, Severity
+from trainwright.project import Build, build_project, compare, compare_runs, last_records, obstacles
+from trainwright.report.finding import by_cause
+from trainwright.units import counted
 
 
 def command(
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Only these runs; default: all.")] = None,
     project: ProjectOption = None,
+    quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Say whether dist/ is what the runs compile to.
 
     Compiles in memory and compares with dist/ and the records, without Node. Ends with 1 where a run has errors, dist/ is stale,
     incomplete or edited by hand, or a run would restart unasked.
     """
+    wanted = detail(quiet, verbose)
     where, sources = open_sources(project)
     for name in runs or ():
         run_file(sources, name)
     records = last_records(where)
-    build = build_project(sources, today(), records)
+    build = build_project(sources, today(), records, watched)
     ways = obstacles(where, build, records)
     if runs:
         found = [finding for name in runs if name in build.runs for finding in build.runs[name].compiled.findings]
         found += [*ways.of(runs), *compare_runs(where, build, records, runs)]
-        order = f"{', '.join(runs)}: in order"
+        subject = ", ".join(runs)
     else:
         found = [*build.findings, *ways.all, *compare(where, build, records)]
-        held = [name for name, built in build.runs.items() if built.held]
-        order = f"{len(build.runs)} runs and {len(build.foundations)} foundations are in order"
-        order += f"; held: {', '.join(held)}" if held else ""
+        subject = f"{counted(len(build.runs), 'run')} and {counted(len(build.foundations), 'foundation')}"
     findings = list(dict.fromkeys(found))  # errors of the build are in the way of a synth too
+    shown = [finding for finding in findings if wanted.shows(finding.severity)]
     if any(finding.severity is Severity.ERROR for finding in findings):
-        fail(findings)
-    show(findings)
-    output(order)
+        fail(shown)
+    show(shown)
+    if wanted is not Detail.QUIET:
+        output(f"{subject}: in order{_remarks(build, findings, wanted)}")
+
+
+def _remarks(build: Build, findings: list[Finding], wanted: Detail) -> str:
+    """Runs that are held, and how many notes there are besides."""
+    held = [name for name, built in build.runs.items() if built.held]
+    notes = Counter(finding.severity for finding in by_cause(findings))[Severity.INFO]
+    hidden = notes if not wanted.shows(Severity.INFO) else 0
+    parts = [f"held: {', '.join(held)}" if held else "", f"{counted(hidden, 'note')}, shown by -v" if hidden else ""]
+    return "".join(f"; {part}" for part in parts if part)

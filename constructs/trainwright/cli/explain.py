@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import ProjectOption, fail, open_sources, output, stop, today
+from trainwright.cli.session import ProjectOption, fail, open_sources, output, stop, today, watched
 from trainwright.explain import Explainer, Explanation
 from trainwright.project import Build, Project, build_project
 
@@ -28,14 +28,13 @@ def command(
     path = (Path.cwd() / name).resolve()
     if not path.is_file():
         stop(f"{name} is not a file")
-    build = build_project(sources, today())
+    build = build_project(sources, today(), watch=watched)
     explainer = explainer_for(where, build, path)
     if explainer is None:
         if build.failed and path.is_relative_to(where.dist):
             fail(build.findings)
         stop(f"{name} is not a file that trainwright writes: give one of dist/, such as {_example(build)}")
-    for answer in _answers(explainer, part):
-        output(_text(where.shown(path), answer))
+    output("\n".join(_text(where.shown(path), answer) for answer in _answers(explainer, part)))
 
 
 def explainer_for(project: Project, build: Build, path: Path) -> Explainer | None:

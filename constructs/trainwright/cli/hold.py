@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import Exit, ProjectOption, fail, open_sources, run_file, say, stop, today
+from trainwright.cli.session import Exit, ProjectOption, fail, open_sources, run_file, say, stop, today, watched
 from trainwright.findings import Severity
 from trainwright.project import Build, Project, Records, RunRecord, build_project, last_records
 from trainwright.project.hold import held_text
@@ -30,7 +30,7 @@ def command(
     where, sources = open_sources(project)
     last = _day(until)
     names = [run_file(sources, name) for name in dict.fromkeys(runs)]
-    records, build = last_records(where), build_project(sources, today())
+    records, build = last_records(where), build_project(sources, today(), watch=watched)
     texts = {name: _kept(where, build, records, name) for name in names}
     for name, (entry, text) in texts.items():
         why = reason or (entry.hold.why if entry.hold else "its inputs changed")

@@ -7,12 +7,14 @@ import sys
 import tempfile
 import traceback
 from importlib import import_module
+from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import Exit, say, show
+from trainwright.cli.session import Exit, output, say, show
 from trainwright.findings import CompileError
 
 COMMANDS = ("synth", "check", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "init", "rehearse", "validate")
@@ -25,16 +27,29 @@ def command_line(asked: str | None = None) -> typer.Typer:
         name="trainwright",
         help="Compile typed descriptions of distributed training runs into reviewed Kubernetes YAML.\n\n"
         "Exit codes: 0 in order; 1 findings, or dist/ is not what the runs compile to; 2 wrong usage; 3 Node, disk or another "
-        "part of the environment is missing; 70 a defect of trainwright.",
+        "part of the environment is missing; 70 a defect of trainwright; 141 the reader of its output went away.",
         no_args_is_help=True,
-        add_completion=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    app.callback()(lambda: None)  # or typer would take a program with one command for that command
+    app.callback()(_options)
     for name in [asked] if asked in COMMANDS else COMMANDS:
         app.command(name=name)(import_module(f"trainwright.cli.{name}").command)
     return app
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        output(f"trainwright {version('trainwright')}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")]
+
+
+def _options(version: VersionOption = False) -> None:
+    """What may stand before a command."""
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.cli.session import ProjectOption, open_sources, output, show, stop, today
+from trainwright.cli.session import ProjectOption, open_sources, output, show, stop, today, watched
 from trainwright.project import build_project
 from trainwright.project.migrate import migrate
 
@@ -15,7 +15,7 @@ def command(project: ProjectOption = None) -> None:
     where, sources = open_sources(project)
     if not where.old_lock.exists():
         stop(f"there is no {where.shown(where.old_lock)}: nothing to migrate")
-    build = build_project(sources, today())
+    build = build_project(sources, today(), watch=watched)
     written = migrate(where, build)
     show(build.findings)
     output(f"{len(written)} records in {where.shown(where.records)}/; {where.shown(where.old_lock)} is gone")

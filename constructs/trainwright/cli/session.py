@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import sys
-from collections.abc import Sequence
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from enum import IntEnum
 from pathlib import Path, PurePath
-from typing import Annotated, NoReturn
+from typing import Annotated, NoReturn, TypeVar
 
 import typer
 
-from trainwright.findings import CompileError, Finding, visible
+from trainwright.findings import CompileError, Finding, Severity, visible
 from trainwright.project import Project, Sources, find_project, load_sources
 from trainwright.report.finding import render_findings
 
@@ -27,6 +31,22 @@ class Exit(IntEnum):
     """Something outside the project's files is missing or broken: Node, disk, permissions."""
     INTERNAL = 70
     """A defect of trainwright itself."""
+    READER_LEFT = 141
+    """Who read the output went away, as `head` does; what a shell says of programs that end by SIGPIPE."""
+
+
+class Detail(IntEnum):
+    """How much a command says of what it did."""
+
+    QUIET = 0
+    """Errors."""
+    NORMAL = 1
+    """What changed, and warnings."""
+    VERBOSE = 2
+    """Plans and notes too."""
+
+    def shows(self, severity: Severity) -> bool:
+        return self >= {Severity.ERROR: Detail.QUIET, Severity.WARNING: Detail.NORMAL, Severity.INFO: Detail.VERBOSE}[severity]
 
 
 ProjectOption = Annotated[
@@ -34,11 +54,58 @@ ProjectOption = Annotated[
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Name of a run in charts/runs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print notes too, and plans where runs are written.")]
+T = TypeVar("T")
+
+
+def detail(quiet: bool, verbose: bool) -> Detail:
+    if quiet and verbose:
+        stop("--quiet and --verbose contradict each other: give one of them")
+    return Detail.QUIET if quiet else Detail.VERBOSE if verbose else Detail.NORMAL
 
 
 def output(text: str) -> None:
-    """A result, on standard output."""
-    print("\n".join(map(visible, text.split("\n"))))
+    """A result, on standard output. On a terminal, rows of a plan are wrapped at its width, in their own column."""
+    lines = [visible(line) for line in text.split("\n")]
+    if sys.stdout.isatty():
+        width = max(shutil.get_terminal_size().columns, 40)
+        lines = [part for line in lines for part in _wrapped(line, width)]
+    try:
+        print("\n".join(lines), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter says so once more when it ends
+        raise SystemExit(Exit.READER_LEFT) from None
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    """A line that is too long for the terminal: a row of a plan goes on in its second column, another line below its start."""
+    row = re.match(r"  (?=\S).{13} (?=\S)| *", line)
+    indent = " " * (row.end() if row else 0)
+    wrapped = textwrap.wrap(
+        line, width, subsequent_indent=indent, replace_whitespace=False, break_on_hyphens=False, break_long_words=False
+    )
+    return wrapped or [line]
+
+
+def watched(items: Sequence[T], what: str) -> Iterator[T]:
+    """The items; on a terminal with a bar of progress once they have taken two seconds."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    begin, done = time.monotonic(), 0
+    while done < len(items) and time.monotonic() - begin < PATIENCE:
+        yield items[done]
+        done += 1
+    if done < len(items):
+        from rich.console import Console
+        from rich.progress import track
+
+        yield from track(items[done:], what, len(items), done, console=Console(stderr=True), transient=True)
+
+
+PATIENCE = 2.0
+"""Seconds without a sign of life."""
 
 
 def say(text: str) -> None:
@@ -55,7 +122,7 @@ def open_project(folder: Path | None) -> Project:
 
 def open_sources(folder: Path | None) -> tuple[Project, Sources]:
     project = open_project(folder)
-    return project, load_sources(project)
+    return project, load_sources(project, watched)
 
 
 def today() -> date:
@@ -73,11 +140,11 @@ def today() -> date:
 
 
 def show(findings: Sequence[Finding]) -> None:
-    """Findings, on standard error; in colour on a terminal, and never wrapped, so that they can be searched."""
+    """Findings, on standard error."""
     if findings:
         from rich.console import Console
 
-        render_findings(findings, Console(stderr=True, highlight=False, soft_wrap=True))
+        render_findings(findings, Console(stderr=True, highlight=False))
 
 
 def fail(findings: Sequence[Finding]) -> NoReturn:

@@ -9,14 +9,26 @@ from typing import Annotated, Any
 
 import typer
 
-from trainwright.cli.session import ProjectOption, fail, open_sources, output, run_file, say, show, today
-from trainwright.findings import CompileError, Severity
+from trainwright.cli.session import (
+    Detail,
+    ProjectOption,
+    QuietOption,
+    VerboseOption,
+    detail,
+    fail,
+    open_sources,
+    output,
+    run_file,
+    say,
+    show,
+    today,
+    watched,
+)
+from trainwright.findings import CompileError
 from trainwright.project import Build, Written, build_project, every_run, last_records, obstacles, write_runs
 from trainwright.project.build import run_of
 from trainwright.project.changes import run_lines
 from trainwright.report.plan import plan_lines
-
-VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print the plan and every finding of each run.")]
 
 
 def command(
@@ -25,6 +37,7 @@ def command(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Write the runs that compile, leave the others as they are, and end with 1.")
     ] = False,
+    quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
     """Compile runs into dist/, and say in one line what changed of each.
@@ -32,12 +45,11 @@ def command(
     Nothing is written if one of them has errors, or would restart though it did not change itself. What is not asked for stays as
     it is. Files in dist/ that trainwright did not write stay, and are named.
     """
-    write(project, runs or (), keep_going=keep_going, verbose=verbose)
+    write(project, detail(quiet, verbose), runs or (), keep_going=keep_going)
 
 
 def write(
-    folder: Path | None, asked: Collection[str] = (), accepted: Collection[str] = (), *, keep_going: bool = False,
-    verbose: bool = False,
+    folder: Path | None, wanted: Detail, asked: Collection[str] = (), accepted: Collection[str] = (), *, keep_going: bool = False
 ) -> None:
     """The work of `synth`, and of `roll` with the runs that it accepts; without ``asked`` it is about every run."""
     project, sources = open_sources(folder)
@@ -45,7 +57,7 @@ def write(
         run_file(sources, name)
     sources = replace(sources, held={name: held for name, held in sources.held.items() if name not in accepted})
     records = last_records(project)
-    build = build_project(sources, today(), records)
+    build = build_project(sources, today(), records, watched)
     ways = obstacles(project, build, records, accepted)
     chosen = frozenset(asked) or every_run(build, records)
     errors = ways.of(chosen) if asked else ways.all
@@ -53,8 +65,9 @@ def write(
         raise CompileError(errors)
     chosen -= ways.of_run.keys()
     written = write_runs(project, build, records, chosen, write_with_cdk8s)
-    _print_details(build, chosen, written, verbose)
-    _print_changes(written, [name for name in chosen if name in build.runs])
+    _print_details(build, chosen, written, wanted)
+    if wanted is not Detail.QUIET:
+        _print_changes(written, [name for name in chosen if name in build.runs])
     if errors:
         fail(errors)
 
@@ -66,17 +79,17 @@ def write_with_cdk8s(files: Mapping[str, Sequence[Mapping[str, Any]]], folder: P
     write_files(files, folder)
 
 
-def _print_details(build: Build, chosen: Collection[str], written: Written, verbose: bool) -> None:
+def _print_details(build: Build, chosen: Collection[str], written: Written, wanted: Detail) -> None:
     """The plans and findings that were asked for; otherwise what is to be looked at in the runs that changed."""
     runs = [built for name, built in build.runs.items() if name in chosen]
-    if verbose:
+    if wanted is Detail.VERBOSE:
         for built in runs:
             output("\n".join(plan_lines(built.compiled)) + "\n")
-        show([finding for built in runs for finding in built.compiled.findings])
     else:
         before, after = written.before.runs, written.after.runs
-        changed = [built.compiled for built in runs if before.get(built.file.run.run) != after[built.file.run.run]]
-        show([finding for compiled in changed for finding in compiled.findings if finding.severity is Severity.WARNING])
+        runs = [built for built in runs if before.get(built.file.run.run) != after[built.file.run.run]]
+    findings = [finding for built in runs for finding in built.compiled.findings]
+    show([finding for finding in findings if wanted.shows(finding.severity)])
 
 
 def _print_changes(written: Written, compiled: Collection[str]) -> None:

@@ -20,7 +20,7 @@ from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import Answer, Provenance, split
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.project.hold import HeldRun, check_held, from_profile
-from trainwright.project.load import ClusterFile, RunFile, Sources
+from trainwright.project.load import ClusterFile, RunFile, Sources, Watch, unwatched
 from trainwright.project.record import Digest, Records, cluster_path, foundation_path, manifests_digest, run_path
 from trainwright.rules.objects import values_are_plain
 
@@ -138,16 +138,16 @@ def run_of(path: str) -> str | None:
     return name.removesuffix(SUFFIX) if folder.endswith("/runs") and name.endswith(SUFFIX) else None
 
 
-def build_project(sources: Sources, today: date, last: Records = NO_RECORDS) -> Build:
+def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, watch: Watch = unwatched) -> Build:
     """Compile every active run and every foundation; one run's errors do not hide another's.
 
-    ``last`` are the records: they change nothing but how long it takes.
+    ``last`` are the records: they change nothing but how long it takes. ``watch`` sees the runs go by.
     """
     findings = list(sources.findings)
     runs: dict[str, BuiltRun] = {}
     done: dict[str, RunFile] = {}
     failed: dict[str, tuple[Finding, ...]] = {}
-    for name, file in sorted(sources.runs.items()):
+    for name, file in watch(sorted(sources.runs.items()), "compiling runs"):
         if file.run.state == "done":
             done[name] = file
             continue

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Where
@@ -20,6 +21,18 @@ from trainwright.reading.document import read_yaml
 from trainwright.reading.run_module import load_python_run
 from trainwright.rules.cluster import check_profile
 from trainwright.run import Run
+
+T = TypeVar("T")
+
+
+class Watch(Protocol):
+    """Passes items on, and may show how far they are."""
+
+    def __call__(self, items: Sequence[T], what: str, /) -> Iterable[T]: ...
+
+
+def unwatched(items: Sequence[T], what: str) -> Iterable[T]:
+    return items
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +141,13 @@ RUN_SUFFIXES = (".yaml", ".yml", ".py")
 PROFILE_SUFFIXES = (".yaml", ".yml")
 
 
-def load_sources(project: Project) -> Sources:
+def load_sources(project: Project, watch: Watch = unwatched) -> Sources:
     """Read all files; a file that cannot be read becomes findings and does not hide the others."""
     profiles = sorted(path for suffix in PROFILE_SUFFIXES for path in project.clusters.glob(f"*{suffix}"))
     files = sorted(path for path in project.runs.glob("*") if path.suffix in RUN_SUFFIXES and not path.name.startswith("_"))
     held, findings = read_held(project.held, project.records, project.shown)
-    return Sources(_clusters(project, profiles, findings), _runs(project, files, findings), tuple(findings), held)
+    clusters, runs = _clusters(project, profiles, findings), _runs(project, watch(files, "reading runs"), findings)
+    return Sources(clusters, runs, tuple(findings), held)
 
 
 def load_sources_for(project: Project, run: str) -> Sources:
@@ -167,7 +181,7 @@ def _clusters(project: Project, paths: list[Path], findings: list[Finding]) -> d
     return clusters
 
 
-def _runs(project: Project, paths: list[Path], findings: list[Finding]) -> dict[str, RunFile]:
+def _runs(project: Project, paths: Iterable[Path], findings: list[Finding]) -> dict[str, RunFile]:
     runs: dict[str, RunFile] = {}
     for path in paths:
         try:

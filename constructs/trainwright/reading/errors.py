@@ -17,6 +17,7 @@ from trainwright.model import closest
 from trainwright.reading.document import MOST_FINDINGS, shorten
 from trainwright.reading.shape import WORDS, Keys, Slot, Spot, find_spot, homes, shape_of, wanted
 from trainwright.scalar import ScalarError, literal, read_scalar
+from trainwright.units import counted
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -292,14 +293,10 @@ def _length(relation: str, key: str, unit: str) -> Callable[[Case], Words]:
     def words(case: Case) -> Words:
         value = case.keys[-1] if case.spot.is_key else case.value
         size = len(value) if isinstance(value, str | list | tuple | Mapping) else 0
-        message = f"{case.subject} {f'has {_count(size, unit)}' if size else 'is empty'}"
-        return "TW107", message, f"write {relation} {_count(case.context[key], unit)}"
+        message = f"{case.subject} {f'has {counted(size, unit)}' if size else 'is empty'}"
+        return "TW107", message, f"write {relation} {counted(case.context[key], unit)}"
 
     return words
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number:,} {unit}" if number == 1 else f"{number:,} {unit}s"
 
 
 _DNS = "lower case letters, digits and dashes, with a letter first and no dash last"

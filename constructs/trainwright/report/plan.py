@@ -18,7 +18,7 @@ from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.plan.security import describe_security
 from trainwright.report.finding import to_json
 from trainwright.run import CommandWorkload, Container, Run, ScriptWorkload
-from trainwright.units import GIB
+from trainwright.units import GIB, counted
 from trainwright_trainer.contract.metrics import Sink, TensorBoard
 
 WIDTH = 14
@@ -76,7 +76,7 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if plan.duration:
         yield "duration", _duration(plan)
     if compiled.run.trainer and (steps := compiled.run.trainer.skip_non_finite):
-        yield "not finite", f"up to {_count(steps, 'step')} in a row left out"
+        yield "not finite", f"up to {counted(steps, 'step')} in a row left out"
     yield "memory", _memory(plan)
     if plan.memory and plan.memory.host:
         host = plan.memory.host
@@ -103,7 +103,7 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         who = f"made by {gang.made_by.value}"
         yield "gang", f"{gang.scheduler} starts {gang.minimum} pods together ({gang.minimum_reason}); {who}"
     if plan.placement:
-        yield "placement", f"one pod a node, so {_count(plan.placement.nodes, 'node')} ({plan.placement.reason})"
+        yield "placement", f"one pod a node, so {counted(plan.placement.nodes, 'node')} ({plan.placement.reason})"
     if restarts := _restarts(compiled):
         yield "restarts", restarts
     yield "checkpoints", _checkpoints(plan)
@@ -203,16 +203,12 @@ def share(efficiency: Efficiency) -> str:
 
 def _ranks(plan: Plan) -> tuple[str, str]:
     world = plan.world
-    nodes = _count(world.nodes, "node")
+    nodes = counted(world.nodes, "node")
     if world.gpus_per_node:
-        gpus = _count(world.nodes * world.gpus_per_node, "GPU")
+        gpus = counted(world.nodes * world.gpus_per_node, "GPU")
         return gpus, f"{nodes} x {world.gpus_per_node} {world.machine} (pool {world.pool})"
-    each = _count(world.processes_per_node, "rank")
-    return _count(world.size, "CPU rank"), f"{nodes} with {world.machine}, {each} each (pool {world.pool})"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    each = counted(world.processes_per_node, "rank")
+    return counted(world.size, "CPU rank"), f"{nodes} with {world.machine}, {each} each (pool {world.pool})"
 
 
 def _duration(plan: Plan) -> str:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
+from tests.compiler.cli.terminal import talk
 from tests.compiler.projects import TRAINWRIGHT, Scratch, assert_ended, scratch
 
 from trainwright.reading.document import read_yaml
@@ -100,41 +96,3 @@ def test_init_that_is_left_half_way_writes_nothing(here: Scratch) -> None:
     assert code != 0
     assert "Traceback" not in said
     assert here.git("status", "--porcelain") == ""
-
-
-def talk(command: list[str], folder: Path, conversation: list[tuple[str, str]]) -> tuple[int, str]:
-    """Run a program on a terminal of its own: wait for each text, then type the answer."""
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "dumb", "NO_COLOR": "1"}
-    process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-    )
-    os.close(theirs)
-    said, seen = "", 0
-    deadline = time.monotonic() + 90
-    try:
-        for wanted, answer in conversation:
-            while wanted not in said[seen:]:
-                assert time.monotonic() < deadline, f"no {wanted!r} in {said!r}"
-                more = _read(ours)
-                assert more, f"ended before {wanted!r}: {said!r}"
-                said += more
-            seen += said[seen:].index(wanted) + len(wanted)
-            os.write(ours, (answer + ("" if answer == "\x04" else "\n")).encode())
-        while more := _read(ours):
-            said += more
-        return process.wait(60), said
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-
-
-def _read(terminal: int) -> str:
-    """What was said; nothing at the end."""
-    try:
-        if select.select([terminal], [], [], 60)[0]:
-            return os.read(terminal, 65536).decode(errors="replace")
-    except OSError:  # Linux, where the other end is closed
-        pass
-    return ""

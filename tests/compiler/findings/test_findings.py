@@ -37,6 +37,20 @@ def test_colour_on_a_terminal() -> None:
     assert "\x1b[1;31merror" in _rendered(terminal=True)
 
 
+def test_findings_that_differ_in_their_place_only_are_said_once_with_all_places() -> None:
+    others = [FINDING._replace(where=Where(f"charts/runs/{index}.yaml", 3, 5)) for index in range(14)]
+    other_words = FINDING._replace(message="there is no key `nod` in topology")
+    stream = io.StringIO()
+    render_findings([FINDING, others[0], other_words, FINDING, *others[1:]], Console(file=stream, width=40))
+    said = stream.getvalue().splitlines()
+    assert [line for line in said if not line.startswith(" ")] == [
+        f"charts/runs/a.yaml:3:5: error TW105 {finding.message}" for finding in (FINDING, other_words)
+    ]
+    (also,) = [line for line in said if "also: " in line]
+    assert also.startswith("    also: charts/runs/0.yaml:3:5, charts/runs/1.yaml:3:5, ")
+    assert also.endswith("charts/runs/9.yaml:3:5 and 4 more places")
+
+
 def test_a_quoted_file_does_not_steer_the_terminal() -> None:
     stream = io.StringIO()
     finding = found("TW107", Where("a\x1b.yaml"), "`team` cannot be \x1b[2J [bold]x[/bold]\n", "write text")
