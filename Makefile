@@ -152,7 +152,8 @@ $(STAMPS)/venv:
 	@touch $@
 
 $(STAMPS)/synth: $(STAMPS)/venv requirements/synth.txt $(PROJECTS)
-	$(INSTALL_LOCK) requirements/synth.txt
+	@echo "Installing the compiler with cdk8s and the Node that it needs: 440 MB of disk, once"
+	@$(INSTALL_LOCK) requirements/synth.txt
 	$(INSTALL) --no-deps --no-build-isolation --editable ./trainer --editable .
 	$(BIN)/python -m pip check
 	@$(BIN)/python -m compileall -q constructs trainer/trainwright_trainer  # else each start compiles where Python may not write
@@ -162,12 +163,14 @@ $(STAMPS)/rehearse: $(STAMPS)/synth $(STAMPS)/torch-$(TORCH)
 	@touch $@
 
 $(STAMPS)/torch-$(TORCH): requirements/rehearse.txt | $(STAMPS)/synth
-	$(INSTALL_LOCK) requirements/rehearse.txt
-	$(INSTALL) torch==$(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+	@echo "Installing torch $(TORCH) and what the trainer needs: about 1 GB of disk with the CPU build, several with CUDA (TORCH_INDEX), once"
+	@$(INSTALL_LOCK) requirements/rehearse.txt
+	@$(INSTALL) torch==$(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/rehearse requirements/test.txt
-	$(INSTALL_LOCK) requirements/test.txt
+	@echo "Installing what the tests need, once"
+	@$(INSTALL_LOCK) requirements/test.txt
 	$(BIN)/python -m pip check
 	@touch $@
 
