@@ -17,7 +17,7 @@ from tests.compiler.targets import Statuses, on, profile_for
 from trainwright.target import TARGETS as REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ROOT / "docs" / "examples" / "argo-cd"
+EXAMPLES = ROOT / "constructs" / "trainwright" / "starter" / "argo-cd"
 APPLICATIONS = "argoproj.io_Application"
 Data = dict[str, Any]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +20,7 @@ from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
-from trainwright.scalar import read_scalar
+from trainwright.starter.run import Starter, starter_text
 
 Answer = str | None
 
@@ -73,9 +71,9 @@ def _ask(
     if not clusters:
         show(sources.findings)
         stop("there is no cluster profile in charts/clusters that can be read; write one first, then run this again")
-    chosen = _choose("cluster", cluster, list(clusters))
+    chosen = choose("cluster", cluster, list(clusters))
     profile = clusters[chosen].cluster
-    space = _choose("namespace", namespace, list(profile.namespaces))
+    space = choose("namespace", namespace, list(profile.namespaces))
     writable = [key for key, value in profile.namespaces[space].claims.items() if value.access != "ReadOnlyMany"]
     largest = max((pool.gpu.per_node for pool in profile.node_pools.values() if pool.gpu), default=0)
     registry = profile.registries[0] if profile.registries else "registry.example.com"
@@ -84,14 +82,14 @@ def _ask(
         cluster=chosen,
         namespace=space,
         team=team or _question("team", "research"),
-        claim=_choose("claim", claim, writable),
+        claim=choose("claim", claim, writable),
         image=image or _question("image", f"{registry}/trainwright/trainer:latest"),
         nodes=nodes or int(_question("nodes", "2", _between(1, 4096))),
         gpus=gpus if gpus is not None else int(_question("GPUs on each node", str(largest), _between(0, 16))),
     )
 
 
-def _choose(what: str, given: Answer, known: list[str]) -> str:
+def choose(what: str, given: Answer, known: list[str]) -> str:
     if not known:
         stop(f"the profile has no {what}; add one to charts/clusters")
     value = given or _question(what, known[0], _one_of(what, known))
@@ -134,47 +132,3 @@ def _compile(text: str, path: Path, project: Project, sources: Sources) -> Compi
     except CompileError as error:
         show(error.findings)
         stop(f"{shown} was not written", Exit.FINDINGS)
-
-
-@dataclass(frozen=True, slots=True)
-class Starter:
-    """What differs from one new run to the next."""
-
-    name: str
-    team: str
-    cluster: str
-    namespace: str
-    image: str
-    claim: str
-    nodes: int
-    gpus: int
-
-
-def starter_text(starter: Starter) -> str:
-    """A run of our trainer on the digits that every machine has; model, data and batch are where one begins to edit."""
-    return f"""\
-run: {_scalar(starter.name)}
-team: {_scalar(starter.team)}
-namespace: {_scalar(starter.namespace)}
-cluster: {_scalar(starter.cluster)}
-image: {_scalar(starter.image)}
-topology: {{kind: ddp, nodes: {starter.nodes}, gpus_per_node: {starter.gpus}}}
-batch: {{micro: 8}}
-learning_rate: {{base: 1e-3, warmup_steps: 20}}
-workload:
-  kind: trainer
-  task: image-classification
-  model: {{architecture: vit, image_size: 8, patch_size: 2, num_channels: 1, hidden_size: 64, intermediate_size: 128,
-          num_hidden_layers: 2, num_attention_heads: 4, num_labels: 10}}
-  data: {{source: digits}}
-  epochs: 20
-checkpoints: {{every_steps: 200}}
-mounts:
-  /checkpoints: {{claim: {_scalar(starter.claim)}}}
-"""
-
-
-def _scalar(text: str) -> str:
-    """Plain where YAML reads it back as this very text, in quotes otherwise."""
-    plain = re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9_./:@-]*[A-Za-z0-9])?", text) and isinstance(read_scalar(text), str)
-    return text if plain else json.dumps(text, ensure_ascii=False)

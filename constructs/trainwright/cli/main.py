@@ -17,7 +17,9 @@ import typer
 from trainwright.cli.session import Exit, output, say, show
 from trainwright.findings import CompileError
 
-COMMANDS = ("synth", "check", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "init", "rehearse", "validate")
+COMMANDS = (
+    "synth", "check", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "new", "init", "rehearse", "validate",
+)
 """In the order of the help."""
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
+import sys
 from collections.abc import Iterator
+from importlib.metadata import distributions, requires
 
 from trainwright.rehearsal.dns import ClusterDns, Unresolvable
 from trainwright.rehearsal.environment import Environment, command_line, container_environment, find_program, search_path
@@ -13,10 +16,17 @@ from trainwright.rehearsal.objects import Objects, Problem, Specification
 from trainwright.rehearsal.pod import Pod, create_pod, pod_address
 from trainwright.rehearsal.setting import Options
 from trainwright.rehearsal.volumes import PathRewriter, check_volumes, rendered_files
+from trainwright_trainer.contract.engine import EngineName
 from trainwright_trainer.contract.layout import SPEC_ENV
+from trainwright_trainer.contract.training import Training
 
 HOST_ENDINGS = ("ADDR", "ADDRESS", "HOST", "ENDPOINT")
 """Endings of the names of variables whose whole value is a host, with or without a port."""
+EXTRAS: dict[EngineName, tuple[str, ...]] = {
+    "ddp": ("torch",), "fsdp2": ("torch",), "deepspeed": ("torch", "deepspeed"), "horovod": ("torch", "horovod"),
+    "tensorflow": ("tensorflow",),
+}
+"""Engine -> the extras of our trainer's package that bring what it trains with."""
 MOST_PODS = 200
 MASTER_PORTS = ("MASTER_PORT", "PET_MASTER_PORT")
 """Variables from which torch and torchrun take the port of the rendezvous."""
@@ -50,6 +60,25 @@ def check_size(job: Job) -> Iterator[Problem]:
     if job.completions > MOST_PODS:
         fix = f"rehearse at most {MOST_PODS} pods: --nodes {MOST_PODS}"
         yield Problem(f"Job {job.name}", f"completions is {job.completions}", fix)
+
+
+def check_libraries(specification: Specification | None) -> Iterator[Problem]:
+    """Whether this Python has what our trainer's ranks import."""
+    work = specification.spec.work if specification else None
+    extras = EXTRAS[work.engine] if isinstance(work, Training) else ()
+    missing = [library for extra in extras for library in _of_extra(extra) if not list(distributions(name=library))]
+    if missing:
+        message = f"the ranks need {', '.join(missing)}, and {sys.prefix} does not have {'it' if len(missing) == 1 else 'them'}"
+        fix = f"run: {sys.executable} -m pip install 'trainwright-trainer[{','.join(extras)}]'"
+        small = "; where you need no CUDA, first: pip install torch --index-url https://download.pytorch.org/whl/cpu"
+        yield Problem("this machine", message, fix + (small if "torch" in missing else ""))
+
+
+def _of_extra(extra: str) -> list[str]:
+    """Distributions that an extra of our trainer's package asks for by itself."""
+    lines = (line.partition(";") for line in requires("trainwright-trainer") or ())
+    names = [re.match(r"[A-Za-z0-9._-]+", name) for name, _, marker in lines if re.search(rf"extra == .{extra}.$", marker)]
+    return [name[0] for name in names if name]
 
 
 def check_objects(objects: Objects, specification: Specification | None, options: Options) -> Iterator[Problem]:

@@ -268,7 +268,7 @@ def _print_plain(console: Console, text: str) -> None:
 
 def print_problems(console: Console, error: CannotWorkError) -> None:
     """Print every reason, each with what to do."""
-    console.print("[bold red]These manifests cannot work:[/]", highlight=False)
+    console.print(f"[bold red]{error.headline}:[/]", highlight=False)
     for problem in error.problems:
         console.print(f"  {escape(problem.where)}: {escape(problem.message)}", highlight=False, soft_wrap=True)
         console.print(f"    [dim]{escape(problem.fix)}[/]", highlight=False, soft_wrap=True)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
@@ -37,11 +37,19 @@ class Problem:
 
 
 class CannotWorkError(Exception):
-    """The manifests cannot work, or cannot be rehearsed; carries every problem that was found."""
+    """The manifests cannot work; carries every problem that was found."""
+
+    headline: ClassVar[str] = "These manifests cannot work"
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
+
+
+class CannotPlayError(CannotWorkError):
+    """The manifests may well work in a cluster, and a rehearsal cannot play them on this machine."""
+
+    headline = "A rehearsal cannot play this here"
 
 
 class UsageError(Exception):
@@ -83,7 +91,7 @@ def find_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
         by_kind.setdefault(GroupKind.of({"apiVersion": "", "kind": "", **manifest}), []).append(manifest)
     jobs = by_kind.pop(Job.key, [])
     if len(jobs) != 1:
-        raise CannotWorkError([_not_one_job(len(jobs), by_kind)])
+        raise _not_one_job(len(jobs), by_kind)
     job = _read(Job, jobs[0])
     config_maps = [_read(ConfigMap, manifest) for manifest in by_kind.pop(ConfigMap.key, [])]
     services = [_read(Service, manifest) for manifest in by_kind.pop(Service.key, [])]
@@ -101,13 +109,14 @@ def find_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:
     )
 
 
-def _not_one_job(jobs: int, others: Mapping[GroupKind, object]) -> Problem:
+def _not_one_job(jobs: int, others: Mapping[GroupKind, object]) -> CannotWorkError:
     carrier = next((target.kind for target in TARGETS.values() if target.kind in others), None)
     if carrier and not jobs:
         fix = "rehearse the same run as a Job: where the topology allows it, write target: indexed-job into a copy of its file"
         message = f"a {carrier.kind} of {carrier.group} carries the run, and a rehearsal plays only Jobs of {Job.key.group}"
-        return Problem("manifests", message, fix)
-    return Problem("manifests", f"they hold {jobs or 'no'} Job{'' if jobs == 0 else 's'}", "rehearse the file of one run")
+        return CannotPlayError([Problem("manifests", message, fix)])
+    message = f"they hold {jobs or 'no'} Job{'' if jobs == 0 else 's'}"
+    return CannotPlayError([Problem("manifests", message, "rehearse the file of one run")])
 
 
 def _read(kind: type[Found], manifest: Mapping[str, Any]) -> Found:

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from trainwright.rehearsal.checks import check_addresses, check_job, check_objects, check_size
+from trainwright.rehearsal.checks import check_addresses, check_job, check_libraries, check_objects, check_size
 from trainwright.rehearsal.controller import JobController, JobResult, StopRequest, StopRequests
 from trainwright.rehearsal.differences import Difference, Scaled, leave_out_containers, local_differences, scale_down
 from trainwright.rehearsal.dns import ClusterDns
 from trainwright.rehearsal.kubelet import PodRun
-from trainwright.rehearsal.objects import CannotWorkError, find_objects, find_specification
+from trainwright.rehearsal.objects import CannotPlayError, CannotWorkError, find_objects, find_specification
 from trainwright.rehearsal.observer import Observer, Opening, TrainingLog, parse_event
 from trainwright.rehearsal.pod import ContainerEnd, Pod, PodEnd
 from trainwright.rehearsal.setting import Options, Setting, Workspace
@@ -97,7 +97,8 @@ def rehearse(
     SIGTERM and SIGINT end all pods with their grace period (a second one at once), if this is the main thread.
 
     Raises:
-        CannotWorkError: before any process starts, with every reason that the manifests and this machine show.
+        CannotWorkError: before any process starts, with every reason that the manifests and this machine show; a CannotPlayError
+            where it is not the manifests that are wrong.
         UsageError: the workspace cannot be used.
     """
     observer = observer or Observer()
@@ -117,13 +118,16 @@ def rehearse(
 def _checked(manifests: Sequence[Mapping[str, Any]], options: Options) -> Scaled:
     """Check the manifests before they are scaled down, so that what is checked is what the cluster gets."""
     objects, left_out = leave_out_containers(find_objects(manifests), options)
+    specification = find_specification(objects.config_maps)
     if problems := list(check_job(objects.job)):
-        raise CannotWorkError(problems)
-    if problems := list(check_objects(objects, find_specification(objects.config_maps), options)):
+        raise CannotPlayError(problems)
+    if problems := list(check_objects(objects, specification, options)):
         raise CannotWorkError(problems)
     scaled = scale_down(objects, options)
-    if problems := list(check_size(scaled.objects.job)) or list(check_addresses(scaled.objects, options.first_address)):
-        raise CannotWorkError(problems)
+    here = check_size(scaled.objects.job), check_libraries(specification), check_addresses(scaled.objects, options.first_address)
+    for check in here:
+        if problems := list(check):
+            raise CannotPlayError(problems)
     return replace(scaled, differences=(*scaled.differences, *left_out))
 
 

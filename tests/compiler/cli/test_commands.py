@@ -21,7 +21,9 @@ from trainwright.run import Run
 Data = dict[str, Any]
 DIGITS = "charts/runs/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
-COMMANDS = ("synth", "check", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "init", "rehearse", "validate")
+COMMANDS = (
+    "synth", "check", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "new", "init", "rehearse", "validate",
+)
 
 
 @pytest.fixture

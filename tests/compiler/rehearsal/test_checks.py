@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tests.compiler.rehearsal.stage import (
     play,
 )
 
-from trainwright.rehearsal import CannotWorkError, Problem
+from trainwright.rehearsal import CannotPlayError, CannotWorkError, Problem, checks, rehearse
 from trainwright.rehearsal.checks import check_job, check_objects
 from trainwright.rehearsal.objects import find_objects, find_specification, read_manifests
 
@@ -220,6 +221,26 @@ def test_manifests_of_another_shape(edit: Edit, reason: str) -> None:
 
 def test_an_invalid_specification_is_left_to_the_supervisor() -> None:
     assert not broken(run_json(lambda document: document.update(surprise=1)))
+
+
+@pytest.mark.parametrize("missing", ["torch", "transformers"])
+def test_a_library_that_is_not_installed_here_is_told_before_a_pod_starts(
+    missing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(checks, "distributions", lambda name: () if name == missing else (name,))
+    with pytest.raises(CannotPlayError) as refused:
+        rehearse(read_manifests(DIGITS), tmp_path / "w", options())
+    assert f"the ranks need {missing}, and {sys.prefix} does not have it" in str(refused.value)
+    assert "-m pip install 'trainwright-trainer[torch]'" in str(refused.value)
+    assert not (tmp_path / "w").exists()
+
+
+def test_a_kind_that_is_not_played_is_not_called_wrong(tmp_path: Path) -> None:
+    found = read_manifests(DIGITS)
+    of_kind(found, "Job").update(apiVersion="batch.volcano.sh/v1alpha1")
+    with pytest.raises(CannotPlayError, match="a rehearsal plays only Jobs of batch") as refused:
+        rehearse(found, tmp_path / "w", options())
+    assert refused.value.headline == "A rehearsal cannot play this here"
 
 
 def test_an_address_in_use_is_told(tmp_path: Path) -> None:

@@ -1,0 +1,282 @@
+"""A profile from what a cluster says of itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import yaml
+
+from trainwright.cluster import Cluster
+from trainwright.handshake import OperatorName
+from trainwright.rules.operators import GANG, KUEUE
+from trainwright.target import TARGETS
+from trainwright.target.base import Releases
+from trainwright.units import GIB, Bytes, Cpu
+
+Object = Mapping[str, Any]
+Data = dict[str, Any]
+
+KUBECTL = "kubectl get nodes,storageclasses,crds -o json"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+GPU_MEMORY = {
+    "GB300": 279, "GB200": 186, "B300": 268, "B200": 180, "H200": 141, "H100": 80, "A100": 80, "L40S": 48, "A10G": 24, "L4": 24,
+    "V100": 16, "T4": 16, "MI355X": 288, "MI300X": 192,
+}
+"""Model of a GPU -> its memory in GB, where no node label says it; a model whose name is part of another's comes after that."""
+SPOT = {
+    "karpenter.sh/capacity-type": ("spot", "2m"),
+    "eks.amazonaws.com/capacityType": ("SPOT", "2m"),
+    "cloud.google.com/gke-spot": ("true", "30s"),
+    "kubernetes.azure.com/scalesetpriority": ("spot", "30s"),
+}
+"""Label of nodes that may be reclaimed -> its value, and the notice that the cloud promises."""
+LEVELS = {
+    "topology.k8s.aws/network-node-layer-1": "layer-1",
+    "topology.k8s.aws/network-node-layer-2": "layer-2",
+    "topology.k8s.aws/network-node-layer-3": "layer-3",
+    "cloud.google.com/gce-topology-block": "block",
+    "cloud.google.com/gce-topology-subblock": "subblock",
+    "oci.oraclecloud.com/rdma.network_block_id": "block",
+    "oci.oraclecloud.com/rdma.local_block_id": "rack",
+    "backend.coreweave.cloud/leafgroup": "leafgroup",
+    "topology.kubernetes.io/rack": "rack",
+}
+"""Node label of a level of the network, the widest first -> what a profile may call it."""
+SHARED_FILES = re.compile(r"efs|fsx|lustre|filestore|parallelstore|file\.csi\.azure|nfs|cephfs|vast|weka|gpfs|wekafs|netapp|pwx")
+"""Provisioners whose volumes many nodes may write at once."""
+OPERATOR_CRDS: dict[str, OperatorName] = {
+    "jobsets.jobset.x-k8s.io": "jobset",
+    "pytorchjobs.kubeflow.org": "training-operator",
+    "trainjobs.trainer.kubeflow.org": "trainer",
+    "rayjobs.ray.io": "kuberay",
+}
+
+
+class DiscoveryError(ValueError):
+    """The list of objects is none, or says too little."""
+
+
+class Device(NamedTuple):
+    """An extended resource of a node."""
+
+    name: str
+    amount: int
+
+
+@dataclass(slots=True)
+class Found:
+    """A profile in the making, and what a person must look at."""
+
+    data: Data
+    guesses: list[str] = field(default_factory=list)
+
+
+def discovered_profile(name: str, listed: Any) -> str:
+    """The text of a profile that compiles, with a comment for each thing that the cluster does not say.
+
+    Raises:
+        DiscoveryError: where there is no node in the list.
+    """
+    objects = listed.get("items") if isinstance(listed, Mapping) else None
+    if not isinstance(objects, list):
+        raise DiscoveryError(f"it is no list of objects: give what `{KUBECTL}` prints")
+    nodes = [node for node in _of_kind(objects, "Node") if not _is_control_plane(node)]
+    if not nodes:
+        raise DiscoveryError(f"there is no worker node in it: `{KUBECTL}` lists them")
+    found = Found({"cluster": name, "kubernetes": _version(nodes)})
+    _operators(found, {crd["metadata"]["name"]: crd for crd in _of_kind(objects, "CustomResourceDefinition")})
+    found.data["network_policy"] = True
+    _pools(found, nodes)
+    _levels(found, nodes)
+    _storage(found, _of_kind(objects, "StorageClass"))
+    found.data["registries"] = ["registry.example.com"]
+    found.guesses.append("registries: registry.example.com stands for yours")
+    Cluster.model_validate(found.data)
+    head = ["Read off the cluster. It does not say these, so look at them:", *(f"- {guess}" for guess in found.guesses)]
+    text: str = yaml.safe_dump(found.data, sort_keys=False, default_flow_style=None, width=120)
+    return "".join(f"# {line}\n" for line in head) + text
+
+
+def _of_kind(objects: Sequence[Any], kind: str) -> list[Object]:
+    return [one for one in objects if isinstance(one, Mapping) and one.get("kind") == kind]
+
+
+def _is_control_plane(node: Object) -> bool:
+    return any(taint["key"].startswith("node-role.kubernetes.io/") for taint in _taints(node))
+
+
+def _labels(node: Object) -> Mapping[str, str]:
+    return node["metadata"].get("labels") or {}
+
+
+def _taints(node: Object) -> list[Data]:
+    """Those that stay: what the node's controllers set while something is wrong goes again."""
+    taints = (node.get("spec") or {}).get("taints") or []
+    return [taint for taint in taints if not taint["key"].startswith("node.kubernetes.io/")]
+
+
+def _version(nodes: Sequence[Object]) -> str:
+    """The API server is as new as its newest kubelet, or newer."""
+    found = [re.match(r"v?1\.([0-9]+)", str(node["status"]["nodeInfo"]["kubeletVersion"])) for node in nodes]
+    minors = [int(match[1]) for match in found if match]
+    if not minors:
+        raise DiscoveryError("no node says which version of Kubernetes it has (status.nodeInfo.kubeletVersion)")
+    return f"1.{max(minors)}"
+
+
+# Operators, schedulers and monitoring, by their CRDs.
+
+
+def _operators(found: Found, crds: Mapping[str, Object]) -> None:
+    operators = {name: crd for key, name in OPERATOR_CRDS.items() if (crd := crds.get(key))}
+    launcher = crds.get("mpijobs.kubeflow.org")
+    if launcher and any(version.get("name") == "v2beta1" for version in launcher["spec"]["versions"]):
+        operators["mpi-operator"] = launcher  # the Training Operator has an MPIJob too: v1
+    needed = [target.operator for target in TARGETS.values()] + [one for target in TARGETS.values() for one in target.depends_on]
+    known = {operator.name: operator.releases for operator in needed if operator}
+    if operators:
+        found.data["operators"] = {name: {"version": _release(found, name, crd, known[name])} for name, crd in operators.items()}
+    if "podgroups.scheduling.volcano.sh" in crds:
+        crd = crds["podgroups.scheduling.volcano.sh"]
+        found.data["scheduling"] = {"gang": "volcano", "version": _release(found, "volcano", crd, GANG["volcano"])}
+    elif "podgroups.scheduling.x-k8s.io" in crds:
+        crd = crds["podgroups.scheduling.x-k8s.io"]
+        version = _release(found, "coscheduling", crd, GANG["coscheduling"])
+        found.data["scheduling"] = {"gang": "coscheduling", "version": version, "scheduler_name": "scheduler-plugins-scheduler"}
+        found.guesses.append("scheduling.scheduler_name: what pods call the scheduler with the coscheduling plugin")
+    if "workloads.kueue.x-k8s.io" in crds:
+        found.data["kueue"] = {"version": _release(found, "kueue", crds["workloads.kueue.x-k8s.io"], KUEUE)}
+        found.guesses.append("namespaces.training.queues: Kueue's LocalQueues, once you have named them")
+    if "podmonitors.monitoring.coreos.com" in crds:
+        found.data["monitoring"] = {"kind": "prometheus-operator"}
+        found.guesses.append("monitoring.pod_monitor_labels, rule_labels: what your Prometheus selects by")
+
+
+def _release(found: Found, name: str, crd: Object, known: Releases) -> str:
+    stated = (crd["metadata"].get("labels") or {}).get("app.kubernetes.io/version", "")
+    match = re.fullmatch(r"v?([0-9]+\.[0-9]+(\.[0-9]+)?)", stated)
+    if match:
+        return match[1]
+    newest = f"{known.last[0]}.{known.last[1]}.0"
+    found.guesses.append(f"{name} is installed, in a release that no CRD names: {newest} is the newest that Trainwright knows")
+    return newest
+
+
+# Nodes.
+
+
+def _pools(found: Found, nodes: Sequence[Object]) -> None:
+    """One pool for all nodes of a kind; those with GPUs first, since a run takes the first pool that fits."""
+    kinds: dict[str, list[Object]] = {}
+    for node in nodes:
+        labels = _labels(node)
+        spot = [key for key, (value, _) in SPOT.items() if labels.get(key) == value]
+        kind = (labels.get(INSTANCE_TYPE), list(_devices(node)), sorted(map(str, _taints(node))), spot)
+        kinds.setdefault(repr(kind), []).append(node)
+    pools: dict[str, Data] = {}
+    for alike in sorted(kinds.values(), key=lambda alike: -sum(device.amount for device in _gpus(alike[0]))):
+        name = _pool_name(alike[0], pools)
+        pools[name] = _pool(found, name, alike)
+    found.data["node_pools"] = pools
+
+
+def _devices(node: Object) -> Iterator[Device]:
+    capacity = node["status"].get("capacity") or {}
+    yield from (Device(key, int(count)) for key, count in sorted(capacity.items()) if "/" in key and int(count))
+
+
+def _gpus(node: Object) -> list[Device]:
+    return [device for device in _devices(node) if device.name.endswith("/gpu")]
+
+
+def _pool_name(node: Object, taken: Mapping[str, Any]) -> str:
+    spot = any(_labels(node).get(key) == value for key, (value, _) in SPOT.items())
+    words = _labels(node).get(INSTANCE_TYPE) or ("gpu" if _gpus(node) else "cpu")
+    name = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:40] + ("-spot" if spot else "")
+    name = name if name[:1].isalpha() else f"pool-{name}"
+    return next(one for one in (name, *(f"{name}-{number}" for number in range(2, 1000))) if one not in taken)
+
+
+def _pool(found: Found, name: str, nodes: Sequence[Object]) -> Data:
+    """What the smallest of the nodes has."""
+    labels, where = _labels(nodes[0]), f"node_pools.{name}"
+    capacities = [node["status"]["capacity"] for node in nodes]
+    memory = min(Bytes.parse(capacity["memory"]).bytes for capacity in capacities)
+    pool: Data = {
+        "cpus": min(Cpu.parse(capacity["cpu"]).millicores for capacity in capacities) // 1000,
+        "memory": f"{memory // GIB}Gi",
+        "nodes": len(nodes),
+    }
+    gpus = _gpus(nodes[0])
+    if gpus:
+        pool["gpu"] = _gpu(found, where, labels, gpus[0])
+    pool["fabric"] = _fabric(found, where, [device for device in _devices(nodes[0]) if device not in gpus])
+    if INSTANCE_TYPE in labels:
+        pool["labels"] = {INSTANCE_TYPE: labels[INSTANCE_TYPE]}
+    if taints := _taints(nodes[0]):
+        pool["taints"] = [{key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in taints]
+    for key, (value, notice) in SPOT.items():
+        if labels.get(key) == value:
+            pool["spot"] = {"notice": notice}
+            pool.setdefault("labels", {})[key] = value
+    return pool
+
+
+def _gpu(found: Found, where: str, labels: Mapping[str, str], gpu: Device) -> Data:
+    product = labels.get(f"{gpu.name}.product") or labels.get("cloud.google.com/gke-accelerator", "")
+    model = next((model for model in GPU_MEMORY if model in product.upper()), "")
+    stated = labels.get(f"{gpu.name}.memory", "")  # in MiB
+    memory = round(int(stated) / 1024) if stated.isdigit() else GPU_MEMORY.get(model, 24)
+    if not stated.isdigit():
+        found.guesses.append(f"{where}.gpu.memory: no node label says it")
+    if not model:
+        found.guesses.append(f"{where}.gpu.model: no node label says it")
+    data: Data = {"model": model or product or "GPU", "memory": f"{memory}Gi", "per_node": gpu.amount}
+    return data if gpu.name == "nvidia.com/gpu" else {**data, "resource": gpu.name}
+
+
+def _fabric(found: Found, where: str, devices: Sequence[Device]) -> Data:
+    for device in devices:
+        if device.name == "vpc.amazonaws.com/efa":
+            found.guesses.append(f"{where}.fabric: links and their rate")
+            links = {"kind": "efa", "links": device.amount, "gigabits_per_link": 100}
+            return {**links, "resource": device.name, "resource_count": device.amount}
+        if "rdma" in device.name:
+            count = device.amount if device.amount <= 16 else 1  # a shared device is handed out a thousand times
+            found.guesses.append(f"{where}.fabric: InfiniBand or RoCE, links and their rate, interface, and hca for NCCL")
+            return {
+                "kind": "infiniband", "links": max(count, 8 if count == 1 else count), "gigabits_per_link": 400,
+                "interface": "eth0", "resource": device.name, "resource_count": count,
+            }
+    found.guesses.append(f"{where}.fabric.gigabits_per_link: the rate of a node's network")
+    return {"kind": "tcp", "gigabits_per_link": 25}
+
+
+def _levels(found: Found, nodes: Sequence[Object]) -> None:
+    """The levels that every node with GPUs has a label for, or every node where none has GPUs."""
+    wanted = [node for node in nodes if _gpus(node)] or nodes
+    levels = {name: {"label": label} for label, name in LEVELS.items() if all(label in _labels(node) for node in wanted)}
+    if levels:
+        found.data["topology"] = levels
+
+
+# Storage.
+
+
+def _storage(found: Found, classes: Sequence[Object]) -> None:
+    """A claim for checkpoints of a class that many nodes may write, or one that is there already."""
+    shared = [one["metadata"]["name"] for one in classes if SHARED_FILES.search(str(one.get("provisioner", "")))]
+    for name in (one["metadata"]["name"] for one in classes):
+        modes = ["ReadWriteOnce", *(["ReadOnlyMany", "ReadWriteMany"] if name in shared else [])]
+        found.data.setdefault("storage_classes", {})[name] = {"access": modes}
+    claim: Data = {"managed": False, "access": "ReadWriteMany"}
+    if shared:
+        claim = {"storage_class": shared[0], "size": "1Ti", "access": "ReadWriteMany"}
+        found.guesses.append("namespaces.training.claims: size and write_mebibytes_per_second of the volume for checkpoints")
+    else:
+        found.guesses.append("namespaces.training.claims: no storage class is known to serve many nodes; name a claim that does")
+    found.data["namespaces"] = {"training": {"pod_security": "restricted", "claims": {"training-checkpoints": claim}}}
+

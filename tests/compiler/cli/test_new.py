@@ -1,0 +1,214 @@
+"""``trainwright new``: a project of one's own, outside this repository."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+from tests.compiler.cli.terminal import talk
+from tests.compiler.projects import ROOT, TRAINWRIGHT, Scratch, assert_ended
+
+from trainwright.cluster import Cluster
+from trainwright.reading.document import read_yaml
+from trainwright.starter.discovery import DiscoveryError, discovered_profile
+from trainwright.starter.files import cluster_kinds
+
+Data = dict[str, Any]
+
+
+def made(folder: Path, *arguments: str) -> Scratch:
+    ended = Scratch(folder.parent).run("new", str(folder), *arguments)
+    assert_ended(ended, 0)
+    assert "TW305" in ended.stderr or "Traceback" not in ended.stderr
+    return Scratch(folder)
+
+
+@pytest.mark.parametrize("kind", cluster_kinds())
+def test_a_project_of_each_kind_is_in_order_at_once(kind: str, tmp_path: Path) -> None:
+    here = made(tmp_path / "mine", "--cluster", kind)
+    checked = here.run("check", "-v")
+    assert_ended(checked, 0)
+    assert checked.stdout == "1 run and 1 foundation: in order\n"
+    told = {line.split(" ")[2] for line in checked.stderr.splitlines() if line.startswith("charts/")}
+    assert told == {"TW305"}, "only the image is left to be named"
+    assert_ended(here.run("validate", "dist"), 0)
+    assert_ended(here.run("init", "another"), 0)
+
+
+def test_what_a_project_consists_of(tmp_path: Path) -> None:
+    here = made(tmp_path / "mine", "--cluster", "eks-p5", "--name", "prod")
+    assert sorted(path.name for path in here.root.iterdir()) == [
+        ".github", ".gitignore", "README.md", "argo-cd", "cdk8s.yaml", "charts", "dist", "requirements.txt", "schemas",
+    ]
+    assert stat.S_IMODE(here.root.stat().st_mode) & 0o055 == 0o055, "others may read it as they may read any folder made here"
+    assert list(here.dist()) == ["prod/training/foundation/training.k8s.yaml", "prod/training/runs/first-run.k8s.yaml"]
+    applications = list(yaml.safe_load_all(here.read("argo-cd/applications.yaml")))
+    assert [one["spec"]["source"]["path"] for one in applications] == ["dist/prod/training/foundation", "dist/prod/training/runs"]
+    for place, schema in (("charts/runs/first-run.yaml", "run"), ("charts/clusters/prod.yaml", "cluster")):
+        modeline = here.read(place).split("\n")[0]
+        assert modeline == f"# yaml-language-server: $schema=../../schemas/{schema}.json"
+        shown = (here.path(place).parent / modeline.partition("=")[2]).resolve()
+        assert shown.read_text(encoding="utf-8").rstrip() == here.run("schema", schema).stdout.rstrip()
+        jsonschema.validate(read_yaml(here.path(place)).data, json.loads(shown.read_text(encoding="utf-8")))
+
+
+def test_the_cdk8s_app_of_a_project_writes_the_same_bytes(tmp_path: Path) -> None:
+    here = made(tmp_path / "mine", "--cluster", "laptop")
+    before = here.dist()
+    environment = {**os.environ, "CDK8S_OUTDIR": str(tmp_path / "out")}
+    subprocess.run([sys.executable, "charts/main.py"], cwd=here.root, env=environment, check=True, timeout=100)
+    assert {name: (tmp_path / "out" / name).read_bytes() for name in before} == before
+    assert here.read("charts/main.py") == (ROOT / "charts" / "main.py").read_text(encoding="utf-8")
+
+
+def test_the_steps_of_its_workflow_pass_and_stop_an_edit_by_hand(tmp_path: Path) -> None:
+    here = made(tmp_path / "mine", "--cluster", "laptop")
+    (job,) = yaml.safe_load(here.read(".github/workflows/trainwright.yaml"))["jobs"].values()
+    steps = [step["run"] for step in job["steps"] if "run" in step and step["name"] != "Install"]
+    path = {**os.environ, "PATH": f"{TRAINWRIGHT.parent}:{os.environ['PATH']}"}
+
+    def code(step: str) -> int:
+        return subprocess.run(["bash", "-ec", step], cwd=here.root, env=path, check=False, timeout=100).returncode
+
+    assert list(map(code, steps)) == [0, 0]
+    here.edit("dist/laptop/training/runs/first-run.k8s.yaml", "completions: 2", "completions: 3")
+    assert list(map(code, steps)) == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["full"], "full is not empty: it has a"),
+        (["file"], "file is not empty"),
+        (["x", "--cluster", "nothing"], "there is no cluster nothing; use one of: laptop, "),
+        (["x", "--name", "Not A Name"], "--name Not A Name: "),
+        (["x", "--from", "broken.json"], "broken.json is not JSON"),
+        (["x", "--from", "none.json"], "none.json makes no profile: there is no worker node in it"),
+        (["x", "--from", "odd.json"], "odd.json makes no profile: 'status' is missing of an object"),
+        (["x", "--from", "none.json", "--cluster", "laptop"], "contradict each other"),
+        (["x", "--from", "missing.json"], "missing.json"),
+    ],
+)
+def test_what_cannot_be_made_leaves_nothing(arguments: list[str], words: str, tmp_path: Path) -> None:
+    here = Scratch(tmp_path)
+    here.write("full/a", "")
+    here.write("file", "")
+    here.write("broken.json", "{")
+    here.write("none.json", json.dumps({"items": []}))
+    here.write("odd.json", json.dumps({"items": [{"kind": "Node", "metadata": {}}]}))
+    before = sorted(tmp_path.rglob("*"))
+    assert_ended(here.run("new", *arguments), 2, words)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_an_empty_repository_becomes_a_project(tmp_path: Path) -> None:
+    Scratch(tmp_path).git("init", "-q")
+    made(tmp_path, "--cluster", "laptop")
+    assert "?? charts/" in Scratch(tmp_path).git("status", "--porcelain")
+
+
+def test_kinds_are_shown_on_a_terminal(tmp_path: Path) -> None:
+    code, said = talk([str(TRAINWRIGHT), "new", "mine"], tmp_path, [("cluster", "gke-a3-ultra")])
+    assert code == 0, said
+    assert "eks-p5          AWS EKS with p5.48xlarge" in said
+    assert Scratch(tmp_path / "mine").path("charts/clusters/gke-a3-ultra.yaml").is_file()
+
+
+# From a cluster.
+
+
+def node(
+    kubelet: str = "v1.34.2", labels: Data | None = None, taints: list[Data] | None = None, capacity: Data | None = None
+) -> Data:
+    sizes = {"cpu": "4", "memory": "16393216Ki", "pods": "110", "ephemeral-storage": "100Gi", "hugepages-2Mi": "0"}
+    return {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "labels": labels or {}}, "spec": {"taints": taints or []},
+        "status": {"capacity": {**sizes, **(capacity or {})}, "nodeInfo": {"kubeletVersion": kubelet}},
+    }
+
+
+def crd(name: str, version: str = "v1", release: str | None = None) -> Data:
+    labels = {"app.kubernetes.io/version": release} if release else {}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name, "labels": labels},
+        "spec": {"versions": [{"name": version}]},
+    }
+
+
+P5 = {
+    "node.kubernetes.io/instance-type": "p5.48xlarge",
+    "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
+    **{f"topology.k8s.aws/network-node-layer-{layer}": f"nn-{layer}" for layer in (1, 2, 3)},
+}
+TAINT = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+GONE = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+SIZE_OF_P5 = {"cpu": "192", "memory": "2097152000Ki", "nvidia.com/gpu": "8", "vpc.amazonaws.com/efa": "32"}
+EKS = [
+    *(node("v1.34.2-eks-1", P5, taints, SIZE_OF_P5) for taints in ([TAINT], [TAINT, GONE], [TAINT])),
+    node("v1.34.2-eks-1", {**P5, "karpenter.sh/capacity-type": "spot"}, [TAINT], SIZE_OF_P5),
+    node("v1.33.1-eks-1", {"node.kubernetes.io/instance-type": "m7i.4xlarge"}, capacity={"cpu": "16", "memory": "65000000Ki"}),
+    node("v1.34.2-eks-1", taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]),
+    {"kind": "StorageClass", "metadata": {"name": "gp3"}, "provisioner": "ebs.csi.aws.com"},
+    {"kind": "StorageClass", "metadata": {"name": "fsx"}, "provisioner": "fsx.csi.aws.com"},
+    crd("jobsets.jobset.x-k8s.io"), crd("mpijobs.kubeflow.org", "v2beta1"), crd("workloads.kueue.x-k8s.io", release="v0.17.2"),
+    crd("podgroups.scheduling.volcano.sh"), crd("podmonitors.monitoring.coreos.com"),
+]
+
+
+def test_a_profile_is_read_off_a_cluster(tmp_path: Path) -> None:
+    Scratch(tmp_path).write("cluster.json", json.dumps({"apiVersion": "v1", "kind": "List", "items": EKS}))
+    here = made(tmp_path / "mine", "--from", str(tmp_path / "cluster.json"), "--name", "prod")
+    text = here.read("charts/clusters/prod.yaml")
+    profile = Cluster.model_validate(yaml.safe_load(text))
+    assert (profile.kubernetes, list(profile.node_pools)) == ("1.34", ["p5-48xlarge", "p5-48xlarge-spot", "m7i-4xlarge"])
+    pool = profile.node_pools["p5-48xlarge"]
+    assert pool.gpu is not None
+    assert (pool.nodes, str(pool.cpus), str(pool.memory), pool.gpu.model, str(pool.gpu.memory), pool.gpu.per_node) == (
+        3, "192", "2000Gi", "H100", "80Gi", 8,
+    )
+    assert (pool.fabric.kind, pool.fabric.links, pool.fabric.resource, pool.fabric.resource_count) == (
+        "efa", 32, "vpc.amazonaws.com/efa", 32,
+    )
+    assert [(taint.key, taint.value) for taint in pool.taints] == [("nvidia.com/gpu", "true")]
+    spot = profile.node_pools["p5-48xlarge-spot"]
+    assert spot.spot is not None
+    assert spot.labels["karpenter.sh/capacity-type"] == "spot"
+    assert list(profile.topology) == ["layer-1", "layer-2", "layer-3"]
+    assert profile.kueue is not None
+    assert (profile.kueue.version, profile.scheduling.gang) == ("0.17.2", "volcano")
+    assert list(profile.operators) == ["jobset", "mpi-operator"]
+    assert profile.namespaces["training"].claims["training-checkpoints"].storage_class == "fsx"
+    comments = [line for line in text.splitlines() if line.startswith("# - ")]
+    assert any("jobset is installed, in a release that no CRD names" in line for line in comments)
+    assert not any("kueue is installed" in line for line in comments)
+    assert_ended(here.run("check"), 0)
+
+
+def test_a_single_machine_is_a_cluster_too() -> None:
+    profile = Cluster.model_validate(yaml.safe_load(discovered_profile("kind", {"items": [node()]})))
+    (pool,) = profile.node_pools.values()
+    assert (pool.nodes, pool.gpu, pool.fabric.kind, str(pool.memory)) == (1, None, "tcp", "15Gi")
+    assert not profile.namespaces["training"].claims["training-checkpoints"].managed
+
+
+def test_shared_rdma_devices_are_no_links() -> None:
+    alone = node(capacity={"nvidia.com/gpu": "8", "rdma/rdma_shared_device_a": "1000", "cpu": "192", "memory": "2000Gi"})
+    text = discovered_profile("ib", {"items": [alone]})
+    (pool,) = Cluster.model_validate(yaml.safe_load(text)).node_pools.values()
+    assert (pool.fabric.kind, pool.fabric.links, pool.fabric.resource_count) == ("infiniband", 8, 1)
+    assert "# - node_pools.gpu.gpu.model: no node label says it" in text
+
+
+def test_a_list_without_nodes_is_refused() -> None:
+    with pytest.raises(DiscoveryError, match="no worker node"):
+        discovered_profile("x", {"items": [crd("jobsets.jobset.x-k8s.io")]})
+    with pytest.raises(DiscoveryError, match="no list of objects"):
+        discovered_profile("x", [])
