@@ -44,7 +44,7 @@ pip=(python -m pip --quiet --disable-pip-version-check install)
 if [[ $way == tag ]]; then
   git clone --quiet --bare "$clone" repository.git
   git -C repository.git tag the-tag
-  url="git+file://$scratch/repository.git@the-tag"
+  url="git+file://localhost$scratch/repository.git@the-tag"
   step "install from a tag" "${pip[@]}" "trainwright-trainer @ $url#subdirectory=trainer" "trainwright @ $url"
   step "new" trainwright new training --cluster laptop
   step "check" trainwright check --project training
