@@ -25,7 +25,7 @@ from trainwright.manifest.labels import object_labels
 from trainwright.manifest.monitoring import KINDS, monitoring_objects
 from trainwright.manifest.monitoring.alerts import ALERTS
 from trainwright.manifest.monitoring.dashboard import PANELS
-from trainwright.manifest.monitoring.series import GPU_UTILIZATION, IDENTITY, SUPERVISED, UNKNOWN_TO_BOOSTING
+from trainwright.manifest.monitoring.series import GPU_UTILIZATION, IDENTITY, OF_PREFLIGHT, SUPERVISED, UNKNOWN_TO_BOOSTING
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import nearest, split
 from trainwright.rules.objects import schema_problems
@@ -158,7 +158,7 @@ def test_expressions_ask_only_for_what_is_served(work: Data, dcgm: bool) -> None
 
 def test_a_boosting_run_is_asked_for_all_but_what_no_round_has() -> None:
     asked = {name.removesuffix("_total") for expression in expressions(BOOSTING) for name in names_in(expression)}
-    assert set(METRICS) - asked == set(UNKNOWN_TO_BOOSTING)
+    assert set(METRICS) - asked == {*UNKNOWN_TO_BOOSTING, *OF_PREFLIGHT, "trainwright_evaluation_accuracy"}
 
 
 def test_a_script_is_asked_only_for_what_its_supervisor_serves() -> None:

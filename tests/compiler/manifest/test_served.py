@@ -11,7 +11,14 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.target.test_tf_job import WORKERS
 from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
 
-from trainwright.manifest.monitoring.series import LEFT_OUT_IMAGES, SUPERVISED, UNKNOWN_TO_BOOSTING_ON_GPUS, served_metrics
+from trainwright.manifest.monitoring.series import (
+    KNOWN_BESIDE_OTHERS,
+    LEFT_OUT_IMAGES,
+    OF_PREFLIGHT,
+    SUPERVISED,
+    UNKNOWN_TO_BOOSTING_ON_GPUS,
+    served_metrics,
+)
 from trainwright_trainer.boosting.report import BoostingReport
 from trainwright_trainer.contract.metrics import METRICS, StepSplit
 from trainwright_trainer.rank.link import Link
@@ -68,7 +75,28 @@ def test_tensorflow_serves_all_but_how_long_it_stands_still() -> None:
 
 
 def test_a_gpu_that_boosts_is_not_tried_with_a_matrix_product() -> None:
-    assert served(BOOSTING) - served(overlay(BOOSTING, {"topology": {"gpus_per_node": 1}})) == set(UNKNOWN_TO_BOOSTING_ON_GPUS)
+    always, on_gpus = {"preflight": {"when": "always"}}, {"topology": {"gpus_per_node": 1}}
+    assert served(overlay(BOOSTING, always)) - served(overlay(BOOSTING, on_gpus)) == set(UNKNOWN_TO_BOOSTING_ON_GPUS)
+
+
+def test_a_preflight_that_is_not_made_measures_nothing() -> None:
+    assert not served(BOOSTING) & set(OF_PREFLIGHT), "on CPUs it is made where it is asked for"
+    assert set(OF_PREFLIGHT) <= served(overlay(BOOSTING, {"preflight": {"when": "always"}}))
+    assert not served({"preflight": {"when": "never"}}) & set(OF_PREFLIGHT)
+
+
+def test_a_rank_alone_has_nobody_to_be_compared_with() -> None:
+    alone = served({"topology": {"nodes": 1, "gpus_per_node": 1}})
+    assert served({}) - alone == set(KNOWN_BESIDE_OTHERS)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "scores"),
+    [([], {"loss"}), (["error"], {"accuracy"}), (["auc"], set()), (["auc", "error", "logloss"], {"loss", "accuracy"})],
+)
+def test_trees_are_scored_by_what_the_run_asks_for(metrics: list[str], scores: set[str]) -> None:
+    found = served(overlay(BOOSTING, {"workload": {"evaluation_metrics": metrics}}))
+    assert {name.rpartition("_")[2] for name in found if "evaluation" in name} == scores
 
 
 def test_a_script_serves_what_its_supervisor_knows() -> None:

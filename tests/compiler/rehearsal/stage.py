@@ -145,8 +145,10 @@ def options(**changes: Any) -> Options:
     return Options(**{"first_address": first_address(), "replace_seconds": 0.05, "timeout_seconds": 90.0, **changes})
 
 
-def play(found: list[Manifest], workspace: Path, **changes: Any) -> tuple[Outcome, Recorder]:
-    recorder = Recorder()
+def play(
+    found: list[Manifest], workspace: Path, recorder: Recorder | None = None, **changes: Any
+) -> tuple[Outcome, Recorder]:
+    recorder = recorder or Recorder()
     return rehearse(found, workspace, options(**changes), recorder), recorder
 
 

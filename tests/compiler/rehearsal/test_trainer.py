@@ -11,13 +11,22 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from rich.console import Console
-from tests.compiler.rehearsal.stage import DIGITS, LLAMA, first_address, play
+from tests.compiler.compiling import TODAY
+from tests.compiler.projects import ROOT
+from tests.compiler.rehearsal.stage import DIGITS, LLAMA, Manifest, Recorder, container_of, first_address, play
 
+from trainwright.compile import compile_run
+from trainwright.manifest.monitoring.series import served_metrics
+from trainwright.project import load_run_file
+from trainwright.project.load import load_cluster
 from trainwright.rehearsal import rehearse_file
 from trainwright.rehearsal.objects import read_manifests
+from trainwright.rehearsal.observer import Event
+from trainwright.rehearsal.pod import Pod
 from trainwright_trainer.commands.local import free_ports
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
@@ -77,6 +86,29 @@ class Rehearsal:
         self.process.wait(PATIENCE_SECONDS)
 
 
+class Scraper(Recorder):
+    """Reads pod 0's metrics whenever it says something, as Prometheus does now and then."""
+
+    def __init__(self, ports: list[Manifest]) -> None:
+        super().__init__()
+        self._port = next(port["containerPort"] for port in ports if port["name"] == "http")
+        self.served = set[str]()
+
+    def log_event(self, pod: Pod, container: str, event: Event) -> None:
+        super().log_event(pod, container, event)
+        if pod.index == 0:
+            with suppress(OSError), urlopen(f"http://{pod.address}:{self._port}/metrics", timeout=5) as answer:
+                samples = re.findall(r"^([a-z_]+)(?:{.*})? ", answer.read().decode(), flags=re.MULTILINE)
+                self.served |= {name.removesuffix("_total") for name in samples}
+
+
+def promised(path: Path) -> frozenset[str]:
+    """What the run of a file of ``dist/`` is taken to serve."""
+    file = load_run_file(ROOT / "charts" / "runs" / f"{path.name.partition('.')[0]}.yaml", "")
+    cluster = load_cluster(ROOT / "charts" / "clusters" / f"{file.run.cluster}.yaml")
+    return served_metrics(compile_run(file.run, cluster, today=TODAY).resolution)
+
+
 def pod_processes(workspace: Path, index: int) -> list[int]:
     """Processes of the pods of an index, by the environment that they were started with."""
     wanted, found = f"JOB_COMPLETION_INDEX={index}".encode(), []
@@ -91,8 +123,10 @@ def pod_processes(workspace: Path, index: int) -> list[int]:
 def test_it_trains_and_a_second_rehearsal_has_nothing_to_do(tmp_path: Path) -> None:
     file = on_ports_of_its_own(DIGITS, tmp_path)
     console = Console(file=io.StringIO(), width=200)
-    outcome, recorder = play(read_manifests(file), tmp_path / "w", timeout_seconds=PATIENCE_SECONDS)
+    scraper = Scraper(container_of(read_manifests(file))["ports"])
+    outcome, recorder = play(read_manifests(file), tmp_path / "w", scraper, timeout_seconds=PATIENCE_SECONDS)
     assert (outcome.status, outcome.exit_code) == ("Complete", 0)
+    assert scraper.served == promised(DIGITS), "each panel and alert has a series, and no series is left out"
     training = outcome.training
     assert training.accuracy is not None
     assert training.accuracy > 0.9

@@ -139,6 +139,9 @@ class Reporter:
             world_size=self._place.world_size,
         )
         self._sinks.begin(at.step)
+        self.saves_failed(0)  # a count that begins at nothing shows that there is one
+        if self._unreadable is not None:
+            self._link.measured({"trainwright_left_out_images": 0})
 
     def step(self, at: Position, epoch: float, loss: float, gradient_norm: float, rate: float, speed: Speed) -> None:
         self._event(
