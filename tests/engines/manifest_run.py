@@ -8,13 +8,16 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
+import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from prometheus_client.parser import text_string_to_metric_families
 from tests.engines import manifest_scale as scale
 from tests.engines.manifest_pods import Manifest, Pod, Tree, added_variables, hostfile, own_variables, read
 from tests.engines.manifest_volumes import Volumes
@@ -25,7 +28,10 @@ from trainwright_trainer.checkpoint import read_complete
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, TERMINATION_PATH_ENV
+from trainwright_trainer.contract.served import served_by
 
+SCRAPE_SECONDS = 0.05
+"""A rank takes longer to end than that."""
 OF_IMAGE = ("/etc/mpi", "/home/mpiuser", "/app")
 """Folders that the MPI Operator or the image has, beside the volumes."""
 STEP = re.compile(r'"event": "step".*?"loss": "?(?P<json>[^",]+)|  step  step \d+ .*?  loss (?P<plain>\S+)')
@@ -76,17 +82,20 @@ class Playing:
     def train(self) -> None:
         """Start all pods, wait until those have ended that end by themselves, and look for the marker of this very run.
 
-        Where our trainer trains, every step has a finite loss.
+        Where our trainer trains, every step has a finite loss. What the pods serve is what dashboards and alerts ask for.
         """
         deadline = time.monotonic() + PATIENCE_SECONDS
-        for pod in self.pods:
-            self._start(pod, deadline)
-        for pod, process, _ in self._processes:
-            if not pod.ends:
-                continue
-            status = status_by(deadline, process)
-            assert status == 0, f"{pod.name} ended with {status}:\n{self.logs()}"
+        with Scraping([(self.address(pod), self.spec.http_port) for pod in self.pods]) as scraping:
+            for pod in self.pods:
+                self._start(pod, deadline)
+            for pod, process, _ in self._processes:
+                if not pod.ends:
+                    continue
+                status = status_by(deadline, process)
+                assert status == 0, f"{pod.name} ended with {status}:\n{self.logs()}"
         assert_complete(self.spec, self.manifest.name, self.logs())
+        expected = served_by(self.spec)
+        assert scraping.names == expected, f"{sorted(scraping.names ^ expected)}\n{self.logs()}"
 
     def logs(self) -> str:
         return "\n".join(f"--- {pod.name}\n{log.read_text(errors='replace')}" for pod, _, log in self._processes)
@@ -146,6 +155,34 @@ class Playing:
         """Of the container's first port: its own for each pod of a TFJob, whose servers listen on all addresses."""
         number = pod.container["ports"][0]["containerPort"]
         return self._port((number, pod.name) if self.manifest.workload["kind"] == "TFJob" else number)
+
+
+class Scraping:
+    """Asks all pods for their metrics again and again, as Prometheus does, only more often.
+
+    Args:
+        addresses: Host and port of each.
+    """
+
+    def __init__(self, addresses: Sequence[tuple[str, int]]) -> None:
+        self._addresses, self._over, self.names = addresses, threading.Event(), set[str]()
+        """Metrics of which a pod has served a sample."""
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _ask(self) -> None:
+        while not self._over.wait(SCRAPE_SECONDS):
+            for host, port in self._addresses:
+                with suppress(OSError), urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=1) as answer:
+                    families = text_string_to_metric_families(answer.read().decode())
+                    self.names |= {family.name for family in families if family.samples}
 
 
 def status_by(deadline: float, process: subprocess.Popen[bytes]) -> int | None:

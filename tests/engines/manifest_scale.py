@@ -13,7 +13,7 @@ NODES = 2
 """Pods that hold ranks, of one process each."""
 WORLD: Tree = {
     "world.nodes": NODES, "world.processes_per_node": 1, "world.replicas_per_process": None, "world.device": "cpu",
-    "lifecycle.peer_wait_seconds": 120,
+    "lifecycle.peer_wait_seconds": 120, "lifecycle.preflight": {"when": "always"},
 }
 """Dotted path in run.json -> value; None takes the key out."""
 TRAINING: Tree = {

@@ -25,11 +25,12 @@ from trainwright.manifest.labels import object_labels
 from trainwright.manifest.monitoring import KINDS, monitoring_objects
 from trainwright.manifest.monitoring.alerts import ALERTS
 from trainwright.manifest.monitoring.dashboard import PANELS
-from trainwright.manifest.monitoring.series import GPU_UTILIZATION, IDENTITY, OF_PREFLIGHT, SUPERVISED, UNKNOWN_TO_BOOSTING
+from trainwright.manifest.monitoring.series import GPU_UTILIZATION, IDENTITY
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import nearest, split
 from trainwright.rules.objects import schema_problems
 from trainwright_trainer.contract.metrics import METRICS
+from trainwright_trainer.contract.served import OF_PREFLIGHT, SUPERVISED, UNKNOWN_TO_BOOSTING
 from trainwright_trainer.observe.metrics import Measurements
 
 ROOT = Path(__file__).resolve().parents[3]

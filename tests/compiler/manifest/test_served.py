@@ -11,16 +11,17 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.target.test_tf_job import WORKERS
 from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
 
-from trainwright.manifest.monitoring.series import (
+from trainwright.manifest.monitoring.series import served_metrics
+from trainwright_trainer.boosting.report import BoostingReport
+from trainwright_trainer.contract.metrics import METRICS, StepSplit
+from trainwright_trainer.contract.served import (
     KNOWN_BESIDE_OTHERS,
     LEFT_OUT_IMAGES,
     OF_PREFLIGHT,
+    PACE,
     SUPERVISED,
     UNKNOWN_TO_BOOSTING_ON_GPUS,
-    served_metrics,
 )
-from trainwright_trainer.boosting.report import BoostingReport
-from trainwright_trainer.contract.metrics import METRICS, StepSplit
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Position
@@ -71,12 +72,21 @@ def test_of_a_step_is_served_what_is_reported(run: Data, reported: set[str]) -> 
 
 
 def test_tensorflow_serves_all_but_how_long_it_stands_still() -> None:
-    assert set(METRICS) - served(WORKERS) == {"trainwright_checkpoint_stall_seconds", LEFT_OUT_IMAGES}
+    unserved = set(METRICS) - served(WORKERS)
+    assert unserved == {"trainwright_checkpoint_stall_seconds", LEFT_OUT_IMAGES, *PACE}, "and nothing connects a TFJob's pods"
+
+
+def test_no_supervisor_of_an_elastic_run_hears_all_ranks() -> None:
+    elastic = {"topology": {"elastic": {"min_nodes": 1, "max_nodes": 2, "batch": "keep"}}, "target": "pytorch-job"}
+    operators = {"operators": {"training-operator": {"version": "1.9.4"}}}
+    assert set(served({})) - served_metrics(compiled(elastic, operators).resolution) == set(PACE)
 
 
 def test_a_gpu_that_boosts_is_not_tried_with_a_matrix_product() -> None:
     always, on_gpus = {"preflight": {"when": "always"}}, {"topology": {"gpus_per_node": 1}}
-    assert served(overlay(BOOSTING, always)) - served(overlay(BOOSTING, on_gpus)) == set(UNKNOWN_TO_BOOSTING_ON_GPUS)
+    assert served(overlay(BOOSTING, always)) - served(overlay(BOOSTING, on_gpus)) == {
+        *UNKNOWN_TO_BOOSTING_ON_GPUS, *PACE,
+    }
 
 
 def test_a_preflight_that_is_not_made_measures_nothing() -> None:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from textwrap import indent
 from typing import NamedTuple
 
-from trainwright.manifest.monitoring.series import ATTEMPTS, IDENTITY, MonitoredRun
+from trainwright.manifest.monitoring.series import IDENTITY, MonitoredRun
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
+from trainwright_trainer.contract.served import ATTEMPTS
 
 SEEN = "15m"
 """The longest gap of a run that restarts: a Job waits up to six minutes between two pods."""

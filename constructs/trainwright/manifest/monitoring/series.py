@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import ceil
 from typing import NamedTuple
 
@@ -10,11 +9,10 @@ from trainwright.handshake import Rendezvous
 from trainwright.manifest.labels import IDENTITY_LABEL, RUN_LABEL
 from trainwright.plan import Resolution
 from trainwright.run import Run
-from trainwright_trainer.contract.boosting import ERRORS, LOSSES, Boosting
-from trainwright_trainer.contract.data import ImageFolder
+from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 from trainwright_trainer.contract.metrics import METRICS
-from trainwright_trainer.contract.spec import Preflight, RunSpec
+from trainwright_trainer.contract.served import ATTEMPTS, SUPERVISED, served_by
 from trainwright_trainer.contract.training import Training
 
 POD_LABELS = (RUN_LABEL, IDENTITY_LABEL)
@@ -66,79 +64,9 @@ class Series(NamedTuple):
         return f'label_replace({exported}, "pod", "$1", "exported_pod", "(.+)")\n    or\n    {honored}'
 
 
-ATTEMPTS = "trainwright_attempt"
-"""Counted by the ledger beside the checkpoints; always 1 without a ledger."""
-
-SUPERVISED = ("trainwright_up", "trainwright_ranks_alive", "trainwright_peers_connected", ATTEMPTS)
-"""What the supervisor knows by itself; the rest comes from our trainer in the ranks."""
-
-LEFT_OUT_IMAGES = "trainwright_left_out_images"
-"""Counted where images are files."""
-
-OF_PREFLIGHT = tuple(name for name in METRICS if name.startswith("trainwright_preflight_"))
-
-KNOWN_BESIDE_OTHERS = (
-    "trainwright_preflight_share_of_median", "trainwright_preflight_clock_skew_seconds",
-    "trainwright_preflight_bus_bytes_per_second",
-)
-"""What a single rank has nothing to compare with."""
-
-STORAGE_SECONDS = "trainwright_preflight_storage_seconds"
-"""Measured on volumes."""
-
-UNKNOWN_TO_REPLICATED = ("trainwright_checkpoint_stall_seconds",)
-"""TensorFlow and XGBoost stand still for all of a save, which has a metric of its own (their ``learner.py``)."""
-
-UNKNOWN_TO_BOOSTING = (
-    "trainwright_loss", "trainwright_learning_rate", "trainwright_gradient_norm", LEFT_OUT_IMAGES, *UNKNOWN_TO_REPLICATED,
-)
-"""A round has no loss of its own; trees are scored on the held-out rows, or on all (boosting/learner.py)."""
-
-UNKNOWN_TO_BOOSTING_ON_GPUS = (
-    "trainwright_preflight_tflops", "trainwright_preflight_share_of_median", "trainwright_preflight_memory_bytes_per_second",
-)
-"""XGBoost has no arithmetic of its own to try a GPU with (boosting/program.py)."""
-
-
 def served_metrics(resolution: Resolution) -> frozenset[str]:
-    """Names of the metrics that the pods serve once the run is under way."""
-    spec = resolution.spec
-    if spec is None:
-        return frozenset(SUPERVISED) - {ATTEMPTS}
-    uncounted = {ATTEMPTS} if spec.state_directory is None else set()
-    return frozenset(_reported(spec) - uncounted)
-
-
-def _reported(spec: RunSpec) -> set[str]:
-    match spec.work:
-        case Boosting() as work:
-            return set(METRICS).difference(UNKNOWN_TO_BOOSTING, _not_scored(work), _not_tried(spec))
-        case Training() as work:
-            unknown = UNKNOWN_TO_REPLICATED if work.engine == "tensorflow" else ()
-            images = () if isinstance(work.data, ImageFolder) else (LEFT_OUT_IMAGES,)
-            return set(METRICS).difference(unknown, images, _not_tried(spec))
-        case _:
-            return set(SUPERVISED)
-
-
-def _not_scored(work: Boosting) -> Iterator[str]:
-    if not LOSSES & {*work.scored_by}:
-        yield "trainwright_evaluation_loss"
-    if not ERRORS & {*work.scored_by}:
-        yield "trainwright_evaluation_accuracy"
-
-
-def _not_tried(spec: RunSpec) -> Iterator[str]:
-    """What no preflight measures (rank/preflight/checks.py)."""
-    settings = spec.lifecycle.preflight or Preflight()
-    if settings.when == "never" or (settings.when == "on-gpus" and spec.world.device != "cuda"):
-        yield from OF_PREFLIGHT
-    if isinstance(spec.work, Boosting) and spec.world.device == "cuda":
-        yield from UNKNOWN_TO_BOOSTING_ON_GPUS
-    if spec.world.nodes * spec.world.processes_per_node == 1:
-        yield from KNOWN_BESIDE_OTHERS
-    if "://" in (spec.state_directory or "://"):
-        yield STORAGE_SECONDS
+    """Names of the metrics that the pods serve once the run is under way. Without a specification nothing keeps count."""
+    return served_by(resolution.spec) if resolution.spec else frozenset(SUPERVISED) - {ATTEMPTS}
 
 
 DCGM_RESOURCE = "nvidia.com/gpu"
