@@ -228,6 +228,10 @@ class Binding(NamedTuple):
         """The last role that holds ranks: the one with most pods, where the first node has a role of its own."""
         return [role for role in self.roles if role.holds_ranks][-1]
 
+    def runs_the_work(self, role: Role) -> bool:
+        """Whether the pods of a role run what the run states: under mpirun the launcher does, and the others wait for it."""
+        return role == self.roles[0] if self.sshd else role.holds_ranks
+
 
 class Refusal(NamedTuple):
     """A target that cannot carry a topology."""
@@ -252,6 +256,7 @@ class Port(NamedTuple):
     name: str
     number: int
     reason: str
+    source: str = "trainwright"
 
 
 class Ports(NamedTuple):

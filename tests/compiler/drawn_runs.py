@@ -12,6 +12,8 @@ from tests.compiler.drawn_topologies import Shape, shapes
 from tests.compiler.drawn_words import DIGEST, REGISTRY, label_maps, labels, spelled, texts
 from tests.compiler.targets import CASES
 
+from trainwright.target import TARGETS
+
 Data = dict[str, Any]
 
 
@@ -229,6 +231,22 @@ def _containers(level: str) -> st.SearchStrategy[list[Data]]:
     )
 
 
+@st.composite
+def _lives(draw: st.DrawFn, shape: Shape, work: str) -> Data:
+    """How a script or a command lives, as far as its target carries it."""
+    optional: dict[str, st.SearchStrategy[Any]] = {
+        "grace": st.just("5m"), "pre_stop": st.sampled_from(({"command": ["drain"]}, {"sleep": "5s"}, {"http": "/", "port": 80})),
+        "ports": st.just({"dashboard": 8099}), "deadline": st.sampled_from(("90s", "2d")), "ttl": st.just("1d"),
+    }
+    if work == "command":
+        optional["probes"] = st.just({"alive": {"http": "/well", "port": 8099, "every": "30s"}})
+    refused = TARGETS[shape.target].refused
+    drawn = draw(st.fixed_dictionaries({}, optional={key: one for key, one in optional.items() if key not in refused}))
+    if CASES[shape.target].kind == ("trainer.kubeflow.org", "TrainJob"):
+        drawn.pop("deadline", None)  # the profile may have a release without it
+    return drawn
+
+
 _VARIABLES = st.text(string.ascii_uppercase + "_", min_size=1, max_size=12).map(lambda name: "APP_" + name)
 _SECRETS = st.fixed_dictionaries({"secret": labels(63), "key": st.sampled_from(("token", "a.b-c_D"))})
 
@@ -364,6 +382,8 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
         run["security"] = draw(_security(shape, level))
     if workload["kind"] in ("script", "command") and draw(st.booleans()):
         run["resources"] = draw(_AMOUNTS)
+    if workload["kind"] in ("script", "command") and draw(st.booleans()):
+        run |= draw(_lives(shape, workload["kind"]))
     if draw(st.integers(0, 3)) == 0 and ("user" in run.get("security", {}) or workload["kind"] in ("trainer", "boosting")):
         run["containers"] = draw(_containers(level))
     if draw(st.integers(0, 3)) == 0:

@@ -13,7 +13,8 @@ from tests.compiler.projects import ROOT
 from trainwright.run import Run, TrainerWorkload
 
 PAGE = ROOT / "docs" / "gitops.md"
-ELSEWHERE = {"run", "namespace", "cluster", "target", "trainer_version", "state", "workload", "workload.kind", "grace"}
+ELSEWHERE = {"run", "namespace", "cluster", "target", "trainer_version", "state", "workload", "workload.kind", "grace",
+             "probes", "pre_stop", "ports", "deadline", "ttl"}  # fmt: skip
 """Fields that make another run, that nothing else can be written in today, that stand in the table part by part, or that the
 trainer does not have.
 """

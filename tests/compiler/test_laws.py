@@ -62,7 +62,8 @@ def assert_well_formed(compiled: CompiledRun) -> None:
         assert list(problems(manifest)) == []
         assert_accepted(manifest, compiled.cluster.kubernetes)
         keys = {key for _, node in walk(manifest) if isinstance(node, dict) for key in node}
-        assert not keys & {"suspend", "ttlSecondsAfterFinished", "generateName"}
+        assert not keys & {"suspend", "generateName"}
+        assert "ttlSecondsAfterFinished" not in keys or compiled.run.ttl
         assert not [key for key in keys if key.startswith("argocd.argoproj.io/") or key.startswith("helm.sh/hook")]
         assert manifest["metadata"]["name"] in (compiled.plan.name, compiled.run.run) or number in compiled.shared
         metadata = manifest["metadata"]

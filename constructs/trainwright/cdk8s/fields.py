@@ -28,6 +28,8 @@ from trainwright.run import (
     Placement,
     Preflight,
     Preparation,
+    PreStop,
+    Probes,
     Resources,
     RoleParts,
     Run,
@@ -80,6 +82,11 @@ class RunFields(TypedDict, total=False):
     peer_wait: Duration | str
     peer_lost: Duration | str
     grace: Duration | str
+    probes: Probes
+    pre_stop: PreStop
+    ports: Mapping[str, int]
+    deadline: Duration | str
+    ttl: Duration | str
     watchdog: Watchdog
     preflight: Preflight
     attempt: int

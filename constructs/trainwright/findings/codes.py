@@ -204,6 +204,10 @@ _ROWS = (
     Code("TW455", _I, "evictions delay the run", "The wait grows with each eviction, while the other pods hold their GPUs.", True),
     Code("TW456", _E, "evictions cannot end the run", "The run would start again after an eviction, though it says that it fails."),
     Code("TW457", _E, "variable that no pod has", "The command is given an empty word, or the text of the reference."),
+    Code("TW458", _E, "target cannot carry it", "Nothing would read it, or it would work against the run."),
+    Code("TW459", _W, "finished run comes back",
+         "Argo CD makes again what it no longer finds: the run would start again, with all its GPUs.", True),
+    Code("TW460", _E, "port is taken", "Two programs cannot listen on one port, nor two ports have one name."),
     # The records and dist/
     Code("TW501", _E, "run would restart",
          "An identity changed although the run's own file did not: a profile edit or a new compiler would restart training."),

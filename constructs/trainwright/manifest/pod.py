@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
-from trainwright.manifest import scheduling
+from trainwright.manifest import life, scheduling
 from trainwright.manifest.containers import beside, init_containers, own_volumes
 from trainwright.manifest.data.awaiting import await_containers, literal
 from trainwright.manifest.labels import ROLE_LABEL, pod_labels
@@ -19,17 +19,17 @@ from trainwright.run import CommandWorkload, EnvSource, WholeSecret
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
 
-def pod_template(resolution: Resolution, role: Role, life: Tree) -> Tree:
+def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
     """Metadata and spec, in a reviewer's order: how the pod lives, where it goes, who it is, what it runs, what it mounts.
 
-    ``life`` is what the target writes first: restart policy and address, as far as its controller leaves them open.
+    ``begins`` is what the target writes first: restart policy and address, as far as its controller leaves them open.
     """
     run, plan, process = resolution.run, resolution.plan, resolution.processes[role.name]
     brought = [*volumes(resolution, role), *own_volumes(resolution, role)]
     by_path = {mount["mountPath"].value: mount["name"] for mount in volume_mounts(resolution, role)}
     waiting = [*await_containers(resolution), *init_containers(resolution, role, by_path)]
     spec: Tree = {
-        **life,
+        **begins,
         "terminationGracePeriodSeconds": Why(plan.grace.seconds, "trainwright", plan.grace.reason),
         **scheduling.pod_fields(resolution, role),
         **scheduling.pool_placement(resolution.pool, plan.world.pool),
@@ -109,6 +109,8 @@ def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
         **({"ports": [_port(port) for port in process.ports]} if process.ports else {}),
         **_resources(resolution, role),
         **_probes(process),
+        **life.probes(resolution, role),
+        **life.lifecycle(resolution, role),
         "terminationMessagePath": TERMINATION_PATH,
         "terminationMessagePolicy": "File" if process.supervised else "FallbackToLogsOnError",
         **_container_security(resolution, role, process),
@@ -161,7 +163,7 @@ def _source(number: int, source: EnvSource) -> Why:
 
 
 def _port(port: Port) -> Tree:
-    return {"name": port.name, "containerPort": Why(port.number, "trainwright", port.reason), "protocol": "TCP"}
+    return {"name": port.name, "containerPort": Why(port.number, port.source, port.reason), "protocol": "TCP"}
 
 
 def _resources(resolution: Resolution, role: Role) -> Tree:

@@ -12,10 +12,11 @@ from trainwright.identity import short_hash
 from trainwright.plan.memory import optimizer_bytes, saves_in_background, writing_ranks
 from trainwright.plan.model import CheckpointPlan, GracePlan
 from trainwright.run import BoostingWorkload, ClaimMount, CommandWorkload, Run
+from trainwright.run.life import DEFAULT_GRACE_SECONDS
 from trainwright.units import Duration
 
 DEFAULT_EVERY = Duration(1800)
-MINIMUM_GRACE_SECONDS = 60
+MINIMUM_GRACE_SECONDS = DEFAULT_GRACE_SECONDS
 GRACE_MARGIN_SECONDS = 30
 """Time for agreement, commit and the end of the processes, on top of the save itself."""
 

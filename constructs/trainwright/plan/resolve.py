@@ -9,7 +9,7 @@ from trainwright.cluster import Cluster, Fabric, NodePool
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator
-from trainwright.handshake import Binding, Guarantee, Needs, Ports, Process, Refusal, Rendezvous, Role
+from trainwright.handshake import Binding, Guarantee, Needs, Port, Ports, Process, Refusal, Rendezvous, Role
 from trainwright.plan.batch import plan_batch, plan_duration, plan_elastic, plan_learning_rate
 from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
 from trainwright.plan.communication import communication
@@ -131,7 +131,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         plan=_plan(run, cluster, target, name, inputs, planned, environment, security),
         needs=needs,
         binding=binding,
-        processes=_processes(run, run.topology.processes(binding, work._replace(forwarded=forwarded(environment)))),
+        processes=_processes(run, binding, run.topology.processes(binding, work._replace(forwarded=forwarded(environment)))),
         spec=spec,
         payloads=plan_payloads(run, spec, plan_deepspeed(run, batch)),
     )
@@ -255,14 +255,22 @@ def _work(run: Run, name: str, ports: Ports, pool: NodePool) -> Work:
     )
 
 
-def _processes(run: Run, planned: dict[str, Process]) -> dict[str, Process]:
-    """What the pods of each role run: what the run states of a role, else what the topology has for it."""
+def _processes(run: Run, binding: Binding, planned: dict[str, Process]) -> dict[str, Process]:
+    """What the pods of each role run: what the run states of a role, else what the topology has for it; with the run's ports."""
     own = {
         role: _instead(planned[role], parts)
         for role, parts in run.roles.items()
         if role in planned and (parts.command or parts.args)
     }
-    return planned | own
+    return _with_ports(run, binding, planned | own)
+
+
+def _with_ports(run: Run, binding: Binding, processes: dict[str, Process]) -> dict[str, Process]:
+    """Further ports where the run's own program is: under mpirun in the launcher's pod."""
+    ports = tuple(Port(name, number, "as asked", f"run:/ports/{name}") for name, number in run.ports.items())
+    roles = [role.name for role in binding.roles if binding.runs_the_work(role)]
+    own = {role: processes[role]._replace(ports=(*processes[role].ports, *ports)) for role in roles if ports}
+    return processes | own
 
 
 def _instead(planned: Process, parts: RoleParts) -> Process:

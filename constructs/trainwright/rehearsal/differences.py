@@ -238,6 +238,10 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
                      "SIGTERM ends one that has no handler, and in a container it would not")
     if any(probe.grpc for container in setting.pod_spec.containers for _, probe in container.probes):
         yield Difference("probes", "gRPC probes are not polled")
+    if any(container.lifecycle for container in setting.pod_spec.containers):
+        yield Difference("hooks", "what a container does after its start and before SIGTERM (lifecycle) is not played")
+    if objects.job.spec.ttl_seconds_after_finished is not None:
+        yield Difference("time to live", "the Job stays when it has ended, and nothing makes it again")
     for left_out in objects.left_out:
         yield Difference("left out", left_out)
 

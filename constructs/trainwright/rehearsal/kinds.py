@@ -144,6 +144,7 @@ class Container(Kind):
     readiness_probe: Probe | None = None
     liveness_probe: Probe | None = None
     startup_probe: Probe | None = None
+    lifecycle: Mapping[str, Any] | None = None
     termination_message_path: str = "/dev/termination-log"
     termination_message_policy: Literal["File", "FallbackToLogsOnError"] = "File"
     volume_mounts: Sequence[VolumeMount] = ()
@@ -291,6 +292,7 @@ class JobSpec(Kind):
     backoff_limit_per_index: Number | None = None
     max_failed_indexes: Number | None = None
     active_deadline_seconds: Number | None = None
+    ttl_seconds_after_finished: Number | None = None
     pod_failure_policy: FailurePolicy | None = None
     success_policy: Mapping[str, Any] | None = None
     suspend: bool = False

@@ -17,6 +17,7 @@ from trainwright.rules import (
     deepspeed,
     environment,
     launchers,
+    life,
     memory,
     monitoring,
     mpi,
@@ -36,7 +37,7 @@ from trainwright.target.base import run_pods
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, storage, data, capacity, roles, containers, cluster, security, environment, command,
-    launchers, mpi, operators, rank_variables, scheduling, monitoring, objects,
+    launchers, life, mpi, operators, rank_variables, scheduling, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))

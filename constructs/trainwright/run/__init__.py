@@ -1,6 +1,7 @@
 """What a user asks for: the run."""
 
 from trainwright.run.containers import Container, PoolPods, Probe, SharedMount, Toleration
+from trainwright.run.life import PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.model import (
     Batch,
@@ -59,9 +60,11 @@ __all__ = [
     "Overrides",
     "Placement",
     "PoolPods",
+    "PreStop",
     "Preflight",
     "Preparation",
     "Probe",
+    "Probes",
     "Requests",
     "Resources",
     "RoleParts",

@@ -56,14 +56,19 @@ ContainerMount = Annotated[
 ]
 
 
+HttpPath = Annotated[str, Field(pattern=r"^/[^\x00 ]*$", max_length=1024)]
+
+PortNumber = Annotated[int, Field(ge=1, le=65_535)]
+
+
 class Probe(Model):
     """What tells whether a container is well: a command that ends with 0, or a port that answers or takes connections."""
 
     command: Command | None = None
     """A program in the container."""
-    http: Annotated[str, Field(pattern=r"^/[^\x00 ]*$", max_length=1024)] | None = None
+    http: HttpPath | None = None
     """Path that is asked for, on `port`."""
-    port: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    port: PortNumber | None = None
     """Number of a port; without `http` it is enough that something listens."""
     every: Duration = Field(default_factory=lambda: Duration.parse("10s"))
     """Time between two tries."""

@@ -7,7 +7,8 @@ from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model
 
 from trainwright.handshake import TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
-from trainwright.run.containers import Container
+from trainwright.run.containers import Container, PortNumber
+from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, PortName, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources, RoleParts
@@ -232,6 +233,16 @@ class Run(Model):
     """How long a pod may be silent before the others end and come back together, where their supervisors are connected."""
     grace: Duration | None = None
     """Time from SIGTERM to SIGKILL for a script or a command; default 60s. That of the trainer follows from its checkpoints."""
+    probes: Probes | None = None
+    """What tells whether a command is well."""
+    pre_stop: PreStop | None = None
+    """What happens in the pods of a script or a command before SIGTERM."""
+    ports: dict[PortName, PortNumber] = Field(default_factory=dict)
+    """Further ports that a script or a command listens on: name -> number."""
+    deadline: Duration | None = None
+    """How long a script or a command may run before it has failed; on a JobSet, each of its attempts."""
+    ttl: Duration | None = None
+    """How long the object of a script or a command stays when it has ended. Argo CD makes it again, and it runs again."""
     watchdog: Watchdog = Field(default_factory=Watchdog.model_construct)
     """When a rank counts as hung (our trainer only)."""
     preflight: Preflight = Field(default_factory=Preflight.model_construct)
@@ -249,6 +260,20 @@ class Run(Model):
     def _grace_is_its_own(self) -> Self:
         if self.grace is not None and self.workload.kind in ("trainer", "boosting"):
             raise ValueError(f"workload {self.workload.kind} has its grace from checkpoints; remove grace")
+        return self
+
+    @model_validator(mode="after")
+    def _life_is_its_own(self) -> Self:
+        """Of a program that nobody here knows; what the supervisor says of a script is the supervisor's."""
+        kind = self.workload.kind
+        for field in ONLY_UNKNOWN:
+            if getattr(self, field) and kind in ("trainer", "boosting"):
+                raise ValueError(f"{field} is for a script or a command, and workload {kind} has what it needs; remove {field}")
+        if self.probes and kind == "script":
+            raise ValueError("a script has the probes of its supervisor, which takes a kill for an eviction; remove probes")
+        grace = self.grace.seconds if self.grace else DEFAULT_GRACE_SECONDS
+        if self.pre_stop and self.pre_stop.sleep and self.pre_stop.sleep.seconds >= grace:
+            raise ValueError(f"pre_stop sleeps {self.pre_stop.sleep} of a grace of {grace}s, which leaves none; raise grace")
         return self
 
     @model_validator(mode="after")

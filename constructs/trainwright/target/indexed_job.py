@@ -8,6 +8,7 @@ from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Success
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
+from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import headless, pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
@@ -120,6 +121,7 @@ class IndexedJob(BaseTarget):
                 Owned(r"/spec/(selector.*|manualSelector)", "how the Job finds its pods", "remove it: the controller writes it"),
                 managed_by("/spec"),
             ),
+            mutable=("/spec/ttlSecondsAfterFinished",),
         ),
     )
 
@@ -177,6 +179,8 @@ def _job(resolution: Resolution) -> Tree:
             "maxFailedIndexes": 0,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": failure_rules(resolution, role)},
+            **deadline(run),
+            **time_to_live(run),
             "template": pod_template(resolution, role, {"restartPolicy": "Never", **headless(resolution)}),
         },
     }

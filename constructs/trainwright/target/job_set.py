@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Success
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
@@ -147,11 +148,20 @@ def _job_set(resolution: Resolution) -> Tree:
             "failurePolicy": {
                 "maxRestarts": Why(run.restarts, "run:/restarts", "restarts of all pods together"),
                 "restartStrategy": "Recreate",
-                "rules": job_set_rules(resolution),
+                "rules": [*job_set_rules(resolution), *_out_of_time(resolution)],
             },
+            **time_to_live(run),
             "replicatedJobs": [{"name": ROLE, "replicas": 1, "template": {"spec": _job(resolution)}}],
         },
     }
+
+
+def _out_of_time(resolution: Resolution) -> list[Tree | Why]:
+    """A Job that ran out of time would otherwise start again, like any that failed."""
+    if resolution.run.deadline is None:
+        return []
+    rule: Tree = {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]}
+    return [Why(rule, "run:/deadline", "the run has failed")]
 
 
 def _job(resolution: Resolution) -> Tree:
@@ -163,5 +173,6 @@ def _job(resolution: Resolution) -> Tree:
         "backoffLimit": 0,
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {"rules": failure_rules_below_job_set(resolution, role)},
+        **deadline(resolution.run),
         "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
     }

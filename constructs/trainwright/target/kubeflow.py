@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from trainwright.handshake import Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
@@ -29,6 +30,10 @@ container, finds none, and makes the pod again (pkg/controller.v1/common/pod.go 
 
 COUNTS_NEW_PODS = False
 """Nor does a pod that is replaced for its exit code count (PastBackoffLimit in pkg/controller.v1/common/job.go)."""
+
+
+HIDES_UNREADY = True
+"""The Service of each pod leaves publishNotReadyAddresses out (pkg/controller.v1/common/service.go)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class ReplicaSpecs:
             },
             owned=(*self._owned(ttl), *owned),
             free=("/spec/runPolicy/activeDeadlineSeconds",),
+            mutable=("/spec/runPolicy/ttlSecondsAfterFinished",),
         )
 
     def _owned(self, ttl: str) -> tuple[Owned, ...]:
@@ -103,7 +109,8 @@ def metadata(resolution: Resolution) -> Tree:
 
 def run_policy(resolution: Resolution, backoff_limit: Why) -> Tree:
     """How long pods stay, how often the run may fail, and how pods start together."""
-    return {"cleanPodPolicy": "Running", "backoffLimit": backoff_limit, **_scheduling_policy(resolution)}
+    life = {**deadline(resolution.run), **time_to_live(resolution.run)}
+    return {"cleanPodPolicy": "Running", "backoffLimit": backoff_limit, **life, **_scheduling_policy(resolution)}
 
 
 def _scheduling_policy(resolution: Resolution) -> Tree:

@@ -52,6 +52,7 @@ class PyTorchJob(BaseTarget):
     kind = KIND
     operator: KnownOperator | None = kubeflow.TRAINING_OPERATOR
     kueue: str | None = "kubeflow.org/pytorchjob"
+    hides_unready = kubeflow.HIDES_UNREADY
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = REPLICAS.templates
     reserved_labels: tuple[str, ...] = kubeflow.RESERVED_LABELS

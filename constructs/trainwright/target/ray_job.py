@@ -13,6 +13,7 @@ from trainwright.findings.codes import found
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Share
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import pod_labels
+from trainwright.manifest.life import deadline
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import pool_tolerations, top_labels
@@ -107,6 +108,12 @@ class RayJob(BaseTarget):
     kind = KIND
     operator: KnownOperator | None = KUBERAY
     kueue: str | None = "ray.io/rayjob"
+    refused: Mapping[str, str] = {
+        "ttl": "it would delete the cluster, which goes with the run anyway, and leave the RayJob",
+        "probes": "the pods run Ray, which KubeRay probes itself; the command is a job on the head",
+        "pre_stop": "the pods run Ray, and the command is a job on the head",
+        "ports": "KubeRay would add them to the Service of the head, and whoever reaches the head can run code there",
+    }
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = {HEAD: (KIND, HEAD_POD), WORKER: (KIND, WORKER_POD)}
     helpers: tuple[Template, ...] = ((KIND, SUBMITTER),)
@@ -302,6 +309,7 @@ def _job(resolution: Resolution) -> Tree:
             "entrypoint": _entrypoint(resolution),
             "shutdownAfterJobFinishes": True,
             "backoffLimit": Why(run.restarts, "run:/restarts", "tries after the first one, each on a new cluster"),
+            **deadline(run),
             "submissionMode": "K8sJobMode",
             "submitterConfig": {"backoffLimit": 3},
             "submitterPodTemplate": _submitter(resolution),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Success
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.life import time_to_live
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_labels
@@ -33,6 +34,7 @@ class VolcanoJob(BaseTarget):
     operator: KnownOperator | None = None
     """Its controller comes with the scheduler, whose release the profile states under ``scheduling``."""
     kueue: str | None = None
+    refused: Mapping[str, str] = {"deadline": "only its pods have one, and Volcano would start them again"}
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = {TASK: (VOLCANO_JOB, TEMPLATE)}
     reserved_labels: tuple[str, ...] = (
@@ -164,6 +166,7 @@ def _job(resolution: Resolution) -> Tree:
                 "restarts + 1: the Job has failed when it was to start again so often (pkg/controllers/job/state/restarting.go)",
             ),
             "plugins": {"env": [], "svc": ["--publish-not-ready-addresses=true", "--disable-network-policy=true"]},
+            **time_to_live(run),
             "policies": _policies(resolution),
             "tasks": [
                 {

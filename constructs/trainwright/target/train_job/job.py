@@ -21,6 +21,7 @@ from trainwright.handshake import (
 )
 from trainwright.identity import PLACEHOLDER, short_hash
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.life import deadline
 from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, repeat, transfer
 from trainwright.manifest.scheduling import top_labels
@@ -28,7 +29,7 @@ from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template, managed_by, run_kind
 from trainwright.target.jobs import INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
-from trainwright.target.train_job.releases import GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
+from trainwright.target.train_job.releases import DEADLINE_SINCE, GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
 from trainwright.target.train_job.runtime import (
     LAUNCHER,
     NODE,
@@ -74,6 +75,7 @@ class TrainJob(BaseTarget):
     operator: KnownOperator | None = TRAINER
     depends_on: tuple[KnownOperator, ...] = (JOB_SET_OPERATOR,)
     kueue: str | None = "trainer.kubeflow.org/trainjob"
+    refused: Mapping[str, str] = {"ttl": "the operator makes its JobSet again, and trains again (trainer #3779)"}
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""
     templates: Mapping[str, Template] = {NODE: (RUNTIME, pod_at(0)), LAUNCHER: (RUNTIME, pod_at(1))}
@@ -253,6 +255,7 @@ def _train_job(resolution: Resolution) -> Tree:
                     needs.processes_per_node, "run:/topology", "a number: auto counts CPUs where it finds no GPU (trainer #3974)"
                 ),
             },
+            **(deadline(resolution.run) if trainer_release(resolution) >= DEADLINE_SINCE else {}),
             **_patches(resolution),
         },
     }

@@ -38,6 +38,9 @@ KUEUE_SINCE = (0, 17)
 ADMITTED_SINCE = (2, 2)
 """From this Kueue on only Trainers from this release on are admitted (kubernetes-sigs/kueue#11931)."""
 
+DEADLINE_SINCE = (2, 2)
+"""``activeDeadlineSeconds`` of a TrainJob (trainjob_types.go)."""
+
 LIMITED_SINCE = (2, 2)
 MOST_ITEMS, LONGEST_ARGUMENT, LONGEST_IMAGE = 128, 65_536, 500
 """Of ``spec.trainer``: arguments and variables, characters of an argument, and of the image (trainjob_types.go)."""
@@ -66,6 +69,13 @@ def policy_is_there(context: Context, resolution: Resolution) -> Iterator[Findin
         message = f"Kubeflow Trainer {version} has no policy for XGBoost (2.2 has): nobody tells the pods of the tracker"
         where = context.locate.cluster("/operators/trainer/version")
         yield found("TW425", where, message, "upgrade Trainer, or write target: xgboost-job or indexed-job")
+
+
+def deadline_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Older releases have no such field, and below the TrainJob it would be that of one attempt."""
+    if context.run.deadline and trainer_release(resolution) < DEADLINE_SINCE:
+        message = "TrainJobs have a deadline from release 2.2 of Kubeflow Trainer on"
+        yield found("TW425", context.locate.run("/deadline"), message, "remove deadline, or upgrade Trainer")
 
 
 def fields_hold_the_run(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -103,4 +113,4 @@ def _command_fits(context: Context, process: Process) -> Iterator[Finding]:
             yield found("TW425", locate.run(f"/workload/command/{number}"), message, "put it into a file of the run (files)")
 
 
-RULES: tuple[Rule, ...] = (kueue_admits, policy_is_there, fields_hold_the_run)
+RULES: tuple[Rule, ...] = (kueue_admits, policy_is_there, deadline_is_there, fields_hold_the_run)

@@ -1,0 +1,52 @@
+"""How a script or a command lives, in Kubernetes' words: probes, a hook, a deadline and a time to live."""
+
+from __future__ import annotations
+
+from trainwright.handshake import Role
+from trainwright.manifest.containers import probe
+from trainwright.manifest.provenance import Tree, Why
+from trainwright.plan import Resolution
+from trainwright.run import PreStop, Run
+
+
+def deadline(run: Run) -> Tree:
+    """Of the object that carries the run, or of a Job below it."""
+    if run.deadline is None:
+        return {}
+    return {"activeDeadlineSeconds": Why(run.deadline.seconds, "run:/deadline", "as asked; what is not done then has failed")}
+
+
+def time_to_live(run: Run) -> Tree:
+    """Of the object that carries the run."""
+    if run.ttl is None:
+        return {}
+    return {"ttlSecondsAfterFinished": Why(run.ttl.seconds, "run:/ttl", "as asked; Argo CD makes a deleted object again")}
+
+
+def probes(resolution: Resolution, role: Role) -> Tree:
+    """Those of a command; under the supervisor, and where an operator needs another, they are the plan's."""
+    stated = resolution.run.probes
+    if stated is None or not resolution.binding.runs_the_work(role):
+        return {}
+    fields = (("startupProbe", "started"), ("readinessProbe", "ready"), ("livenessProbe", "alive"))
+    return {
+        field: Why(probe(one), f"run:/probes/{name}", "as asked")
+        for field, name in fields
+        if (one := getattr(stated, name)) is not None
+    }
+
+
+def lifecycle(resolution: Resolution, role: Role) -> Tree:
+    """What comes before SIGTERM, in the pods that run the work."""
+    stated = resolution.run.pre_stop
+    if stated is None or not resolution.binding.runs_the_work(role):
+        return {}
+    return {"lifecycle": {"preStop": Why(_handler(stated), "run:/pre_stop", "as asked; the grace period includes it")}}
+
+
+def _handler(stated: PreStop) -> Tree:
+    if stated.command is not None:
+        return {"exec": {"command": list(stated.command)}}
+    if stated.sleep is not None:
+        return {"sleep": {"seconds": stated.sleep.seconds}}
+    return {"httpGet": {"path": stated.http, "port": stated.port}}

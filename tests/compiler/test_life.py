@@ -1,0 +1,120 @@
+"""How a script or a command lives: probes, what comes before SIGTERM, ports, a deadline and a time to live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.compiler.example import RUN, Data, codes, command, compiled, findings, script
+from tests.compiler.findings.page import overlay
+from tests.compiler.objects import assert_accepted
+from tests.compiler.targets import CASES, on, profile_for
+
+from trainwright.findings import CompileError
+from trainwright.manifest.provenance import split
+from trainwright.reading import validate_data
+from trainwright.run import Run
+from trainwright.target import TARGETS
+from trainwright.target.base import run_pods
+
+LIFE: Data = {
+    "probes": {"alive": {"http": "/well", "port": 8080, "every": "30s", "failures": 10}}, "grace": "5m",
+    "pre_stop": {"command": ["drain"]}, "ports": {"dashboard": 8080}, "deadline": "2d", "ttl": "1d",
+}  # fmt: skip
+DEADLINES = {
+    "indexed-job": "/spec", "job-set": "/spec/replicatedJobs/0/template/spec", "ray-job": "/spec", "train-job": "/spec",
+    "mpi-job": "/spec/runPolicy",
+}  # fmt: skip
+
+
+def job_of(result: Any) -> dict[str, Any]:
+    kind = CASES[result.plan.target].kind
+    (job,) = [one for one in result.manifests if (one["apiVersion"].rpartition("/")[0], one["kind"]) == kind]
+    return dict(job)
+
+
+def at(tree: Any, pointer: str) -> Any:
+    for key in pointer.split("/")[1:]:
+        tree = tree[int(key) if isinstance(tree, list) else key]
+    return tree
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_target_carries_what_it_can(name: str) -> None:
+    stated = {key: value for key, value in LIFE.items() if key not in TARGETS[name].refused}
+    result = compiled(on(name, **{**command("work"), **stated}), profile_for(name))
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    job = job_of(result)
+    if "deadline" in stated:
+        pointer = DEADLINES.get(name, "/spec/runPolicy")
+        assert at(job, f"{pointer}/activeDeadlineSeconds") == 172_800
+    if "ttl" in stated:
+        place = at(job, "/spec/runPolicy") if "runPolicy" in job["spec"] else job["spec"]
+        assert place["ttlSecondsAfterFinished"] == 86_400
+    lowered = [split(tree)[0] for tree in TARGETS[name].lower(result.resolution)]
+    for pod in run_pods(TARGETS[name], result.resolution, lowered):
+        main = pod.found.spec["containers"][0]
+        role = next((role for role in result.resolution.binding.roles if role.name == pod.role), None)
+        runs = role is not None and result.resolution.binding.runs_the_work(role)
+        assert ("livenessProbe" in main) == (runs and "probes" in stated)
+        assert ("lifecycle" in main) == (runs and "pre_stop" in stated)
+        assert (8080 in [port["containerPort"] for port in main.get("ports", [])]) == (runs and "ports" in stated)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_target_cannot_carry_is_refused(name: str) -> None:
+    said = findings(on(name, **{**command("work"), **LIFE}), profile_for(name))
+    assert [one.where.pointer for one in said if one.code == "TW458"] == [f"/{field}" for field in TARGETS[name].refused]
+    assert ("TW459" in [one.code for one in said]) == ("ttl" not in TARGETS[name].refused)
+
+
+@pytest.mark.parametrize(("name", "hidden"), [("pytorch-job", True), ("tf-job", True), ("job-set", False)])
+def test_readiness_is_refused_where_a_service_hides_pods(name: str, hidden: bool) -> None:
+    both = {"probes": {"started": {"port": 8080}, "ready": {"port": 8080}}}
+    said = findings(on(name, **{**command("work"), **both}), profile_for(name))
+    assert [one.where.pointer for one in said if one.code == "TW458"] == (["/probes/started", "/probes/ready"] if hidden else [])
+
+
+def test_a_deadline_of_a_job_set_ends_it() -> None:
+    result = compiled(on("job-set", **{**command("work"), "deadline": "1h"}), profile_for("job-set"))
+    rules = job_of(result)["spec"]["failurePolicy"]["rules"]
+    assert rules[-1] == {"name": "deadline", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]}
+
+
+def test_a_trainer_of_an_older_release_has_no_deadline() -> None:
+    profile = overlay(profile_for("train-job"), {"operators": {"trainer": {"version": "2.1.0"}}})
+    said = findings(on("train-job", **{**command("work"), "deadline": "1h"}), profile)
+    assert [one.where.pointer for one in said if one.code == "TW425"] == ["/deadline"]
+
+
+def test_a_time_to_live_restarts_nothing() -> None:
+    before, after, late = (compiled(command("work") | more).plan.name for more in ({}, {"ttl": "1d"}, {"deadline": "1d"}))
+    assert before == after != late
+
+
+def test_ports_of_the_plan_stay_its_own() -> None:
+    assert codes(command("work") | {"ports": {"rendezvous": 4000}}).count("TW460") == 1
+    assert codes(script("python", "x.py") | {"ports": {"mine": 4000, "again": 4000}}).count("TW460") == 1
+    assert "TW460" not in codes(script("python", "x.py") | {"ports": {"mine": 4000}})
+
+
+def test_a_script_has_a_hook_and_the_probes_of_its_supervisor() -> None:
+    run = script("python", "x.py") | {"pre_stop": {"sleep": "10s"}, "grace": "2m"}
+    (pod,) = [one for one in compiled(run).manifests if one["kind"] == "Job"]
+    main = pod["spec"]["template"]["spec"]["containers"][0]
+    assert main["lifecycle"] == {"preStop": {"sleep": {"seconds": 10}}}
+    assert main["livenessProbe"]["httpGet"]["path"] == "/livez"
+
+
+@pytest.mark.parametrize(("run", "words"), [
+    ({"ttl": "1d"}, "ttl is for a script or a command"),
+    ({"ports": {"x": 1}}, "ports is for a script or a command"),
+    (script("x") | {"probes": {"alive": {"port": 80}}}, "a script has the probes of its supervisor"),
+    (command("x") | {"probes": {}}, "give started, ready or alive"),
+    (command("x") | {"pre_stop": {"http": "/x"}}, "give one of command, http with its port, and sleep"),
+    (command("x") | {"pre_stop": {"sleep": "1m"}}, "which leaves none"),
+])  # fmt: skip
+def test_what_is_wrong(run: Data, words: str) -> None:
+    with pytest.raises(CompileError, match=words):
+        validate_data(Run, overlay(RUN, run), "run.yaml", {})
