@@ -338,6 +338,13 @@ def _optional() -> dict[str, st.SearchStrategy[Any]]:
         "labels": label_maps(),
         "pod_labels": label_maps(),
         "pod_annotations": label_maps(),
+        "annotations": label_maps(),
+        "runtime_class": labels(63),
+        "scheduling_gates": st.just(["example.com/hold"]),
+        "node_affinity": st.sampled_from((
+            {"required": [{"key": "example.com/disk", "operator": "In", "values": ["nvme", "ssd"]}]},
+            {"preferred": [{"labels": [{"key": "example.com/age", "operator": "Lt", "values": ["3"]}], "weight": 7}]},
+        )),
         "service_account": labels(63),
         "image_pull_secrets": st.lists(labels(63), max_size=2, unique=True),
         "restarts": st.integers(0, 1000),

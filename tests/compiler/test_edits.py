@@ -32,6 +32,10 @@ SOURCE = {"source": "s3://example-datasets/digits", "image": "registry.example.c
 
 EDITS: dict[str, Data] = {
     "labels": {"labels": {"example.com/note": "edited"}},
+    "annotations": {"annotations": {"example.com/note": "edited"}},
+    "node_affinity": {"node_affinity": {"required": [{"key": "example.com/disk", "operator": "Exists"}]}},
+    "scheduling_gates": {"scheduling_gates": ["example.com/hold"]},
+    "runtime_class": {"runtime_class": "nvidia"},
     "team": {"team": "another"},
     "waivers": {"waivers": [{"code": "TW305", "reason": "built anew every night", "expires": "2031-01-01"}]},
     "topology": {"topology": {"nodes": 4}},

@@ -24,6 +24,7 @@ from trainwright.run import (
     EnvValue,
     LearningRate,
     Mount,
+    NodeAffinity,
     Overrides,
     Placement,
     Preflight,
@@ -63,6 +64,9 @@ class RunFields(TypedDict, total=False):
     files: Mapping[str, str | Mapping[str, Any]]
     host_network: bool
     placement: Placement
+    node_affinity: NodeAffinity
+    scheduling_gates: Sequence[str]
+    runtime_class: str
     queue: str
     priority: str
     gang: bool
@@ -75,6 +79,7 @@ class RunFields(TypedDict, total=False):
     service_account: str
     image_pull_secrets: Sequence[str]
     labels: Mapping[str, str]
+    annotations: Mapping[str, str]
     pod_labels: Mapping[str, str]
     pod_annotations: Mapping[str, str]
     restarts: int

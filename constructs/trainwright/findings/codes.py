@@ -134,6 +134,7 @@ _ROWS = (
          "Where a node runs short, the kubelet evicts pods that use more than they asked for, and the run starts again.", True),
     Code("TW326", _E, "GPUs stated twice", "The plan counts GPUs by the topology; a second number would contradict it."),
     Code("TW327", _E, "no such role", "Nothing would read it: the pods would run without what it says."),
+    Code("TW328", _E, "no node of the pool fits", "The pods would stay Pending forever."),
     # Topology and target
     Code("TW401", _E, "target refuses the topology", "The target cannot give the ranks what they need to find each other."),
     Code("TW402", _E, "generated name too long",
@@ -208,6 +209,7 @@ _ROWS = (
     Code("TW459", _W, "finished run comes back",
          "Argo CD makes again what it no longer finds: the run would start again, with all its GPUs.", True),
     Code("TW460", _E, "port is taken", "Two programs cannot listen on one port, nor two ports have one name."),
+    Code("TW461", _W, "gate that somebody must lift", "The scheduler looks at no pod that has a gate.", True),
     # The records and dist/
     Code("TW501", _E, "run would restart",
          "An identity changed although the run's own file did not: a profile edit or a new compiler would restart training."),

@@ -41,6 +41,13 @@ def object_labels(run: Run) -> dict[str, Any]:
     }
 
 
+def object_annotations(run: Run) -> dict[str, Any]:
+    """Annotations of the object that carries the run, as a field of its metadata; nothing where it states none."""
+    stated = run.annotations.items()
+    annotations = {key: Why(text, f"run:/annotations/{escape(key)}", "as asked; of this object only") for key, text in stated}
+    return {"annotations": annotations} if annotations else {}
+
+
 def pod_labels(run: Run, plan: Plan) -> dict[str, Any]:
     """Labels of every pod: part of the run's identity."""
     return {

@@ -8,10 +8,10 @@ from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
 from trainwright.handshake import Gang, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, object_labels
+from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, object_annotations, object_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
-from trainwright.run import Toleration
+from trainwright.run import NodeLabel, Run, Toleration
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
@@ -32,6 +32,13 @@ def queue_labels(resolution: Resolution) -> Tree:
 def top_labels(resolution: Resolution) -> Tree:
     """Labels of the object that carries the run."""
     return {**object_labels(resolution.run), **queue_labels(resolution)}
+
+
+def top_metadata(resolution: Resolution) -> Tree:
+    """Of the object that carries the run."""
+    plan = resolution.plan
+    annotations = object_annotations(resolution.run)
+    return {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution), **annotations}
 
 
 def pod_labels(resolution: Resolution) -> Tree:
@@ -99,8 +106,34 @@ def pod_fields(resolution: Resolution, role: Role) -> Tree:
         fields["schedulerName"] = Why(gang.scheduler_name, "cluster:/scheduling", reason)
     if run.priority:
         fields["priorityClassName"] = Why(run.priority, "run:/priority", "as asked")
-    affinity = {**_affinity(resolution), **_anti_affinity(resolution, role)}
+    if run.runtime_class:
+        fields["runtimeClassName"] = Why(run.runtime_class, "run:/runtime_class", "as asked")
+    if run.scheduling_gates:
+        gates = [{"name": name} for name in run.scheduling_gates]
+        fields["schedulingGates"] = Why(gates, "run:/scheduling_gates", "as asked; somebody else lifts them")
+    affinity = {**_node_affinity(run), **_affinity(resolution), **_anti_affinity(resolution, role)}
     return fields | ({"affinity": affinity} if affinity else {})
+
+
+def _node_affinity(run: Run) -> Tree:
+    """On top of the labels of the pool, which every node has that a pod may go to."""
+    stated = run.node_affinity
+    if stated is None:
+        return {}
+    rules: Tree = {}
+    if stated.required:
+        terms = [{"matchExpressions": [_expression(label) for label in stated.required]}]
+        rules["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+    if stated.preferred:
+        rules["preferredDuringSchedulingIgnoredDuringExecution"] = [
+            {"weight": one.weight, "preference": {"matchExpressions": [_expression(label) for label in one.labels]}}
+            for one in stated.preferred
+        ]
+    return {"nodeAffinity": Why(rules, "run:/node_affinity", "as asked")}
+
+
+def _expression(label: NodeLabel) -> Tree:
+    return {"key": label.key, "operator": label.operator, **({"values": list(label.values)} if label.values else {})}
 
 
 def _selector(resolution: Resolution) -> Tree:

@@ -76,7 +76,7 @@ TEMPLATE = (
         "remove it: the plan counts GPUs and RDMA devices by the extended resources of the profile",
     ),
     Owned(r"/spec/(resources|overhead)(/.*)?", "the resources of a pod", "change resources"),
-    Owned(r"/spec/schedulingGates.*", "when pods are placed", "use queue or gang: nothing lifts a gate of your own"),
+    Owned(r"/spec/schedulingGates.*", "when pods are placed", "use scheduling_gates, queue or gang"),
     Owned(r"/spec/ephemeralContainers.*", "nothing that a template can hold", "use initContainers with restartPolicy: Always"),
 )
 

@@ -242,6 +242,10 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
         yield Difference("hooks", "what a container does after its start and before SIGTERM (lifecycle) is not played")
     if objects.job.spec.ttl_seconds_after_finished is not None:
         yield Difference("time to live", "the Job stays when it has ended, and nothing makes it again")
+    if setting.pod_spec.scheduling_gates:
+        yield Difference("gates", "no pod waits for its scheduling gates to be lifted")
+    if setting.pod_spec.runtime_class_name:
+        yield Difference("runtime", f"RuntimeClass {setting.pod_spec.runtime_class_name} is not used")
     for left_out in objects.left_out:
         yield Difference("left out", left_out)
 

@@ -232,6 +232,8 @@ class PodSpec(Kind):
     service_account_name: str = "default"
     termination_grace_period_seconds: Number = 30
     host_network: bool = False
+    scheduling_gates: Sequence[Mapping[str, Any]] = ()
+    runtime_class_name: str = ""
 
     @property
     def all_containers(self) -> tuple[Container, ...]:

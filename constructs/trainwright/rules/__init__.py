@@ -21,6 +21,7 @@ from trainwright.rules import (
     memory,
     monitoring,
     mpi,
+    nodes,
     objects,
     operators,
     plausible,
@@ -37,7 +38,7 @@ from trainwright.target.base import run_pods
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, storage, data, capacity, roles, containers, cluster, security, environment, command,
-    launchers, life, mpi, operators, rank_variables, scheduling, monitoring, objects,
+    launchers, life, mpi, operators, rank_variables, scheduling, nodes, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))

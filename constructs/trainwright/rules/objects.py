@@ -49,13 +49,13 @@ LONGEST_LABEL = 63
 
 def labels(context: Context) -> Iterator[Finding]:
     """Labels and annotations that the plan or a controller needs for itself."""
-    for field, what in (("labels", "label"), ("pod_labels", "label"), ("pod_annotations", "annotation")):
+    for field in ("labels", "pod_labels", "annotations", "pod_annotations"):
         for key in getattr(context.run, field):
             if _is_reserved(key):
                 yield found(
                     "TW410",
                     context.locate.run(f"/{field}/{escape(key)}"),
-                    f"{what} {key} is owned by the plan or a controller",
+                    f"{field.removeprefix('pod_').removesuffix('s')} {key} is owned by the plan or a controller",
                     "use a prefix of your own, such as example.com/",
                 )
 

@@ -76,11 +76,12 @@ def by_hand(context: Context) -> Iterator[Finding]:
             elif key in _UNREAD:
                 message = f"no scheduler reads label {key}: pods are placed one by one"
                 yield found("TW451", where, message, "remove it: the plan tells the profile's gang scheduler what it reads")
-    for key in context.run.pod_annotations:
-        if key in _ANNOTATIONS or key.startswith("kueue.x-k8s.io/"):
-            where = context.locate.run(f"/pod_annotations/{escape(key)}")
-            message = f"annotation {key} is set by the plan, on the object where it is read"
-            yield found("TW451", where, message, f"remove it, and use {_ANNOTATIONS.get(key, 'queue and placement')}")
+    for field in ("annotations", "pod_annotations"):
+        for key in getattr(context.run, field):
+            if key in _ANNOTATIONS or key.startswith("kueue.x-k8s.io/"):
+                where = context.locate.run(f"/{field}/{escape(key)}")
+                message = f"annotation {key} is set by the plan, on the object where it is read"
+                yield found("TW451", where, message, f"remove it, and use {_ANNOTATIONS.get(key, 'queue and placement')}")
 
 
 @lru_cache(maxsize=1)

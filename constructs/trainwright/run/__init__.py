@@ -13,6 +13,7 @@ from trainwright.run.model import (
     Run,
     Waiver,
 )
+from trainwright.run.nodes import NodeAffinity, NodeLabel, PreferredNode
 from trainwright.run.preparation import AccessKeys, AccountKey, Preparation
 from trainwright.run.resources import Requests, Resources, RoleParts
 from trainwright.run.surroundings import (
@@ -56,11 +57,14 @@ __all__ = [
     "LearningRate",
     "Mount",
     "NfsMount",
+    "NodeAffinity",
+    "NodeLabel",
     "ObjectOverride",
     "Overrides",
     "Placement",
     "PoolPods",
     "PreStop",
+    "PreferredNode",
     "Preflight",
     "Preparation",
     "Probe",

@@ -10,6 +10,7 @@ from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, Lab
 from trainwright.run.containers import Container, PortNumber
 from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, PortName, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
+from trainwright.run.nodes import NodeAffinity
 from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources, RoleParts
 from trainwright.run.surroundings import EnvSource, EnvValue, Mount
@@ -195,6 +196,12 @@ class Run(Model):
     """Use the node's network; the run gets ports of its own."""
     placement: Placement = Field(default_factory=Placement.model_construct)
     """Where the pods run in relation to each other."""
+    node_affinity: NodeAffinity | None = None
+    """Nodes of the pool that the pods may, or should, be on."""
+    scheduling_gates: tuple[QualifiedName, ...] = ()
+    """Gates that keep the pods from being scheduled until a controller of yours lifts them."""
+    runtime_class: DnsSubdomain | None = None
+    """RuntimeClass of the pods; default: the node's own runtime."""
     queue: DnsSubdomain | None = None
     """The queue of the namespace that admits the run."""
     priority: DnsSubdomain | None = None
@@ -219,6 +226,8 @@ class Run(Model):
     """Secrets for pulling the image."""
     labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
     """Labels of the objects only: editing one restarts nothing."""
+    annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)
+    """Annotations of the object that carries the run: editing one restarts nothing."""
     pod_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
     """Labels of the pods: editing one makes a new run."""
     pod_annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)

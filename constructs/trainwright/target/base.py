@@ -226,5 +226,6 @@ def run_kind(
         "": "the run itself",
         "/metadata": "run name and identity hash: an edit that would change a pod is a new object",
         "/metadata/labels": "labels of the run's objects; free to change",
+        "/metadata/annotations": "annotations of this object; free to change",
     }
     return ObjectKind(key, {**begins, **reasons}, owned, free, mutable)

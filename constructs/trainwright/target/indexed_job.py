@@ -11,7 +11,7 @@ from trainwright.manifest.labels import object_labels
 from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import headless, pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_labels
+from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, managed_by, run_kind
 from trainwright.target.jobs import (
@@ -161,11 +161,11 @@ def _service(resolution: Resolution) -> Tree:
 
 
 def _job(resolution: Resolution) -> Tree:
-    run, plan, role = resolution.run, resolution.plan, resolution.binding.roles[0]
+    run, role = resolution.run, resolution.binding.roles[0]
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "metadata": top_metadata(resolution),
         "spec": {
             "completionMode": "Indexed",
             "completions": Why(role.pods, "run:/topology/nodes", "one index a node"),

@@ -10,7 +10,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_labels
+from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, managed_by, run_kind
 from trainwright.target.jobs import (
@@ -137,7 +137,7 @@ def _job_set(resolution: Resolution) -> Tree:
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "metadata": top_metadata(resolution),
         "spec": {
             "network": {
                 "enableDNSHostnames": True,

@@ -13,7 +13,6 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.target.base import GangFlag, KnownOperator, Releases, Template, managed_by, run_kind
 
@@ -99,12 +98,6 @@ class ReplicaSpecs:
             }
             for role in resolution.binding.roles
         }
-
-
-def metadata(resolution: Resolution) -> Tree:
-    """Of the object that carries the run."""
-    plan = resolution.plan
-    return {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)}
 
 
 def run_policy(resolution: Resolution, backoff_limit: Why) -> Tree:

@@ -18,6 +18,7 @@ from trainwright.handshake import (
 )
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BaseTarget, GangFlag, KnownOperator, Releases, Target, Template
@@ -148,7 +149,7 @@ def _job(resolution: Resolution) -> Tree:
     return {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
-        "metadata": kubeflow.metadata(resolution),
+        "metadata": top_metadata(resolution),
         "spec": {
             "mpiImplementation": Why(
                 IMPLEMENTATIONS[needs.mpi.implementation], "run:/topology/mpi", "the MPI in the image"

@@ -11,6 +11,7 @@ from trainwright.findings.codes import found
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template
@@ -167,7 +168,7 @@ def _job(resolution: Resolution) -> Tree:
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": kubeflow.metadata(resolution),
+        "metadata": top_metadata(resolution),
         "spec": {
             "runPolicy": kubeflow.run_policy(resolution, kubeflow.backoff_limit(resolution)),
             "nprocPerNode": Why(str(needs.processes_per_node), "run:/topology", "a number: with auto the world size counts pods"),

@@ -12,7 +12,7 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Share
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import pod_labels
+from trainwright.manifest.labels import object_annotations, pod_labels
 from trainwright.manifest.life import deadline
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
@@ -304,7 +304,7 @@ def _job(resolution: Resolution) -> Tree:
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayJob",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": labels},
+        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": labels, **object_annotations(run)},
         "spec": {
             "entrypoint": _entrypoint(resolution),
             "shutdownAfterJobFinishes": True,

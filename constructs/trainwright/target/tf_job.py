@@ -11,6 +11,7 @@ from trainwright.findings.codes import found
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree
+from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template
@@ -115,7 +116,7 @@ def _job(resolution: Resolution) -> Tree:
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "TFJob",
-        "metadata": kubeflow.metadata(resolution),
+        "metadata": top_metadata(resolution),
         "spec": {
             "runPolicy": kubeflow.run_policy(resolution, kubeflow.backoff_limit(resolution)),
             "successPolicy": "",

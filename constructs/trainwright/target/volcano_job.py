@@ -10,7 +10,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.life import time_to_live
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_labels
+from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, run_kind
 from trainwright_trainer.contract import Disposition
@@ -152,11 +152,11 @@ _INJECTED = {
 
 
 def _job(resolution: Resolution) -> Tree:
-    run, plan, role = resolution.run, resolution.plan, resolution.binding.roles[0]
+    run, role = resolution.run, resolution.binding.roles[0]
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "metadata": top_metadata(resolution),
         "spec": {
             **_scheduling(resolution),
             "minSuccess": Why(role.pods, "run:/topology/nodes", "the run is done when every pod is"),

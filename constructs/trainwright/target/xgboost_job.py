@@ -8,6 +8,7 @@ from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.provenance import Tree
+from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BaseTarget, KnownOperator, Target, Template
@@ -94,7 +95,7 @@ def _job(resolution: Resolution) -> Tree:
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "XGBoostJob",
-        "metadata": kubeflow.metadata(resolution),
+        "metadata": top_metadata(resolution),
         "spec": {
             "runPolicy": kubeflow.run_policy(resolution, kubeflow.backoff_limit(resolution)),
             "xgbReplicaSpecs": REPLICAS.lower(resolution, kubeflow.restart_policy),

@@ -24,7 +24,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.life import deadline
 from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, repeat, transfer
-from trainwright.manifest.scheduling import top_labels
+from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template, managed_by, run_kind
 from trainwright.target.jobs import INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
@@ -238,11 +238,11 @@ _INJECTED: Mapping[Rendezvous, Mapping[str, str]] = {
 
 
 def _train_job(resolution: Resolution) -> Tree:
-    plan, needs = resolution.plan, resolution.needs
+    needs = resolution.needs
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution)},
+        "metadata": top_metadata(resolution),
         "spec": {
             "runtimeRef": {
                 "apiGroup": "trainer.kubeflow.org",

@@ -1,0 +1,54 @@
+"""Rules on which nodes a run asks for, and on gates that hold its pods back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.findings.context import Context
+from trainwright.plan import Resolution
+from trainwright.run import NodeLabel
+
+_OF_CONTROLLERS = ("kueue.x-k8s.io/", "volcano.sh/", "scheduling.volcano.sh/")
+"""Prefixes of gates that schedulers set and lift themselves."""
+
+
+def pool_has_such_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Every node of a pool has the pool's labels; of other labels a profile knows nothing."""
+    stated, pool = context.run.node_affinity, resolution.plan.world.pool
+    for number, label in enumerate(stated.required if stated else ()):
+        value = resolution.pool.labels.get(label.key)
+        if value is not None and not _holds(label, value):
+            message = f"every node of pool {pool} has {label.key}: {value}, which {label.operator} does not allow here"
+            where = context.locate.run(f"/node_affinity/required/{number}")
+            yield found("TW328", where, message, "remove it, or choose another node_pool")
+
+
+def _holds(label: NodeLabel, value: str) -> bool:
+    """Whether it is true of a label with this value."""
+    match label.operator:
+        case "In":
+            return value in label.values
+        case "NotIn":
+            return value not in label.values
+        case "Exists" | "DoesNotExist":
+            return label.operator == "Exists"
+    if not value.isdecimal():
+        return False
+    return int(value) > int(label.values[0]) if label.operator == "Gt" else int(value) < int(label.values[0])
+
+
+def gates_are_lifted(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The scheduler looks at no pod that has a gate, and nothing that the compiler knows lifts one."""
+    for number, gate in enumerate(context.run.scheduling_gates):
+        where = context.locate.run(f"/scheduling_gates/{number}")
+        if gate.startswith(_OF_CONTROLLERS):
+            message = f"gate {gate} is one that a queue or scheduler sets itself, and lifts for runs of its own"
+            yield found("TW451", where, message, "remove it, and use queue or gang")
+        else:
+            message = f"the pods wait until somebody lifts gate {gate}, for longer than peer_wait if need be"
+            yield found("TW461", where, message, "waive this where a controller of yours lifts it; or remove it")
+
+
+PLAN = (pool_has_such_nodes, gates_are_lifted)

@@ -1,0 +1,52 @@
+"""Which nodes of a pool a run may have, where the pool alone does not say it."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from trainwright.model import LabelValue, Model, QualifiedName
+
+
+class NodeLabel(Model):
+    """A label of a node, and what must be true of it."""
+
+    key: QualifiedName
+    """Key of the label."""
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
+    """How its value is compared with `values`."""
+    values: tuple[LabelValue, ...] = ()
+    """One or more for `In` and `NotIn`, one whole number for `Gt` and `Lt`, none else."""
+
+    @model_validator(mode="after")
+    def _values_fit(self) -> Self:
+        if self.operator in ("In", "NotIn") and not self.values:
+            raise ValueError(f"{self.operator} needs values")
+        if self.operator in ("Exists", "DoesNotExist") and self.values:
+            raise ValueError(f"{self.operator} takes no values; remove them, or write In or NotIn")
+        if self.operator in ("Gt", "Lt") and not (len(self.values) == 1 and self.values[0].isdecimal()):
+            raise ValueError(f"{self.operator} takes one whole number, in quotes")
+        return self
+
+
+class PreferredNode(Model):
+    """Labels of nodes that are better than others."""
+
+    labels: Annotated[tuple[NodeLabel, ...], Field(min_length=1)]
+    """All of them must hold."""
+    weight: Annotated[int, Field(ge=1, le=100)] = 100
+    """How much better; the scheduler adds the weights up."""
+
+
+class NodeAffinity(Model):
+    """Nodes of the pool that the pods may, or should, be on."""
+
+    required: tuple[NodeLabel, ...] = ()
+    """All of them must hold of a node."""
+    preferred: tuple[PreferredNode, ...] = ()
+    """The scheduler prefers these nodes, and takes others."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.required and not self.preferred:
+            raise ValueError("it says nothing: give required or preferred, or remove it")
+        return self

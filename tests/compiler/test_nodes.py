@@ -1,0 +1,82 @@
+"""Which nodes a run asks for, gates, the runtime of its pods, and annotations of the object that carries it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.compiler.example import RUN, Data, codes, compiled, findings
+from tests.compiler.findings.page import overlay
+from tests.compiler.objects import assert_accepted
+from tests.compiler.targets import CASES, on, profile_for
+
+from trainwright.findings import CompileError
+from trainwright.manifest.provenance import split
+from trainwright.reading import validate_data
+from trainwright.run import Run
+from trainwright.target import TARGETS
+from trainwright.target.base import run_pods
+
+DISK: Data = {"key": "example.com/disk", "operator": "In", "values": ["nvme"]}
+OLD: Data = {"labels": [{"key": "example.com/age", "operator": "Gt", "values": ["3"]}], "weight": 7}
+STATED: Data = {
+    "node_affinity": {"required": [DISK], "preferred": [OLD]}, "scheduling_gates": ["example.com/hold"],
+    "runtime_class": "gvisor", "annotations": {"example.com/owner": "me"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_target_carries_them(name: str) -> None:
+    result = compiled(on(name, **STATED), profile_for(name))
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    kind = CASES[name].kind
+    annotated = [one for one in result.manifests if one["metadata"].get("annotations", {}).get("example.com/owner") == "me"]
+    assert [(one["apiVersion"].rpartition("/")[0], one["kind"]) for one in annotated] == [kind]
+    lowered = [split(tree)[0] for tree in TARGETS[name].lower(result.resolution)]
+    roles = {role.name for role in result.resolution.binding.roles}
+    for pod in run_pods(TARGETS[name], result.resolution, lowered):
+        if pod.role in roles:
+            spec = pod.found.spec
+            assert spec["runtimeClassName"] == "gvisor"
+            assert spec["schedulingGates"] == [{"name": "example.com/hold"}]
+            assert spec["affinity"]["nodeAffinity"] == {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [DISK]}]},
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 7, "preference": {"matchExpressions": OLD["labels"]}}
+                ],
+            }
+
+
+def test_annotations_restart_nothing() -> None:
+    assert compiled({}).plan.name == compiled({"annotations": {"a.b/c": "d"}}).plan.name
+    assert compiled({}).plan.name != compiled({"runtime_class": "gvisor"}).plan.name
+
+
+@pytest.mark.parametrize(("run", "code", "place"), [
+    ({"annotations": {"argocd.argoproj.io/sync-wave": "3"}}, "TW410", "/annotations/argocd.argoproj.io~1sync-wave"),
+    ({"annotations": {"kueue.x-k8s.io/queue-name": "x"}}, "TW451", "/annotations/kueue.x-k8s.io~1queue-name"),
+    ({"scheduling_gates": ["example.com/hold"]}, "TW461", "/scheduling_gates/0"),
+    ({"scheduling_gates": ["kueue.x-k8s.io/admission"]}, "TW451", "/scheduling_gates/0"),
+])  # fmt: skip
+def test_what_works_against_the_plan(run: Data, code: str, place: str) -> None:
+    assert (code, place) in [(one.code, one.where.pointer) for one in findings(run)]
+
+
+@pytest.mark.parametrize(("operator", "values", "fits"), [
+    ("In", ["4"], True), ("In", ["5"], False), ("NotIn", ["4"], False), ("NotIn", ["5"], True), ("Exists", [], True),
+    ("DoesNotExist", [], False), ("Gt", ["3"], True), ("Gt", ["4"], False), ("Lt", ["5"], True), ("Lt", ["4"], False),
+])  # fmt: skip
+def test_a_pool_has_nodes_for_it(operator: str, values: list[str], fits: bool) -> None:
+    label = {"key": "example.com/rack", "operator": operator, "values": values}
+    cluster = {"node_pools": {"h100": {"labels": {"example.com/rack": "4"}}}}
+    assert ("TW328" in codes({"node_pool": "h100", "node_affinity": {"required": [label]}}, cluster)) != fits
+
+
+@pytest.mark.parametrize(("stated", "words"), [
+    ({}, "it says nothing"),
+    ({"required": [{"key": "a", "operator": "In"}]}, "In needs values"),
+    ({"required": [{"key": "a", "operator": "Exists", "values": ["b"]}]}, "Exists takes no values"),
+    ({"required": [{"key": "a", "operator": "Gt", "values": ["b"]}]}, "Gt takes one whole number"),
+])  # fmt: skip
+def test_what_is_wrong(stated: Data, words: str) -> None:
+    with pytest.raises(CompileError, match=words):
+        validate_data(Run, overlay(RUN, {"node_affinity": stated}), "run.yaml", {})
