@@ -176,6 +176,8 @@ _VOLUMES: Data = {
     "/fast": {"ephemeral": "100Gi", "storage_class": "local-nvme"},
     "/settings": {"config_map": "settings", "items": {"app.conf": "app/app.conf"}, "mode": "0555"},
     "/keys": {"secret": "keys", "mode": "0400"},
+    "/all": {"projected": [{"config_map": "settings"}, {"secret": "keys", "items": {"a": "b/c"}}, {"token": "t", "audience": "a"},
+                           {"fields": {"me": "metadata.name"}}], "mode": "0440"},
     "/bucket": {"csi": "s3.csi.example.com", "attributes": {"bucketName": "models", "at": "/"}, "read_only": True},
 }
 """Those that every level of pod security allows."""

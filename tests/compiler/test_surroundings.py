@@ -8,13 +8,17 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import RUN, Data, codes, compiled, findings, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.targets import on, profile_for
+from tests.compiler.objects import assert_accepted
+from tests.compiler.targets import CASES, on, profile_for
 
 from trainwright.findings import CompileError
 from trainwright.findings.locate import escape
 from trainwright.manifest.pods import pods_in
+from trainwright.manifest.provenance import split
 from trainwright.reading import validate_data
 from trainwright.run import Run
+from trainwright.target import TARGETS
+from trainwright.target.base import run_pods
 
 VOLUMES: Data = {
     "/settings": {"config_map": "settings", "items": {"app.conf": "app/app.conf"}, "mode": "0555"},
@@ -111,3 +115,50 @@ def test_annotations_of_pods() -> None:
 ])  # fmt: skip
 def test_annotations_that_the_plan_sets(key: str, code: str | None) -> None:
     assert codes({"pod_annotations": {key: "x"}}) == ([code] if code else [])
+
+
+PROJECTED: Data = {"projected": [
+    {"config_map": "settings", "items": {"app.conf": "app/app.conf"}}, {"secret": "keys"},
+    {"fields": {"labels/rack": "metadata.labels['rack']", "me": "metadata.name"}},
+    {"token": "token", "audience": "sts.example.com", "expires": "2h"},
+], "mode": "0440"}  # fmt: skip
+PINNED = "registry.example.com/models@sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_target_carries_projected_files_and_images(name: str) -> None:
+    cluster = overlay(profile_for(name), {"kubernetes": "1.36", "namespaces": {"training": {"pod_security": "baseline"}}})
+    mounts = {"/all": PROJECTED, "/models": {"image": PINNED, "sub_path": "llama"}}
+    result = compiled(overlay(on(name), {"mounts": mounts}), cluster)
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    lowered = [split(tree)[0] for tree in TARGETS[name].lower(result.resolution)]
+    pod = next(pod for pod in run_pods(TARGETS[name], result.resolution, lowered) if pod.role).found.spec
+    volumes = {key: one[key] for one in pod["volumes"] for key in ("projected", "image") if key in one}
+    assert volumes == {"image": {"reference": PINNED}, "projected": {"defaultMode": 0o440, "sources": [
+        {"configMap": {"name": "settings", "items": [{"key": "app.conf", "path": "app/app.conf"}]}},
+        {"secret": {"name": "keys"}},
+        {"downwardAPI": {"items": [
+            {"path": "labels/rack", "fieldRef": {"fieldPath": "metadata.labels['rack']"}},
+            {"path": "me", "fieldRef": {"fieldPath": "metadata.name"}},
+        ]}},
+        {"serviceAccountToken": {"path": "token", "audience": "sts.example.com", "expirationSeconds": 7200}},
+    ]}}  # fmt: skip
+    assert [one["subPath"] for one in pod["containers"][0]["volumeMounts"] if one["mountPath"] == "/models"] == ["llama"]
+
+
+@pytest.mark.parametrize(("kubernetes", "image", "level", "code"), [
+    ("1.36", PINNED, "baseline", None), ("1.34", PINNED, "baseline", "TW462"),
+    ("1.36", "registry.example.com/models:latest", "baseline", "TW305"), ("1.36", PINNED, "restricted", "TW604"),
+])  # fmt: skip
+def test_an_image_of_files_is_held_to_the_rules(kubernetes: str, image: str, level: str, code: str | None) -> None:
+    cluster = {"kubernetes": kubernetes, "namespaces": {"training": {"pod_security": level}}}
+    run = {"mounts": {"/models": {"image": image}}}
+    said = [one.code for one in findings(run, cluster) if one.where.pointer == "/mounts/~1models"]
+    assert said == ([code] if code else [])
+
+
+def test_a_token_lives_long_enough() -> None:
+    mount = {"projected": [{"token": "t", "audience": "a", "expires": "5m"}]}
+    with pytest.raises(CompileError, match="10 minutes at least"):
+        validate_data(Run, overlay(RUN, {"mounts": {"/x": mount}}), "run.yaml", {})

@@ -210,6 +210,7 @@ _ROWS = (
          "Argo CD makes again what it no longer finds: the run would start again, with all its GPUs.", True),
     Code("TW460", _E, "port is taken", "Two programs cannot listen on one port, nor two ports have one name."),
     Code("TW461", _W, "gate that somebody must lift", "The scheduler looks at no pod that has a gate.", True),
+    Code("TW462", _W, "feature that must be switched on", "The API server would drop the field, and reject the pods.", True),
     # The records and dist/
     Code("TW501", _E, "run would restart",
          "An identity changed although the run's own file did not: a profile edit or a new compiler would restart training."),

@@ -19,13 +19,20 @@ from trainwright.run import (
     CsiMount,
     EphemeralMount,
     HostPathMount,
+    ImageMount,
     Mount,
     NfsMount,
+    ProjectedConfigMap,
+    ProjectedFields,
+    ProjectedMount,
+    ProjectedSecret,
+    ProjectedToken,
     Run,
     ScratchMount,
     SecretMount,
 )
 from trainwright.run.containers import OwnMount
+from trainwright.run.surroundings import ProjectedSource
 from trainwright_trainer.contract.layout import SECRET_DIRECTORY, SECRET_FILE, SPEC_DIRECTORY
 
 
@@ -80,7 +87,7 @@ _OWN_VOLUMES = frozenset({"shm", "tmp", "spec", CONTROL_SECRET, "ssh-auth", "mpi
 
 _KINDS: dict[type[Mount], str] = {
     ScratchMount: "scratch", EphemeralMount: "ephemeral", ConfigMapMount: "config-map", SecretMount: "secret",
-    HostPathMount: "host-path", NfsMount: "nfs", CsiMount: "csi",
+    HostPathMount: "host-path", NfsMount: "nfs", CsiMount: "csi", ImageMount: "image", ProjectedMount: "projected",
 }
 """Of mounts with a volume of their own: the first part of its name."""
 _GIVEN = re.compile(rf"({'|'.join(_KINDS.values())})-[0-9]+")
@@ -153,13 +160,40 @@ def volume_of_its_own(mount: Mount, source: str) -> Tree:
             attributes = {"volumeAttributes": dict(sorted(mount.attributes.items()))} if mount.attributes else {}
             secret = {"nodePublishSecretRef": {"name": mount.secret}} if mount.secret else {}
             return {"csi": Why({"driver": mount.csi, **_read_only(mount), **attributes, **secret}, source, "as asked")}
+        case ImageMount():
+            return {"image": Why({"reference": mount.image}, source, "the files of an image, as asked")}
+        case ProjectedMount():
+            sources = [_projected(one) for one in mount.projected]
+            return {"projected": Why({"sources": sources, **_mode(mount)}, source, "files from several places, as asked")}
     raise AssertionError(mount)
+
+
+def _projected(stated: ProjectedSource) -> Tree:
+    match stated:
+        case ProjectedConfigMap():
+            return {"configMap": {"name": stated.config_map, **_items(stated)}}
+        case ProjectedSecret():
+            return {"secret": {"name": stated.secret, **_items(stated)}}
+        case ProjectedFields():
+            fields = sorted(stated.fields.items())
+            return {"downwardAPI": {"items": [{"path": path, "fieldRef": {"fieldPath": field}} for path, field in fields]}}
+        case ProjectedToken():
+            expires = stated.expires.seconds
+            return {"serviceAccountToken": {"path": stated.token, "audience": stated.audience, "expirationSeconds": expires}}
 
 
 def _files_of(mount: ConfigMapMount | SecretMount) -> Tree:
     """Which keys become files, and their permissions, which JSON holds in decimal."""
-    items = [{"key": key, "path": path} for key, path in sorted(mount.items.items())]
-    return {**({"items": items} if items else {}), **({"defaultMode": int(mount.mode, 8)} if mount.mode else {})}
+    return {**_items(mount), **_mode(mount)}
+
+
+def _items(stated: ConfigMapMount | SecretMount | ProjectedConfigMap | ProjectedSecret) -> Tree:
+    items = [{"key": key, "path": path} for key, path in sorted(stated.items.items())]
+    return {"items": items} if items else {}
+
+
+def _mode(mount: ConfigMapMount | SecretMount | ProjectedMount) -> Tree:
+    return {"defaultMode": int(mount.mode, 8)} if mount.mode else {}
 
 
 def _read_only(mount: NfsMount | CsiMount) -> Tree:
@@ -193,7 +227,7 @@ def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
             mounts.append(_prepared(prepared.pop(path), names))
             continue
         entry: dict[str, Any] = {"name": names[path], "mountPath": Why(path, source, "as asked")}
-        if isinstance(mount, ClaimMount) and mount.sub_path:
+        if isinstance(mount, ClaimMount | ImageMount) and mount.sub_path:
             entry["subPath"] = Why(mount.sub_path, f"{source}/sub_path", "as asked")
         if getattr(mount, "read_only", False):
             entry["readOnly"] = Why(True, f"{source}/read_only", "as asked")

@@ -21,7 +21,7 @@ from trainwright.rules.environment import secret_findings, variable_findings
 from trainwright.rules.objects import patch_of
 from trainwright.rules.pod_security import violations
 from trainwright.rules.storage import path_findings
-from trainwright.run import HostPathMount, NfsMount
+from trainwright.run import HostPathMount, ImageMount, NfsMount
 from trainwright.target import TARGETS
 from trainwright.target.base import RunPod
 from trainwright.units import Bytes, Cpu, UnitError
@@ -32,11 +32,11 @@ Pods = Sequence[tuple[str, Tree]]
 
 
 def changed_pods(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Pods:
-    """Those that these rules are about: none where pods are all the plan's own, without an override and a volume of the node."""
+    """Those that these rules are about: none where all is the plan's own, without an override and a volume from elsewhere."""
     run = context.run
-    of_the_node = any(isinstance(mount, HostPathMount | NfsMount) for mount in run.mounts.values())
+    from_elsewhere = any(isinstance(mount, HostPathMount | NfsMount | ImageMount) for mount in run.mounts.values())
     brought = resolution.pool.pods.containers or resolution.pool.pods.mounts or run.containers
-    if not run.overrides.pod and not run.overrides.objects and not of_the_node and not brought:
+    if not run.overrides.pod and not run.overrides.objects and not from_elsewhere and not brought:
         return []
     helpers = TARGETS[resolution.plan.target].helpers
     return [
@@ -308,7 +308,20 @@ def images(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Fin
                 str(container.get("image", "")), context.cluster, overridden_at(context, role, field, container.get("name"))
             )
         for name, reference in image_volumes(pod):
-            yield from image_findings(reference, context.cluster, overridden_at(context, role, "volumes", name))
+            where = overridden_at(context, role, "volumes", name)
+            yield from image_findings(reference, context.cluster, where)
+            yield from _image_volume_findings(context, where)
+
+
+def _image_volume_findings(context: Context, where: Where) -> Iterator[Finding]:
+    """The API server has the field from 1.31 on, and drops it until the feature is on, which it is by default from 1.35 on."""
+    version = context.cluster.kubernetes
+    minor = int(version.split(".")[1])
+    if minor < 31:
+        yield found("TW307", where, f"Kubernetes {version} has no volumes of images", "remove it, or upgrade to 1.35 or newer")
+    elif minor < 35:
+        message = f"Kubernetes {version} mounts images only where the feature gate ImageVolume is on"
+        yield found("TW462", where, message, "waive this where it is on, in API server and kubelets; or upgrade to 1.35 or newer")
 
 
 def variables(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:

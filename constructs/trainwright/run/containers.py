@@ -11,7 +11,9 @@ from trainwright.run.surroundings import (
     EnvValue,
     EphemeralMount,
     HostPathMount,
+    ImageMount,
     NfsMount,
+    ProjectedMount,
     ScratchMount,
     SecretMount,
 )
@@ -29,7 +31,9 @@ class SharedMount(Model):
     """Whether the mount is read-only."""
 
 
-_OWN = (ScratchMount, EphemeralMount, ConfigMapMount, SecretMount, HostPathMount, NfsMount, CsiMount)
+_OWN = (
+    ScratchMount, EphemeralMount, ConfigMapMount, SecretMount, HostPathMount, NfsMount, CsiMount, ImageMount, ProjectedMount,
+)  # fmt: skip
 
 OwnMount = Annotated[
     Annotated[ScratchMount, Tag("ScratchMount")]
@@ -38,7 +42,9 @@ OwnMount = Annotated[
     | Annotated[SecretMount, Tag("SecretMount")]
     | Annotated[HostPathMount, Tag("HostPathMount")]
     | Annotated[NfsMount, Tag("NfsMount")]
-    | Annotated[CsiMount, Tag("CsiMount")],
+    | Annotated[CsiMount, Tag("CsiMount")]
+    | Annotated[ImageMount, Tag("ImageMount")]
+    | Annotated[ProjectedMount, Tag("ProjectedMount")],
     by_keys(*_OWN),
 ]
 """Every kind of mount but a claim, which a run states itself."""
@@ -51,7 +57,9 @@ ContainerMount = Annotated[
     | Annotated[SecretMount, Tag("SecretMount")]
     | Annotated[HostPathMount, Tag("HostPathMount")]
     | Annotated[NfsMount, Tag("NfsMount")]
-    | Annotated[CsiMount, Tag("CsiMount")],
+    | Annotated[CsiMount, Tag("CsiMount")]
+    | Annotated[ImageMount, Tag("ImageMount")]
+    | Annotated[ProjectedMount, Tag("ProjectedMount")],
     by_keys(SharedMount, *_OWN),
 ]
 

@@ -1,11 +1,11 @@
 """What a pod finds around its program: volumes, and variables that come from elsewhere."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, Tag
+from pydantic import AfterValidator, Field, Tag, model_validator
 
 from trainwright.model import AbsolutePath, DnsSubdomain, EnvName, Model, by_keys
-from trainwright.units import Bytes
+from trainwright.units import Bytes, Duration
 
 ConfigKey = Annotated[str, Field(pattern=r"^([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a-zA-Z0-9]*$", max_length=253)]
 """A key of a Secret or ConfigMap."""
@@ -21,6 +21,13 @@ RelativePath = Annotated[str, Field(pattern=r"^[^/\x00][^\x00]*$", max_length=51
 
 FileMode = Annotated[str, Field(pattern=r"^0?[0-7]{3}$")]
 """Permissions as `chmod` reads them, in quotes: YAML would take 0400 for four hundred."""
+
+
+_FIELDS = r"metadata\.(name|namespace|uid)|metadata\.(labels|annotations)\['[^'\x00]+'\]|spec\.(nodeName|serviceAccountName)" \
+    r"|status\.(hostIPs?|podIPs?)"
+
+FieldPath = Annotated[str, Field(pattern=f"^({_FIELDS})$", max_length=512)]
+"""A field of a pod that its node can fill in."""
 
 
 class ClaimMount(Model):
@@ -107,7 +114,79 @@ class CsiMount(Model):
     """Whether the mount is read-only."""
 
 
-_MOUNTS = (ClaimMount, ScratchMount, EphemeralMount, ConfigMapMount, SecretMount, HostPathMount, NfsMount, CsiMount)
+class ImageMount(Model):
+    """The files of an image, which a pod can only read."""
+
+    image: Annotated[str, Field(min_length=1, max_length=1024)]
+    """The image, pinned by digest."""
+    sub_path: RelativePath | None = None
+    """A folder inside the image; from Kubernetes 1.33 on."""
+
+
+class ProjectedConfigMap(Model):
+    """Keys of a ConfigMap as files among others."""
+
+    config_map: DnsSubdomain
+    """A ConfigMap of the namespace."""
+    items: dict[ConfigKey, RelativePath] = Field(default_factory=dict)
+    """Key -> path below the mount; default: every key under its own name."""
+
+
+class ProjectedSecret(Model):
+    """Keys of a Secret as files among others."""
+
+    secret: DnsSubdomain
+    """A Secret of the namespace."""
+    items: dict[ConfigKey, RelativePath] = Field(default_factory=dict)
+    """Key -> path below the mount; default: every key under its own name."""
+
+
+class ProjectedFields(Model):
+    """Fields of the pod as files among others."""
+
+    fields: Annotated[dict[RelativePath, FieldPath], Field(min_length=1)]
+    """Path below the mount -> field, such as `metadata.labels['KEY']`."""
+
+
+class ProjectedToken(Model):
+    """A token of the pods' service account, for a system that trusts the cluster's."""
+
+    token: RelativePath
+    """Path of the file below the mount."""
+    audience: Annotated[str, Field(min_length=1, max_length=1024)]
+    """Who accepts it, such as `sts.amazonaws.com`."""
+    expires: Duration = Field(default_factory=lambda: Duration.parse("1h"))
+    """When the node replaces it; at least 10m."""
+
+    @model_validator(mode="after")
+    def _long_enough(self) -> Self:
+        if self.expires.seconds < 600:
+            raise ValueError("a token lives for 10 minutes at least: write 10m or more")
+        return self
+
+
+ProjectedSource = Annotated[
+    Annotated[ProjectedConfigMap, Tag("ProjectedConfigMap")]
+    | Annotated[ProjectedSecret, Tag("ProjectedSecret")]
+    | Annotated[ProjectedFields, Tag("ProjectedFields")]
+    | Annotated[ProjectedToken, Tag("ProjectedToken")],
+    by_keys(ProjectedConfigMap, ProjectedSecret, ProjectedFields, ProjectedToken),
+]
+
+
+class ProjectedMount(Model):
+    """Files from several places in one folder, which a pod can only read."""
+
+    projected: Annotated[tuple[ProjectedSource, ...], Field(min_length=1)]
+    """Where they come from."""
+    mode: FileMode | None = None
+    """Permissions of the files, such as "0400" for a private key; default: "0644"."""
+
+
+_MOUNTS = (
+    ClaimMount, ScratchMount, EphemeralMount, ConfigMapMount, SecretMount, HostPathMount, NfsMount, CsiMount, ImageMount,
+    ProjectedMount,
+)  # fmt: skip
 
 Mount = Annotated[
     Annotated[ClaimMount, Tag("ClaimMount")]
@@ -117,7 +196,9 @@ Mount = Annotated[
     | Annotated[SecretMount, Tag("SecretMount")]
     | Annotated[HostPathMount, Tag("HostPathMount")]
     | Annotated[NfsMount, Tag("NfsMount")]
-    | Annotated[CsiMount, Tag("CsiMount")],
+    | Annotated[CsiMount, Tag("CsiMount")]
+    | Annotated[ImageMount, Tag("ImageMount")]
+    | Annotated[ProjectedMount, Tag("ProjectedMount")],
     by_keys(*_MOUNTS),
 ]
 
@@ -140,14 +221,10 @@ class ConfigMapReference(Model):
     """Key in it."""
 
 
-_FIELDS = r"metadata\.(name|namespace|uid)|metadata\.(labels|annotations)\['[^'\x00]+'\]|spec\.(nodeName|serviceAccountName)" \
-    r"|status\.(hostIPs?|podIPs?)"
-
-
 class FieldReference(Model):
     """A field of the pod, which the node fills in."""
 
-    field: Annotated[str, Field(pattern=f"^({_FIELDS})$", max_length=512)]
+    field: FieldPath
     """Such as `spec.nodeName`, `status.podIP` or `metadata.labels['KEY']`."""
 
 
