@@ -3,17 +3,20 @@
     python benchmarks/memory.py [--python deepspeed=.venv-engines/deepspeed/bin/python] [--json FILE]
 
 Each run is compiled as in a project and then trained for some steps by `trainwright-trainer bench`, with all its ranks on this
-machine. What the plan says of the process itself is an assumption, so that is measured too, with a model of nearly no
-parameters, and both are told without it. An engine with an environment of its own runs where --python says that it is.
+machine; under Horovod by mpirun. What the plan says of the process itself is an assumption, so that is measured too, with a model
+of nearly no parameters, and both are told without it. An engine with an environment of its own runs where --python says that it
+is.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,9 +36,12 @@ ENGINES: dict[str, dict[str, Any]] = {
     "zero-1": {"kind": "zero1", "engine": "deepspeed"},
     "zero-2": {"kind": "zero2", "engine": "deepspeed"},
     "zero-3": {"kind": "zero3", "engine": "deepspeed"},
+    "horovod": {"kind": "horovod"},
 }
+"""All whose memory is planned."""
 CLUSTER = {
-    "cluster": "here", "kubernetes": "1.34", "node_pools": {"cpu": {"cpus": 4, "memory": "64Gi"}},
+    "cluster": "here", "kubernetes": "1.34", "operators": {"mpi-operator": {"version": "0.8.0"}},
+    "node_pools": {"cpu": {"cpus": 4, "memory": "64Gi"}},
     "namespaces": {"training": {"managed": False, "claims": {"checkpoints": {"managed": False, "access": "ReadWriteMany"}}}},
     "registries": ["registry.example.com"],
 }
@@ -89,6 +95,7 @@ def _resolved(engine: str, shape: dict[str, int], accumulation: int) -> Resoluti
     """The run with everything decided, as a project's would be."""
     run = {
         "run": "memory", "team": "benchmarks", "namespace": "training", "cluster": "here",
+        **({"target": "mpi-job"} if engine == "horovod" else {}),
         "image": f"registry.example.com/trainer@sha256:{'0' * 64}",
         "topology": {**ENGINES[engine], "nodes": 1, "processes_per_node": RANKS, "gpus_per_node": 0},
         "batch": {"micro": 1, "accumulation": accumulation},
@@ -110,12 +117,30 @@ def _measured(resolution: Resolution, python: str) -> float:
         spec, found = Path(name, SPEC_FILE), Path(name, "found.json")
         for payload in resolution.payloads:
             Path(name, payload.key).write_text(payload.text, encoding="utf-8")
+        if resolution.run.topology.kind == "horovod":
+            return _under_mpirun(spec, python)
         steps = ["--steps", str(STEPS), "--warm-up", str(WARM_UP), "--json", str(found)]
         command = [python, "-m", "trainwright_trainer", "bench", "--spec", str(spec), *steps]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+        _run(command)
         return int(json.loads(found.read_text(encoding="utf-8"))["speed"]["peak_bytes"]) / MIB
+
+
+def _under_mpirun(spec: Path, python: str) -> float:
+    """The same of a run whose ranks mpirun starts, which trains, evaluates a batch and saves."""
+    data, folder = json.loads(spec.read_text(encoding="utf-8")), spec.parent / "ranks"
+    data["work"]["checkpoints"]["directory"], data["work"]["evaluation"] = str(spec.parent / "checkpoints"), {"max_batches": 1}
+    spec.write_text(json.dumps(data), encoding="utf-8")
+    folder.mkdir()
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    local = ["--oversubscribe", "--bind-to", "none", "--mca", "btl_tcp_if_include", "lo", "-np", str(RANKS)]
+    _run(["mpirun", *root, *local, python, str(Path(__file__).with_name("mpi_rank.py")), str(spec), str(folder)])
+    return max(int(rank.read_text(encoding="utf-8")) for rank in folder.iterdir()) / MIB
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}")
 
 
 def _figure(engine: str, accumulation: int, resolution: Resolution, measured: float, process: float) -> Figure:

@@ -267,7 +267,21 @@ def _fsdp2(model: _Model, sharding: Sharding) -> tuple[tuple[MemoryPart, ...], t
     buffers = _part("buffers", size * low, most, text)
     if sharding.offload_weights:
         return (gathered, buffers), tuple(_pinned(part) for part in shards)
-    return (*shards, gathered, buffers), ()
+    return (*shards, gathered, buffers, *_kept_by_malloc(model)), ()
+
+
+MALLOC_SLACK = 5
+"""Times the weights that glibc kept at most (benchmarks/memory.py: 3.6 to 4.9)."""
+
+
+def _kept_by_malloc(model: _Model) -> tuple[MemoryPart, ...]:
+    """On CPUs, what each step gathers and frees. glibc gives blocks of 32 MiB and more back, and keeps smaller ones once one of
+    them has been freed (mallopt(3), M_MMAP_THRESHOLD); torch caches memory of GPUs by itself, and uses it again.
+    """
+    if model.device != "cpu":
+        return ()
+    text = f"up to {MALLOC_SLACK} x 4 bytes x {model.parameters:,} parameters that were gathered, freed, and kept by glibc"
+    return (_part("kept by malloc", 0, MALLOC_SLACK * 4 * model.parameters, text),)
 
 
 def _groups(model: _Model) -> tuple[int, int, int]:
