@@ -55,6 +55,32 @@ def by_keys(*members: type[Model], other: str | None = None) -> Discriminator:
     return Discriminator(tag)
 
 
+def file_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of a model in a file: there the key that chooses between kinds is required. In Python the class says it."""
+    schema = model.model_json_schema()
+    _require_tags(schema, schema.get("$defs", {}))
+    return schema
+
+
+def _require_tags(node: Any, definitions: Mapping[str, Any]) -> None:
+    if isinstance(node, list):
+        for below in node:
+            _require_tags(below, definitions)
+    if not isinstance(node, dict):
+        return
+    for below in node.values():
+        _require_tags(below, definitions)
+    chooser = node.get("discriminator")
+    if not isinstance(chooser, dict) or "mapping" not in chooser:
+        return
+    key = chooser["propertyName"]
+    for member in chooser["mapping"].values():
+        kind = definitions[member.rpartition("/")[2]]
+        kind["properties"][key].pop("default", None)
+        stated = {*kind.get("required", ()), key}
+        kind["required"] = [name for name in kind["properties"] if name in stated]
+
+
 def closest(word: str, known: Iterable[str]) -> str | None:
     """The one of the known words that a person may have meant; nodesPerPod and nodes-per-pod are nodes_per_pod."""
     from difflib import get_close_matches  # for what is wrong anyway

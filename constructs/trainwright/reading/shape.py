@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from trainwright.model import file_schema
 from trainwright.scalar import literal
 
 Keys = tuple[str | int, ...]
@@ -109,7 +110,7 @@ def _name(reference: str) -> str:
 def shape_of(model: type[BaseModel] | None) -> Slot:
     """The slot of a whole document; one for anything where the model is not known, or holds what JSON Schema cannot say."""
     try:
-        schema = model.model_json_schema() if model is not None else {}
+        schema = file_schema(model) if model is not None else {}
     except Exception:  # a model of the user's own may hold or raise anything
         schema = {}
     return Slot({}, schema.get("$defs", {}))._slot(schema)

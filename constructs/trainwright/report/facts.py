@@ -94,7 +94,10 @@ def _workload(run: Run, stated: dict[str, Any]) -> dict[str, Any]:
     if run.trainer:
         first = {"task": run.trainer.task, "precision": run.trainer.precision, "schedule": run.trainer.schedule}
         optimizer = {"kind": run.trainer.optimizer.kind, **workload.get("optimizer", {})}
-        workload = first | workload | {"optimizer": optimizer}
+        model, data = {"architecture": run.trainer.model.architecture}, {"source": run.trainer.data.source}
+        chosen: dict[str, dict[str, Any]] = {"model": model, "data": data}
+        stated_parts = {key: {**one, **workload.get(key, {})} for key, one in chosen.items()}
+        workload = first | workload | stated_parts | {"optimizer": optimizer}
     workload |= {key: shlex.join(workload[key]) for key in ("command", "args") if workload.get(key)}
     return dict(_flat(workload))
 

@@ -10,13 +10,15 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from trainwright.model import file_schema
+
 
 def described_schema(model: type[BaseModel]) -> dict[str, Any]:
     """The schema that an editor completes and checks keys with.
 
     Descriptions are read from the sources only here: pydantic would read them whenever a model is loaded.
     """
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **model.model_json_schema()}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **file_schema(model)}
     models = {found.__name__: found for found in _models_in(model)}
     for name, part in {model.__name__: schema, **schema.get("$defs", {})}.items():
         if name in models:

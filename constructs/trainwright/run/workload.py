@@ -44,7 +44,7 @@ Arguments = Annotated[tuple[Argument, ...], Field(max_length=1024), AfterValidat
 class TrainerWorkload(Model):
     """Our trainer, with all guarantees."""
 
-    kind: Literal["trainer"]
+    kind: Literal["trainer"] = "trainer"
     """Our trainer."""
     task: TaskName
     """What to learn."""
@@ -113,7 +113,7 @@ class TrainerWorkload(Model):
 class BoostingWorkload(Model):
     """Our trainer's gradient-boosted trees: XGBoost on a table, one round a step."""
 
-    kind: Literal["boosting"]
+    kind: Literal["boosting"] = "boosting"
     """Gradient-boosted trees."""
     booster: Booster
     """Parameters of the trees, with XGBoost's own names."""
@@ -138,7 +138,7 @@ class BoostingWorkload(Model):
 class ScriptWorkload(Model):
     """Your program, one process per rank, under our supervisor."""
 
-    kind: Literal["script"]
+    kind: Literal["script"] = "script"
     """Your program under our supervisor."""
     command: Command
     """Program and arguments, each a list element; one process per rank."""
@@ -149,7 +149,7 @@ class ScriptWorkload(Model):
 class CommandWorkload(Model):
     """An opaque command, one process per pod, with torchrun's environment."""
 
-    kind: Literal["command"]
+    kind: Literal["command"] = "command"
     """An opaque command."""
     command: Command | None = None
     """Program and arguments, each a list element; one process per pod. Default: the image's entrypoint, with `args`."""

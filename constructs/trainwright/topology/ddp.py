@@ -27,7 +27,7 @@ class DDP(ElasticTopology):
     engine: ClassVar[Literal["ddp"]] = "ddp"
     checkpoint_format: ClassVar[str] = "torch"
 
-    kind: Literal["ddp"]
+    kind: Literal["ddp"] = "ddp"
     """torch DDP."""
     mpi: MPIName | None = None
     """Start the ranks with mpirun of this implementation; torch still uses NCCL or gloo."""

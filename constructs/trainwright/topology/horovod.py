@@ -14,7 +14,7 @@ class Horovod(TorchTopology):
     checkpoint_format: ClassVar[str] = "torch"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
 
-    kind: Literal["horovod"]
+    kind: Literal["horovod"] = "horovod"
     """Horovod on torch."""
     mpi: MPIName = "openmpi"
     """The MPI in the image."""

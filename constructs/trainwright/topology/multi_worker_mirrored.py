@@ -15,7 +15,7 @@ class MultiWorkerMirrored(PodTopology):
     engine: ClassVar[Literal["tensorflow"]] = "tensorflow"
     checkpoint_format: ClassVar[str] = "tensorflow"
 
-    kind: Literal["multi-worker-mirrored"]
+    kind: Literal["multi-worker-mirrored"] = "multi-worker-mirrored"
     """TensorFlow's MultiWorkerMirroredStrategy."""
     nodes: Annotated[int, Field(ge=1, le=4096)]
     """Number of workers, including the chief."""

@@ -16,7 +16,7 @@ class Ray(PodTopology):
     checkpoint_format: ClassVar[str] = "torch"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD})
 
-    kind: Literal["ray"]
+    kind: Literal["ray"] = "ray"
     """Ray Train on torch."""
     nodes: Annotated[int, Field(ge=1, le=4096)]
     """Workers of the Ray cluster; its head holds no ranks."""

@@ -16,7 +16,7 @@ class XGBoost(PodTopology):
     checkpoint_format: ClassVar[str] = "xgboost"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
 
-    kind: Literal["xgboost"]
+    kind: Literal["xgboost"] = "xgboost"
     """Distributed XGBoost."""
     nodes: Annotated[int, Field(ge=1, le=4096)]
     """Workers; the first one runs the tracker too."""

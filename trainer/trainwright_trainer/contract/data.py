@@ -23,7 +23,7 @@ ColumnName = Annotated[str, Field(min_length=1, max_length=256)]
 class Digits(Contract):
     """The 1,797 grey 8 x 8 images of handwritten digits that scikit-learn ships (UCI ML hand-written digits)."""
 
-    source: Literal["digits"]
+    source: Literal["digits"] = "digits"
     held_out: Fraction = 0.2
     """Share of the samples kept for evaluation, chosen by a fixed permutation."""
 
@@ -35,7 +35,7 @@ class Digits(Contract):
 class PythonSource(Contract):
     """The Python standard library's own source text on the machine that trains, cut into sequences of tokens."""
 
-    source: Literal["python-stdlib"]
+    source: Literal["python-stdlib"] = "python-stdlib"
     sequence_length: Count = 128
     """Tokens of one sample."""
     tokenizer: Literal["bytes", "bpe"] = "bytes"
@@ -55,7 +55,7 @@ class PythonSource(Contract):
 class TokenFiles(Contract):
     """Text that is already tokenized: files of plain little-endian token ids, memory-mapped and cut into sequences."""
 
-    source: Literal["tokens"]
+    source: Literal["tokens"] = "tokens"
     path: AbsolutePath
     """A ``.bin`` file, or a directory whose ``.bin`` files are read in name order."""
     sequence_length: Count
@@ -77,7 +77,7 @@ class TokenFiles(Contract):
 class ImageFolder(Contract):
     """Image files in one folder per class, as in ImageNet: ``<path>/<train>/<class>/<image>``."""
 
-    source: Literal["image-folder"]
+    source: Literal["image-folder"] = "image-folder"
     path: AbsolutePath
     """Directory with the two folders below."""
     train_folder: EntryName = "train"
@@ -103,7 +103,7 @@ class ImageFolder(Contract):
 class HFDataset(Contract):
     """A data set of text as ``datasets.save_to_disk`` wrote it, tokenized while it is read."""
 
-    source: Literal["hf-dataset"]
+    source: Literal["hf-dataset"] = "hf-dataset"
     path: AbsolutePath
     """Directory of a ``DatasetDict``."""
     train_split: EntryName = "train"

@@ -39,7 +39,7 @@ _NEWER_LLAMA_KEYS = ("rope_scaling", "rms_norm_eps")
 class Llama(Contract):
     """A Llama decoder with an untied or tied language-model head."""
 
-    architecture: Literal["llama"]
+    architecture: Literal["llama"] = "llama"
     vocab_size: Count
     """Tokens that the model knows."""
     hidden_size: Count
@@ -94,7 +94,7 @@ class Llama(Contract):
 class ViT(Contract):
     """A vision transformer with a linear classifier on the class token."""
 
-    architecture: Literal["vit"]
+    architecture: Literal["vit"] = "vit"
     image_size: Count
     """Pixels per side."""
     patch_size: Count
@@ -138,7 +138,7 @@ class ViT(Contract):
 class ResNet(Contract):
     """A ResNet with bottleneck or basic blocks. It uses batch statistics, so accumulation changes its numbers."""
 
-    architecture: Literal["resnet"]
+    architecture: Literal["resnet"] = "resnet"
     num_channels: Count = 3
     """Colours of the image; 1 for grey."""
     embedding_size: Count = 64
@@ -185,7 +185,7 @@ class ResNet(Contract):
 class Bert(Contract):
     """A BERT encoder with a masked-language-model head, or, with ``num_labels``, with a classifier on the pooled first token."""
 
-    architecture: Literal["bert"]
+    architecture: Literal["bert"] = "bert"
     vocab_size: Count = 30522
     """Tokens that the model knows."""
     hidden_size: Count
@@ -238,7 +238,7 @@ class TransformersModel(Contract):
     Its size is not known at compile time unless ``parameters`` states it.
     """
 
-    architecture: Literal["transformers"]
+    architecture: Literal["transformers"] = "transformers"
     model_type: str = Field(min_length=1, max_length=64, pattern=r"^[a-z0-9_\-]+$")
     """Name of the architecture in `transformers`, such as `gpt2`."""
     config: dict[str, JsonValue] = Field(default_factory=dict)

@@ -29,7 +29,7 @@ Scaling = Literal["none", "linear", "square_root"]
 
 
 class AdamW(Contract):
-    kind: Literal["adamw"]
+    kind: Literal["adamw"] = "adamw"
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
     """Decay of the averages of the gradient and of its square."""
     eps: Positive = 1e-8
@@ -39,7 +39,7 @@ class AdamW(Contract):
 
 
 class SGD(Contract):
-    kind: Literal["sgd"]
+    kind: Literal["sgd"] = "sgd"
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Share of the last update that is kept; 0 turns it off."""
     nesterov: bool = False

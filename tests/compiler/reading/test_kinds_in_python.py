@@ -1,0 +1,57 @@
+"""A class says its kind in Python; a file has no classes, so there the kind stays required."""
+
+from __future__ import annotations
+
+import pytest
+from tests.compiler.example import CLUSTER, RUN, compiled
+from tests.compiler.findings.page import overlay
+
+from trainwright.cluster import Cluster
+from trainwright.compile import compile_run
+from trainwright.findings import CompileError
+from trainwright.model import file_schema
+from trainwright.reading import validate_data
+from trainwright.report.facts import plan_facts
+from trainwright.report.schema import described_schema
+from trainwright.run import CommandWorkload, Run, ScriptWorkload, TrainerWorkload
+from trainwright.topology import DDP, Horovod, MultiWorkerMirrored, Ray, XGBoost
+from trainwright_trainer.contract.data import Digits
+from trainwright_trainer.contract.training import SGD
+
+
+def test_a_class_says_its_kind() -> None:
+    assert DDP(nodes=2, gpus_per_node=8) == DDP(kind="ddp", nodes=2, gpus_per_node=8)
+    kinds = [kind(nodes=2, gpus_per_node=1).kind for kind in (Horovod, MultiWorkerMirrored, Ray, XGBoost)]
+    assert kinds == ["horovod", "multi-worker-mirrored", "ray", "xgboost"]
+    assert [ScriptWorkload(command=("x",)).kind, CommandWorkload(command=("x",)).kind] == ["script", "command"]
+    assert [Digits().source, SGD().kind] == ["digits", "sgd"]
+
+
+def test_a_run_means_the_same_whether_it_is_said_or_not() -> None:
+    said = compiled()
+    work = said.run.trainer
+    assert work is not None
+    stated = {key: getattr(work, key) for key in work.model_fields_set - {"kind"}}
+    data = Digits(**work.data.model_dump(exclude_unset=True, exclude={"source"}))
+    workload = TrainerWorkload(**{**stated, "data": data})
+    topology = DDP(**said.run.topology.model_dump(exclude_unset=True, exclude={"kind"}))
+    fields = {key: getattr(said.run, key) for key in said.run.model_fields_set}
+    run = Run(**{**fields, "workload": workload, "topology": topology})
+    silent = compile_run(run, Cluster.model_validate(CLUSTER))
+    assert silent.manifests == said.manifests
+    assert plan_facts(silent) == plan_facts(said)
+
+
+@pytest.mark.parametrize("field", ["topology", "workload"])
+def test_a_file_states_it(field: str) -> None:
+    with pytest.raises(CompileError, match="kind"):
+        validate_data(Run, overlay(RUN, {field: {"kind": None}}), "run.yaml", {})
+
+
+def test_a_schema_asks_for_it() -> None:
+    keys = {"DDP": "kind", "ScriptWorkload": "kind", "Digits": "source", "SGD": "kind", "Llama": "architecture"}
+    for schema in (file_schema(Run), described_schema(Run)):
+        for name, key in keys.items():
+            kind = schema["$defs"][name]
+            assert key in kind["required"]
+            assert "default" not in kind["properties"][key]
