@@ -17,9 +17,9 @@ class MultiWorkerMirrored(PodTopology):
 
     kind: Literal["multi-worker-mirrored"] = "multi-worker-mirrored"
     """TensorFlow's MultiWorkerMirroredStrategy."""
-    nodes: Annotated[int, Field(ge=1, le=4096)]
+    nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
     """Number of workers, including the chief."""
-    gpus_per_node: Annotated[int, Field(ge=0, le=16)]
+    gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]
     """0 for a run on CPUs."""
     chief: bool = False
     """Whether the first worker has the role of chief; without it, worker 0 is chief."""

@@ -18,9 +18,9 @@ class Ray(PodTopology):
 
     kind: Literal["ray"] = "ray"
     """Ray Train on torch."""
-    nodes: Annotated[int, Field(ge=1, le=4096)]
+    nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
     """Workers of the Ray cluster; its head holds no ranks."""
-    gpus_per_node: Annotated[int, Field(ge=0, le=16)]
+    gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]
     """0 for a run on CPUs."""
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = None
     """Release of Ray in the image; not needed for Ray's own images, whose tag states it."""

@@ -15,11 +15,11 @@ class TorchTopology(PodTopology):
 
     kind: str
     """Narrowed by each topology to its own names."""
-    nodes: Annotated[int, Field(ge=1, le=4096)]
+    nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
     """Number of pods; each has its own node if it takes a whole one."""
-    gpus_per_node: Annotated[int, Field(ge=0, le=16)]
+    gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]
     """0 for a run on CPUs."""
-    processes_per_node: Annotated[int, Field(ge=1, le=256)] | None = None
+    processes_per_node: Annotated[int, Field(strict=True, ge=1, le=256)] | None = None
     """Only for a run on CPUs (default 1); on GPUs there is one process per GPU."""
 
     @model_validator(mode="after")

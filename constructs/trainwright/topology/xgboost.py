@@ -18,9 +18,9 @@ class XGBoost(PodTopology):
 
     kind: Literal["xgboost"] = "xgboost"
     """Distributed XGBoost."""
-    nodes: Annotated[int, Field(ge=1, le=4096)]
+    nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
     """Workers; the first one runs the tracker too."""
-    gpus_per_node: Annotated[int, Field(ge=0, le=1)]
+    gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=1)]
     """One process drives one GPU; 0 for a run on CPUs."""
 
     def needs(self) -> Needs:

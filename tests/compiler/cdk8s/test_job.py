@@ -241,3 +241,10 @@ def test_values_that_were_made_without_validation_are_refused(cluster: Cluster, 
 def test_a_field_that_was_made_without_validation_is_refused() -> None:
     with pytest.raises(CompileError, match="not a name"):
         ddp(chart(), mounts={"/checkpoints": ClaimMount(claim="saved").model_copy(update={"claim": "not a name"})})
+
+
+@pytest.mark.parametrize("nodes", ["2", True, 2.0])
+def test_a_number_of_nodes_is_a_number(nodes: Any) -> None:
+    with pytest.raises(CompileError) as refused:
+        ddp(chart(), nodes=nodes)
+    assert [(one.code, one.where.pointer) for one in refused.value.findings] == [("TW107", "/topology/nodes")]
