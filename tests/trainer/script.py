@@ -27,6 +27,7 @@ def main() -> None:
     if rank == 0:
         torch.save(model.module.state_dict(), Path(os.environ["TRAINWRIGHT_CHECKPOINT_DIRECTORY"]) / "model.pt")
     print(f"rank {rank} of {world} ends at loss {loss.item():.3f}", flush=True)
+    dist.barrier()  # no rank is gone while another still takes its connections down
     dist.destroy_process_group()
 
 
