@@ -1,4 +1,4 @@
-"""The text of a new run."""
+"""The text of a new run: where one begins to edit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,41 @@ import re
 from dataclasses import dataclass
 
 from trainwright.scalar import read_scalar
+
+TOPOLOGIES = {
+    "ddp": "kind: ddp",
+    "fsdp2": "kind: zero3, engine: fsdp2",
+    "deepspeed": "kind: zero3, engine: deepspeed",
+    "horovod": "kind: horovod",
+    "multi-worker-mirrored": "kind: multi-worker-mirrored",
+    "xgboost": "kind: xgboost",
+    "ray": "kind: ray, version: 2.60.0",
+}
+"""What one asks for -> how it is written; Ray in the release that our trainer asks for."""
+WORKLOADS = ("trainer", "script", "command")
+"""Our trainer, one's own program in each rank, or a command that starts the ranks itself."""
+
+_DIGITS = """\
+batch: {micro: 8}
+learning_rate: {base: 1e-3, warmup_steps: 20}
+workload:
+  kind: trainer
+  task: image-classification
+  model: {architecture: vit, image_size: 8, patch_size: 2, num_channels: 1, hidden_size: 64, intermediate_size: 128,
+          num_hidden_layers: 2, num_attention_heads: 4, num_labels: 10}
+  data: {source: digits}
+  epochs: 20
+checkpoints: {every_steps: 200}
+"""
+"""Images that every machine has."""
+_TREES = """\
+workload:
+  kind: boosting
+  booster: {objective: "binary:logistic"}
+  data: {source: table, format: parquet, path: /checkpoints/data/train, label: label}
+  rounds: 100
+"""
+_USER = "security: {user: 1000}\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,33 +53,39 @@ class Starter:
     cluster: str
     namespace: str
     image: str
-    claim: str
+    claim: str | None
+    """For checkpoints; None where the namespace has none that can be written."""
     nodes: int
     gpus: int
+    """On each node."""
+    topology: str = "ddp"
+    """One of :data:`TOPOLOGIES`."""
+    workload: str = "trainer"
+    """One of :data:`WORKLOADS`."""
+    target: str | None = None
+    """None: the profile's default."""
 
 
 def starter_text(starter: Starter) -> str:
-    """A run of our trainer on the digits that every machine has; model, data and batch are where one begins to edit."""
+    """A run in YAML; whether it compiles is the cluster's to say."""
+    target = f"target: {starter.target}\n" if starter.target else ""
+    mounts = f"mounts:\n  /checkpoints: {{claim: {_scalar(starter.claim)}}}\n" if starter.claim else ""
     return f"""\
 run: {_scalar(starter.name)}
 team: {_scalar(starter.team)}
 namespace: {_scalar(starter.namespace)}
 cluster: {_scalar(starter.cluster)}
-image: {_scalar(starter.image)}
-topology: {{kind: ddp, nodes: {starter.nodes}, gpus_per_node: {starter.gpus}}}
-batch: {{micro: 8}}
-learning_rate: {{base: 1e-3, warmup_steps: 20}}
-workload:
-  kind: trainer
-  task: image-classification
-  model: {{architecture: vit, image_size: 8, patch_size: 2, num_channels: 1, hidden_size: 64, intermediate_size: 128,
-          num_hidden_layers: 2, num_attention_heads: 4, num_labels: 10}}
-  data: {{source: digits}}
-  epochs: 20
-checkpoints: {{every_steps: 200}}
-mounts:
-  /checkpoints: {{claim: {_scalar(starter.claim)}}}
-"""
+{target}image: {_scalar(starter.image)}
+topology: {{{TOPOLOGIES[starter.topology]}, nodes: {starter.nodes}, gpus_per_node: {starter.gpus}}}
+{_work(starter)}{mounts}"""
+
+
+def _work(starter: Starter) -> str:
+    if starter.workload == "trainer":
+        return _TREES if starter.topology == "xgboost" else _DIGITS
+    starts_ranks = starter.workload == "command" and starter.topology in ("ddp", "fsdp2", "deepspeed")
+    program = "torchrun" if starts_ranks else "python"
+    return f"workload: {{kind: {starter.workload}, command: [{program}, /app/train.py]}}\n{_USER}"
 
 
 def _scalar(text: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.compiler.cli.terminal import talk
-from tests.compiler.projects import TRAINWRIGHT, Scratch, assert_ended, scratch
+from tests.compiler.projects import ROOT, TRAINWRIGHT, Scratch, assert_ended, scratch
 
 from trainwright.reading.document import read_yaml
 from trainwright.run import Run
@@ -77,18 +77,59 @@ def test_init_asks_on_a_terminal_until_the_answers_fit(here: Scratch) -> None:
         ("cluster", "nothing"),
         ("there is no cluster nothing", "laptop"),
         ("namespace", ""),
-        ("team", "vision"),
         ("claim", ""),
-        ("image", ""),
+        ("team", "Not A Team"),
+        ("write not-a-team", "vision"),
+        ("image", "ghcr.io/somebody/trainer:1"),
+        ("does not allow images from there", ""),
         ("nodes", "many"),
-        ("many is not a whole number", "2"),
-        ("GPUs", "0"),
+        ("many is not a whole number", "4000"),
+        ("4000", "2"),
+        ("GPUs", "8"),
+        ("GPU", "0"),
+        ("topology: ddp, fsdp2, deepspeed, ", "fsdp2"),
+        ("workload: trainer, script, command", "script"),
     ]
     code, said = talk([str(TRAINWRIGHT), "init", "mine"], here.root, conversation)
     assert code == 0, said
     assert "Traceback" not in said
     run = Run.model_validate(read_yaml(here.path("charts/runs/mine.yaml")).data)
     assert (run.cluster, run.team, run.topology.nodes, run.topology.gpus_per_node) == ("laptop", "vision", 2, 0)
+    assert (run.topology.kind, run.workload.kind) == ("zero3", "script")
+
+
+@pytest.mark.parametrize("cluster", [path.stem for path in sorted((ROOT / "charts" / "clusters").glob("*.yaml"))])
+def test_init_writes_a_run_that_compiles_on_every_profile(cluster: str, here: Scratch) -> None:
+    assert_ended(here.run("init", "mine", "--cluster", cluster), 0)
+    assert_ended(here.run("synth", "mine"), 0)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "flags", "expected"),
+    [
+        ("kubeflow-a100", ["--topology", "horovod"], ("horovod", "mpi-job")),
+        ("kubeflow-a100", ["--topology", "multi-worker-mirrored", "--workload", "script"], ("multi-worker-mirrored", "tf-job")),
+        ("kubeflow-a100", ["--topology", "xgboost", "--gpus", "0"], ("xgboost", "indexed-job")),
+        ("trainer-h100", ["--topology", "deepspeed", "--target", "job-set"], ("zero3", "job-set")),
+        ("ray-l40s", ["--topology", "ray", "--workload", "command"], ("ray", None)),
+        ("h100-ib", ["--workload", "command"], ("ddp", None)),
+    ],
+)
+def test_init_takes_a_target_that_carries_what_is_asked_for(
+    cluster: str, flags: list[str], expected: tuple[str, str | None], here: Scratch
+) -> None:
+    ended = here.run("init", "mine", "--cluster", cluster, *flags)
+    assert_ended(ended, 0)
+    run = Run.model_validate(read_yaml(here.path("charts/runs/mine.yaml")).data)
+    assert (run.topology.kind, run.target) == expected
+
+
+def test_init_says_why_a_cluster_does_not_carry_what_is_asked_for(here: Scratch) -> None:
+    ended = here.run("init", "mine", "--cluster", "laptop", "--topology", "horovod")
+    assert_ended(ended, 1, "TW401", "charts/runs/mine.yaml was not written")
+    ended = here.run("init", "mine", "--cluster", "laptop", "--topology", "ring")
+    assert_ended(ended, 2, "there is no topology ring; use one of: ddp, ")
+    assert here.git("status", "--porcelain") == ""
 
 
 def test_init_that_is_left_half_way_writes_nothing(here: Scratch) -> None:
