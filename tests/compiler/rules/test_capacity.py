@@ -36,7 +36,7 @@ CPUS: Data = {"kind": "ray", "nodes": 1, "gpus_per_node": 0, "version": "2.52.0"
 def test_the_head_of_ray_fits_a_node_too() -> None:
     run = on("ray-job", topology=CPUS, node_pool="small", resources={"cpu": 1, "memory": "2Gi"})
     found = [one for one in findings(run, profile_for("ray-job") | SMALL) if one.code == "TW308"]
-    assert ["the head's pod asks for 4 CPUs" in one.message for one in found] == [True, False]
+    assert ["the head's pod asks for 4 CPU;" in one.message for one in found] == [True, False]
     assert "16.0 GiB" in found[1].message
     assert {one.where.pointer for one in found} == {"/node_pool"}
     large: Data = {"node_pools": {"small": {"cpus": 8, "memory": "32Gi"}}}
