@@ -1,8 +1,8 @@
 """What checkpoints cost a run: stalls of the background save and of the blocking one, and the time to resume.
 
-    .venv-bench/bin/python benchmarks/checkpoint.py [--rounds 3] [--directory DIR] [--engines ddp,fsdp2] [--json FILE] [--smoke]
+    .venv-bench/bin/python benchmarks/checkpoint.py [--rounds 3] [--ranks 2] [--engines ddp,fsdp2] [--directory DIR] [--json FILE]
 
-Supervised pods of two CPU ranks train a model of 30 million parameters (a checkpoint of 360 MB) three ways in turns: without
+Supervised pods of CPU ranks train a model of 30 million parameters (a checkpoint of 360 MB) three ways in turns: without
 periodic saves, with background saves, with blocking ones. Two figures for each, from the moments at which steps were logged:
 
 - stall: from the step of a save to the next, beyond the median step without saves of the same round;
@@ -80,7 +80,8 @@ def main(arguments: argparse.Namespace) -> int:
     plan, files = _plan(arguments)
     machine = Machine.describe(PACKAGES)
     print(machine)
-    print(f"{plan.case.model.parameters / 1e6:.1f} M parameters, {SAVES} saves a run, {arguments.rounds} rounds", flush=True)
+    print(f"{plan.case.model.parameters / 1e6:.1f} M parameters, {SAVES} saves a run, {arguments.ranks} ranks, "
+          f"{arguments.rounds} rounds", flush=True)
     with tempfile.TemporaryDirectory(prefix="trainwright-bench-", dir=arguments.directory) as folder:
         tokens = Path(folder) / "tokens.bin"
         write_tokens(tokens, files)
@@ -110,7 +111,8 @@ def _plan(arguments: argparse.Namespace) -> tuple[Plan, int | None]:
     every = 4 if arguments.smoke else 8
     steps = every * SAVES + every // 2
     model, length, files = (MINUTE, 64, 40) if arguments.smoke else (SMALL, 128, None)
-    return Plan(Case(model, length, 1, 1, steps, warm_up_steps=2, log_every_steps=1), every), files
+    case = Case(model, length, 1, 1, steps, warm_up_steps=2, log_every_steps=1, processes=arguments.ranks)
+    return Plan(case, every), files
 
 
 def _round(plan: Plan, engine: str, number: int, tokens: Path, folder: Path) -> dict[str, Saving]:
@@ -227,6 +229,7 @@ def _engines(text: str) -> list[str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ranks", type=int, default=2, help="fewer than processors, to leave one to the writer")
     parser.add_argument("--directory", type=Path, help="where checkpoints go; the system's temporary folder by default")
     parser.add_argument("--engines", type=_engines, default=list(ENGINES), help=",".join(ENGINES))
     parser.add_argument("--json", type=Path, help="write everything here too")

@@ -212,6 +212,21 @@ def test_held_snapshot_is_of_its_own_time(engine: Engine, tmp_path: Path) -> Non
     assert all(torch.equal(now, then) for now, then in zip(whole(module), at_save, strict=True))
 
 
+def test_a_copy_lies_where_the_one_before_it_lay(engine: Engine) -> None:
+    warmed_up(engine, Plain)
+    engine.snapshot().reserve()
+    places = []
+    for _ in range(2):
+        snapshot = engine.snapshot()
+        snapshot.hold()
+        files = snapshot._files  # type: ignore[attr-defined]  # what is held, which nobody else has to know
+        places.append([tensor.data_ptr() for tensors in files.values() for tensor in tensors.values()])
+        engine.forward_backward(batch(), loss_denominator=6, sync=True)
+        engine.step(RATE)
+    assert places[0]
+    assert places[0] == places[1]
+
+
 class Wider(Plain):
     def __init__(self) -> None:
         super().__init__()

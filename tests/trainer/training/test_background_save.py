@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from trainwright_trainer.contract.failures import DivergedError
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.data.order import Samples
-from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import HostMemory, Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.waits import Waits
 from trainwright_trainer.rank.group import Alone
 from trainwright_trainer.rank.place import Place
@@ -84,6 +85,8 @@ class Disk:
     """Writes snapshots, one thread at a time or not, after it has been asked."""
 
     before_write: Callable[[int], None]
+    reserved: list[int] = field(default_factory=list)
+    """The steps after which memory was asked for."""
     writing: list[int] = field(default_factory=list)
     at_once: int = 0
     """Most writes that were under way together."""
@@ -103,6 +106,10 @@ class HeldBack:
 
     def __init__(self, snapshot: TensorSnapshot, step: int, disk: Disk) -> None:
         self._snapshot, self._step, self._disk = snapshot, step, disk
+
+    def reserve(self) -> None:
+        self._disk.reserved.append(self._step)
+        self._snapshot.reserve()
 
     def hold(self) -> None:
         self._snapshot.hold()
@@ -206,6 +213,26 @@ def test_a_save_leaves_the_processors_to_training(tmp_path: Path) -> None:
     attempt(tmp_path, Disk(before_write), steps=4)
     assert priorities == {min(own + 10, 19)}
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
+
+
+@pytest.mark.parametrize(("settings", "reserved"), [({}, [1]), ({"save": "blocking"}, []), ({"every_steps": None}, [])], ids=str)
+def test_memory_is_found_once_and_only_for_copies(tmp_path: Path, settings: dict[str, Any], reserved: list[int]) -> None:
+    disk = Disk(lambda step: None)
+    attempt(tmp_path, disk, **settings)
+    assert disk.reserved == reserved
+
+
+def test_a_copy_into_memory_that_was_found_touches_no_new_page() -> None:
+    def pages() -> int:
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+
+    memory, state = HostMemory(), {STATE: {"weights": torch.ones(16 * 2**20)}}  # 64 MiB
+    finding = threading.Thread(target=TensorSnapshot(state, memory).reserve)
+    finding.start()
+    finding.join()
+    before = pages()
+    TensorSnapshot(state, memory).hold()
+    assert pages() - before < 1000, "of 16,384"
 
 
 def test_the_next_save_waits_for_the_one_under_way(tmp_path: Path) -> None:

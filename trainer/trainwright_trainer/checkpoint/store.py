@@ -322,6 +322,9 @@ def _flat(chunk: Piece) -> memoryview:
 class Snapshot(Protocol):
     """A rank's part of the state of training, on its way into a checkpoint."""
 
+    def reserve(self) -> None:
+        """Find the memory that :meth:`hold` of this snapshot and of later ones fills. Training may go on meanwhile."""
+
     def hold(self) -> None:
         """Keep it as it is now: from here on training may go on. Only what is saved in the background is asked."""
 

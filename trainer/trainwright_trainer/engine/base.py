@@ -87,27 +87,51 @@ class Engine(Protocol):
         """Sums of a batch on this rank, float64 ``(2,)``: loss and items predicted right."""
 
     def snapshot(self) -> Snapshot:
-        """The state now, valid until the next call of this engine unless it is held."""
+        """The state now, valid until the next call of this engine unless it is held; then until the next one is held."""
+
+
+class HostMemory:
+    """Where copies of an engine's state lie, the same places from save to save.
+
+    Finding memory takes longer than copying: the kernel clears each page when it is touched first, and pins it for a GPU.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], Tensor] = {}
+
+    def place(self, file: str, key: str, tensor: Tensor) -> Tensor:
+        """Where this tensor of this file has its copy."""
+        place = self._places.get((file, key))
+        if place is None or place.shape != tensor.shape or place.dtype != tensor.dtype:
+            # Pinned memory takes the copy at the full speed of the bus.
+            place = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda)
+            self._places[file, key] = place
+        return place
 
 
 class TensorSnapshot:
-    """Live tensors, until they are held."""
+    """Live tensors, until they are held. ``memory`` is for one snapshot at a time; default: its own."""
 
-    def __init__(self, files: Mapping[str, Tensors]) -> None:
-        self._files = files
+    def __init__(self, files: Mapping[str, Tensors], memory: HostMemory | None = None) -> None:
+        self._files, self._memory = files, memory or HostMemory()
+
+    def reserve(self) -> None:
+        for name, tensors in self._files.items():
+            for key, tensor in tensors.items():
+                self._memory.place(name, key, tensor).zero_()
 
     def hold(self) -> None:
         """Copy to the host, all tensors of a GPU at once, and wait for it."""
         live = list(self._files.values())
-        self._files = {name: {key: _copy(tensor) for key, tensor in tensors.items()} for name, tensors in self._files.items()}
+        self._files = {
+            name: {
+                key: self._memory.place(name, key, tensor).copy_(tensor.detach(), non_blocking=True)
+                for key, tensor in tensors.items()
+            }
+            for name, tensors in self._files.items()
+        }
         for device in {tensor.device for tensors in live for tensor in tensors.values() if tensor.is_cuda}:
             torch.cuda.current_stream(device).synchronize()
 
     def write(self, draft: Draft) -> list[FileDigest]:
         return [draft.write(name, tensor_file.encode(tensors)) for name, tensors in self._files.items()]
-
-
-def _copy(tensor: Tensor) -> Tensor:
-    # Pinned memory takes the copy at the full speed of the bus; torch's allocator keeps the blocks for the next snapshot.
-    copy = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=tensor.is_cuda)
-    return copy.copy_(tensor.detach(), non_blocking=True)

@@ -19,7 +19,7 @@ from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES, DDP
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
-from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import HostMemory, Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import Rank0Buffers, autocast, measure, preserving_state
 from trainwright_trainer.engine.update import Update, UpdateRules
 from trainwright_trainer.engine.waits import Instant
@@ -40,6 +40,7 @@ class ReplicatedEngine(Generic[AnyWorld]):
 
     def __init__(self, world: AnyWorld, rules: UpdateRules) -> None:
         self.world, self._rules = world, rules
+        self._host_memory = HostMemory()
         self._loss = torch.zeros((), device=world.device)
         """Of the step under way: this rank's part of the mean over the global batch."""
 
@@ -79,7 +80,7 @@ class ReplicatedEngine(Generic[AnyWorld]):
     def snapshot(self) -> Snapshot:
         self._buffers.synchronize()
         state = whole_state.files(self._module, self._optimizer, self._update) if self.world.place.leads else {}
-        return TensorSnapshot(state)
+        return TensorSnapshot(state, self._host_memory)
 
 
 _COMPRESS: dict[Precision | None, Callable[..., Future[Tensor]]] = {

@@ -38,6 +38,9 @@ class DeepSpeedSnapshot:
     def __init__(self, engine: Any, place: Place) -> None:
         self._engine, self._place = engine, place
 
+    def reserve(self) -> None:
+        self.hold()
+
     def hold(self) -> None:
         raise NotImplementedError("DeepSpeed's state cannot be kept while training goes on")
 

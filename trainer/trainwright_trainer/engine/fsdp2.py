@@ -22,7 +22,7 @@ from trainwright_trainer.contract.engine import CAPABILITIES, FSDP2
 from trainwright_trainer.contract.failures import TopologyMismatchError
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import sharded_state
-from trainwright_trainer.engine.base import Recipe, StepResult, TensorSnapshot
+from trainwright_trainer.engine.base import HostMemory, Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, preserving_state
 from trainwright_trainer.engine.update import Update, UpdateRules
 from trainwright_trainer.engine.waits import Instant, Waits
@@ -55,6 +55,7 @@ class FSDP2Engine:
             raise TopologyMismatchError(
                 f"fsdp2.shard_degree is {self._shards}, which does not divide the {world.place.world_size} ranks that are here"
             )
+        self._host_memory = HostMemory()
         self._loss = torch.zeros((), device=world.device)
 
     def setup(self, recipe: Recipe) -> None:
@@ -144,9 +145,9 @@ class FSDP2Engine:
     def snapshot(self) -> Snapshot:
         self._buffers.synchronize()
         self._let_go()
-        return TensorSnapshot(sharded_state.files(
-            self._module, self._optimizer, self._update, self.world.place, self._written_shard()
-        ))
+        place, written = self.world.place, self._written_shard()
+        state = sharded_state.files(self._module, self._optimizer, self._update, place, written)
+        return TensorSnapshot(state, self._host_memory)
 
     def _written_shard(self) -> int | None:
         """The shard that this rank writes. Groups take turns, so that the pods of all of them write."""

@@ -130,6 +130,7 @@ class Checkpointer:
         self._saving: Saving | None = None
         self._measured: float | None = None
         self._lease: Lease | None = None
+        self._reserving: threading.Thread | None = None
         self.committed_step: int | None = None
         """Newest step that is safe: restored or saved, as far as :meth:`poll` and :meth:`finish` have seen."""
         self.begun_step = 0
@@ -182,6 +183,24 @@ class Checkpointer:
             )
         return True
 
+    def make_ready(self) -> None:
+        """Find the memory for saves beside training, beside training, once the learner has all of its state: the first save
+        would stand still for it.
+        """
+        settings = self._settings
+        if self._saves_in_background and (settings.every_steps is not None or settings.every_seconds is not None):
+            snapshots = self._learner.snapshots()
+
+            def reserve() -> None:
+                for snapshot in snapshots:
+                    snapshot.reserve()
+
+            self._reserving = _beside_training("host memory", reserve)
+
+    @property
+    def _saves_in_background(self) -> bool:
+        return self._learner.saves_in_background and self._settings.save != "blocking"
+
     def begin(self) -> float:
         """Start to save, after the save before it is finished. Gives the seconds for which training stood still.
 
@@ -191,7 +210,7 @@ class Checkpointer:
         """
         started = time.monotonic()
         self.finish()
-        if self._learner.saves_in_background and self._settings.save != "blocking":
+        if self._saves_in_background:
             self._begin_beside_training()
         else:
             self._prepare(self._learner.snapshots).run()
@@ -297,6 +316,8 @@ class Checkpointer:
         self._log.warning("checkpoint_quarantined", reason=str(quarantined), path=str(quarantined.directory))
 
     def _begin_beside_training(self) -> None:
+        if self._reserving is not None:
+            self._reserving.join()
         snapshots = self._learner.snapshots()
         saving = self._prepare(lambda: snapshots)
         for snapshot in snapshots:
@@ -382,15 +403,7 @@ class Saving:
 
     def start(self) -> None:
         """Run in a thread, which does not keep a process that ends."""
-        self._thread = threading.Thread(target=self._run_beside_training, name="checkpoint", daemon=True)
-        self._thread.start()
-
-    def _run_beside_training(self) -> None:
-        if sys.platform == "linux":  # where a thread has a priority of its own, setpriority(2)
-            own = threading.get_native_id()
-            with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + _NICER)
-        self.run()
+        self._thread = _beside_training("checkpoint", self.run)
 
     def run(self) -> None:
         """Run here and now. Never raises."""
@@ -407,3 +420,18 @@ class Saving:
         if self._error is not None:
             raise self._error
         return self._seconds
+
+
+def _beside_training(name: str, act: Callable[[], object]) -> threading.Thread:
+    """Act in a thread that yields to training, and does not keep a process that ends."""
+    thread = threading.Thread(target=_nicely, args=(act,), name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _nicely(act: Callable[[], object]) -> None:
+    if sys.platform == "linux":  # where a thread has a priority of its own, setpriority(2)
+        own = threading.get_native_id()
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + _NICER)
+    act()

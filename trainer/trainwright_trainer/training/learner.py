@@ -55,6 +55,9 @@ class StateSnapshot:
     def __init__(self, files: Callable[[], Mapping[str, Iterable[Piece]]]) -> None:
         self._files = files
 
+    def reserve(self) -> None:
+        self.hold()
+
     def hold(self) -> None:
         raise NotImplementedError("this state cannot be kept while training goes on")
 

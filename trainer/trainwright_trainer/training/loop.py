@@ -113,6 +113,8 @@ class Loop:
             self._boundary()
             self._link.mark()
             self._learner.step()
+            if self._step == self._first_step + 1:
+                self._checkpoints.make_ready()
             acts = [self._save_if_due, self._evaluate_if_due]
             for act in reversed(acts) if self._learner.evaluates_before_saving else acts:
                 act()
