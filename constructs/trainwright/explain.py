@@ -62,7 +62,8 @@ class Explainer:
         text = self._lines[number - 1].strip()
         place = self._places.get(number)
         if place is None:
-            return Explanation(number, "", text, None, "separates two objects of the file")
+            comment = "states the plan, for those who review it" if text.startswith("#") else "separates two objects of the file"
+            return Explanation(number, "", text, None, comment)
         return self._explain(number, place, text)
 
     def pointer(self, pointer: str) -> Explanation | None:

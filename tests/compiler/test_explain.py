@@ -41,7 +41,7 @@ def walk(explain: Explainer, text: str) -> Iterator[Explanation]:
         assert answer.text == line.strip()
         assert len(answer.reason) > 3
         assert answer.reason != "part of the object", f"{answer.pointer} has no reason of its own, and none above it"
-        assert answer.pointer or line == "---", f"no place for {line!r}"
+        assert answer.pointer or line == "---" or line.startswith("#"), f"no place for {line!r}"
         yield answer
 
 

@@ -19,9 +19,12 @@ from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import Answer, Provenance, split
 from trainwright.manifest.volumes import payload_provenance
+from trainwright.model import Fact
 from trainwright.project.hold import HeldRun, check_held, from_profile
 from trainwright.project.load import ClusterFile, RunFile, Sources, Watch, unwatched
 from trainwright.project.record import Digest, Records, cluster_path, foundation_path, manifests_digest, run_path
+from trainwright.report.facts import plan_facts
+from trainwright.report.header import foundation_header, run_header
 from trainwright.rules.objects import values_are_plain
 
 Manifest = dict[str, Any]
@@ -48,6 +51,8 @@ class Output:
     """Index of an object -> where the run that made it is written, in a file with objects of several runs."""
     held: HeldRun | None = None
     """What is copied as it is, where the run is held."""
+    header: str = ""
+    """Comments above the objects; a held run's bytes have theirs."""
 
     @cached_property
     def digest(self) -> Digest:
@@ -73,6 +78,8 @@ class BuiltRun:
     compiled: CompiledRun
     """What today's inputs give."""
     output: Output
+    facts: Mapping[str, Fact]
+    """What today's plan states."""
 
     @property
     def held(self) -> HeldRun | None:
@@ -221,8 +228,9 @@ def build_run(file: RunFile, sources: Sources, today: date, last: Records = NO_R
     compiled = compile_run(file.run, cluster.cluster, locator, today, kept)
     own = [index for index in range(len(compiled.manifests)) if index not in compiled.shared]
     held = sources.held.get(file.run.run)
+    facts = plan_facts(compiled)
     if held is not None and held.goes_on(file.digest, compiled.identity):
-        return BuiltRun(file, cluster, compiled, _copied(file, held, locator))
+        return BuiltRun(file, cluster, compiled, _copied(file, held, locator), facts)
     output = Output(
         path=_path(file),
         manifests=_pick(compiled.manifests, own),
@@ -231,8 +239,9 @@ def build_run(file: RunFile, sources: Sources, today: date, last: Records = NO_R
         reasons=compiled.reasons,
         payloads=payload_provenance(compiled.resolution),
         locator=locator,
+        header=run_header(file.name, facts),
     )
-    return BuiltRun(file, cluster, compiled, output)
+    return BuiltRun(file, cluster, compiled, output, facts)
 
 
 def demand_profile(sources: Sources, cluster: str) -> None:
@@ -298,6 +307,7 @@ def build_foundations(clusters: Mapping[str, ClusterFile], runs: Mapping[str, Bu
                     change=file.name,
                     reasons=_reasons(shared.values()),
                     locator=Locator(cluster_file=file.name, cluster_positions=file.positions),
+                    header=foundation_header(file.name),
                     locators={len(parts) + number: one.run.output.locator for number, one in enumerate(shared.values())},
                 )
                 built[key] = BuiltFoundation(key, file, tuple(run.file.run.run for run in here), output)

@@ -36,7 +36,7 @@ def run_lines(before: Records, after: Records, changed: Collection[str]) -> Iter
         elif old.hold is None and new.hold is not None:
             yield f"{name}: held as {new.identity}"
         elif _beside_releases(old) != _beside_releases(new):
-            what = "changed in place" if old.dist != new.dist else "its pods are as before"
+            what = "changed in place" if old.manifests != new.manifests else "its pods are as before"
             yield f"{name}: {'; '.join([f'{new.identity} stays, {what}', *changed_facts(old.facts, new.facts)])}"
 
 

@@ -23,6 +23,7 @@ from trainwright.manifest.pods import containers_of, pods_in
 from trainwright.manifest.scheduling import QUEUE_LABEL
 from trainwright.project.record import Hold, RunRecord, digest, read_record, run_path
 from trainwright.reading.document import parse_yaml, read_text
+from trainwright.report.header import split_header
 from trainwright.rules.cluster import image_findings
 from trainwright.rules.pod_security import violations
 from trainwright.target import TARGETS
@@ -125,7 +126,8 @@ def objects_in(text: str, shown: str) -> Iterator[Manifest]:
 def held_text(run: str, foundation: str, shown: str) -> str:
     """What to keep of a run: its file of ``dist/``, and the objects of the foundation's that it needs."""
     manifests = list(objects_in(run, shown))
-    parts = [part for part in _SEPARATOR.split(foundation) if part and needs(manifests, parse_yaml(part, shown).data)]
+    below = _SEPARATOR.split(split_header(foundation)[1])
+    parts = [part for part in below if part and needs(manifests, parse_yaml(part, shown).data)]
     return HEADER + run + (f"---\n{NEEDED}" + "---\n".join(parts) if parts else "")
 
 

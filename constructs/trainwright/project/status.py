@@ -28,7 +28,8 @@ from trainwright.project.record import (
     read_records,
     run_path,
 )
-from trainwright.report.facts import plan_facts, profile_facts
+from trainwright.report.facts import profile_facts
+from trainwright.report.header import split_header
 
 
 def last_records(project: Project) -> Records:
@@ -54,7 +55,7 @@ def run_record(built: BuiltRun, dist: str, written_by: Releases | None) -> RunRe
         return built.held.recorded(built.file.digest, built.compiled.identity)
     return RunRecord(
         identity=built.identity, file=built.file.digest, manifests=built.output.digest, dist=dist,
-        written_by=written_by, facts=plan_facts(built.compiled),
+        written_by=written_by, facts=dict(built.facts),
     )
 
 
@@ -175,9 +176,17 @@ def _differs(project: Project, output: Output, entry: RunRecord | FoundationReco
     if not path.is_file():
         yield found("TW504", Where(shown), f"{shown} is missing", "run `trainwright synth` and commit it")
     # what is stale anyway may be what a synth wrote that was killed before it wrote the record
-    elif entry.manifests == output.digest and digest(path.read_bytes()) != entry.dist:
+    elif entry.manifests == output.digest and digest(path.read_bytes()) == entry.dist:
+        if not has_header(path, output):
+            yield found("TW502", Where(shown), f"{shown} begins with other comments than this release writes there", FIX)
+    elif entry.manifests == output.digest:
         fix = f"edit {output.change} instead (`trainwright explain {shown}:LINE` says where), then run `trainwright synth`"
         yield found("TW503", Where(shown), f"{shown} was edited by hand", fix)
+
+
+def has_header(path: Path, output: Output) -> bool:
+    """Whether the comments at the top of a file are those that a synth would write now; a held run keeps its own."""
+    return output.held is not None or split_header(path.read_text(encoding="utf-8"))[0] == output.header
 
 
 FIX = "run `trainwright synth` and commit dist/ and charts/lock/"

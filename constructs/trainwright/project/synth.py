@@ -29,7 +29,15 @@ from trainwright.project.record import (
     run_path,
 )
 from trainwright.project.scope import Part, every_run, obstacles, part_of
-from trainwright.project.status import cluster_records, edited_files, ended_holds, last_records, other_files, run_record
+from trainwright.project.status import (
+    cluster_records,
+    edited_files,
+    ended_holds,
+    has_header,
+    last_records,
+    other_files,
+    run_record,
+)
 
 Writer = Callable[[Mapping[str, Sequence[Mapping[str, Any]]], Path], None]
 """Writes files (path -> objects) below a folder; cdk8s is the one writer of ``dist/``."""
@@ -115,7 +123,9 @@ def write_runs(project: Project, build: Build, before: Records, chosen: Collecti
 
 
 def _as_they_are(project: Project, outputs: Mapping[str, Output], before: Records) -> dict[str, Digest]:
-    """Digests of the files that this cdk8s wrote from these objects, and that nobody has touched since: they are not written."""
+    """Digests of the files that this cdk8s wrote from these objects, below the comments that they would get now, and that nobody
+    has touched since: they are not written.
+    """
     now = installed_releases()
     entries: dict[str, RunRecord | FoundationRecord] = {**before.runs, **before.foundations}
     kept = {}
@@ -124,7 +134,7 @@ def _as_they_are(project: Project, outputs: Mapping[str, Output], before: Record
         if entry is None or entry.written_by is None or entry.manifests != output.digest:
             continue
         same_writers = (entry.written_by.cdk8s, entry.written_by.jsii) == (now.cdk8s, now.jsii)
-        if same_writers and _same(project.dist / path, entry.dist):
+        if same_writers and _same(project.dist / path, entry.dist) and has_header(project.dist / path, output):
             kept[path] = entry.dist
     return kept
 
@@ -135,14 +145,19 @@ def _is_missing(project: Project, output: Output, before: Records) -> bool:
 
 
 def write_outputs(outputs: Mapping[str, Output], write: Writer, folder: Path) -> None:
-    """Files of ``dist/`` below a folder: those of held runs are copied, all others go through ``write``, which starts Node."""
+    """Files of ``dist/`` below a folder: those of held runs are copied, all others go through ``write``, which starts Node, and
+    get their comments above what it wrote.
+    """
     compiled = {path: output.manifests for path, output in outputs.items() if output.held is None}
     if compiled:
         write(compiled, folder)
     for path, output in outputs.items():
+        file = folder / path
         if output.held is not None:
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(output.held.text.encode())
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(output.held.text.encode())
+        else:
+            file.write_bytes(output.header.encode("ascii") + file.read_bytes())
 
 
 def _demand_same_values(build: Build, paths: Sequence[str], folder: Path) -> None:

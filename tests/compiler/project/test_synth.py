@@ -15,6 +15,8 @@ from tests.compiler.projects import ROOT, Scratch, files, scratch
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.project import build_project, compare, last_records, load_sources, obstacles, synth
 from trainwright.project.build import Output, duplicates
+from trainwright.project.record import digest
+from trainwright.report.header import split_header
 
 DIGITS = "charts/runs/digits-ddp.yaml"
 RECORD = "charts/lock/digits-ddp.yaml"
@@ -105,6 +107,31 @@ def test_a_missing_file_is_named_and_written_again(here: Scratch) -> None:
     assert errors(here) == [("TW504", f"{DIGITS_DIST} is missing")]
     here.synth()
     assert here.git("status", "--porcelain") == ""
+
+
+def test_files_that_an_older_release_wrote_without_comments_are_stale_and_not_called_edited(here: Scratch) -> None:
+    committed = here.dist()
+    for path in (DIGITS_DIST, "dist/laptop/training/foundation/training.k8s.yaml"):
+        text = here.read(path)
+        header, below = split_header(text)
+        assert header
+        here.write(path, below)
+        for record in here.project.records.rglob("*.yaml"):
+            record.write_text(record.read_text().replace(digest(text.encode()), digest(below.encode())))
+    assert {code for code, _ in errors(here)} == {"TW502"}
+    assert len(errors(here)) == 2
+    assert here.synth().restored == ()
+    assert here.dist() == committed
+    assert here.git("status", "--porcelain") == ""
+
+
+def test_a_default_that_is_stated_changes_comments_and_no_object(here: Scratch) -> None:
+    before = here.read(DIGITS_DIST)
+    here.edit(DIGITS, "{every_steps: 100}", "{every_steps: 100, resume: auto}")
+    here.synth()
+    after = here.read(DIGITS_DIST)
+    assert split_header(after)[1] == split_header(before)[1]
+    assert [line for line in after.splitlines() if line not in before.splitlines()] == ["# checkpoints resume: auto"]
 
 
 def test_an_edited_run_is_stale_until_synth(here: Scratch) -> None:
