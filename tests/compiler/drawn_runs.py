@@ -349,6 +349,7 @@ def _optional() -> dict[str, st.SearchStrategy[Any]]:
         )),
         "service_account": labels(63),
         "image_pull_secrets": st.lists(labels(63), max_size=2, unique=True),
+        "image_pull_policy": st.sampled_from(("Always", "IfNotPresent", "Never")),
         "restarts": st.integers(0, 1000),
         "peer_lost": st.sampled_from(("8s", "30s", "2m")),
         "peer_wait": st.sampled_from(("30m", "2h", "90s")),

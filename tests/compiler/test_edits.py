@@ -59,6 +59,7 @@ EDITS: dict[str, Data] = {
     "security": {"security": {"user": 2000}},
     "service_account": {"service_account": "trainer"},
     "image_pull_secrets": {"image_pull_secrets": ["registry"]},
+    "image_pull_policy": {"image_pull_policy": "Always"},
     "env_from": {"env_from": [{"config_map": "settings"}]},
     "pod_labels": {"pod_labels": {"example.com/note": "edited"}},
     "pod_annotations": {"pod_annotations": {"example.com/note": "edited"}},

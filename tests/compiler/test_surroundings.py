@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -162,3 +163,29 @@ def test_a_token_lives_long_enough() -> None:
     mount = {"projected": [{"token": "t", "audience": "a", "expires": "5m"}]}
     with pytest.raises(CompileError, match="10 minutes at least"):
         validate_data(Run, overlay(RUN, {"mounts": {"/x": mount}}), "run.yaml", {})
+
+
+@pytest.mark.parametrize("target", CASES)
+def test_every_container_with_the_image_of_the_run_is_pulled_as_it_says(target: str) -> None:
+    result = compiled(on(target, image_pull_policy="Never"), profile_for(target))
+    assert policies(result.manifests, RUN["image"]) == {"Never"}
+
+
+def test_so_is_the_container_that_waits_for_data_and_not_the_tool_that_brings_it() -> None:
+    tool = "registry.example.com/rclone@sha256:" + "5" * 64
+    secret = {"access_key": {"secret": "store", "key": "id"}, "secret_key": {"secret": "store", "key": "key"}}
+    source: Data = {"source": "s3://example/images", "image": tool, "credentials": secret}
+    manifests = compiled({
+        "prepare": {"/data/images": source}, "mounts": {"/data": {"claim": "checkpoints"}}, "image_pull_policy": "Always",
+    }).manifests  # fmt: skip
+    assert policies(manifests, RUN["image"]) == {"Always"}
+    assert policies(manifests, tool) == {None}
+
+
+def policies(manifests: Sequence[Data], image: str) -> set[str | None]:
+    """How the containers with an image are pulled."""
+    return {
+        container.get("imagePullPolicy") for manifest in manifests for _, template in pods_in(manifest)
+        for key in ("initContainers", "containers") for container in template["spec"].get(key) or []
+        if container["image"] == image
+    }  # fmt: skip

@@ -78,6 +78,7 @@ class RunFields(TypedDict, total=False):
     security: Security
     service_account: str
     image_pull_secrets: Sequence[str]
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     pod_labels: Mapping[str, str]

@@ -12,7 +12,7 @@ from trainwright.manifest.volumes import volume_of_its_own
 from trainwright.plan import Resolution
 from trainwright.plan.environment import stated_variables
 from trainwright.plan.security import RESTRICTED
-from trainwright.run import Container, Probe, SharedMount
+from trainwright.run import Container, Probe, Run, SharedMount
 
 
 class Stated(NamedTuple):
@@ -20,6 +20,12 @@ class Stated(NamedTuple):
 
     container: Container
     source: str
+
+
+def pull_policy(run: Run) -> Tree:
+    """Of a container with an image of the run."""
+    policy = run.image_pull_policy
+    return {"imagePullPolicy": Why(policy, "run:/image_pull_policy", "as asked")} if policy else {}
 
 
 def stated_containers(resolution: Resolution) -> list[Stated]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
 from trainwright.manifest import life, scheduling
-from trainwright.manifest.containers import beside, init_containers, own_volumes
+from trainwright.manifest.containers import beside, init_containers, own_volumes, pull_policy
 from trainwright.manifest.data.awaiting import await_containers, literal
 from trainwright.manifest.labels import ROLE_LABEL, pod_labels
 from trainwright.manifest.provenance import Tree, Why
@@ -103,6 +103,7 @@ def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
     return {
         "name": Why(role.container, "trainwright", "the container that trains"),
         "image": Why(image, stated, "as asked"),
+        **pull_policy(run),
         **({} if resolution.binding.replaces_command else _command(resolution, role, process)),
         "env": [_variable(variable) for variable in resolution.environment(role)],
         **({"envFrom": [_source(number, source) for number, source in enumerate(run.env_from)]} if run.env_from else {}),

@@ -224,6 +224,8 @@ class Run(Model):
     """Service account of the pods; if set, its token is mounted too."""
     image_pull_secrets: tuple[DnsSubdomain, ...] = ()
     """Secrets for pulling the image."""
+    image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
+    """Default: Kubernetes' own, which is `Always` for tag `latest` or none, and otherwise `IfNotPresent`."""
     labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
     """Labels of the objects only: editing one restarts nothing."""
     annotations: dict[QualifiedName, Annotated[str, Field(max_length=65_536)]] = Field(default_factory=dict)

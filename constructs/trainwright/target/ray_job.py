@@ -11,6 +11,7 @@ from trainwright.cluster import Cluster
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Share
+from trainwright.manifest.containers import pull_policy
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_annotations, pod_labels
 from trainwright.manifest.life import deadline
@@ -392,6 +393,7 @@ def _submitter(resolution: Resolution) -> Tree:
                 {
                     "name": Why("ray-job-submitter", "trainwright", "the one container"),
                     "image": Why(image, stated, "Ray's command line, of the same release as the head"),
+                    **pull_policy(run),
                     **({"env": [home]} if security.read_only_root else {}),
                     "resources": {"requests": amounts, "limits": amounts},
                     **({"securityContext": rights} if rights else {}),

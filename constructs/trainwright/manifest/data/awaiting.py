@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from trainwright.manifest.containers import pull_policy
 from trainwright.manifest.labels import FOUNDATION
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.security import container_security
@@ -44,6 +45,7 @@ def await_containers(resolution: Resolution) -> list[Tree]:
         {
             "name": AWAIT_CONTAINER,
             "image": Why(run.image, "run:/image", "the run's own image, which is needed anyway; all it takes is a shell"),
+            **pull_policy(run),
             "command": ["/bin/sh", "-c", script("await.sh"), AWAIT_CONTAINER],
             "args": Why([literal(data.marker) for data in plan.data], "run:/prepare", reason),
             "env": [
