@@ -38,7 +38,7 @@ def run_header(source: str, facts: Mapping[str, Fact]) -> str:
     said = told(facts)
     groups: dict[int, list[str]] = {}
     for key, value in said.items():
-        groups.setdefault(_group(key), []).append(f"{label(key)}: {shown(value)}")
+        groups.setdefault(group(key), []).append(f"{label(key)}: {shown(value)}")
     if "gpus" not in said:
         groups.setdefault(1, []).insert(0, "GPUs: none")
     made = f"Made by trainwright from {source}. Edit that file, and do not edit this one."
@@ -61,7 +61,8 @@ def split_header(text: str) -> tuple[str, str]:
     return text[:end], text[end:]
 
 
-def _group(key: str) -> int:
+def group(key: str) -> int:
+    """Which group a fact belongs to, by its key: the order in which people read them."""
     first = key.partition(".")[0]
     if first in _LAST:
         return len(_GROUPS) + 1 + _LAST.index(first)

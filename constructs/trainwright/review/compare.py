@@ -1,0 +1,210 @@
+"""Which runs change between two sides, and how: from their records, and from their objects where a record or a file differs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from trainwright.findings import CompileError
+from trainwright.model import Fact
+from trainwright.project.build import SUFFIX as DIST_SUFFIX
+from trainwright.project.build import run_of
+from trainwright.project.record import SUFFIX, ClusterRecord, FoundationRecord, RunRecord, as_written
+from trainwright.reading import validate
+from trainwright.reading.document import parse_yaml
+from trainwright.report.header import group
+from trainwright.report.words import label, told
+from trainwright.review.fields import FieldChange, Objects, field_changes, objects
+from trainwright.review.model import Class, FactChange, Review, RunReview, SharedReview
+from trainwright.review.outcome import class_of, outcome
+from trainwright.review.side import Side
+
+LOCK = "charts/lock/"
+CLAIM = ".claim"
+"""End of the keys of facts that name a claim."""
+R = TypeVar("R", RunRecord, FoundationRecord, ClusterRecord)
+
+
+def review(base: Side, head: Side) -> Review:
+    """Everything that changes from ``base`` to ``head``. Reads only what differs."""
+    return _Comparison(base, head, []).review()
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    base: Side
+    head: Side
+    notes: list[str]
+
+    def review(self) -> Review:
+        changed = self._changed()
+        for side in (self.base, self.head):  # one git for all of them
+            side.read(path for path in changed if path.startswith(LOCK))
+        records = [path.removeprefix(LOCK).removesuffix(SUFFIX) for path in changed if path.startswith(LOCK)]
+        runs = [self._run(name) for name in records if "/" not in name]
+        profiles = dict(self._profile(name.partition("/")[2]) for name in records if name.startswith("clusters/"))
+        foundations = [self._foundation(name.removeprefix("foundation/")) for name in records if name.startswith("foundation/")]
+        known = [self._with_cause(run, profiles) for run in runs if run is not None]
+        known = self._with_risk(known, [one for one in foundations if one.risk])
+        shared = [*self._touched(profiles, known), *_of_releases(known), *foundations, *self._by_hand(changed)]
+        said = [run for run in known if not _says_nothing(run)]
+        order = list(Class)
+        return Review(
+            self.base.shown, self.head.shown, tuple(sorted(said, key=lambda run: (order.index(run.change), run.run))),
+            tuple(one for one in shared if one.facts or one.fields or one.runs), tuple(self.notes),
+        )
+
+    def _changed(self) -> list[str]:
+        """Paths whose contents differ."""
+        paths = sorted(self.base.marks.keys() | self.head.marks.keys())
+        unlike = [path for path in paths if self.base.marks.get(path) != self.head.marks.get(path)]
+        if {len(mark) for side in (self.base, self.head) for mark in side.marks.values()} == {40}:
+            return unlike
+        before, after = self.base.read(unlike), self.head.read(unlike)  # a repository that names contents in another way
+        return [path for path in unlike if before.get(path) != after.get(path)]
+
+    def _record(self, side: Side, model: type[R], name: str) -> R | None:
+        path = f"{LOCK}{name}{SUFFIX}"
+        text = side.text(path)
+        if text is None:
+            return None
+        try:
+            return as_written(model, text) or validate(model, parse_yaml(text, path))
+        except CompileError as error:
+            note = f"{path} of {side.shown} cannot be read, and counts as missing: {error.findings[0].message}"
+            if note not in self.notes:
+                self.notes.append(note)
+            return None
+
+    def _run(self, name: str) -> RunReview | None:
+        before, after = self._record(self.base, RunRecord, name), self._record(self.head, RunRecord, name)
+        before, after = (one if one and one.state == "active" else None for one in (before, after))
+        if before is None and after is None:
+            return None
+        fields = self._fields(_dist(name, before), _dist(name, after), before, after)
+        facts = fact_changes(before.facts, after.facts) if before and after else ()
+        return RunReview(name, class_of(before, after), before, after, outcome(name, before, after), facts, fields)
+
+    def _fields(
+        self, old: str | None, new: str | None, before: RunRecord | None, after: RunRecord | None
+    ) -> tuple[FieldChange, ...]:
+        """Of a run that both sides have: all objects of one that comes or goes are no change to look at."""
+        if old is None or new is None or before is None or after is None or before.manifests == after.manifests:
+            return ()
+        found = self._objects(self.base, old, before.identity), self._objects(self.head, new, after.identity)
+        return () if None in found else tuple(field_changes(found[0] or {}, found[1] or {}))
+
+    def _objects(self, side: Side, path: str, identity: str = "") -> Objects | None:
+        try:
+            return objects(side.text(path), identity)
+        except ValueError as error:
+            self.notes.append(f"{path} of {side.shown}: {error}")
+            return None
+
+    def _profile(self, name: str) -> tuple[str, tuple[FactChange, ...]]:
+        before, after = (self._record(side, ClusterRecord, f"clusters/{name}") for side in (self.base, self.head))
+        both = before.profile if before else {}, after.profile if after else {}
+        keys = [key for key in sorted(both[0].keys() | both[1].keys()) if both[0].get(key) != both[1].get(key)]
+        return name, tuple(FactChange(key, key, both[0].get(key), both[1].get(key)) for key in keys)
+
+    def _foundation(self, key: str) -> SharedReview:
+        """A foundation that changes; what leaves it may take data along."""
+        path = f"{'/'.join((key, 'foundation', key.partition('/')[2]))}{DIST_SUFFIX}"
+        before, after = (self._objects(side, f"dist/{path}") or {} for side in (self.base, self.head))
+        gone = [name for name in before.keys() - after.keys() if name[1] == "PersistentVolumeClaim"]
+        risk = "; ".join(_risk(name[3], before[name]) for name in sorted(gone))
+        touched = [run for claim in gone for run in self._users(key, claim[3])]
+        return SharedReview(f"foundation {key}", tuple(dict.fromkeys(touched)), (), tuple(field_changes(before, after)), risk)
+
+    def _users(self, key: str, claim: str) -> Iterator[str]:
+        """Runs of the base that use a claim of a namespace."""
+        for path in sorted(self.base.marks):
+            name = run_of(path.removeprefix("dist/")) if path.startswith(f"dist/{key}/runs/") else None
+            record = self._record(self.base, RunRecord, name) if name else None
+            if name and record and any(fact == claim for fact_key, fact in record.facts.items() if fact_key.endswith(CLAIM)):
+                yield name
+
+    def _with_risk(self, runs: list[RunReview], foundations: list[SharedReview]) -> list[RunReview]:
+        """The runs again, and those that only lose a claim."""
+        known = {run.run: run for run in runs}
+        for foundation in foundations:
+            for name in foundation.runs:
+                run = known.get(name)
+                if run is None:
+                    before, after = (self._record(side, RunRecord, name) for side in (self.base, self.head))
+                    run = RunReview(name, Class.COSMETIC, before, after, outcome(name, before, after))
+                known[name] = replace(run, change=Class.DATA_AT_RISK, outcome=f"{foundation.risk}; {run.outcome}")
+        return list(known.values())
+
+    def _with_cause(self, run: RunReview, profiles: Mapping[str, tuple[FactChange, ...]]) -> RunReview:
+        """Says what else changed, where the run's own file is the same."""
+        if not run.before or not run.after or run.before.file != run.after.file:
+            return run
+        cluster = str(run.after.facts.get("cluster", ""))
+        releases = [one.written_by.trainwright if one.written_by else "" for one in (run.before, run.after)]
+        if profiles.get(cluster):
+            return replace(run, cause=f"profile {cluster}")
+        if releases[0] != releases[1]:
+            return replace(run, cause=f"trainwright {releases[0]} -> {releases[1]}")
+        if run.change is Class.HELD or run.before.hold:
+            return run
+        return replace(run, cause="something else than its own file and its profile")
+
+    def _touched(self, profiles: Mapping[str, tuple[FactChange, ...]], runs: list[RunReview]) -> Iterator[SharedReview]:
+        for name, changes in profiles.items():
+            yield SharedReview(f"profile {name}", tuple(run.run for run in runs if run.cause == f"profile {name}"), changes)
+
+    def _by_hand(self, changed: list[str]) -> Iterator[SharedReview]:
+        """Files that change though no record says so."""
+        for path in changed:
+            parts = path.split("/")
+            if parts[0] != "dist" or len(parts) != 5 or path not in self.base.marks or path not in self.head.marks:
+                continue
+            name = run_of(path.removeprefix("dist/")) or f"foundation/{parts[1]}/{parts[2]}"
+            if f"{LOCK}{name}{SUFFIX}" not in changed:
+                fields = tuple(field_changes(*(self._objects(side, path) or {} for side in (self.base, self.head))))
+                yield SharedReview(f"{path}, edited by hand: its record is the same", (name,), (), fields)
+
+
+def fact_changes(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> tuple[FactChange, ...]:
+    """What differs, in the order in which people read it. Where one side's facts are not known, nothing does."""
+    if not before or not after:
+        return ()
+    old, new = told(before), told(after)
+    if _by_lineage(before) == _by_lineage(after):  # the path says no more than the lineage
+        old, new = ({key: value for key, value in side.items() if key != "checkpoints"} for side in (old, new))
+    keys = sorted((key for key in old.keys() | new.keys() if old.get(key) != new.get(key)), key=lambda key: (group(key), key))
+    return tuple(FactChange(key, label(key), old.get(key), new.get(key)) for key in keys)
+
+
+def _by_lineage(facts: Mapping[str, Fact]) -> str:
+    return str(facts.get("checkpoints")).replace(str(facts.get("checkpoints.lineage")), "")
+
+
+def _dist(run: str, record: RunRecord | None) -> str | None:
+    if record is None or not {"cluster", "namespace"} <= record.facts.keys():
+        return None
+    return f"dist/{record.facts['cluster']}/{record.facts['namespace']}/runs/{run}{DIST_SUFFIX}"
+
+
+def _risk(claim: str, manifest: Mapping[str, object]) -> str:
+    kept = "Prune=false" in str(manifest.get("metadata"))
+    what = "Argo CD leaves it, and nobody looks after it any more" if kept else "Argo CD deletes it, with the data in it"
+    return f"claim {claim} leaves the foundation: {what}"
+
+
+def _says_nothing(run: RunReview) -> bool:
+    """Whether only the comments or the record of a run's file change, and not by an edit of it."""
+    return run.change is Class.COSMETIC and run.cause is not None and not run.facts and not run.fields
+
+
+def _of_releases(runs: list[RunReview]) -> Iterator[SharedReview]:
+    """What neither a run's file nor a profile explains, once for each cause."""
+    causes: dict[str, list[str]] = defaultdict(list)
+    for run in runs:
+        if run.cause is not None and not run.cause.startswith("profile "):
+            causes[f"{run.cause}, in comments and records alone" if _says_nothing(run) else run.cause].append(run.run)
+    for cause, names in sorted(causes.items()):
+        yield SharedReview(cause, tuple(names))

@@ -1,0 +1,64 @@
+"""What only a folder can say, since it must compile for it: warnings that stand, and estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+
+from trainwright.compile import CompiledRun
+from trainwright.findings import CompileError, Finding, Severity
+from trainwright.project.build import build_run
+from trainwright.project.load import RUN_SUFFIXES, Project, load_sources_for
+from trainwright.project.record import Records, digest
+from trainwright.project.status import last_records
+from trainwright.report.plan import plan_rows
+from trainwright.review.model import Class, Review, RunReview
+
+MOST_COMPILED = 25
+"""Runs that are compiled for their estimates and warnings; of more, none."""
+ESTIMATES = ("memory", "host memory", "traffic")
+"""Rows of the plan that are estimates."""
+
+
+def with_head(review: Review, project: Project, today: date) -> Review:
+    """The review of a folder with what its runs say today, and with notes on runs that a synth has not seen yet."""
+    try:
+        stale = tuple(_stale(project, last_records(project)))
+    except CompileError as error:
+        return replace(review, notes=(*review.notes, error.findings[0].message))
+    due = {run.run for run in review.runs if run.change in (Class.NEW, Class.REPLACED) and run.after and not run.after.hold}
+    if len(due) > MOST_COMPILED:
+        return replace(review, notes=(*review.notes, *stale, f"{len(due)} runs start: no warnings and estimates are given"))
+    runs = tuple(_compiled(run, project, today) if run.run in due else run for run in review.runs)
+    return replace(review, runs=runs, notes=(*review.notes, *stale))
+
+
+def _compiled(run: RunReview, project: Project, today: date) -> RunReview:
+    try:
+        sources = load_sources_for(project, run.run)
+        compiled = build_run(sources.runs[run.run], sources, today).compiled
+    except CompileError as error:
+        return replace(run, findings=tuple(error.findings))
+    except KeyError:
+        return run
+    return replace(run, findings=tuple(_warnings(compiled)), estimates=_estimates(compiled))
+
+
+def _warnings(compiled: CompiledRun) -> Iterator[Finding]:
+    return (one for one in compiled.findings if one.severity is not Severity.INFO)
+
+
+def _estimates(compiled: CompiledRun) -> dict[str, str]:
+    return {label: text for label, text in plan_rows(compiled) if label in ESTIMATES and not text.startswith("not known")}
+
+
+def _stale(project: Project, records: Records) -> Iterator[str]:
+    """Runs whose files are not those that the last synth compiled."""
+    for path in sorted(project.runs.glob("*")):
+        if path.suffix not in RUN_SUFFIXES or path.name.startswith("_"):
+            continue
+        name = path.stem.replace("_", "-") if path.suffix == ".py" else path.stem
+        entry = records.runs.get(name)
+        if entry is None or entry.file != digest(path.read_bytes()):
+            yield f"{project.shown(path)} changed since the last synth, which is not in this review: run `trainwright synth`"

@@ -1,0 +1,114 @@
+"""A review as a comment of a pull request: a table of the runs, what changes of each, and Kubernetes fields folded below.
+
+Text of runs and profiles stands in code spans and fences, so that nothing in it is a link, a mention or HTML.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from trainwright.report.words import shown
+from trainwright.review.fields import FieldChange
+from trainwright.review.lines import field, summary
+from trainwright.review.model import Class, FactChange, Review, RunReview, SharedReview
+from trainwright.review.text import some
+
+LIMIT = 65_536
+"""Characters that GitHub takes in a comment; we count bytes of UTF-8, of which there are no fewer."""
+RESERVE = 600
+"""Bytes for saying what was cut."""
+MARKER = "<!-- trainwright diff -->"
+"""By which a workflow finds the comment that it wrote before."""
+
+
+def markdown(review: Review, limit: int = LIMIT) -> str:
+    """The comment; where it would be too long, the folded fields of some runs go first, then whole runs."""
+    head = f"{MARKER}\n## Training runs: {summary(review)}\n\nFrom {_code(review.base)} to {_code(review.head)}.\n"
+    notes = "".join(f"\n> **Note:** {_code(note)}\n" for note in review.notes[:20])
+    budget = limit - RESERVE - _size(head) - _size(notes)
+    rows, budget = _fit([_row(run) for run in review.runs], budget)
+    parts = [*map(_run, review.runs), *map(_shared, review.shared)]
+    fields = [*(run.fields for run in review.runs), *(one.fields for one in review.shared)]
+    folds = [*map(_fold, fields)]
+    kept, budget = _fit(parts, budget - _size(TABLE))
+    folded, _ = _fit(folds, budget)
+    table = f"{TABLE}{''.join(row or '' for row in rows)}" if review.runs else ""
+    body = "".join(f"{part}{fold or ''}" for part, fold in zip(kept, folded, strict=True) if part)
+    return head + notes + table + body + _cut(rows, kept, [fold for fold, one in zip(folded, folds, strict=True) if one])
+
+
+TABLE = "\n| run | what happens | GPUs |\n|---|---|---|\n"
+
+
+def _fit(parts: Iterable[str], budget: int) -> tuple[list[str | None], int]:
+    """Parts as long as there is room, None for others, and the room that is left."""
+    kept: list[str | None] = []
+    for part in parts:
+        fits = _size(part) <= budget
+        kept.append(part if fits else None)
+        budget -= _size(part) if fits else 0
+    return kept, budget
+
+
+def _cut(*lists: Sequence[str | None]) -> str:
+    """What was left out."""
+    names = ("rows of the table", "sections", "lists of Kubernetes fields")
+    cut = [f"{number} {name}" for name, parts in zip(names, lists, strict=True) if (number := sum(one is None for one in parts))]
+    said = f"\n**Cut, since a comment takes {LIMIT:,} characters:** {', '.join(cut)}. `trainwright diff` prints all.\n"
+    return said if cut else ""
+
+
+def _row(run: RunReview) -> str:
+    before, after = run.gpus
+    gpus = str(after) if before == after else f"{before} → {after}"
+    return f"| {_code(run.run)} | **{run.change.words}** | {gpus if run.before or run.after else ''} |\n"
+
+
+def _run(run: RunReview) -> str:
+    lines = [f"\n### {_code(run.run)}: {run.change.words}\n\n{_outcome(run)}\n"]
+    if run.cause:
+        lines.append(f"\nIts own file is the same. The cause: {_code(run.cause)}.\n")
+    lines += _facts(run.facts)
+    lines += [f"\n- {label}, as estimated for the new plan: {_code(said)}" for label, said in run.estimates.items()]
+    lines += [f"\n- {one.severity.value} {one.code}: {_code(one.message)}" for one in run.findings]
+    return "".join(lines).rstrip("\n") + "\n"
+
+
+def _shared(shared: SharedReview) -> str:
+    touched = f"\nTouches {_code(some(shared.runs))}.\n" if shared.runs else ""
+    risk = f"\n**Data at risk:** {_code(shared.risk)}\n" if shared.risk else ""
+    return f"\n### {_code(shared.title)}\n{touched}{risk}{''.join(_facts(shared.facts))}"
+
+
+def _facts(changes: Sequence[FactChange]) -> Iterator[str]:
+    if changes:
+        yield "\n| | before | after |\n|---|---|---|\n"
+        for one in changes:
+            yield f"| {_code(one.label)} | {_value(one.before)} | {_value(one.after)} |\n"
+
+
+def _value(value: str | float | bool | None) -> str:
+    return "" if value is None else _code(shown(value))
+
+
+def _fold(fields: Sequence[FieldChange]) -> str:
+    """Folded, in a fence that no value can close."""
+    if not fields:
+        return ""
+    lines = "\n".join(field(one) for one in fields).replace("`", "'")
+    return f"\n<details><summary>Kubernetes fields ({len(fields)})</summary>\n\n```text\n{lines}\n```\n</details>\n"
+
+
+def _outcome(run: RunReview) -> str:
+    """Names of ours in plain words; the reason of a hold is anybody's text."""
+    return _code(run.outcome) if run.change is Class.HELD else run.outcome.replace("`", "'").replace("_", "\\_")
+
+
+def _code(text: str) -> str:
+    """As a code span in a row of a table: without what ends either."""
+    plain = "".join(one if one.isprintable() else " " for one in text)
+    return f"`{plain.replace('`', chr(39)).replace('|', chr(0xA6))}`"
+
+
+def _size(text: str) -> int:
+    return len(text.encode())

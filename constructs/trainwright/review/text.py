@@ -1,0 +1,58 @@
+"""A review for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trainwright.review.fields import FieldChange
+from trainwright.review.lines import fact, field, summary
+from trainwright.review.model import Review, RunReview
+
+MOST_FIELDS = 20
+"""Kubernetes fields of one run, or of one foundation, that are listed."""
+MOST_RUNS = 10
+
+
+def text(review: Review) -> str:
+    """What happens to each run, in training's words, then what changes for several of them, then what is not known."""
+    return "\n".join(_lines(review))
+
+
+def _lines(review: Review) -> Iterator[str]:
+    yield f"{review.base} -> {review.head}: {summary(review)}"
+    for run in review.runs:
+        yield ""
+        yield from _run(run)
+    for shared in review.shared:
+        yield ""
+        yield shared.title + (f": touches {some(shared.runs)}" if shared.runs else "")
+        yield from (f"  {part}" for part in ([f"DATA AT RISK: {shared.risk}"] if shared.risk else []))
+        yield from (f"  {fact(change)}" for change in shared.facts)
+        yield from _fields(shared.fields)
+    if review.notes:
+        yield ""
+        yield from (f"note: {note}" for note in review.notes)
+
+
+def _run(run: RunReview) -> Iterator[str]:
+    yield f"{run.run}: {run.change.words}"
+    yield f"  {run.outcome}"
+    if run.cause:
+        yield f"  its own file is the same; the cause: {run.cause}"
+    yield from (f"  {fact(change)}" for change in run.facts)
+    yield from (f"  {label} (estimate): {said}" for label, said in run.estimates.items())
+    yield from (f"  {one.severity.value} {one.code} {one.message}" for one in run.findings)
+    yield from _fields(run.fields)
+
+
+def _fields(fields: Sequence[FieldChange]) -> Iterator[str]:
+    if fields:
+        yield f"  Kubernetes fields ({len(fields)}):"
+        yield from (f"    {field(change)}" for change in fields[:MOST_FIELDS])
+        if len(fields) > MOST_FIELDS:
+            yield f"    and {len(fields) - MOST_FIELDS} more: --format json has all"
+
+
+def some(names: Sequence[str]) -> str:
+    more = len(names) - MOST_RUNS
+    return ", ".join(names[:MOST_RUNS]) + (f" and {more} more" if more > 0 else "")

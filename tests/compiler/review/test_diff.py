@@ -1,0 +1,247 @@
+"""`trainwright diff` on a real git repository: each edit is classed by what it does to training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.compiler.projects import Scratch, assert_ended
+
+from trainwright.review.markdown import LIMIT
+
+CLASSES = {
+    "llama-1b-ddp": "replaced",
+    "own-script": "replaced",
+    "spot-resnet": "replaced",
+    "gang-scheduled-training": "replaced",
+    "roce-tuning": "replaced",
+    "resnet-train": "replaced",
+    "vit-horovod": "retired",
+    "hostnetwork-ddp": "data-at-risk",
+    "llama-finetune": "cosmetic",
+}
+
+
+def said(here: Scratch, *arguments: str) -> dict[str, Any]:
+    ended = here.run("diff", *arguments, "--format", "json")
+    assert_ended(ended, 0)
+    answer: dict[str, Any] = json.loads(ended.stdout)
+    return answer
+
+
+@pytest.fixture(scope="module")
+def answer(edited: Scratch) -> dict[str, Any]:
+    return said(edited)
+
+
+def run_of(answer: dict[str, Any], name: str) -> dict[str, Any]:
+    (run,) = [one for one in answer["runs"] if one["run"] == name]
+    return dict(run)
+
+
+def facts(run: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {one["key"]: (one["before"], one["after"]) for one in run["facts"]}
+
+
+# The ten edits.
+
+
+def test_each_edit_is_classed_by_what_it_does(answer: dict[str, Any]) -> None:
+    assert {run["run"]: run["class"] for run in answer["runs"] if run["run"] in CLASSES} == CLASSES
+    others = {run["run"]: run for run in answer["runs"] if run["run"] not in CLASSES}
+    assert all(run["class"] == "cosmetic" and run["cause"] == "profile h100-ib" for run in others.values())
+    assert answer["notes"] == []
+
+
+def test_a_rate_is_said_before_and_after_and_the_run_resumes(answer: dict[str, Any]) -> None:
+    run = run_of(answer, "llama-1b-ddp")
+    assert facts(run) == {"learning_rate": ("4.24264e-4", "2.82843e-4"), "learning_rate.base": ("3.0e-4", "2.0e-4")}
+    assert "resumes from the last checkpoint of lineage 0amvzw1q" in run["outcome"]
+    assert [one["path"] for one in run["fields"] if one["object"].startswith("ConfigMap llama-1b-ddp-")] == [
+        'data["run.json"]:work.learning_rate.peak'
+    ]
+    assert "memory" in run["estimates"]
+
+
+def test_nodes_are_said_as_gpus(answer: dict[str, Any]) -> None:
+    run = run_of(answer, "own-script")
+    assert run["gpus"] == {"before": 16, "after": 32}
+    assert facts(run)["nodes"] == (2, 4)
+    assert "empty checkpoint directory" in run["outcome"], "nobody knows what a script can resume from"
+
+
+def test_an_image_a_queue_and_an_override_are_said(answer: dict[str, Any]) -> None:
+    assert facts(run_of(answer, "spot-resnet")).keys() == {"image"}
+    assert facts(run_of(answer, "gang-scheduled-training"))["queue"] == ("research", "default")
+    override = run_of(answer, "resnet-train")
+    assert facts(override) == {"overrides.pod.worker.priorityClassName": (None, "training-high")}
+    assert [one["path"] for one in override["fields"]] == ["spec.tfReplicaSpecs.Worker.template.spec.priorityClassName"]
+
+
+def test_a_run_that_moves_looks_for_its_checkpoints_elsewhere(answer: dict[str, Any]) -> None:
+    run = run_of(answer, "roce-tuning")
+    assert facts(run)["cluster"] == ("roce-h200", "trainer-h100")
+    assert "resumes only if lineage 99kp7drn is where it looks now" in run["outcome"]
+
+
+def test_a_label_restarts_nothing(answer: dict[str, Any]) -> None:
+    run = run_of(answer, "llama-finetune")
+    assert run["identity"]["before"] == run["identity"]["after"]
+    assert facts(run) == {"labels.example.com/cost": (None, "shared")}
+
+
+def test_a_claim_that_goes_is_data_at_risk_and_names_its_run(answer: dict[str, Any]) -> None:
+    assert "claim training-checkpoints leaves the foundation" in run_of(answer, "hostnetwork-ddp")["outcome"]
+    (risky,) = [one for one in answer["shared"] if one["risk"]]
+    assert risky["title"] == "foundation kubeflow-a100/training-host"
+    assert risky["runs"] == ["hostnetwork-ddp"]
+
+
+def test_an_edit_of_alerts_is_said_once_of_the_profile(answer: dict[str, Any]) -> None:
+    (profile,) = [one for one in answer["shared"] if one["title"] == "profile h100-ib"]
+    assert profile["facts"] == [{
+        "key": "monitoring/rule_labels/release", "label": "monitoring/rule_labels/release",
+        "before": "prometheus", "after": "alerts",
+    }]
+
+
+def test_no_field_carries_an_identity(answer: dict[str, Any]) -> None:
+    for run in answer["runs"]:
+        identities = [one for one in run["identity"].values() if one]
+        assert not [one for one in run["fields"] if any(identity in json.dumps(one) for identity in identities)]
+
+
+# Sides.
+
+
+def test_revisions_folders_and_the_working_tree_say_the_same(edited: Scratch, answer: dict[str, Any], tmp_path: Path) -> None:
+    edited.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "base"), "main")
+    try:
+        for arguments in (("main", "edits"), (str(tmp_path / "base"),), (str(tmp_path / "base"), "edits"), ("main", ".")):
+            other = said(edited, *arguments)
+            assert [{**run, "findings": [], "estimates": {}} for run in other["runs"]] == [
+                {**run, "findings": [], "estimates": {}} for run in answer["runs"]
+            ]
+            assert other["shared"] == answer["shared"]
+    finally:
+        edited.git("worktree", "remove", "--force", str(tmp_path / "base"))
+
+
+def test_backwards_a_retired_run_is_new(edited: Scratch) -> None:
+    back = said(edited, "edits", "main")
+    assert run_of(back, "vit-horovod")["class"] == "new"
+    assert run_of(back, "own-script")["gpus"] == {"before": 32, "after": 16}
+
+
+def test_nothing_changed_is_one_line(edited: Scratch) -> None:
+    ended = edited.run("diff", "edits")
+    assert_ended(ended, 0)
+    assert ended.stdout == "edits -> the working tree: no run changes\n"
+
+
+def test_nothing_of_the_base_is_imported_or_compiled(edited_copy: Scratch) -> None:
+    here = edited_copy
+    here.git("checkout", "--quiet", "main")
+    trap = here.root / "trapped"
+    here.write("charts/runs/torchrun_command.py", f"open({str(trap)!r}, 'w')\nraise SystemExit(9)\n")
+    here.write("charts/clusters/laptop.yaml", "not: a profile\n")
+    here.git("commit", "--quiet", "--all", "--message", "a base that does not compile")
+    assert said(here, "main", "edits")["counts"]["replaced"] == 6
+    assert not trap.exists()
+
+
+def test_an_edit_without_a_synth_and_an_edit_by_hand_are_said(edited_copy: Scratch) -> None:
+    here = edited_copy
+    here.edit("charts/runs/digits-ddp.yaml", "base: 2e-3", "base: 1e-3")
+    here.edit("dist/laptop/training/runs/stdlib-lm.k8s.yaml", "completions: 2", "completions: 3")
+    answer = said(here, "edits")
+    assert answer["runs"] == []
+    assert [note.split(" ")[0] for note in answer["notes"]] == ["charts/runs/digits-ddp.yaml"]
+    (by_hand,) = answer["shared"]
+    assert by_hand["title"].startswith("dist/laptop/training/runs/stdlib-lm.k8s.yaml, edited by hand")
+    assert [(one["path"], one["before"], one["after"]) for one in by_hand["fields"]] == [("spec.completions", "2", "3")]
+
+
+def test_a_held_run_is_said_with_its_reason(edited_copy: Scratch) -> None:
+    here = edited_copy
+    here.edit("charts/clusters/laptop.yaml", "    memory: 16Gi\n", "    memory: 16Gi\n    labels: {pool: new}\n")
+    for command in (("hold", "digits-ddp", "--reason", "until @everyone has seen it"), ("roll", "stdlib-lm")):
+        assert_ended(here.run(*command), 0)
+    answer = said(here, "edits")
+    assert {run["run"]: run["class"] for run in answer["runs"]} == {"digits-ddp": "held", "stdlib-lm": "replaced"}
+    assert run_of(answer, "stdlib-lm")["cause"] == "profile laptop"
+    assert "until @everyone has seen it" in run_of(answer, "digits-ddp")["outcome"]
+    (profile,) = answer["shared"]
+    assert profile["title"] == "profile laptop"
+    assert "stdlib-lm" in profile["runs"]
+    ended = here.run("diff", "edits", "--format", "markdown")
+    (line,) = [line for line in ended.stdout.splitlines() if "@everyone" in line]
+    assert line.startswith("`")
+    assert line.endswith("`"), "a code span mentions nobody"
+
+
+# Formats and gates.
+
+
+def test_the_text_names_each_run_with_what_happens(edited: Scratch) -> None:
+    ended = edited.run("diff")
+    assert_ended(ended, 0)
+    assert "own-script: replaces a running job\n" in ended.stdout
+    assert "  GPUs: 16 -> 32\n" in ended.stdout
+    assert "hostnetwork-ddp: DATA AT RISK\n" in ended.stdout
+
+
+@pytest.mark.parametrize(("gate", "code"), [("new", 0), ("data-at-risk", 1), ("retired", 1)])
+def test_a_gate_ends_with_1_where_a_run_is_of_its_class(edited: Scratch, gate: str, code: int) -> None:
+    assert_ended(edited.run("diff", "--fail-on", gate), code)
+
+
+def test_markdown_fits_a_comment_and_says_what_it_cut(edited: Scratch) -> None:
+    from trainwright.review import git_side, review
+    from trainwright.review.markdown import markdown
+
+    whole = edited.run("diff", "main", "edits", "--format", "markdown").stdout
+    assert len(whole.encode()) < LIMIT
+    assert "Cut" not in whole
+    assert "| `own-script` | **replaces a running job** | 16 → 32 |" in whole
+    found = review(git_side(edited.root, "main"), git_side(edited.root, "edits"))
+    for limit in (1_500, 3_000, 6_000, 9_000):
+        short = markdown(found, limit)
+        assert len(short.encode()) <= limit
+        assert "**Cut, since a comment takes" in short
+        assert short.count("<details>") == short.count("</details>")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("no-such-revision",), 2, "there is no revision no-such-revision"),
+        (("--", "--output=here"), 2, "there is no revision --output=here"),
+        (("charts",), 2, "charts is neither a revision of this repository nor a folder with charts/"),
+    ],
+)
+def test_a_side_that_is_none_is_one_message(edited: Scratch, arguments: tuple[str, ...], code: int, words: str) -> None:
+    ended = edited.run("diff", *arguments)
+    assert_ended(ended, code, words)
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_project_in_a_folder_of_its_repository(edited: Scratch, answer: dict[str, Any], tmp_path: Path) -> None:
+    here = Scratch(tmp_path / "repository")
+    here.root.mkdir()
+    here.git("init", "--quiet")
+    for revision in ("main", "edits"):
+        (here.root / "teams" / "nlp").mkdir(parents=True, exist_ok=True)
+        here.git("rm", "-r", "--quiet", "--ignore-unmatch", ".")
+        for name in ("charts", "dist"):
+            here.git("clone", "--quiet", "--branch", revision, str(edited.root), f".{name}-{revision}")
+            (here.root / "teams" / "nlp").mkdir(parents=True, exist_ok=True)
+            (here.root / f".{name}-{revision}" / name).rename(here.root / "teams" / "nlp" / name)
+        here.git("add", "teams")
+        here.git("commit", "--quiet", "--message", revision)
+    inside = Scratch(here.root / "teams" / "nlp")
+    assert {run["run"]: run["class"] for run in said(inside, "HEAD~", "HEAD")["runs"]} == {
+        run["run"]: run["class"] for run in answer["runs"]
+    }
