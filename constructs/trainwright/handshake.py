@@ -39,6 +39,8 @@ class Rendezvous(Enum):
     """Rank 0 runs a tracker, and every rank is given its address."""
     RAY_HEAD = "ray-head"
     """Workers join a Ray cluster, and a driver on it places the ranks."""
+    NONE = "none"
+    """Pods do not talk: each has a number, and nobody waits for another."""
 
 
 class Success(Enum):
@@ -133,6 +135,11 @@ class Needs(NamedTuple):
         return self.nodes * self.processes_per_node
 
     @property
+    def talk(self) -> bool:
+        """Whether pods talk to each other, and so have to be found, to start together and to come back together."""
+        return self.rendezvous is not Rendezvous.NONE
+
+    @property
     def most_nodes(self) -> int:
         """Nodes of the largest size that the run may have."""
         return self.elastic.maximum if self.elastic else self.nodes
@@ -140,7 +147,7 @@ class Needs(NamedTuple):
     @property
     def spans_gpu_nodes(self) -> bool:
         """Whether GPUs of several nodes talk to each other."""
-        return self.gpus_per_node > 0 and self.most_nodes > 1
+        return self.gpus_per_node > 0 and self.most_nodes > 1 and self.talk
 
     @property
     def replicas(self) -> int:

@@ -110,7 +110,7 @@ def _indexed(role: str, name: str, subdomain: str, job: Data, labels: Data, inje
     for index in range(job["completions"]):
         added = {"batch.kubernetes.io/job-name": name, "batch.kubernetes.io/job-completion-index": str(index), **labels}
         variables = {"JOB_COMPLETION_INDEX": str(index), **injected(index)}
-        yield _pod(role, index, f"{name}-{index}.{subdomain}", job["template"], added, variables)
+        yield _pod(role, index, ".".join(filter(None, (f"{name}-{index}", subdomain))), job["template"], added, variables)
 
 
 def _nothing(index: int) -> Data:
@@ -121,7 +121,11 @@ def _job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
     if manifest["spec"].get("completionMode") != "Indexed":
         return  # a Job of the foundation, which fetches data
     name, job = manifest["metadata"]["name"], manifest["spec"]
-    subdomain = job["template"]["spec"]["subdomain"]
+    subdomain = job["template"]["spec"].get("subdomain", "")
+    if not subdomain:
+        assert not [one for one in manifests if one["kind"] == "Service"], "nobody would find a pod by it"
+        yield from _indexed("node", name, subdomain, job, {}, _nothing)
+        return
     (service,) = [one for one in manifests if one["kind"] == "Service" and one["metadata"]["name"] == subdomain]
     made = list(_indexed("node", name, subdomain, job, {}, _nothing))
     assert service["spec"]["publishNotReadyAddresses"], "ranks look for each other before they are ready"
@@ -134,8 +138,8 @@ def _job_set(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
 
 
 def _of_job_set(name: str, spec: Data, injected: Callable[[int], Data]) -> Iterator[Pod]:
-    subdomain = spec["network"].get("subdomain", name)
-    assert spec["network"]["enableDNSHostnames"]
+    has_names = spec["network"]["enableDNSHostnames"]
+    subdomain = spec["network"].get("subdomain", name) if has_names else ""
     for replicated in spec["replicatedJobs"]:
         for number in range(replicated["replicas"]):
             job = f"{name}-{replicated['name']}-{number}"

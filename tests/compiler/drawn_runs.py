@@ -131,6 +131,8 @@ def _commands(shape: Shape) -> st.SearchStrategy[Data]:
 
 
 def _workloads(shape: Shape) -> st.SearchStrategy[Data]:
+    if shape.name == "independent":
+        return _commands(shape)
     if shape.name == "xgboost":
         return st.one_of(_boosting(), _boosting(), _scripts(), _commands(shape))
     trained = _trainers(pictures=shape.name == "multi-worker-mirrored")

@@ -36,6 +36,7 @@ TOPOLOGIES: dict[str, Topology] = {
         "multi-worker-mirrored, chief": {"kind": "multi-worker-mirrored", "nodes": 4, "gpus_per_node": 8, "chief": True},
         "xgboost": {"kind": "xgboost", "nodes": 4, "gpus_per_node": 1},
         "ray": {"kind": "ray", "nodes": 4, "gpus_per_node": 8},
+        "independent": {"kind": "independent", "nodes": 4, "gpus_per_node": 1},
     }.items()
 }
 PORTS = Ports(rendezvous=29500, control=29400, http=9400, ssh=2222)
@@ -93,6 +94,8 @@ def test_a_binding_has_room_for_every_rank(topology: Topology, target: Target, b
 @each_pair
 def test_ranks_save_together_wherever_our_supervisor_starts_them(topology: Topology, target: Target, binding: Binding) -> None:
     """Ray starts its own, and an evicted pod of its cluster tells nobody. TensorFlow's workers come back one by one."""
+    if not topology.needs().talk:
+        pytest.skip("our supervisor starts none of its pods")
     rendezvous, kept = topology.needs().rendezvous, binding.guarantees & topology.guarantees
     assert (Guarantee.SIGTERM_SAVE in kept) == (rendezvous is not Rendezvous.RAY_HEAD)
     assert (Guarantee.RESTART_ALL in kept) == (rendezvous is not Rendezvous.TF_CONFIG)
@@ -121,8 +124,8 @@ def test_every_role_runs_something(topology: Topology, target: Target, binding: 
     assert processes.keys() == {role.name for role in binding.roles}
     for role in binding.roles:
         process = processes[role.name]
-        assert process.command or binding.replaces_command
-        assert process.supervised == (work.command is None and not binding.replaces_command)
+        assert process.command or binding.replaces_command or (work.command is None and not topology.needs().talk)
+        assert process.supervised == (work.command is None and not binding.replaces_command and topology.needs().talk)
         assert len({port.name for port in process.ports}) == len(process.ports) == len({port.number for port in process.ports})
         assert all(len(port.name) <= 15 for port in process.ports), "Kubernetes takes no longer port name"
 

@@ -92,6 +92,16 @@ class MultiWorkerMirroredJob(_TopologyJob):
         super().__init__(scope, id, cluster, topology, fields)
 
 
+class IndependentJob(_TopologyJob):
+    """A run of pods that do not talk, each with its own share of the work."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int, **fields: Unpack[RunFields]
+    ) -> None:
+        """``nodes`` counts pods; each has its number in ``NODE_RANK``."""
+        super().__init__(scope, id, cluster, {"kind": "independent", "nodes": nodes, "gpus_per_node": gpus_per_node}, fields)
+
+
 class XGBoostJob(_TopologyJob):
     """A run with distributed XGBoost; the first pod runs the tracker too."""
 

@@ -50,7 +50,7 @@ def network_variables(pool: str, fabric: Fabric, needs: Needs) -> list[Variable]
 
 def fabric_facts(fabric: Fabric, needs: Needs) -> list[Fact]:
     """What the fabric decides, and what a run may not contradict. An elastic run counts with its largest size."""
-    if needs.most_nodes == 1:
+    if needs.most_nodes == 1 or not needs.talk:
         return []
     if not needs.gpus_per_node:
         return list(_interface("GLOO", fabric))

@@ -90,7 +90,8 @@ def plan_placement(run: Run, binding: Binding) -> PlacementPlan | None:
 
 
 def plan_gang(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> GangPlan | None:
-    """None where pods are scheduled one by one: no gang scheduler, not wanted, one pod only, or Kueue admits the run as a whole.
+    """None where pods are scheduled one by one: no gang scheduler, not wanted, one pod only, pods that do not talk, or
+    Kueue admits the run as a whole.
 
     The smallest number that may start is all pods, a launcher among them; of an elastic run its smallest size. In a queue of
     Volcano one pod is a group too: Volcano knows the queue by the group alone.
@@ -99,9 +100,9 @@ def plan_gang(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> Gan
     queued = run.queue is not None and cluster.kueue is not None
     if scheduling.gang is None or scheduling.name is None or not run.gang or (queued and not scheduling.with_kueue):
         return None
-    if pods == 1 and not in_volcano_queue(run, cluster):
+    if (pods == 1 or not needs.talk) and not in_volcano_queue(run, cluster):
         return None
-    minimum = needs.elastic.minimum if needs.elastic else pods
+    minimum = needs.elastic.minimum if needs.elastic else pods if needs.talk else 1
     return GangPlan(
         scheduler=scheduling.gang,
         scheduler_name=scheduling.name,
@@ -120,6 +121,8 @@ def in_volcano_queue(run: Run, cluster: Cluster) -> bool:
 def _gang_reason(needs: Needs, pods: int) -> str:
     if needs.elastic:
         return "with fewer nodes the elastic run waits"
+    if not needs.talk:
+        return "pods do not wait for each other, and their group is what the queue counts"
     return "every pod: ranks wait for each other" if pods > 1 else "the one pod: its group is what the queue counts"
 
 

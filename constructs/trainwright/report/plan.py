@@ -93,8 +93,7 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         yield "containers", ", ".join(_brought(one.container, one.source) for one in stated)
     if plan.data:
         yield "data", ", ".join(f"{data.path}, once, from {data.source} (claim {data.claim})" for data in plan.data)
-    rendezvous = plan.rendezvous
-    yield "rendezvous", f"{rendezvous.kind}, {rendezvous.host}:{rendezvous.port}"
+    yield "rendezvous", _rendezvous(compiled)
     if plan.control:
         fence = "a NetworkPolicy admits this run's pods" if fences(compiled.resolution) else "no NetworkPolicy fences the pods"
         yield "control", f"{plan.control.shown}; {fence}"
@@ -113,6 +112,13 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if overridden:
         yield "overrides", f"{len(overridden)}: {', '.join(overridden)}"
     yield "findings", _findings(compiled.findings)
+
+
+def _rendezvous(compiled: CompiledRun) -> str:
+    rendezvous = compiled.plan.rendezvous
+    if not compiled.resolution.needs.talk:
+        return "none: pods do not talk; each knows its number (NODE_RANK) and theirs (NNODES)"
+    return f"{rendezvous.kind}, {rendezvous.host}:{rendezvous.port}"
 
 
 def _security(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
@@ -152,6 +158,8 @@ def _restarts(compiled: CompiledRun) -> str:
     """Where they are not simply the number that the run states: what does not count, and what counts more than once."""
     run, resolution = compiled.run, compiled.resolution
     binding, elastic = resolution.binding, resolution.needs.elastic
+    if not resolution.needs.talk and run.on_disruption != "fail":
+        return f"{run.restarts} of each pod, by itself; an evicted pod comes back, uncounted"
     if run.on_disruption == "fail":
         return f"{run.restarts} after failures; the eviction of a pod ends the run"
     if run.restarts == 0 and (binding.disruption_rule or not binding.counts_new_pods):

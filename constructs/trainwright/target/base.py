@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from trainwright.findings import Finding
     from trainwright.findings.context import Context
 
+BROUGHT_BACK_ALONE = "choose a target that brings back one pod without the others"
+"""What to do where a target refuses pods that do not talk."""
+
 Rule = Callable[["Context", Resolution], Iterator["Finding"]]
 """A rule on the plan of a run, about one operator alone."""
 

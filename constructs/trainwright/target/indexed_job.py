@@ -22,6 +22,8 @@ from trainwright.target.jobs import (
     NUMBERED,
     REPLACED,
     failure_rules,
+    retries,
+    together,
 )
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
@@ -53,9 +55,10 @@ class IndexedJob(BaseTarget):
         if needs.success is not Success.ALL_RANKS:
             reason = f"a Job is complete when every index is, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
+        domain = ".{name}" if needs.talk else ""
         return Binding(
-            roles=(Role(name=ROLE, pods=needs.nodes, host="{name}-{index}.{name}", container="trainer"),),
-            rank_zero_host="{name}-0.{name}",
+            roles=(Role(name=ROLE, pods=needs.nodes, host="{name}-{index}" + domain, container="trainer"),),
+            rank_zero_host="{name}-0" + domain,
             rendezvous_port=RENDEZVOUS_PORT,
             node_index_env="JOB_COMPLETION_INDEX",
             index_field=INDEX_LABEL,
@@ -68,7 +71,7 @@ class IndexedJob(BaseTarget):
         )
 
     def lower(self, resolution: Resolution) -> list[Tree]:
-        return [_service(resolution), _job(resolution)]
+        return [_service(resolution), _job(resolution)] if resolution.needs.talk else [_job(resolution)]
 
     kinds: tuple[ObjectKind, ...] = (
         ObjectKind(
@@ -134,6 +137,8 @@ This is a plain Kubernetes Job, with an index for each node. It needs no operato
 - **Failures.** `podFailurePolicy` follows from the exit codes: a permanent code ends the Job with pod, code and rule in its
   status; evicted pods, lost peers and preemptions are ignored; anything else counts against `restarts` of its index. Pods of
   one incident end within seconds of each other, and come back together. With `on_disruption: fail` an evicted pod ends the Job.
+- **Pods that do not talk** ([`independent`](topologies.md#independent)) have no Service. One that has used up its retries leaves
+  the others alone; the Job fails once all have ended.
 - **Special.** A completed index never comes back. A pod that fails in its teardown after the last commit finds the run
   complete, and ends with 0 without waiting for peers.
 """
@@ -162,6 +167,7 @@ def _service(resolution: Resolution) -> Tree:
 
 def _job(resolution: Resolution) -> Tree:
     run, role = resolution.run, resolution.binding.roles[0]
+    address = headless(resolution) if resolution.needs.talk else {}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -169,18 +175,12 @@ def _job(resolution: Resolution) -> Tree:
         "spec": {
             "completionMode": "Indexed",
             "completions": Why(role.pods, "run:/topology/nodes", "one index a node"),
-            "parallelism": Why(role.pods, "run:/topology/nodes", "all nodes at once: ranks wait for each other"),
-            "backoffLimitPerIndex": Why(
-                run.restarts,
-                "run:/restarts",
-                "retries are counted per index, so one incident on N pods "
-                "delays none of them; a Job-wide limit would back off exponentially with N",
-            ),
-            "maxFailedIndexes": 0,
+            "parallelism": Why(role.pods, "run:/topology/nodes", together(resolution)),
+            **retries(resolution),
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": failure_rules(resolution, role)},
             **deadline(run),
             **time_to_live(run),
-            "template": pod_template(resolution, role, {"restartPolicy": "Never", **headless(resolution)}),
+            "template": pod_template(resolution, role, {"restartPolicy": "Never", **address}),
         },
     }

@@ -22,9 +22,12 @@ from trainwright.target.jobs import (
     JOB_SET_OPERATOR,
     NUMBERED,
     REPLACED,
+    failure_rules,
     failure_rules_below_job_set,
     job_set_rules,
     owned_below_job_set,
+    retries,
+    together,
 )
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
@@ -55,16 +58,17 @@ class JobSet(BaseTarget):
         if needs.success is not Success.ALL_RANKS:
             reason = f"this JobSet is complete when its Job is, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
+        domain = ".{name}" if needs.talk else ""
         return Binding(
-            roles=(Role(name=ROLE, pods=needs.nodes, host="{name}-node-0-{index}.{name}", container="trainer"),),
-            rank_zero_host="{name}-node-0-0.{name}",
+            roles=(Role(name=ROLE, pods=needs.nodes, host="{name}-node-0-{index}" + domain, container="trainer"),),
+            rank_zero_host="{name}-node-0-0" + domain,
             rendezvous_port=RENDEZVOUS_PORT,
             index_field=INDEX_LABEL,
             node_index_env="JOB_COMPLETION_INDEX",
             injects=INJECTED,
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
             disruption_rule=True,
-            delays="ignored",
+            delays="ignored" if needs.talk else "all",
             guarantees=frozenset(Guarantee),
             generated_names=(f"{{name}}-node-0-{needs.nodes - 1}-abcde",),
         )
@@ -124,6 +128,8 @@ class JobSet(BaseTarget):
   permanent code ends it (rule `FailJobSet`). Under an opaque `command`, nobody tells the peers of an evicted pod that it is
   gone, and they would wait for it until NCCL's own timeout. So an eviction fails the Job, and the set restarts without
   counting it (rule `RestartJobSetAndIgnoreMaxRestarts`).
+- **Pods that do not talk** ([`independent`](topologies.md#independent)) have no Service. The Job brings back each by itself, up
+  to `restarts` times, and the set never starts again: that would repeat the pods that are done.
 - **Special.** The controller restarts all pods together. On the other targets each pod must notice that a peer is lost; the
   supervisor does this.
 """
@@ -133,27 +139,48 @@ TARGET: Target = JobSet()
 
 
 def _job_set(resolution: Resolution) -> Tree:
-    run, plan = resolution.run, resolution.plan
+    run = resolution.run
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": top_metadata(resolution),
         "spec": {
-            "network": {
-                "enableDNSHostnames": True,
-                "subdomain": Why(plan.name, "trainwright", "name of the Service, and second part of every pod's DNS name"),
-                "publishNotReadyAddresses": True,
-            },
-            "successPolicy": {"operator": "All"},
-            "failurePolicy": {
-                "maxRestarts": Why(run.restarts, "run:/restarts", "restarts of all pods together"),
-                "restartStrategy": "Recreate",
-                "rules": [*job_set_rules(resolution), *_out_of_time(resolution)],
-            },
+            **(_together(resolution) if resolution.needs.talk else _APART),
             **time_to_live(run),
             "replicatedJobs": [{"name": ROLE, "replicas": 1, "template": {"spec": _job(resolution)}}],
         },
     }
+
+
+def _together(resolution: Resolution) -> Tree:
+    """Of pods that find each other, and start again together."""
+    run, plan = resolution.run, resolution.plan
+    return {
+        "network": {
+            "enableDNSHostnames": True,
+            "subdomain": Why(plan.name, "trainwright", "name of the Service, and second part of every pod's DNS name"),
+            "publishNotReadyAddresses": True,
+        },
+        "successPolicy": {"operator": "All"},
+        "failurePolicy": {
+            "maxRestarts": Why(run.restarts, "run:/restarts", "restarts of all pods together"),
+            "restartStrategy": "Recreate",
+            "rules": [*job_set_rules(resolution), *_out_of_time(resolution)],
+        },
+    }
+
+
+_APART: Tree = {
+    "network": Why(
+        {"enableDNSHostnames": False, "publishNotReadyAddresses": True}, "trainwright", "pods do not talk, so none needs a name",
+    ),
+    "successPolicy": {"operator": "All"},
+    "failurePolicy": {
+        "maxRestarts": Why(0, "trainwright", "the Job brings back one pod; a restart here would run those again that are done"),
+        "restartStrategy": "Recreate",
+    },
+}
+"""Of pods that do not talk."""
 
 
 def _out_of_time(resolution: Resolution) -> list[Tree | Why]:
@@ -165,14 +192,16 @@ def _out_of_time(resolution: Resolution) -> list[Tree | Why]:
 
 
 def _job(resolution: Resolution) -> Tree:
-    role = resolution.binding.roles[0]
+    role, talk = resolution.binding.roles[0], resolution.needs.talk
     return {
         "completionMode": "Indexed",
         "completions": Why(role.pods, "run:/topology/nodes", "one index a node"),
-        "parallelism": Why(role.pods, "run:/topology/nodes", "all nodes at once: ranks wait for each other"),
-        "backoffLimit": 0,
+        "parallelism": Why(role.pods, "run:/topology/nodes", together(resolution)),
+        **({"backoffLimit": 0} if talk else retries(resolution)),
         "podReplacementPolicy": "Failed",
-        "podFailurePolicy": {"rules": failure_rules_below_job_set(resolution, role)},
+        "podFailurePolicy": {
+            "rules": failure_rules_below_job_set(resolution, role) if talk else failure_rules(resolution, role)
+        },
         **deadline(resolution.run),
         "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
     }

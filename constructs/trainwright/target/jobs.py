@@ -11,7 +11,9 @@ from trainwright_trainer.contract import Disposition, codes_with
 
 JOB_SET_OPERATOR = KnownOperator("jobset", Releases((0, 8), (0, 13)))
 
-INDEX_VARIABLES = {Rendezvous.STATIC: "PET_NODE_RANK", Rendezvous.DMLC_TRACKER: "DMLC_TASK_ID"}
+INDEX_VARIABLES = {
+    Rendezvous.STATIC: "PET_NODE_RANK", Rendezvous.DMLC_TRACKER: "DMLC_TASK_ID", Rendezvous.NONE: "NODE_RANK",
+}
 """What a program that our supervisor does not start reads its pod's index from; other rendezvous need more than an index."""
 
 INDEX_LABEL = "metadata.labels['batch.kubernetes.io/job-completion-index']"
@@ -27,6 +29,23 @@ FIRST_FAILURE = (
 )
 BY_EXIT_CODE = "what to do with a failed pod, from the trainer's table of exit codes; the first match wins"
 """Reasons for the constants of a Job."""
+
+
+def retries(resolution: Resolution) -> Tree:
+    """Of a Job whose indexes come back one by one. Without ``maxFailedIndexes`` an index that has used up its own leaves the
+    others alone, as pods that do not talk can do; the Job has failed once all have ended."""
+    limit = Why(
+        resolution.run.restarts,
+        "run:/restarts",
+        "retries are counted per index, so one incident on N pods "
+        "delays none of them; a Job-wide limit would back off exponentially with N",
+    )
+    return {"backoffLimitPerIndex": limit, **({"maxFailedIndexes": 0} if resolution.needs.talk else {})}
+
+
+def together(resolution: Resolution) -> str:
+    """Why as many pods run at the same time as there are indexes."""
+    return "all nodes at once: ranks wait for each other" if resolution.needs.talk else "as many at once as find a node"
 
 
 def owned_below_job_set(job: str) -> tuple[Owned, ...]:

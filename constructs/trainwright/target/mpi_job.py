@@ -21,7 +21,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import BaseTarget, GangFlag, KnownOperator, Releases, Target, Template
+from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, GangFlag, KnownOperator, Releases, Target, Template
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
@@ -55,6 +55,8 @@ class MPIJob(BaseTarget):
     reserved_labels: tuple[str, ...] = kubeflow.RESERVED_LABELS
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+        if not needs.talk:
+            return Refusal("mpirun starts ranks that meet, and the run ends with it", BROUGHT_BACK_ALONE)
         if needs.rendezvous is not Rendezvous.MPI_HOSTFILE or needs.mpi is None:
             reason = f"the operator only writes a host file, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")

@@ -14,7 +14,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template
+from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class PyTorchJob(BaseTarget):
     rules: tuple[Rule, ...] = (init_container_is_admitted,)
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+        if not needs.talk:
+            return Refusal("the operator makes ranks that meet, and ends the run with the first of them", BROUGHT_BACK_ALONE)
         if needs.rendezvous is Rendezvous.C10D:
             return _elastic(needs)
         if needs.rendezvous is not Rendezvous.STATIC:

@@ -22,6 +22,7 @@ from trainwright.manifest.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.target.base import (
+    BROUGHT_BACK_ALONE,
     BaseTarget,
     GangFlag,
     KnownOperator,
@@ -122,6 +123,8 @@ class RayJob(BaseTarget):
     rules: tuple[Rule, ...] = (work_starts, version_is_known, shared_memory)
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+        if not needs.talk:
+            return Refusal("the operator starts one driver on a Ray cluster, and a command there runs once", BROUGHT_BACK_ALONE)
         if needs.rendezvous is not Rendezvous.RAY_HEAD:
             reason = f"the operator only starts Ray in the pods, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target that starts the run's own command in its pods")

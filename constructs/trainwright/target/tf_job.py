@@ -14,7 +14,7 @@ from trainwright.manifest.provenance import Tree
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template
+from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -58,6 +58,8 @@ class TFJob(BaseTarget):
     rules: tuple[Rule, ...] = (several_pods,)
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+        if not needs.talk:
+            return Refusal("the operator makes tasks that meet, and ends the run with the first worker", BROUGHT_BACK_ALONE)
         if needs.rendezvous is not Rendezvous.TF_CONFIG:
             reason = f"the operator only sets TF_CONFIG, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")

@@ -12,7 +12,7 @@ from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
-from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, run_kind
+from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template, run_kind
 from trainwright_trainer.contract import Disposition
 from trainwright_trainer.contract.exit_codes import EXIT_CODES
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
@@ -42,6 +42,8 @@ class VolcanoJob(BaseTarget):
     )  # fmt: skip
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+        if not needs.talk:
+            return Refusal("its policies start all pods again when one fails, those that are done too", BROUGHT_BACK_ALONE)
         if needs.elastic:
             return Refusal("ranks are numbered by the pods' indexes, so their number is fixed", "remove topology.elastic")
         if needs.rendezvous is not Rendezvous.STATIC:

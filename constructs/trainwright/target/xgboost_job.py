@@ -11,7 +11,7 @@ from trainwright.manifest.provenance import Tree
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import BaseTarget, KnownOperator, Target, Template
+from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 KIND = GroupKind(kubeflow.GROUP, "XGBoostJob")
@@ -39,6 +39,8 @@ class XGBoostJob(BaseTarget):
     reserved_labels: tuple[str, ...] = kubeflow.RESERVED_LABELS
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+        if not needs.talk:
+            return Refusal("the operator makes ranks that meet, and ends the run with the first of them", BROUGHT_BACK_ALONE)
         if needs.rendezvous is not Rendezvous.DMLC_TRACKER:
             reason = f"the operator only numbers its pods, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")

@@ -7,6 +7,7 @@ from pydantic import Field
 from trainwright.topology.base import Topology
 from trainwright.topology.ddp import DDP
 from trainwright.topology.horovod import Horovod
+from trainwright.topology.independent import Independent
 from trainwright.topology.launching import LAUNCHER_VARIABLES, names_read, untold
 from trainwright.topology.multi_worker_mirrored import MultiWorkerMirrored
 from trainwright.topology.process import LINKED, Work
@@ -15,10 +16,10 @@ from trainwright.topology.torch import ElasticNodes, ElasticTopology
 from trainwright.topology.xgboost import XGBoost
 from trainwright.topology.zero import ZeRO
 
-AnyTopology = Annotated[DDP | ZeRO | Horovod | MultiWorkerMirrored | XGBoost | Ray, Field(discriminator="kind")]
+AnyTopology = Annotated[DDP | ZeRO | Horovod | MultiWorkerMirrored | XGBoost | Ray | Independent, Field(discriminator="kind")]
 """Every topology a run can name."""
 
 __all__ = [
-    "DDP", "LAUNCHER_VARIABLES", "LINKED", "AnyTopology", "ElasticNodes", "ElasticTopology", "Horovod", "MultiWorkerMirrored",
-    "Ray", "Topology", "Work", "XGBoost", "ZeRO", "names_read", "untold",
+    "DDP", "LAUNCHER_VARIABLES", "LINKED", "AnyTopology", "ElasticNodes", "ElasticTopology", "Horovod", "Independent",
+    "MultiWorkerMirrored", "Ray", "Topology", "Work", "XGBoost", "ZeRO", "names_read", "untold",
 ]

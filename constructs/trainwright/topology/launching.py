@@ -63,6 +63,8 @@ def untold(needs: Needs, binding: Binding) -> str | None:
     """Why the pods cannot have ``LAUNCHER_VARIABLES``; None where they can."""
     if needs.elastic:
         return "nodes of an elastic run come and go: none has a fixed number, and there is no fixed node 0"
+    if not needs.talk:
+        return f"pods of this topology do not talk, so each has {NODE_RANK} and NNODES and nothing else"
     if needs.rendezvous is not Rendezvous.STATIC:
         return f"ranks of this topology find each other by {_INSTEAD[needs.rendezvous]}"
     return None if binding.index_field or _INDEX in binding.injects else "this target does not number its pods"

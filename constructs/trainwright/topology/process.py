@@ -43,6 +43,8 @@ def rank_variables(needs: Needs, binding: Binding, work: Work) -> tuple[Variable
         wanted += (one for one in launcher_variables(needs, binding, work.name) if one.name in work.told)
     elif needs.rendezvous is Rendezvous.C10D:
         wanted.append(_SHARED_STORE)
+    elif needs.rendezvous is Rendezvous.NONE:
+        wanted.append(Variable("NNODES", str(needs.nodes), "pods that share the work", "run:/topology/nodes"))
     elif needs.rendezvous is Rendezvous.DMLC_TRACKER:
         wanted += _tracker(needs, binding, work.name)
     if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
@@ -94,6 +96,8 @@ def processes(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
         return _under_mpi(needs, binding, work)
     if binding.replaces_command:
         return _by_operator(binding, work)
+    if not needs.talk:
+        return {role.name: Process(work.command or (), work.args, supervised=False) for role in binding.roles}
     rendezvous = Port(binding.port_name, binding.rendezvous_port, "the first node listens here for its ranks' peers")
     if work.command is None:
         linked = (_control(work.ports),) if needs.rendezvous in LINKED else ()

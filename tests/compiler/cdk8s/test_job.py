@@ -14,6 +14,7 @@ from trainwright import Cluster, CompileError, Run, compile_run
 from trainwright.cdk8s import (
     DDPJob,
     HorovodJob,
+    IndependentJob,
     MultiWorkerMirroredJob,
     RayJob,
     RunFields,
@@ -25,7 +26,7 @@ from trainwright.cdk8s import (
 from trainwright.model import Model
 from trainwright.run import ClaimMount, CommandWorkload, ScriptWorkload
 from trainwright.target import TARGETS
-from trainwright.topology import DDP, Horovod, MultiWorkerMirrored, Ray, XGBoost, ZeRO
+from trainwright.topology import DDP, Horovod, Independent, MultiWorkerMirrored, Ray, XGBoost, ZeRO
 
 IMAGE = "registry.example.com/train@sha256:" + "0123456789abcdef" * 4
 CLUSTER = Cluster.model_validate({
@@ -75,6 +76,7 @@ CONSTRUCTS: dict[type[TrainingJob], tuple[type[Model], dict[str, Any]]] = {
     HorovodJob: (Horovod, {"gpus_per_node": 8}),
     MultiWorkerMirroredJob: (MultiWorkerMirrored, {"gpus_per_node": 8}),
     XGBoostJob: (XGBoost, {"gpus_per_node": 0}),
+    IndependentJob: (Independent, {"gpus_per_node": 0}),
     RayJob: (Ray, {"gpus_per_node": 8, "version": "2.60.0"}),
 }
 

@@ -26,7 +26,7 @@ from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, repeat, transfer
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
-from trainwright.target.base import BaseTarget, KnownOperator, Rule, Target, Template, managed_by, run_kind
+from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template, managed_by, run_kind
 from trainwright.target.jobs import INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
 from trainwright.target.train_job.releases import DEADLINE_SINCE, GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
@@ -84,6 +84,8 @@ class TrainJob(BaseTarget):
     rules: tuple[Rule, ...] = RULES
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+        if not needs.talk:
+            return Refusal("its runtimes are made for ranks that meet by torch, XGBoost or MPI", BROUGHT_BACK_ALONE)
         if needs.elastic:
             reason = "the operator has no elastic runs yet: its JobSet has a fixed number of pods"
             return Refusal(reason, "remove topology.elastic")
