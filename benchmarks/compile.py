@@ -4,7 +4,8 @@
 
 Writes projects of a quarter, a half and all of RUNS (default 1,000) into a temporary folder, and measures whole commands on
 them in turns, ROUNDS times (default 3): `trainwright synth` into an empty dist/, the program of idiomatic.py,
-`trainwright check`, `trainwright synth` after an edit of one run, and `kubectl kustomize` where there is one. Prints medians:
+`trainwright check`, `trainwright synth` after an edit of one run, `trainwright diff` of that edit, and `kubectl kustomize` where
+there is one. Prints medians:
 seconds, objects a second, peak memory, growth, and the ratios of neighbouring measurements with their aims. Nothing needs a
 network, and a missed aim fails nothing.
 """
@@ -39,6 +40,7 @@ AIMS = (
     ("synth", "beat the idiomatic program by 1.5, aim at 3"),
     ("check", "at least 5 times as fast as the idiomatic program"),
     ("one edit", "about as fast as check"),
+    ("diff", "at least two thirds of the ratio of check: it may take 1.5 times as long"),
 )
 
 
@@ -52,6 +54,11 @@ class Workbench:
     @property
     def project(self) -> Path:
         return self.root / "project"
+
+    @property
+    def before(self) -> Path:
+        """The project as it was prepared."""
+        return self.root / "before"
 
     @property
     def dist(self) -> Path:
@@ -96,6 +103,7 @@ def _prepare(root: Path, runs: int) -> Workbench:
     bench = Workbench(root, runs)
     write_project(bench.project, runs)
     _synth(bench)
+    shutil.copytree(bench.project, bench.before)
     bench.manifests.write_text(json.dumps(_objects(bench.dist)), encoding="utf-8")
     _idiomatic(bench)
     for cluster in CLUSTERS:
@@ -126,6 +134,7 @@ def _objects(folder: Path) -> dict[str, list[object]]:
 def _round(bench: Workbench) -> Round:
     """Every side once, neighbours in time."""
     sides = {"synth": _synth(bench), "idiomatic": _idiomatic(bench), "check": _check(bench), "one edit": _one_edit(bench)}
+    sides["diff"] = _diff(bench)
     return {**sides, "kustomize": _kustomize(bench)} if shutil.which("kubectl") else sides
 
 
@@ -145,6 +154,11 @@ def _one_edit(bench: Workbench) -> Measured:
     text = run.read_text(encoding="utf-8").partition("attempt:")[0]
     run.write_text(f"{text}attempt: {2 + time.time_ns() % 10**6}\n", encoding="utf-8")
     return measure([str(TRAINWRIGHT), "synth", "--project", str(bench.project)])
+
+
+def _diff(bench: Workbench) -> Measured:
+    """Of the last edit, against the project as it was prepared."""
+    return measure([str(TRAINWRIGHT), "diff", str(bench.before), "--project", str(bench.project)])
 
 
 def _idiomatic(bench: Workbench) -> Measured:

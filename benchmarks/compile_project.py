@@ -196,6 +196,7 @@ checkpoints: {{every: {15 + number % 4 * 5}m}}
 def _script(number: int) -> str:
     return f"""\
 workload: {{kind: script, command: [python, /app/train.py, --data, /data/set-{number % 7}, --epochs, "{10 + number % 80}"]}}
+security: {{user: 1000}}
 {MOUNTS}  /data: {{claim: training-dataset, read_only: true}}
 env:
   WANDB_API_KEY: {{secret: weights-and-biases, key: api-key}}
@@ -206,6 +207,7 @@ env:
 def _command(number: int) -> str:
     return f"""\
 workload: {{kind: command, command: [torchrun, /app/train.py, --seed, "{number}"]}}
+security: {{user: 1000}}
 {MOUNTS}  /cache: {{scratch: 200Gi}}
 """
 

@@ -13,6 +13,7 @@ from trainwright.project.load import RUN_SUFFIXES, Project, load_sources_for
 from trainwright.project.record import Records, digest
 from trainwright.project.status import last_records
 from trainwright.report.plan import plan_rows
+from trainwright.review.lines import some
 from trainwright.review.model import Class, Review, RunReview
 
 MOST_COMPILED = 25
@@ -24,7 +25,7 @@ ESTIMATES = ("memory", "host memory", "traffic")
 def with_head(review: Review, project: Project, today: date) -> Review:
     """The review of a folder with what its runs say today, and with notes on runs that a synth has not seen yet."""
     try:
-        stale = tuple(_stale(project, last_records(project)))
+        stale = _notes(list(_stale(project, last_records(project))))
     except CompileError as error:
         return replace(review, notes=(*review.notes, error.findings[0].message))
     due = {run.run for run in review.runs if run.change in (Class.NEW, Class.REPLACED) and run.after and not run.after.hold}
@@ -61,4 +62,10 @@ def _stale(project: Project, records: Records) -> Iterator[str]:
         name = path.stem.replace("_", "-") if path.suffix == ".py" else path.stem
         entry = records.runs.get(name)
         if entry is None or entry.file != digest(path.read_bytes()):
-            yield f"{project.shown(path)} changed since the last synth, which is not in this review: run `trainwright synth`"
+            yield project.shown(path)
+
+
+def _notes(stale: list[str]) -> tuple[str, ...]:
+    if not stale:
+        return ()
+    return (f"{some(stale)} changed since the last synth, which is not in this review: run `trainwright synth`",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trainwright.report.words import shown
 from trainwright.review.fields import FieldChange
 from trainwright.review.model import Class, FactChange, Review
@@ -36,3 +38,12 @@ def field(change: FieldChange) -> str:
         return f"{change.object}: {'new' if change.before is None else 'gone'}"
     old, new = ("(nothing)" if value is None else value for value in (change.before, change.after))
     return f"{change.object} {change.path}: {old} -> {new}"
+
+
+MOST_NAMED = 10
+"""Runs, or files, that are named; of the others it is said how many there are."""
+
+
+def some(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

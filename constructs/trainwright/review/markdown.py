@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trainwright.report.words import shown
 from trainwright.review.fields import FieldChange
-from trainwright.review.lines import field, summary
+from trainwright.review.lines import field, some, summary
 from trainwright.review.model import Class, FactChange, Review, RunReview, SharedReview
-from trainwright.review.text import some
 
 LIMIT = 65_536
 """Characters that GitHub takes in a comment; we count bytes of UTF-8, of which there are no fewer."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainwright.review.fields import FieldChange
-from trainwright.review.lines import fact, field, summary
+from trainwright.review.lines import fact, field, some, summary
 from trainwright.review.model import Review, RunReview
 
 MOST_FIELDS = 20
 """Kubernetes fields of one run, or of one foundation, that are listed."""
-MOST_RUNS = 10
 
 
 def text(review: Review) -> str:
@@ -51,8 +50,3 @@ def _fields(fields: Sequence[FieldChange]) -> Iterator[str]:
         yield from (f"    {field(change)}" for change in fields[:MOST_FIELDS])
         if len(fields) > MOST_FIELDS:
             yield f"    and {len(fields) - MOST_FIELDS} more: --format json has all"
-
-
-def some(names: Sequence[str]) -> str:
-    more = len(names) - MOST_RUNS
-    return ", ".join(names[:MOST_RUNS]) + (f" and {more} more" if more > 0 else "")
