@@ -131,7 +131,7 @@ def _commands(shape: Shape) -> st.SearchStrategy[Data]:
 
 
 def _workloads(shape: Shape) -> st.SearchStrategy[Data]:
-    if shape.name == "independent":
+    if shape.name in ("independent", "bare-mpi"):
         return _commands(shape)
     if shape.name == "xgboost":
         return st.one_of(_boosting(), _boosting(), _scripts(), _commands(shape))
@@ -294,7 +294,7 @@ def _without_idle_queue(fields: Data) -> Data:
 def _security(draw: st.DrawFn, shape: Shape, level: str) -> Data:
     """What the level of the namespace allows; under mpirun as a user in whose home there are keys."""
     users = (1000,) if level == "restricted" else (0, 1000)
-    security: Data = {"user": draw(st.sampled_from(users if shape.name in ("mpi", "horovod") else (*users, 2000)))}
+    security: Data = {"user": draw(st.sampled_from(users if shape.name in ("mpi", "bare-mpi", "horovod") else (*users, 2000)))}
     if level != "restricted" and draw(st.booleans()):
         security = {"root": True}
     capabilities = {"restricted": ("NET_BIND_SERVICE",), "baseline": ("SYS_CHROOT",), "privileged": ("IPC_LOCK", "SYS_PTRACE")}

@@ -25,7 +25,7 @@ class Shape:
     def longest_name(self) -> int:
         """Characters that the run's name may have: names that operators derive from it stay below 64, or 48 for a RayJob."""
         hashed, nodes, case = len("-12345678"), self.topology["nodes"], CASES[self.target]
-        pod = "-launcher-0-0-abcde" if self.name in ("mpi", "horovod") else f"-node-0-{nodes - 1}-abcde"
+        pod = "-launcher-0-0-abcde" if self.name in ("mpi", "bare-mpi", "horovod") else f"-node-0-{nodes - 1}-abcde"
         return min(40, case.longest_name - hashed - (len(pod) if case.job_per_role else 0))
 
 
@@ -47,9 +47,11 @@ def shapes(draw: st.DrawFn, cluster: Data) -> Shape:
         low, high = draw(st.integers(1, nodes)), draw(st.integers(nodes, 8))
         topology |= draw(st.sampled_from(({}, {"kind": "zero3", "engine": "fsdp2"})))
         topology["elastic"] = {"min_nodes": low, "max_nodes": high, "batch": draw(st.sampled_from(("keep", "move")))}
-    if name in ("mpi", "horovod"):
+    if name == "bare-mpi":
+        topology |= {"kind": "mpi"} | draw(st.sampled_from(({}, {"processes_per_node": 3})))
+    if name in ("mpi", "bare-mpi", "horovod"):
         topology["mpi"] = draw(st.sampled_from(CASES[target].mpi))
-    if name == "horovod":
+    if name in ("bare-mpi", "horovod"):
         topology["launcher_is_node"] = draw(st.booleans())
     if name == "multi-worker-mirrored":
         topology["chief"] = draw(st.booleans())

@@ -211,7 +211,7 @@ _ALL = (
         kind=("trainer.kubeflow.org", "TrainJob"),
         kueue="trainer.kubeflow.org/trainjob",
         roles={"node": "node"},
-        shapes=("ddp", *SHARDED, "mpi", "horovod", "xgboost"),
+        shapes=("ddp", *SHARDED, "mpi", "bare-mpi", "horovod", "xgboost"),
         statuses={
             "new": ({}, *NO_VERDICT),
             "waits in a queue": QUEUED,
@@ -237,7 +237,7 @@ _ALL = (
         kind=("kubeflow.org", "MPIJob"),
         kueue="kubeflow.org/mpijob",
         roles={"launcher": "mpi", "worker": "mpi"},
-        shapes=("mpi", "horovod"),
+        shapes=("mpi", "bare-mpi", "horovod"),
         statuses=KUBEFLOW,
         run={"topology": {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}},
         mpi=("openmpi", "intel", "mpich"),

@@ -63,6 +63,7 @@ class Gossip(Model):
     engine: ClassVar[Literal["ddp"]] = "ddp"
     checkpoint_format: ClassVar[str] = "torch"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.EXIT_CODES, Guarantee.EXACT_RESUME})
+    only_commands: ClassVar[str] = ""
 
     kind: Literal["gossip"]
     neighbours: int

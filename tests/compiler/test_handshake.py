@@ -36,6 +36,7 @@ TOPOLOGIES: dict[str, Topology] = {
         "multi-worker-mirrored, chief": {"kind": "multi-worker-mirrored", "nodes": 4, "gpus_per_node": 8, "chief": True},
         "xgboost": {"kind": "xgboost", "nodes": 4, "gpus_per_node": 1},
         "ray": {"kind": "ray", "nodes": 4, "gpus_per_node": 8},
+        "mpi": {"kind": "mpi", "nodes": 4, "gpus_per_node": 8},
         "independent": {"kind": "independent", "nodes": 4, "gpus_per_node": 1},
     }.items()
 }
@@ -94,7 +95,7 @@ def test_a_binding_has_room_for_every_rank(topology: Topology, target: Target, b
 @each_pair
 def test_ranks_save_together_wherever_our_supervisor_starts_them(topology: Topology, target: Target, binding: Binding) -> None:
     """Ray starts its own, and an evicted pod of its cluster tells nobody. TensorFlow's workers come back one by one."""
-    if not topology.needs().talk:
+    if topology.only_commands:
         pytest.skip("our supervisor starts none of its pods")
     rendezvous, kept = topology.needs().rendezvous, binding.guarantees & topology.guarantees
     assert (Guarantee.SIGTERM_SAVE in kept) == (rendezvous is not Rendezvous.RAY_HEAD)

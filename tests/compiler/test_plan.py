@@ -93,6 +93,8 @@ def test_ranks_and_batches_multiply(pair: tuple[Data, Data]) -> None:
     topology, gpus = run["topology"], run["topology"]["gpus_per_node"]
     one_process = topology["kind"] in ("multi-worker-mirrored", "xgboost", "independent")
     per_node = 1 if one_process else gpus or topology.get("processes_per_node", 1)
+    if topology["kind"] == "mpi":
+        per_node = topology.get("processes_per_node", gpus or 1)
     replicas = max(1, gpus) if topology["kind"] == "multi-worker-mirrored" else 1
     assert plan.world.size == topology["nodes"] * per_node
     if plan.batch:

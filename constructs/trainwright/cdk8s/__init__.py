@@ -12,11 +12,19 @@ if "jsii" not in sys.modules:
 
 from trainwright.cdk8s.fields import RunFields
 from trainwright.cdk8s.job import RunWarning, TrainingJob
-from trainwright.cdk8s.topologies import DDPJob, HorovodJob, IndependentJob, MultiWorkerMirroredJob, RayJob, XGBoostJob, ZeRO3Job
+from trainwright.cdk8s.topologies import (
+    DDPJob,
+    HorovodJob,
+    IndependentJob,
+    MPIJob,
+    MultiWorkerMirroredJob,
+    RayJob,
+    XGBoostJob,
+    ZeRO3Job,
+)
 from trainwright.cdk8s.writer import write_files
 
 __all__ = [
-    "DDPJob", "HorovodJob", "IndependentJob", "MultiWorkerMirroredJob", "NodeError", "RayJob", "RunFields", "RunWarning",
-    "TrainingJob",
-    "XGBoostJob", "ZeRO3Job", "write_files",
+    "DDPJob", "HorovodJob", "IndependentJob", "MPIJob", "MultiWorkerMirroredJob", "NodeError", "RayJob", "RunFields",
+    "RunWarning", "TrainingJob", "XGBoostJob", "ZeRO3Job", "write_files",
 ]

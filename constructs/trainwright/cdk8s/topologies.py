@@ -102,6 +102,22 @@ class IndependentJob(_TopologyJob):
         super().__init__(scope, id, cluster, {"kind": "independent", "nodes": nodes, "gpus_per_node": gpus_per_node}, fields)
 
 
+class MPIJob(_TopologyJob):
+    """A run of a program of MPI, which the command's own mpirun starts."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int,
+        processes_per_node: int | None = None, mpi: MPIName = "openmpi", launcher_is_node: bool = False,
+        **fields: Unpack[RunFields],
+    ) -> None:
+        """``processes_per_node`` are the slots of a pod: one per GPU, or 1 on CPUs, unless stated."""
+        topology = {
+            "kind": "mpi", "nodes": nodes, "gpus_per_node": gpus_per_node, "processes_per_node": processes_per_node,
+            "mpi": mpi, "launcher_is_node": launcher_is_node,
+        }
+        super().__init__(scope, id, cluster, topology, fields)
+
+
 class XGBoostJob(_TopologyJob):
     """A run with distributed XGBoost; the first pod runs the tracker too."""
 

@@ -24,9 +24,9 @@ def work_fits_topology(context: Context) -> Iterator[Finding]:
     """Trees need XGBoost's ranks, networks need others, and pods that do not talk train nothing together."""
     run = context.run
     where, boosts = context.locate.run("/topology/kind"), run.topology.engine == "xgboost"
-    if not run.topology.needs().talk and not isinstance(run.workload, CommandWorkload):
-        message = f"pods of topology {run.topology.kind} do not talk, and workload {run.workload.kind} is for ranks that do"
-        yield found("TW210", where, message, "write workload: {kind: command, command: […]}, which runs in every pod")
+    if run.topology.only_commands and not isinstance(run.workload, CommandWorkload):
+        message = f"topology {run.topology.kind} does not fit workload {run.workload.kind}: {run.topology.only_commands}"
+        yield found("TW210", where, message, "write workload: {kind: command, command: […]}")
     elif isinstance(run.workload, BoostingWorkload) and not boosts:
         message = f"workload boosting grows trees, and topology {run.topology.kind} trains networks"
         yield found("TW210", where, message, "write topology: {kind: xgboost, nodes: N, gpus_per_node: 0}")
@@ -38,7 +38,7 @@ def work_fits_topology(context: Context) -> Iterator[Finding]:
 def engine_fits(context: Context) -> Iterator[Finding]:
     """Models that the engine cannot build, and ways to rendezvous that it does not know."""
     run, work, engine = context.run, context.run.trainer, context.run.topology.engine
-    if work is None or engine == "xgboost" or not run.topology.needs().talk:
+    if work is None or engine == "xgboost" or run.topology.only_commands:
         return
     rendezvous = run.topology.needs().rendezvous.value
     if rendezvous not in ENGINE_RENDEZVOUS[engine]:

@@ -9,6 +9,7 @@ from trainwright.topology.ddp import DDP
 from trainwright.topology.horovod import Horovod
 from trainwright.topology.independent import Independent
 from trainwright.topology.launching import LAUNCHER_VARIABLES, names_read, untold
+from trainwright.topology.mpi import MPI
 from trainwright.topology.multi_worker_mirrored import MultiWorkerMirrored
 from trainwright.topology.process import LINKED, Work
 from trainwright.topology.ray import Ray
@@ -16,10 +17,12 @@ from trainwright.topology.torch import ElasticNodes, ElasticTopology
 from trainwright.topology.xgboost import XGBoost
 from trainwright.topology.zero import ZeRO
 
-AnyTopology = Annotated[DDP | ZeRO | Horovod | MultiWorkerMirrored | XGBoost | Ray | Independent, Field(discriminator="kind")]
+AnyTopology = Annotated[
+    DDP | ZeRO | Horovod | MultiWorkerMirrored | XGBoost | Ray | Independent | MPI, Field(discriminator="kind")
+]
 """Every topology a run can name."""
 
 __all__ = [
-    "DDP", "LAUNCHER_VARIABLES", "LINKED", "AnyTopology", "ElasticNodes", "ElasticTopology", "Horovod", "Independent",
+    "DDP", "LAUNCHER_VARIABLES", "LINKED", "MPI", "AnyTopology", "ElasticNodes", "ElasticTopology", "Horovod", "Independent",
     "MultiWorkerMirrored", "Ray", "Topology", "Work", "XGBoost", "ZeRO", "names_read", "untold",
 ]

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from trainwright.handshake import Binding, Guarantee, Needs, Process, Variable
 from trainwright.model import Model
@@ -75,6 +75,10 @@ class Topology(Protocol):
     def guarantees(self) -> frozenset[Guarantee]:
         """What the topology itself can guarantee, under our trainer."""
 
+    @property
+    def only_commands(self) -> str:
+        """Why only a command fits; empty where a workload with an engine does."""
+
     def needs(self) -> Needs:
         """What it asks of a target."""
 
@@ -93,6 +97,8 @@ class Topology(Protocol):
 
 class PodTopology(Model):
     """A topology whose ranks each hold the whole model, unless it says otherwise."""
+
+    only_commands: ClassVar[str] = ""
 
     @abstractmethod
     def needs(self) -> Needs:

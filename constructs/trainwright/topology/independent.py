@@ -16,6 +16,7 @@ class Independent(PodTopology):
     """Read by nobody: no workload with an engine fits."""
     checkpoint_format: ClassVar[str] = "torch"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset()
+    only_commands: ClassVar[str] = "its pods do not talk, and that workload is for ranks that do"
 
     kind: Literal["independent"] = "independent"
     """Pods that do not talk."""

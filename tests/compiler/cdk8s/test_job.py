@@ -15,6 +15,7 @@ from trainwright.cdk8s import (
     DDPJob,
     HorovodJob,
     IndependentJob,
+    MPIJob,
     MultiWorkerMirroredJob,
     RayJob,
     RunFields,
@@ -26,7 +27,7 @@ from trainwright.cdk8s import (
 from trainwright.model import Model
 from trainwright.run import ClaimMount, CommandWorkload, ScriptWorkload
 from trainwright.target import TARGETS
-from trainwright.topology import DDP, Horovod, Independent, MultiWorkerMirrored, Ray, XGBoost, ZeRO
+from trainwright.topology import DDP, MPI, Horovod, Independent, MultiWorkerMirrored, Ray, XGBoost, ZeRO
 
 IMAGE = "registry.example.com/train@sha256:" + "0123456789abcdef" * 4
 CLUSTER = Cluster.model_validate({
@@ -77,6 +78,7 @@ CONSTRUCTS: dict[type[TrainingJob], tuple[type[Model], dict[str, Any]]] = {
     MultiWorkerMirroredJob: (MultiWorkerMirrored, {"gpus_per_node": 8}),
     XGBoostJob: (XGBoost, {"gpus_per_node": 0}),
     IndependentJob: (Independent, {"gpus_per_node": 0}),
+    MPIJob: (MPI, {"gpus_per_node": 8}),
     RayJob: (Ray, {"gpus_per_node": 8, "version": "2.60.0"}),
 }
 
@@ -91,7 +93,7 @@ def test_topology_arguments_are_those_of_the_topology(construct: type[TrainingJo
 def test_every_construct_makes_the_objects_of_its_target(construct: Any) -> None:
     topology, stated = CONSTRUCTS[construct]
     work = CommandWorkload(kind="command", command=("python", "train.py"))
-    target = {Horovod: "mpi-job", MultiWorkerMirrored: "tf-job", Ray: "ray-job"}.get(topology, "job-set")
+    target = {Horovod: "mpi-job", MPI: "mpi-job", MultiWorkerMirrored: "tf-job", Ray: "ray-job"}.get(topology, "job-set")
     settings: dict[str, Any] = {"team": "vision", "image": IMAGE, "mounts": MOUNTS, "target": target, "workload": work}
     if construct is XGBoostJob:
         settings |= {"workload": WORK}

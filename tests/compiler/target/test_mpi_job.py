@@ -53,7 +53,7 @@ def needs(mpi: MPI, nodes: int = 2) -> Needs:
 # Bindings.
 
 
-@pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind is not Rendezvous.MPI_HOSTFILE])
+@pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind not in (Rendezvous.MPI_HOSTFILE, Rendezvous.NONE)])
 def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
     refusal = MPIJob().bind(needs(MPI("openmpi"))._replace(rendezvous=rendezvous, mpi=None), EVERY_TARGET)
     assert isinstance(refusal, Refusal)

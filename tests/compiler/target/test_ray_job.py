@@ -70,7 +70,7 @@ def test_it_binds_a_head_and_workers() -> None:
     assert {"RAY_ADDRESS", "RAY_PORT", "KUBERAY_GEN_RAY_START_CMD"} < binding.injects.keys()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Rendezvous if kind is not Rendezvous.RAY_HEAD])
+@pytest.mark.parametrize("kind", [kind for kind in Rendezvous if kind not in (Rendezvous.RAY_HEAD, Rendezvous.NONE)])
 def test_it_refuses_every_other_rendezvous(kind: Rendezvous) -> None:
     refusal = RayJob().bind(NEEDS._replace(rendezvous=kind), EVERY_TARGET)
     assert isinstance(refusal, Refusal)

@@ -40,7 +40,7 @@ def roles(needs: Needs) -> list[tuple[str, int]]:
     return [(role.name, role.pods) for role in binding.roles]
 
 
-@pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind is not Rendezvous.TF_CONFIG])
+@pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind not in (Rendezvous.TF_CONFIG, Rendezvous.NONE)])
 def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
     refusal = TFJob().bind(NEEDS._replace(rendezvous=rendezvous), EVERY_TARGET)
     assert isinstance(refusal, Refusal)

@@ -39,7 +39,9 @@ def action(policies: list[Data], code: int, event: str = "PodFailed") -> str:
     return "SyncJob"
 
 
-@pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind not in (Rendezvous.STATIC, Rendezvous.C10D)])
+@pytest.mark.parametrize(
+    "rendezvous", [kind for kind in Rendezvous if kind not in (Rendezvous.STATIC, Rendezvous.C10D, Rendezvous.NONE)]
+)
 def test_it_makes_no_other_rendezvous(rendezvous: Rendezvous) -> None:
     refusal = VolcanoJob().bind(NEEDS._replace(rendezvous=rendezvous), EVERY_TARGET)
     assert isinstance(refusal, Refusal)

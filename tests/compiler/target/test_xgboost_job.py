@@ -33,7 +33,7 @@ def run(data: Data, change: Data | None = None) -> CompiledRun:
     return compiled(overlay(data, change or {}), OPERATORS)
 
 
-@pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind is not Rendezvous.DMLC_TRACKER])
+@pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind not in (Rendezvous.DMLC_TRACKER, Rendezvous.NONE)])
 def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
     refusal = XGBoostJob().bind(NEEDS._replace(rendezvous=rendezvous), EVERY_TARGET)
     assert isinstance(refusal, Refusal)

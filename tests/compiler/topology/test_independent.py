@@ -103,7 +103,7 @@ def test_other_targets_say_why_not(target: str) -> None:
 
 def test_only_a_command_fits() -> None:
     said = message({"topology": SHAPE})
-    assert "do not talk, and workload trainer is for ranks that do; write workload: {kind: command" in said
+    assert "does not fit workload trainer: its pods do not talk, and that workload is for ranks that do; write" in said
     assert codes({"topology": SHAPE, **script("python", "x.py")}) == ["TW210"]
 
 
