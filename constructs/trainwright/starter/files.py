@@ -41,6 +41,7 @@ def project_files(cluster: str, profile: str, namespace: str, run: str) -> dict[
         "argo-cd/applications.yaml": applications,
         "argo-cd/health.yaml": _kept("argo-cd/health.yaml"),
         ".github/workflows/trainwright.yaml": _kept("project/workflow.yaml"),
+        ".github/workflows/review.yaml": _kept("project/review.yaml"),
         ".gitignore": _kept("project/gitignore"),
         "requirements.txt": f"--find-links wheels\ntrainwright=={version('trainwright')}\n",
         "README.md": _kept("project/README.md"),

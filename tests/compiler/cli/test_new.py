@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -81,6 +82,30 @@ def test_the_steps_of_its_workflow_pass_and_stop_an_edit_by_hand(tmp_path: Path)
     assert list(map(code, steps)) == [0, 0]
     here.edit("dist/laptop/training/runs/first-run.k8s.yaml", "completions: 2", "completions: 3")
     assert list(map(code, steps)) == [1, 0]
+
+
+@pytest.mark.parametrize(("claim", "code"), [("goes", 1), ("stays", 0)])
+def test_its_review_says_what_changes_and_stops_where_data_is_at_risk(claim: str, code: int, tmp_path: Path) -> None:
+    here = made(tmp_path / "mine", "--cluster", "laptop")
+    for arguments in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--message", "new"), ("branch", "base")):
+        here.git(*arguments)
+    (run,) = here.root.glob("charts/runs/*.yaml")
+    profile, name = here.read("charts/clusters/laptop.yaml"), run.relative_to(here.root).as_posix()
+    if claim == "goes":
+        (old,) = re.findall(r"\{claim: ([-a-z]+)\}", here.read(name))
+        here.edit(name, f"{{claim: {old}}}", "{claim: elsewhere}")
+        here.write("charts/clusters/laptop.yaml", profile.replace(f" {old}:", " elsewhere:"))
+    else:
+        here.write(name, here.read(name) + "attempt: 2\n")
+    here.synth()
+    (job,) = yaml.safe_load(here.read(".github/workflows/review.yaml"))["jobs"].values()
+    steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
+    environment = {**os.environ, "PATH": f"{TRAINWRIGHT.parent}:{os.environ['PATH']}", "BASE": "base",
+                   "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    codes = [subprocess.run(["bash", "-ec", steps[step]], cwd=here.root, env=environment, check=False, timeout=100).returncode
+             for step in ("Review", "No data at risk")]
+    assert codes == [0, code]
+    assert "| `first-run` |" in (tmp_path / "summary.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
