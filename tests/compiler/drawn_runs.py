@@ -400,4 +400,7 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
         run["containers"] = draw(_containers(level))
     if draw(st.integers(0, 3)) == 0:
         run["roles"] = draw(_of_roles(shape, workload["kind"]))
-    return run | draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))
+    run |= draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))
+    if run.get("files") and draw(st.booleans()):
+        run["file_modes"] = {min(run["files"]): draw(st.sampled_from(("0444", "555")))}
+    return run

@@ -49,6 +49,7 @@ EDITS: dict[str, Data] = {
     "containers": {"containers": [{"name": "relay", "kind": "sidecar", "image": IMAGE, "cpu": 1, "memory": "1Gi"}]},
     "roles": {"roles": {"node": {"env": {"PLAIN": "edited"}}}},
     "files": {"files": {"/app/settings.json": {"depth": 3}}},
+    "file_modes": {"files": {"/app/settings.json": {"depth": 2}}, "file_modes": {"/app/settings.json": "0444"}},
     "host_network": {"host_network": True},
     "placement": {"placement": {"together": "rack"}},
     "queue": {"queue": "gold"},

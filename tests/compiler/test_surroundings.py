@@ -165,6 +165,22 @@ def test_a_token_lives_long_enough() -> None:
         validate_data(Run, overlay(RUN, {"mounts": {"/x": mount}}), "run.yaml", {})
 
 
+def test_a_file_has_the_mode_that_is_stated_and_others_keep_theirs() -> None:
+    files = {"/app/start.sh": "#!/bin/sh\nexec python train.py\n", "/app/settings.json": {"depth": 3}}
+    spec = pod_of({"files": files, "file_modes": {"/app/start.sh": "0555"}})["spec"]
+    (volume,) = [volume for volume in spec["volumes"] if volume["name"] == "spec"]
+    keys = {mount["mountPath"]: mount["subPath"] for mount in spec["containers"][0]["volumeMounts"] if "subPath" in mount}
+    modes = {item["path"]: item.get("mode") for item in volume["configMap"]["items"]}
+    assert modes[keys["/app/start.sh"]] == 0o555
+    assert modes[keys["/app/settings.json"]] is None
+    assert "run.json" in modes, "a list of items leaves out what it does not name"
+
+
+def test_a_mode_needs_its_file() -> None:
+    with pytest.raises(CompileError, match=r"file_modes has /app/other\.sh, which is not among files"):
+        validate_data(Run, overlay(RUN, {"file_modes": {"/app/other.sh": "0555"}}), None, {})
+
+
 @pytest.mark.parametrize("target", CASES)
 def test_every_container_with_the_image_of_the_run_is_pulled_as_it_says(target: str) -> None:
     result = compiled(on(target, image_pull_policy="Never"), profile_for(target))

@@ -62,6 +62,7 @@ class RunFields(TypedDict, total=False):
     mounts: Mapping[str, Mount]
     prepare: Mapping[str, Preparation]
     files: Mapping[str, str | Mapping[str, Any]]
+    file_modes: Mapping[str, str]
     host_network: bool
     placement: Placement
     node_affinity: NodeAffinity

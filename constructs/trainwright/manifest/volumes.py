@@ -103,7 +103,8 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     if plan.security.read_only_root:
         own.append({"name": "tmp", "emptyDir": Why({}, "trainwright", "scratch: the root file system is read-only")})
     if resolution.payloads:
-        own.append({"name": "spec", "configMap": {"name": Why(plan.name, "trainwright", "the run's files")}})
+        name = Why(plan.name, "trainwright", "the run's files")
+        own.append({"name": "spec", "configMap": {"name": name, **_own_modes(resolution)}})
     if plan.control and plan.control.secret:
         own.append({"name": CONTROL_SECRET, "secret": _control_secret(plan.control, plan.namespace)})
     names = volume_names(run)
@@ -247,6 +248,16 @@ def _prepared(data: DataPlan, names: dict[str, str]) -> dict[str, Any]:
         "subPath": Why(data.folder, f"{source}/source", "called after the source: another source is another folder"),
         "readOnly": Why(True, "trainwright", "what was fetched stays as it is"),
     }
+
+
+def _own_modes(resolution: Resolution) -> Tree:
+    """All keys by name, where one of them has a mode: a list that is there lists all files."""
+    modes = resolution.run.file_modes
+    items: list[Tree] = []
+    for key, path in ((payload.key, payload.path) for payload in resolution.payloads):
+        mode = Why(int(modes[path], 8), f"run:/file_modes/{escape(path)}", "as asked") if path in modes else None
+        items.append({"key": key, "path": key} | ({} if mode is None else {"mode": mode}))
+    return {"items": items} if modes else {}
 
 
 def _files(resolution: Resolution) -> list[dict[str, Any]]:

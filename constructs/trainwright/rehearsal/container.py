@@ -100,7 +100,8 @@ def _write_mounted_files(container: Container, pod: Pod, setting: Setting, local
     volumes = setting.pod_spec.volumes_by_name
     for name in dict.fromkeys(mount.name for mount in container.volume_mounts):
         files, _ = rendered_files(volumes[name], pod, setting.objects.config_maps, pod.name)
-        write_files(folders.files(container.name, name), {path: local(text) for path, text in files.items()})
+        here = {path: file._replace(text=local(file.text)) for path, file in files.items()}
+        write_files(folders.files(container.name, name), here)
 
 
 def _process_environment(

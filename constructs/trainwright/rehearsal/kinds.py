@@ -172,6 +172,7 @@ class Container(Kind):
 class KeyToPath(Kind):
     key: str
     path: str
+    mode: int = 0o644
 
 
 class ConfigMapVolume(Kind):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from trainwright.rehearsal.environment import expand
 from trainwright.rehearsal.kinds import ConfigMap, ConfigMapVolume, Container, DownwardVolume, PodSpec, Volume, VolumeMount
@@ -15,7 +16,15 @@ from trainwright.rehearsal.pod import Pod
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - path inside the container
 """Stays this machine's own: programs reach it through shm_open, which no rewriting of paths can redirect."""
 
-Files = dict[str, str]
+class MountedFile(NamedTuple):
+    """A file in a rendered volume."""
+
+    text: str
+    mode: int = 0o644
+    """Permissions, before the mount takes the right to write."""
+
+
+Files = dict[str, MountedFile]
 """Path inside a volume -> text."""
 Rewrite = Callable[[str], str]
 
@@ -94,11 +103,11 @@ def _add_config_map(
             ))
         return
     if source.items is None:
-        files |= config_map.data
+        files |= {key: MountedFile(text) for key, text in config_map.data.items()}
         return
     for item in source.items:
         if item.key in config_map.data:
-            files[item.path] = config_map.data[item.key]
+            files[item.path] = MountedFile(config_map.data[item.key], item.mode)
         elif not source.optional:
             problems.append(Problem(
                 where, f"MountVolume.SetUp failed: configmap references non-existent config key: {item.key}",
@@ -108,7 +117,7 @@ def _add_config_map(
 
 def _add_fields(files: Files, source: DownwardVolume, pod: Pod) -> None:
     for item in source.items:
-        files[item.path] = pod.field(item.field_ref.field_path) or "" if item.field_ref else ""
+        files[item.path] = MountedFile(pod.field(item.field_ref.field_path) or "" if item.field_ref else "")
 
 
 def mounted_folders(
@@ -143,13 +152,13 @@ def _folder(volume: Volume, mount: VolumeMount, container: Container, values: Ma
     return folder / sub_path
 
 
-def write_files(folder: Path, files: Mapping[str, str]) -> None:
+def write_files(folder: Path, files: Files) -> None:
     """Write rendered files, read-only as the kubelet mounts them."""
-    for name, text in files.items():
+    for name, (text, mode) in files.items():
         path = folder / PurePosixPath(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        path.chmod(0o444)
+        path.chmod(mode & 0o555)
 
 
 def _clean(path: str) -> str:

@@ -17,6 +17,8 @@ from trainwright.run import CommandWorkload, ScriptWorkload
 _BLANK = re.compile(r"-\s*-?[A-Za-z][-\w]*\s.*", re.DOTALL)
 """An option and more in one element; ``--name=value with blank`` is one option."""
 
+_MAY_RUN = 0o111
+"""Of a file's permissions: that its owner, its group or anybody else may execute it."""
 _SHELL_BODY = re.compile(r"-[a-z]*c")
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun", "accelerate", "composer"})
 _TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
@@ -97,15 +99,19 @@ def torchrun_at(words: Sequence[str]) -> int | None:
 
 
 def runs_a_file(context: Context) -> Iterator[Finding]:
-    """Files of the run come from a ConfigMap, whose files nobody may execute: an interpreter has to read them."""
+    """Files of the run come from a ConfigMap, whose files nobody may execute unless the run says so: an interpreter has to read
+    them.
+    """
     command = command_of(context)
     for number, word in enumerate(command):
         in_shell = number > 0 and _SHELL_BODY.fullmatch(command[number - 1])
         program = next(iter(word.split()), "") if in_shell else word
-        if program in context.run.files and (in_shell or number == 0):
+        may_run = int(context.run.file_modes.get(program, "0"), 8) & _MAY_RUN
+        if program in context.run.files and (in_shell or number == 0) and not may_run:
             where = word_at(context, number)
-            yield found("TW418", where, f"{program} is a file of the run, and files are mounted without the permission to run",
-                        f"name its interpreter first: [bash, {program}], or [python, {program}]")  # fmt: skip
+            message = f"{program} is a file of the run, and files are mounted without the permission to run"
+            fix = f'name its interpreter first, as in [bash, {program}]; or write file_modes: {{{program}: "0555"}}'
+            yield found("TW418", where, message, fix)
 
 
 def launcher_in_script(context: Context) -> Iterator[Finding]:

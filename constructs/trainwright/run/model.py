@@ -13,7 +13,7 @@ from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.nodes import NodeAffinity
 from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources, RoleParts
-from trainwright.run.surroundings import EnvSource, EnvValue, Mount
+from trainwright.run.surroundings import EnvSource, EnvValue, FileMode, Mount
 from trainwright.run.workload import TrainerWorkload, Workload
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
@@ -192,6 +192,8 @@ class Run(Model):
     """Path on a mounted claim -> data that is fetched once, before the first pod starts."""
     files: ByPath[FileContent] = Field(default_factory=dict)
     """Path in the pod -> a short text, or keys and values that are written as JSON."""
+    file_modes: ByPath[FileMode] = Field(default_factory=dict)
+    """One of `files` -> its permissions, as `"0555"` for a script that is started by its name. Default: 0644."""
     host_network: bool = False
     """Use the node's network; the run gets ports of its own."""
     placement: Placement = Field(default_factory=Placement.model_construct)
@@ -266,6 +268,12 @@ class Run(Model):
     """The escape hatch; always shown in the review."""
     waivers: tuple[Waiver, ...] = ()
     """Findings that the team accepts until a certain day."""
+
+    @model_validator(mode="after")
+    def _modes_are_of_files(self) -> Self:
+        if unknown := next((path for path in self.file_modes if path not in self.files), None):
+            raise ValueError(f"file_modes has {unknown}, which is not among files; write the file there, or remove its mode")
+        return self
 
     @model_validator(mode="after")
     def _grace_is_its_own(self) -> Self:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.compiler.example import Data, command, compiled
 from tests.compiler.rehearsal.stage import JOB, PORT, Recorder, container_of, manifests, of_kind, play, stated
 
 from trainwright.rehearsal import UsageError
@@ -100,6 +101,24 @@ def test_environment_paths_and_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not told["left"]
     assert outcome.pods[0].containers[0].message == "said"
     assert (root / "pods" / pod.name / "main.log").read_text().strip() == recorder.said(0)[-1]
+
+
+STARTED = """#!/bin/sh
+echo "started by its name"
+"""
+
+
+@pytest.mark.parametrize("mode", ["0555", None])
+def test_a_file_of_a_run_is_started_by_its_name_where_its_mode_lets_it(tmp_path: Path, mode: str | None) -> None:
+    run: Data = {"topology": {"kind": "independent", "nodes": 1, "gpus_per_node": 0}, "files": {"/app/start.sh": STARTED}}
+    # `env` starts the file as a shell would; as the command itself, TW418 would have refused it.
+    found = compiled({**command("env", "/app/start.sh"), **run, **({"file_modes": {"/app/start.sh": mode}} if mode else {})})
+    outcome, recorder = play(list(found.manifests), tmp_path / "w")
+    if mode:
+        assert outcome.status == "Complete"
+        assert recorder.said(0) == ["started by its name"]
+    else:
+        assert "Permission denied" in recorder.said(0)[-1]
 
 
 def test_claims_stay_between_rehearsals_and_scratch_does_not(tmp_path: Path) -> None:

@@ -208,6 +208,8 @@ def test_a_file_of_the_run_is_started_by_its_interpreter(words: tuple[str, ...])
     files: Data = {"files": {"/app/run.sh": "exec python train.py"}}
     assert "TW418" in codes({**command(*words), **files})
     assert "TW418" not in codes({**command("bash", "/app/run.sh"), **files})
+    assert "TW418" not in codes({**command(*words), **files, "file_modes": {"/app/run.sh": "0555"}})
+    assert "TW418" in codes({**command(*words), **files, "file_modes": {"/app/run.sh": "0444"}})
 
 
 @pytest.mark.parametrize("value", ["/opt/bin:$PATH", "${HOME}/x"])
