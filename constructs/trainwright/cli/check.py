@@ -9,6 +9,7 @@ import typer
 
 from trainwright.cli.session import (
     Detail,
+    FormatOption,
     ProjectOption,
     QuietOption,
     VerboseOption,
@@ -20,16 +21,19 @@ from trainwright.cli.session import (
     show,
     today,
     watched,
+    write_findings,
 )
 from trainwright.findings import Finding, Severity
 from trainwright.project import Build, build_project, compare, compare_runs, last_records, obstacles
 from trainwright.report.finding import by_cause
+from trainwright.report.formats import Format
 from trainwright.units import counted
 
 
 def command(
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Only these runs; default: all.")] = None,
     project: ProjectOption = None,
+    style: FormatOption = Format.TEXT,
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
@@ -54,6 +58,9 @@ def command(
         subject = f"{counted(len(build.runs), 'run')} and {counted(len(build.foundations), 'foundation')}"
     findings = list(dict.fromkeys(found))  # errors of the build are in the way of a synth too
     shown = [finding for finding in findings if wanted.shows(finding.severity)]
+    if style is not Format.TEXT:
+        write_findings(shown, style)
+        return
     if any(finding.severity is Severity.ERROR for finding in findings):
         fail(shown)
     show(shown)

@@ -19,6 +19,7 @@ import typer
 from trainwright.findings import CompileError, Finding, Severity, visible
 from trainwright.project import Project, Sources, find_project, load_sources
 from trainwright.report.finding import render_findings
+from trainwright.report.formats import Format
 
 
 class Exit(IntEnum):
@@ -54,6 +55,7 @@ ProjectOption = Annotated[
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Name of a run in charts/runs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+FormatOption = Annotated[Format, typer.Option("--format", help="Of the findings; all but text go to standard output.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
 VerboseOption = Annotated[bool, typer.Option("--verbose", "-v", help="Print notes too, and plans where runs are written.")]
 T = TypeVar("T")
@@ -151,6 +153,17 @@ def fail(findings: Sequence[Finding]) -> NoReturn:
     """Print findings and end with FINDINGS."""
     show(findings)
     raise typer.Exit(Exit.FINDINGS)
+
+
+def write_findings(findings: Sequence[Finding], style: Format) -> None:
+    """Findings for a program, on standard output; ends with FINDINGS where one is an error."""
+    from trainwright.report.formats import formatted
+
+    text = formatted(findings, style)
+    if text:
+        print(text, flush=True)
+    if any(finding.severity is Severity.ERROR for finding in findings):
+        raise typer.Exit(Exit.FINDINGS)
 
 
 def stop(message: str, code: Exit = Exit.USAGE) -> NoReturn:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.session import Exit, JsonOption, output, show, stop
+from trainwright.cli.session import Exit, FormatOption, JsonOption, output, show, stop, write_findings
 from trainwright.findings import CompileError
+from trainwright.report.formats import Format
 
 if TYPE_CHECKING:
     from trainwright.validate import Report
@@ -36,6 +37,7 @@ def command(
         bool, typer.Option("--strict", help="End with 1 for warnings too: a kind without a schema, a rule not evaluated.")
     ] = False,
     json: JsonOption = False,
+    style: FormatOption = Format.TEXT,
 ) -> None:
     """Say what the API server or an operator would refuse in manifests, without a cluster.
 
@@ -58,6 +60,8 @@ def command(
 
         data = {"objects": report.objects, "not_validated": report.unchecked, "findings": to_json(report.findings)}
         output(encoder.dumps(data, indent=2))
+    elif style is not Format.TEXT:
+        write_findings(report.findings, style)
     else:
         show(report.findings)
         output(_summary(report))
