@@ -39,6 +39,8 @@ class Rendezvous(Enum):
     """Rank 0 runs a tracker, and every rank is given its address."""
     RAY_HEAD = "ray-head"
     """Workers join a Ray cluster, and a driver on it places the ranks."""
+    JAX_COORDINATOR = "jax-coordinator"
+    """Process 0 runs a coordinator, and every process is given its address, their number and its own."""
     NONE = "none"
     """Pods do not talk: each has a number, and nobody waits for another."""
 

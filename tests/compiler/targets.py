@@ -152,7 +152,7 @@ _ALL = (
         kind=("batch", "Job"),
         kueue="batch/job",
         roles={"node": "trainer"},
-        shapes=("ddp", *SHARDED, "xgboost", "independent"),
+        shapes=("ddp", *SHARDED, "xgboost", "independent", "jax"),
         statuses={
             "new": ({}, *NO_VERDICT),
             "runs": ({"active": 4, "ready": 4}, *NO_VERDICT),
@@ -174,7 +174,7 @@ _ALL = (
         kind=("jobset.x-k8s.io", "JobSet"),
         kueue="jobset.x-k8s.io/jobset",
         roles={"node": "trainer"},
-        shapes=("ddp", *SHARDED, "xgboost", "independent"),
+        shapes=("ddp", *SHARDED, "xgboost", "independent", "jax"),
         statuses={
             "new": ({"restarts": 0}, *NO_VERDICT),
             "waits in a queue": QUEUED,

@@ -37,6 +37,7 @@ TOPOLOGIES: dict[str, Topology] = {
         "xgboost": {"kind": "xgboost", "nodes": 4, "gpus_per_node": 1},
         "ray": {"kind": "ray", "nodes": 4, "gpus_per_node": 8},
         "mpi": {"kind": "mpi", "nodes": 4, "gpus_per_node": 8},
+        "jax": {"kind": "jax", "nodes": 4, "gpus_per_node": 8},
         "independent": {"kind": "independent", "nodes": 4, "gpus_per_node": 1},
     }.items()
 }

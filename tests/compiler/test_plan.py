@@ -91,11 +91,11 @@ def test_a_plan_is_plain_json_with_a_reason_for_each_variable(pair: tuple[Data, 
 def test_ranks_and_batches_multiply(pair: tuple[Data, Data]) -> None:
     run, plan = pair[1], compile_data(*pair).plan
     topology, gpus = run["topology"], run["topology"]["gpus_per_node"]
-    one_process = topology["kind"] in ("multi-worker-mirrored", "xgboost", "independent")
+    one_process = topology["kind"] in ("multi-worker-mirrored", "xgboost", "independent", "jax")
     per_node = 1 if one_process else gpus or topology.get("processes_per_node", 1)
     if topology["kind"] == "mpi":
         per_node = topology.get("processes_per_node", gpus or 1)
-    replicas = max(1, gpus) if topology["kind"] == "multi-worker-mirrored" else 1
+    replicas = max(1, gpus) if topology["kind"] in ("multi-worker-mirrored", "jax") else 1
     assert plan.world.size == topology["nodes"] * per_node
     if plan.batch:
         assert plan.batch.effective == run["batch"]["micro"] * run["batch"].get("accumulation", 1) * plan.world.size * replicas

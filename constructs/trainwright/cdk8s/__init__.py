@@ -16,6 +16,7 @@ from trainwright.cdk8s.topologies import (
     DDPJob,
     HorovodJob,
     IndependentJob,
+    JAXJob,
     MPIJob,
     MultiWorkerMirroredJob,
     RayJob,
@@ -25,6 +26,6 @@ from trainwright.cdk8s.topologies import (
 from trainwright.cdk8s.writer import write_files
 
 __all__ = [
-    "DDPJob", "HorovodJob", "IndependentJob", "MPIJob", "MultiWorkerMirroredJob", "NodeError", "RayJob", "RunFields",
+    "DDPJob", "HorovodJob", "IndependentJob", "JAXJob", "MPIJob", "MultiWorkerMirroredJob", "NodeError", "RayJob", "RunFields",
     "RunWarning", "TrainingJob", "XGBoostJob", "ZeRO3Job", "write_files",
 ]

@@ -102,6 +102,16 @@ class IndependentJob(_TopologyJob):
         super().__init__(scope, id, cluster, {"kind": "independent", "nodes": nodes, "gpus_per_node": gpus_per_node}, fields)
 
 
+class JAXJob(_TopologyJob):
+    """A run of JAX, one process a node."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int, **fields: Unpack[RunFields]
+    ) -> None:
+        """Each process drives all GPUs of its pod, or CPUs with 0 ``gpus_per_node``."""
+        super().__init__(scope, id, cluster, {"kind": "jax", "nodes": nodes, "gpus_per_node": gpus_per_node}, fields)
+
+
 class MPIJob(_TopologyJob):
     """A run of a program of MPI, which the command's own mpirun starts."""
 

@@ -12,7 +12,10 @@ from trainwright_trainer.contract import Disposition, codes_with
 JOB_SET_OPERATOR = KnownOperator("jobset", Releases((0, 8), (0, 13)))
 
 INDEX_VARIABLES = {
-    Rendezvous.STATIC: "PET_NODE_RANK", Rendezvous.DMLC_TRACKER: "DMLC_TASK_ID", Rendezvous.NONE: "NODE_RANK",
+    Rendezvous.STATIC: "PET_NODE_RANK",
+    Rendezvous.DMLC_TRACKER: "DMLC_TASK_ID",
+    Rendezvous.JAX_COORDINATOR: "JAX_PROCESS_ID",
+    Rendezvous.NONE: "NODE_RANK",
 }
 """What a program that our supervisor does not start reads its pod's index from; other rendezvous need more than an index."""
 

@@ -8,6 +8,7 @@ from trainwright.topology.base import Topology
 from trainwright.topology.ddp import DDP
 from trainwright.topology.horovod import Horovod
 from trainwright.topology.independent import Independent
+from trainwright.topology.jax import JAX
 from trainwright.topology.launching import LAUNCHER_VARIABLES, names_read, untold
 from trainwright.topology.mpi import MPI
 from trainwright.topology.multi_worker_mirrored import MultiWorkerMirrored
@@ -18,11 +19,11 @@ from trainwright.topology.xgboost import XGBoost
 from trainwright.topology.zero import ZeRO
 
 AnyTopology = Annotated[
-    DDP | ZeRO | Horovod | MultiWorkerMirrored | XGBoost | Ray | Independent | MPI, Field(discriminator="kind")
+    DDP | ZeRO | Horovod | MultiWorkerMirrored | XGBoost | Ray | Independent | MPI | JAX, Field(discriminator="kind")
 ]
 """Every topology a run can name."""
 
 __all__ = [
-    "DDP", "LAUNCHER_VARIABLES", "LINKED", "MPI", "AnyTopology", "ElasticNodes", "ElasticTopology", "Horovod", "Independent",
-    "MultiWorkerMirrored", "Ray", "Topology", "Work", "XGBoost", "ZeRO", "names_read", "untold",
+    "DDP", "JAX", "LAUNCHER_VARIABLES", "LINKED", "MPI", "AnyTopology", "ElasticNodes", "ElasticTopology", "Horovod",
+    "Independent", "MultiWorkerMirrored", "Ray", "Topology", "Work", "XGBoost", "ZeRO", "names_read", "untold",
 ]

@@ -74,5 +74,6 @@ _INSTEAD = {
     Rendezvous.MPI_HOSTFILE: "mpirun, which starts them in the pods and numbers them itself",
     Rendezvous.TF_CONFIG: "TF_CONFIG, which has the addresses of all tasks and the pod's own place",
     Rendezvous.DMLC_TRACKER: "a tracker, whose address is in DMLC_TRACKER_URI",
+    Rendezvous.JAX_COORDINATOR: "a coordinator: pods have JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID",
     Rendezvous.RAY_HEAD: "Ray, which places them",
 }

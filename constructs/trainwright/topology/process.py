@@ -45,6 +45,8 @@ def rank_variables(needs: Needs, binding: Binding, work: Work) -> tuple[Variable
         wanted.append(_SHARED_STORE)
     elif needs.rendezvous is Rendezvous.NONE:
         wanted.append(Variable("NNODES", str(needs.nodes), "pods that share the work", "run:/topology/nodes"))
+    elif needs.rendezvous is Rendezvous.JAX_COORDINATOR:
+        wanted += _coordinator(needs, binding, work.name)
     elif needs.rendezvous is Rendezvous.DMLC_TRACKER:
         wanted += _tracker(needs, binding, work.name)
     if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
@@ -58,6 +60,16 @@ def _tracker(needs: Needs, binding: Binding, name: str) -> tuple[Variable, ...]:
         Variable("DMLC_TRACKER_URI", binding.rank_zero_host.format(name=name), "where the first node's tracker listens"),
         Variable("DMLC_TRACKER_PORT", str(binding.rendezvous_port), "the port of the tracker"),
         Variable("DMLC_NUM_WORKER", str(needs.world_size), "workers that the tracker waits for", "run:/topology/nodes"),
+    )
+
+
+def _coordinator(needs: Needs, binding: Binding, name: str) -> tuple[Variable, ...]:
+    """By the names of Kubeflow Trainer (pkg/runtime/framework/plugins/jax). JAX itself reads the first (jax/_src/distributed.py);
+    a program hands the others to ``jax.distributed.initialize``."""
+    address = f"{binding.rank_zero_host.format(name=name)}:{binding.rendezvous_port}"
+    return (
+        Variable("JAX_COORDINATOR_ADDRESS", address, "where process 0 listens for the others"),
+        Variable("JAX_NUM_PROCESSES", str(needs.world_size), "processes that the coordinator waits for", "run:/topology/nodes"),
     )
 
 

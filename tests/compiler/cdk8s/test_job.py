@@ -15,6 +15,7 @@ from trainwright.cdk8s import (
     DDPJob,
     HorovodJob,
     IndependentJob,
+    JAXJob,
     MPIJob,
     MultiWorkerMirroredJob,
     RayJob,
@@ -27,7 +28,7 @@ from trainwright.cdk8s import (
 from trainwright.model import Model
 from trainwright.run import ClaimMount, CommandWorkload, ScriptWorkload
 from trainwright.target import TARGETS
-from trainwright.topology import DDP, MPI, Horovod, Independent, MultiWorkerMirrored, Ray, XGBoost, ZeRO
+from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, Ray, XGBoost, ZeRO
 
 IMAGE = "registry.example.com/train@sha256:" + "0123456789abcdef" * 4
 CLUSTER = Cluster.model_validate({
@@ -78,6 +79,7 @@ CONSTRUCTS: dict[type[TrainingJob], tuple[type[Model], dict[str, Any]]] = {
     MultiWorkerMirroredJob: (MultiWorkerMirrored, {"gpus_per_node": 8}),
     XGBoostJob: (XGBoost, {"gpus_per_node": 0}),
     IndependentJob: (Independent, {"gpus_per_node": 0}),
+    JAXJob: (JAX, {"gpus_per_node": 8}),
     MPIJob: (MPI, {"gpus_per_node": 8}),
     RayJob: (Ray, {"gpus_per_node": 8, "version": "2.60.0"}),
 }
