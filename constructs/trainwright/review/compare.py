@@ -191,8 +191,8 @@ def _dist(run: str, record: RunRecord | None) -> str | None:
 
 def _risk(claim: str, manifest: Mapping[str, object]) -> str:
     kept = "Prune=false" in str(manifest.get("metadata"))
-    what = "Argo CD leaves it, and nobody looks after it any more" if kept else "Argo CD deletes it, with the data in it"
-    return f"claim {claim} leaves the foundation: {what}"
+    what = "the cluster keeps it, and nobody looks after it any more" if kept else "Argo CD deletes it, with the data in it"
+    return f"the storage claim {claim} is no longer described here: {what}"
 
 
 def _says_nothing(run: RunReview) -> bool:

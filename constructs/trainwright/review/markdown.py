@@ -22,7 +22,7 @@ MARKER = "<!-- trainwright diff -->"
 
 def markdown(review: Review, limit: int = LIMIT) -> str:
     """The comment; where it would be too long, the folded fields of some runs go first, then whole runs."""
-    head = f"{MARKER}\n## Training runs: {summary(review)}\n\nFrom {_code(review.base)} to {_code(review.head)}.\n"
+    head = f"{MARKER}\n## Trainwright: {summary(review)}\n\nFrom {_code(review.base)} to {_code(review.head)}.\n"
     notes = "".join(f"\n> **Note:** {_code(note)}\n" for note in review.notes[:20])
     budget = limit - RESERVE - _size(head) - _size(notes)
     rows, budget = _fit([_row(run) for run in review.runs], budget)

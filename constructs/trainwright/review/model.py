@@ -16,7 +16,7 @@ class Class(StrEnum):
     """What happens to a run when the change is merged, in the order in which a reviewer should look."""
 
     DATA_AT_RISK = "data-at-risk"
-    """A claim that it uses leaves the foundation."""
+    """A claim that it uses is no longer described."""
     REPLACED = "replaced"
     """The running job is deleted, and another one starts."""
     NEW = "new"

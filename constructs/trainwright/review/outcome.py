@@ -23,12 +23,13 @@ def class_of(before: RunRecord | None, after: RunRecord | None) -> Class:
 def outcome(run: str, before: RunRecord | None, after: RunRecord | None) -> str:
     """What happens to the run."""
     if after is None:
-        return f"{run}-{before.identity if before else ''} is deleted, with the steps since its last save; its checkpoints stay"
+        name = f"{run}-{before.identity}" if before else run
+        return f"job {name} is deleted, with the steps since its last save; its checkpoints stay"
     if before is None:
         return f"{run}-{after.identity} starts on {_machines(after)}; {_checkpoints(after)}"
     if before.identity != after.identity or _moved(before, after):
         starts = f"{run}-{after.identity} starts on {_machines(after)}"
-        return f"{run}-{before.identity} is deleted and {starts}; {_start(before, after)}"
+        return f"job {run}-{before.identity} is deleted and {starts}; {_start(before, after)}"
     if after.hold is not None:
         until = f" until {after.hold.until}" if after.hold.until else ""
         return f"{run}-{after.identity} stays as it is{until}: {after.hold.why}"

@@ -93,7 +93,8 @@ def test_a_label_restarts_nothing(answer: dict[str, Any]) -> None:
 
 
 def test_a_claim_that_goes_is_data_at_risk_and_names_its_run(answer: dict[str, Any]) -> None:
-    assert "claim training-checkpoints leaves the foundation" in run_of(answer, "hostnetwork-ddp")["outcome"]
+    words = "the storage claim training-checkpoints is no longer described here: the cluster keeps it"
+    assert words in run_of(answer, "hostnetwork-ddp")["outcome"]
     (risky,) = [one for one in answer["shared"] if one["risk"]]
     assert risky["title"] == "foundation kubeflow-a100/training-host"
     assert risky["runs"] == ["hostnetwork-ddp"]
