@@ -403,4 +403,6 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
     run |= draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))
     if run.get("files") and draw(st.booleans()):
         run["file_modes"] = {min(run["files"]): draw(st.sampled_from(("0444", "555")))}
+    if workload["kind"] in ("script", "command") and "resume_from" not in workload and draw(st.booleans()):
+        run["checkpoints"] = {**run.get("checkpoints", {}), "lineage": draw(st.sampled_from(("first", "7k3m9q2x", "a-2")))}
     return run

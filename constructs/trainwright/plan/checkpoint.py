@@ -52,13 +52,15 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
     if claim is None and run.checkpoints.store is None:
         return None
     line = lineage(run)
-    key = line or name.rpartition("-")[2]
+    key = line or run.checkpoints.lineage or name.rpartition("-")[2]
     directory = f"{run.checkpoints.root}/{run.run}/{key}"
     reason = (
         "model, optimizer and data decide it: an edit of nodes, batch or schedule resumes"
         if line
         else "opaque work: each identity its own"
     )
+    if run.checkpoints.lineage:
+        reason = "as named: an edit of image or code keeps the directory"
     if isinstance(run.workload, CommandWorkload) and run.workload.resume_from:
         directory, reason = run.workload.resume_from, "as asked"
     size, (every, seconds, steps) = _size(run), _every(run)

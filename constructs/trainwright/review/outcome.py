@@ -64,9 +64,12 @@ def _start(before: RunRecord, after: RunRecord) -> str:
         return "starts at step 0: it says `resume: never`"
     if not before.facts or (lineage == last and _elsewhere(before, after)):
         return f"resumes only if lineage {lineage} is where it looks now, else starts at step 0"
+    own = after.facts.get("workload") in ("script", "command")
+    if lineage == last and own:
+        return f"resumes in the directory of lineage {lineage}, if its program reads what is there"
     if lineage == last:
         return f"resumes from the last checkpoint of lineage {lineage}"
-    if after.facts.get("workload") in ("script", "command"):
+    if own:
         return f"it gets the empty checkpoint directory {lineage}, and starts at step 0; checkpoints of {last} stay"
     why = "the model, the data, the kind of optimizer or the format of the checkpoints is another one"
     return f"starts at step 0 in lineage {lineage}: {why}; checkpoints of {last} stay"

@@ -40,7 +40,7 @@ LONGEST_DRAIN = 600
 
 def checkpoint_volume(context: Context) -> Iterator[Finding]:
     run = context.run
-    wanted = run.trainer or isinstance(run.workload, BoostingWorkload) or "mount" in run.checkpoints.model_fields_set
+    wanted = run.trainer or isinstance(run.workload, BoostingWorkload) or run.checkpoints.model_fields_set & {"mount", "lineage"}
     if wanted and run.checkpoints.store is None and run.checkpoints.mount not in run.mounts:
         yield found(
             "TW230",

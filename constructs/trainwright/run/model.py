@@ -14,12 +14,15 @@ from trainwright.run.nodes import NodeAffinity
 from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources, RoleParts
 from trainwright.run.surroundings import EnvSource, EnvValue, FileMode, Mount
-from trainwright.run.workload import TrainerWorkload, Workload
+from trainwright.run.workload import CommandWorkload, TrainerWorkload, Workload
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Duration
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
+
+LineageName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
+"""Of a directory in the run's own; a hash of the run's is one too, so that a directory can be kept by its name."""
 
 RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
 """A DNS-1035 label that leaves room for the hash and for the names that operators derive."""
@@ -68,6 +71,10 @@ class Checkpoints(Model):
     store: ObjectStore | None = None
     """An object store instead of a claim, `s3://bucket/prefix`, on S3 or a store with its protocol. Region, endpoint and keys
     come from `env`, or from the role of `service_account`.
+    """
+    lineage: LineageName | None = None
+    """For a script or a command: name of the run's checkpoint directory, which then stays over edits of image and code. Default:
+    each identity its own. Lineages of the trainer follow from model, optimizer and data.
     """
     every: Duration | None = None
     """Time between checkpoints; default 30m if `every_steps` is not set."""
@@ -279,6 +286,18 @@ class Run(Model):
     def _grace_is_its_own(self) -> Self:
         if self.grace is not None and self.workload.kind in ("trainer", "boosting"):
             raise ValueError(f"workload {self.workload.kind} has its grace from checkpoints; remove grace")
+        return self
+
+    @model_validator(mode="after")
+    def _lineage_is_its_own(self) -> Self:
+        """The trainer loads what it finds, so a name over an edit of the model would promise what the files cannot keep."""
+        lineage, kind = self.checkpoints.lineage, self.workload.kind
+        if lineage and kind in ("trainer", "boosting"):
+            raise ValueError(f"workload {kind} has its lineage from model and data, so that it never loads another model's "
+                             "checkpoint; remove checkpoints.lineage")  # fmt: skip
+        if lineage and isinstance(self.workload, CommandWorkload) and self.workload.resume_from:
+            raise ValueError(f"the checkpoint directory is both lineage {lineage} and {self.workload.resume_from}; "
+                             "remove one of checkpoints.lineage and workload.resume_from")  # fmt: skip
         return self
 
     @model_validator(mode="after")

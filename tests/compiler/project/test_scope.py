@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 from tests.compiler.projects import Scratch, assert_ended, files
@@ -200,10 +201,10 @@ def test_one_line_for_each_run_that_changed(few: Scratch) -> None:
 
 def test_an_edit_that_changes_no_pod_is_said_as_such(few: Scratch) -> None:
     few.write(DIGITS, "# reviewed\n" + few.read(DIGITS))
-    (line,) = said(few)
+    line, *_ = said(few)
     assert line.endswith("stays, its pods are as before")
     few.write(STDLIB, few.read(STDLIB) + "state: done\n")
-    (line,) = said(few)
+    line, *_ = said(few)
     assert line.startswith("stdlib-lm: done, ")
 
 
@@ -212,3 +213,16 @@ def test_verbose_prints_plans_of_what_is_asked_for(few: Scratch) -> None:
     assert "  batch         64 = micro 32 x accumulation 1 x 2 ranks" in lines
     assert not any(line.startswith("stdlib-lm") for line in lines)
     assert lines[-1] == "nothing changed: digits-ddp is as in dist/"
+
+
+def test_a_script_with_a_named_lineage_resumes_after_an_edit_of_its_image(few: Scratch) -> None:
+    file, image = "charts/runs/sdk-train.yaml", "registry.example.com/another@sha256:"
+    few.write(file, few.read(file) + "checkpoints: {lineage: first}\n")
+    assert_ended(few.run("synth"), 0)
+    assert last_records(few.project).runs["sdk-train"].facts["checkpoints.lineage"] == "first"
+    few.write(file, re.sub(r"image: \S+", f"image: {image}{'b' * 64}", few.read(file)))
+    line, *_ = said(few)
+    assert line.endswith("; resumes from lineage first")
+    few.edit(file, "lineage: first", "lineage: second")
+    line, *_ = said(few)
+    assert line.endswith("; starts at step 0 in lineage second")
