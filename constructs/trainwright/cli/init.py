@@ -23,7 +23,7 @@ from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
-from trainwright.starter.run import TOPOLOGIES, WORKLOADS, Starter, starter_text
+from trainwright.starter.run import ONLY_COMMANDS, TOPOLOGIES, WORKLOADS, Starter, starter_text
 from trainwright.target import TARGETS
 
 Answer = str | None
@@ -155,11 +155,12 @@ def _choices(drafts: Drafts, starter: Starter, chosen: dict[str, Answer]) -> Sta
     else:
         carried = [kind for kind in TOPOLOGIES if drafts.carried(replace(starter, topology=kind))]
         starter = replace(starter, topology=_choice("topology", carried, starter.topology))
+    default = "command" if starter.topology in ONLY_COMMANDS else starter.workload
     if (work := chosen["workload"]) or not asked:
-        starter = replace(starter, workload=choose("workload", work or starter.workload, list(WORKLOADS)))
+        starter = replace(starter, workload=choose("workload", work or default, list(WORKLOADS)))
     else:
         carried = [work for work in WORKLOADS if _targets(drafts, replace(starter, workload=work))]
-        starter = replace(starter, workload=_choice("workload", carried, starter.workload))
+        starter = replace(starter, workload=_choice("workload", carried, default))
     if target:
         return starter
     default = drafts.sources.clusters[starter.cluster].cluster.default_target

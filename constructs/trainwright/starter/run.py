@@ -16,8 +16,13 @@ TOPOLOGIES = {
     "multi-worker-mirrored": "kind: multi-worker-mirrored",
     "xgboost": "kind: xgboost",
     "ray": "kind: ray, version: 2.60.0",
+    "jax": "kind: jax",
+    "mpi": "kind: mpi",
+    "independent": "kind: independent",
 }
 """What one asks for -> how it is written; Ray in the release that our trainer asks for."""
+ONLY_COMMANDS = ("jax", "mpi", "independent")
+"""Those under which only a command fits."""
 WORKLOADS = ("trainer", "script", "command")
 """Our trainer, one's own program in each rank, or a command that starts the ranks itself."""
 
@@ -83,9 +88,15 @@ topology: {{{TOPOLOGIES[starter.topology]}, nodes: {starter.nodes}, gpus_per_nod
 def _work(starter: Starter) -> str:
     if starter.workload == "trainer":
         return _TREES if starter.topology == "xgboost" else _DIGITS
+    return f"workload: {{kind: {starter.workload}, command: [{_command(starter)}]}}\n{_USER}"
+
+
+def _command(starter: Starter) -> str:
+    """The words of a program that stands for one's own."""
+    if starter.topology == "mpi":
+        return f'mpirun, -np, "{starter.nodes * max(starter.gpus, 1)}", --hostfile, /etc/mpi/hostfile, /app/program'
     starts_ranks = starter.workload == "command" and starter.topology in ("ddp", "fsdp2", "deepspeed")
-    program = "torchrun" if starts_ranks else "python"
-    return f"workload: {{kind: {starter.workload}, command: [{program}, /app/train.py]}}\n{_USER}"
+    return f"{'torchrun' if starts_ranks else 'python'}, /app/train.py"
 
 
 def _scalar(text: str) -> str:

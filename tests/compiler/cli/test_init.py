@@ -113,6 +113,9 @@ def test_init_writes_a_run_that_compiles_on_every_profile(cluster: str, here: Sc
         ("trainer-h100", ["--topology", "deepspeed", "--target", "job-set"], ("zero3", "job-set")),
         ("ray-l40s", ["--topology", "ray", "--workload", "command"], ("ray", None)),
         ("h100-ib", ["--workload", "command"], ("ddp", None)),
+        ("h100-ib", ["--topology", "jax"], ("jax", None)),
+        ("laptop", ["--topology", "independent"], ("independent", None)),
+        ("kubeflow-a100", ["--topology", "mpi"], ("mpi", "mpi-job")),
     ],
 )
 def test_init_takes_a_target_that_carries_what_is_asked_for(
@@ -126,6 +129,8 @@ def test_init_takes_a_target_that_carries_what_is_asked_for(
 
 def test_init_says_why_a_cluster_does_not_carry_what_is_asked_for(here: Scratch) -> None:
     ended = here.run("init", "mine", "--cluster", "laptop", "--topology", "horovod")
+    assert_ended(ended, 1, "TW401", "charts/runs/mine.yaml was not written")
+    ended = here.run("init", "mine", "--cluster", "laptop", "--topology", "mpi")
     assert_ended(ended, 1, "TW401", "charts/runs/mine.yaml was not written")
     ended = here.run("init", "mine", "--cluster", "laptop", "--topology", "ring")
     assert_ended(ended, 2, "there is no topology ring; use one of: ddp, ")
