@@ -101,21 +101,21 @@ def assert_table(head: str, rows: list[str]) -> None:
 
 
 def runs() -> Iterator[tuple[str, str, str]]:
-    """Link, cluster and target of each run, as the README shows them."""
+    """Link, cluster and target of each run, as the page of runs shows them."""
     sources: Sources = load_sources(find_project(ROOT))
     for name, file in sorted(sources.runs.items()):
         cluster = sources.clusters[file.run.cluster].cluster
         target = TARGETS[file.run.target or cluster.default_target]
         path = Path(file.name).relative_to(ROOT) if Path(file.name).is_absolute() else Path(file.name)
-        yield f"[`{name}`]({path.as_posix()})", file.run.cluster, target.title
+        yield f"[`{name}`](../{path.as_posix()})", file.run.cluster, target.title
 
 
-def test_the_readme_lists_every_run_with_its_target() -> None:
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_of_runs_lists_every_run_with_its_target() -> None:
+    page = (DOCS / "runs.md").read_text(encoding="utf-8")
     rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in page.splitlines() if line.startswith("| [`")]
-    listed = [row[:3] for row in rows if "(charts/runs/" in row[0]]
+    listed = [row[:3] for row in rows if "(../charts/runs/" in row[0]]
     assert sorted(listed) == sorted(runs())
-    assert all(len(row[3]) > 20 for row in rows if "(charts/runs/" in row[0])
+    assert all(len(row[3]) > 20 for row in rows if "(../charts/runs/" in row[0])
 
 
 def test_the_page_of_clusters_names_every_profile() -> None:
