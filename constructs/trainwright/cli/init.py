@@ -83,7 +83,8 @@ class Drafts:
         """Raises :class:`CompileError` with the findings of the text."""
         shown = self.project.shown(self.path)
         document = parse_yaml(text, shown)
-        file = RunFile(self.path, shown, validate(Run, document), document.positions, digest(text.encode()))
+        document = self.sources.defaults.merged(document) if self.sources.defaults else document
+        file = RunFile(self.path, shown, validate(Run, document), document.positions, digest(text.encode()), document.taken)
         demand_profile(self.sources, file.run.cluster)
         return build_run(file, self.sources, today()).compiled
 

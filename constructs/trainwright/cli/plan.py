@@ -12,7 +12,7 @@ from trainwright.cli.session import JsonOption, ProjectOption, RunArgument, open
 from trainwright.project import build_run
 from trainwright.project.build import demand_profile
 from trainwright.project.load import load_sources_for
-from trainwright.report.plan import compiled_data, difference_data, difference_lines, plan_lines
+from trainwright.report.plan import compiled_data, default_places, difference_data, difference_lines, plan_lines
 from trainwright.run import Run
 from trainwright.target import TARGETS
 
@@ -39,11 +39,12 @@ def command(
         show(other.compiled.findings)
         return
     if json:
-        output(encoder.dumps(compiled_data(built.compiled), indent=2))
+        taken = default_places(built.output.locator)
+        output(encoder.dumps(compiled_data(built.compiled) | ({"defaults": taken} if taken else {}), indent=2))
         return
     if built.held:
         output(f"{run} is held as {run}-{built.identity}: {built.held.hold.why}. Today's inputs give:\n")
-    output("\n".join(plan_lines(built.compiled)))
+    output("\n".join(plan_lines(built.compiled, built.output.locator)))
     show(built.compiled.findings)
 
 

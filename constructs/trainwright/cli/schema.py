@@ -10,19 +10,26 @@ import typer
 
 from trainwright.cli.session import output
 from trainwright.cluster import Cluster
+from trainwright.model import Model
 from trainwright.run import Run
+from trainwright.run.defaults import Defaults
 
 
 class Kind(StrEnum):
     RUN = "run"
     CLUSTER = "cluster"
+    DEFAULTS = "defaults"
+
+
+MODELS: dict[Kind, type[Model]] = {Kind.RUN: Run, Kind.CLUSTER: Cluster, Kind.DEFAULTS: Defaults}
+"""What describes each kind of file."""
 
 
 def command(kind: Annotated[Kind, typer.Argument(help="What to describe.")] = Kind.RUN) -> None:
-    """Print the JSON Schema of a run file or of a cluster profile.
+    """Print the JSON Schema of a run file, of a cluster profile or of the defaults of runs.
 
     An editor with a YAML language server completes and checks keys with it.
     """
-    from trainwright.report.schema import described_schema
+    from trainwright.report.schema import file_schema_of
 
-    output(json.dumps(described_schema(Run if kind is Kind.RUN else Cluster), indent=2))
+    output(json.dumps(file_schema_of(MODELS[kind]), indent=2))

@@ -181,7 +181,7 @@ def run_file(sources: Sources, name: str) -> str:
         for finding in sources.findings
         if finding.where.file and Path(finding.where.file).stem.replace("_", "-") == name
     ]
-    if broken:
+    if broken := broken or list(sources.unread.get(name, ())):
         fail(broken)
     from trainwright.model import closest
 

@@ -84,7 +84,7 @@ def _print_details(build: Build, chosen: Collection[str], written: Written, want
     runs = [built for name, built in build.runs.items() if name in chosen]
     if wanted is Detail.VERBOSE:
         for built in runs:
-            output("\n".join(plan_lines(built.compiled)) + "\n")
+            output("\n".join(plan_lines(built.compiled, built.output.locator)) + "\n")
     else:
         before, after = written.before.runs, written.after.runs
         runs = [built for built in runs if before.get(built.file.run.run) != after[built.file.run.run]]

@@ -13,6 +13,20 @@ Positions = Mapping[str, tuple[int, int]]
 NOWHERE: Positions = {}
 
 
+class Taken(NamedTuple):
+    """What a run has from its project's defaults."""
+
+    file: str | None = None
+    """The file of the defaults, as shown to people; None where there is none."""
+    values: Mapping[str, Any] = {}
+    """As the run's own file would hold it."""
+    positions: Positions = NOWHERE
+    """Pointer in the run -> where the defaults say it. What the run says itself is not in it."""
+
+
+NOTHING = Taken()
+
+
 class Locator(NamedTuple):
     """Turns pointers into places; without files (a run built in Python) a place is the pointer alone."""
 
@@ -20,8 +34,15 @@ class Locator(NamedTuple):
     run_positions: Positions = NOWHERE
     cluster_file: str | None = None
     cluster_positions: Positions = NOWHERE
+    taken: Taken = NOTHING
 
     def run(self, pointer: str = "") -> Where:
+        """In the run's file, or in that of the defaults where the run has it from there."""
+        near = pointer
+        while near and near not in self.run_positions and near not in self.taken.positions:
+            near = near.rpartition("/")[0]
+        if near not in self.run_positions and near in self.taken.positions:
+            return _place(self.taken.file, self.taken.positions, pointer)
         return _place(self.run_file, self.run_positions, pointer)
 
     def cluster(self, pointer: str = "") -> Where:
@@ -35,7 +56,7 @@ class Locator(NamedTuple):
         if kind not in ("run", "cluster"):
             return None
         positions = self.run_positions if kind == "run" else self.cluster_positions
-        if positions and pointer not in positions:
+        if positions and pointer not in positions and not (kind == "run" and pointer in self.taken.positions):
             return None
         return self.run(pointer + below) if kind == "run" else self.cluster(pointer + below)
 

@@ -160,7 +160,7 @@ def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, wat
             continue
         try:
             runs[name] = build_run(file, sources, today, last)
-            findings += runs[name].compiled.findings
+            findings += [one for one in runs[name].compiled.findings if not _of_defaults(one, file) or one not in findings]
             held = _held_findings(name, runs[name], today)
             failed[name] = tuple(finding for finding in held if finding.severity is Severity.ERROR)
             findings += held
@@ -186,7 +186,7 @@ def _failures(
     sources: Sources, failed: Mapping[str, tuple[Finding, ...]], clashes: Sequence[Clash]
 ) -> dict[str, tuple[Finding, ...]]:
     """Run -> its errors. What could not be read is known by the name of its file."""
-    failures = {name: list(findings) for name, findings in failed.items()}
+    failures = {name: list(findings) for name, findings in {**sources.unread, **failed}.items()}
     for finding in sources.findings:
         if finding.severity is Severity.ERROR:
             path = PurePath(finding.where.file or "")
@@ -282,6 +282,11 @@ def _held_findings(name: str, built: BuiltRun, today: date) -> list[Finding]:
 
 def _pick(items: Sequence[T], indexes: Sequence[int]) -> tuple[T, ...]:
     return tuple(items[index] for index in indexes)
+
+
+def _of_defaults(finding: Finding, file: RunFile) -> bool:
+    """Whether it is of what several runs have in common, which is said once."""
+    return file.taken.file is not None and finding.where.file == file.taken.file
 
 
 def _of_profile(finding: Finding, cluster: str) -> bool:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import version
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
@@ -26,7 +26,18 @@ MOST_NAMED = 10
 """Runs, or values of a profile, that a message names; of the others it says how many there are."""
 
 Change = tuple[str, Fact | None, Fact | None]
-"""Path in a profile, and what stood there and stands there now; None for nothing."""
+"""Path in a profile or in a run, and what stood there and stands there now; None for nothing."""
+
+
+class Cause(NamedTuple):
+    """What changed besides the runs that it restarts."""
+
+    cluster: str
+    """Whose profile; empty where that did not."""
+    profile: tuple[Change, ...]
+    defaults: tuple[Change, ...]
+    release: str | None
+    """Of Trainwright that wrote the runs."""
 
 _PARTS = (
     (r"/resources/", "pod resources"),
@@ -54,17 +65,19 @@ def restarts(
         accepted: those of them that may restart.
         records: what the last synth left.
     """
-    causes: dict[tuple[str, tuple[Change, ...], str | None], list[str]] = defaultdict(list)
+    causes: dict[Cause, list[str]] = defaultdict(list)
     for name, built in moved.items():
         if name in accepted:
             continue
-        written_by, cluster = records.runs[name].written_by, built.file.run.cluster
+        entry, cluster = records.runs[name], built.file.run.cluster
         before = records.clusters.get(cluster)
-        changes = () if before is None else _relevant(built, before.profile)
-        causes[cluster if changes else "", changes, written_by.trainwright if written_by else None].append(name)
-    for (cluster, changes, release), names in causes.items():
+        profile = () if before is None else _relevant(built, "cluster", before.profile, profile_facts(built.cluster.cluster))
+        defaults = _relevant(built, "run", entry.defaults or {}, built.file.defaults or {})
+        release = entry.written_by.trainwright if entry.written_by else None
+        causes[Cause(cluster if profile else "", profile, defaults, release)].append(name)
+    for cause, names in causes.items():
         first = moved[names[0]]
-        where, what = _cause(cluster, changes, release, first)
+        where, what = _said_of(cause, first)
         *others, last = _changed_parts(project, first, records.runs[names[0]].identity) or ["the objects"]
         parts = f"{', '.join(others)} and {last}" if others else last
         runs = _some(f"{name} ({records.runs[name].identity} → {moved[name].identity})" for name in names)
@@ -74,30 +87,42 @@ def restarts(
         yield found("TW501", where, f"{what} changes {parts} of {count} would restart: {runs}", fix), names
 
 
-def _cause(cluster: str, changes: tuple[Change, ...], release: str | None, run: BuiltRun) -> tuple[Where, str]:
-    """Where it is, and what it is."""
+def _said_of(cause: Cause, run: BuiltRun) -> tuple[Where, str]:
+    """Where a cause is, and what it is."""
+    locate, shown = run.file.locator(run.cluster), run.file.taken.file or DEFAULTS
+    changes = [(f"profile {cause.cluster}", cause.profile)] if cause.profile else []
+    changes += [(shown, cause.defaults)] if cause.defaults else []
     if changes:
-        said = _some(f"{path} {_said(old)} → {_said(new)}" for path, old, new in changes)
-        pointer = "".join(f"/{escape(key)}" for key in changes[0][0].split("/"))
-        return run.file.locator(run.cluster).cluster(pointer), f"profile {cluster}: {said}"
+        said = " and ".join(f"{what}: {_some(f'{path} {_said(old)} → {_said(new)}' for path, old, new in each)}"
+                            for what, each in changes)
+        pointer = "".join(f"/{escape(key)}" for key in changes[0][1][0][0].split("/"))
+        if cause.profile:
+            return locate.cluster(pointer), said
+        where = locate.run(pointer)
+        return where if where.file == shown else Where(shown), said
     installed = version("trainwright")
-    where = run.file.locator(run.cluster).run("/run")
-    if release not in (None, installed):
-        return where, f"trainwright {release} → {installed}"
+    where = locate.run("/run")
+    if cause.release not in (None, installed):
+        return where, f"trainwright {cause.release} → {installed}"
     return where, "something else than the run's file and its profile, such as this build of Trainwright,"
+
+
+DEFAULTS = "charts/defaults.yaml"
+"""As shown to people, where the file is gone."""
 
 
 def _said(value: Fact | None) -> str:
     return "(nothing)" if value is None else str(value)
 
 
-def _relevant(run: BuiltRun, before: Mapping[str, Fact]) -> tuple[Change, ...]:
-    """What changed of the profile since the last synth: of it what the run's objects come from, or all where that is nothing."""
-    after = profile_facts(run.cluster.cluster)
+def _relevant(run: BuiltRun, kind: str, before: Mapping[str, Fact], after: Mapping[str, Fact]) -> tuple[Change, ...]:
+    """What changed of the profile or the defaults since the last synth: what the run's objects come from of it, or all where that
+    is nothing. ``kind`` is what sources of it begin with, ``cluster`` or ``run``.
+    """
     both = ((path, before.get(path), after.get(path)) for path in sorted(before.keys() | after.keys()))
     changes = tuple(change for change in both if change[1] != change[2])
     sources = {answer.source for answers in run.compiled.provenance() for answer in answers.values()} if changes else set()
-    read = {"/".join(tokens(source.removeprefix("cluster:"))) for source in sources if source.startswith("cluster:/")}
+    read = {"/".join(tokens(source.removeprefix(f"{kind}:"))) for source in sources if source.startswith(f"{kind}:/")}
     used = tuple(change for change in changes if any(_overlap(change[0], path) for path in read))
     return used or changes
 

@@ -21,6 +21,7 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.pods import containers_of, pods_in
 from trainwright.manifest.scheduling import QUEUE_LABEL
+from trainwright.model import Fact
 from trainwright.project.record import Hold, RunRecord, digest, read_record, run_path
 from trainwright.reading.document import parse_yaml, read_text
 from trainwright.report.header import split_header
@@ -66,10 +67,10 @@ class HeldRun:
         """
         return file == self.record.file or identity == self.hold.identity
 
-    def recorded(self, file: str, identity: str) -> RunRecord:
+    def recorded(self, file: str, identity: str, defaults: dict[str, Fact] | None) -> RunRecord:
         """Its record today: bytes, identity and facts are those that it keeps."""
         hold = self.hold.model_copy(update={"identity": identity, "release": version("trainwright")})
-        return self.record.model_copy(update={"file": file, "hold": hold})
+        return self.record.model_copy(update={"file": file, "hold": hold, "defaults": defaults})
 
     def expired(self, run: str, today: date) -> Iterator[Finding]:
         """Says so after its last day. The bytes stay until somebody decides."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
@@ -13,12 +13,15 @@ from typing import Protocol, TypeVar
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import Locator, Positions
+from trainwright.findings.locate import NOTHING, Locator, Positions, Taken
+from trainwright.model import Fact, closest
 from trainwright.project.hold import HeldRun, read_held
 from trainwright.project.record import Digest, digest
 from trainwright.reading import validate
+from trainwright.reading.defaults import DefaultsFile, read_defaults
 from trainwright.reading.document import read_yaml
 from trainwright.reading.run_module import load_python_run
+from trainwright.report.facts import default_facts
 from trainwright.rules.cluster import check_profile
 from trainwright.run import Run
 
@@ -55,6 +58,13 @@ class RunFile:
     run: Run
     positions: Positions
     digest: Digest
+    taken: Taken = NOTHING
+    """What it has from the defaults; it is in ``run`` too."""
+
+    @property
+    def defaults(self) -> dict[str, Fact] | None:
+        """What its record says of the defaults that it has; None where it has none."""
+        return default_facts(self.taken.values) or None
 
     def locator(self, cluster: ClusterFile | None) -> Locator:
         return Locator(
@@ -62,6 +72,7 @@ class RunFile:
             run_positions=self.positions,
             cluster_file=cluster.name if cluster else None,
             cluster_positions=cluster.positions if cluster else {},
+            taken=self.taken,
         )
 
 
@@ -78,6 +89,11 @@ class Project:
     @property
     def runs(self) -> Path:
         return self.root / "charts" / "runs"
+
+    @property
+    def defaults(self) -> Path:
+        """What runs have in common: see :mod:`trainwright.reading.defaults`. There need not be such a file."""
+        return self.root / "charts" / "defaults.yaml"
 
     @property
     def records(self) -> Path:
@@ -112,6 +128,9 @@ class Sources:
     findings: tuple[Finding, ...]
     held: Mapping[str, HeldRun] = field(default_factory=dict)
     """What is held of each run that is."""
+    defaults: DefaultsFile | None = None
+    unread: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    """Run -> why it could not be read, where that is not in a file of its name."""
 
 
 def find_project(start: Path) -> Project:
@@ -146,8 +165,15 @@ def load_sources(project: Project, watch: Watch = unwatched) -> Sources:
     profiles = sorted(path for suffix in PROFILE_SUFFIXES for path in project.clusters.glob(f"*{suffix}"))
     files = sorted(path for path in project.runs.glob("*") if path.suffix in RUN_SUFFIXES and not path.name.startswith("_"))
     held, findings = read_held(project.held, project.records, project.shown)
-    clusters, runs = _clusters(project, profiles, findings), _runs(project, watch(files, "reading runs"), findings)
-    return Sources(clusters, runs, tuple(findings), held)
+    clusters = _clusters(project, profiles, findings)
+    try:
+        defaults = _defaults(project)
+    except CompileError as error:  # said once, and not for each run that would be incomplete
+        names = dict.fromkeys(path.stem.replace("_", "-") for path in files)
+        return Sources(clusters, {}, (*findings, *error.findings), held, unread=dict.fromkeys(names, error.findings))
+    findings += _for_nobody(defaults, clusters) if defaults and len(clusters) == len(profiles) else ()
+    runs = _runs(project, watch(files, "reading runs"), findings, defaults)
+    return Sources(clusters, runs, tuple(findings), held, defaults)
 
 
 def load_sources_for(project: Project, run: str) -> Sources:
@@ -155,14 +181,44 @@ def load_sources_for(project: Project, run: str) -> Sources:
     stems = (run, run.replace("-", "_")) if re.fullmatch(r"[-a-z0-9]{1,40}", run) else ()  # a name is no path
     files = [path for stem in stems for suffix in RUN_SUFFIXES if (path := project.runs / f"{stem}{suffix}").is_file()]
     held, findings = read_held(project.held, project.records, project.shown)
-    runs = _runs(project, files, findings) if len(files) == 1 else {}
+    try:
+        defaults = _defaults(project)
+    except CompileError:
+        return load_sources(project)
+    runs = _runs(project, files, findings, defaults) if len(files) == 1 else {}
     if run not in runs:
         return load_sources(project)
     cluster = runs[run].run.cluster
     profiles = [path for suffix in PROFILE_SUFFIXES if (path := project.clusters / f"{cluster}{suffix}").is_file()]
     if not profiles:
         return load_sources(project)
-    return Sources(_clusters(project, profiles, findings), runs, tuple(findings), held)
+    return Sources(_clusters(project, profiles, findings), runs, tuple(findings), held, defaults)
+
+
+def _defaults(project: Project) -> DefaultsFile | None:
+    """None where there is no such file.
+
+    Raises:
+        CompileError: where there is one that cannot be used.
+    """
+    path = project.defaults
+    other = path.with_suffix(".yml")
+    if other.exists():
+        message = f"{project.shown(other)} is not read"
+        raise CompileError([found("TW101", Where(project.shown(other)), message, f"rename it to {path.name}")])
+    return read_defaults(path, project.shown(path)) if path.exists() else None
+
+
+def _for_nobody(defaults: DefaultsFile, clusters: Mapping[str, ClusterFile]) -> Iterator[Finding]:
+    """Defaults of clusters and namespaces that no profile has: a misspelt name would silently mean nothing."""
+    namespaces = sorted({name for file in clusters.values() for name in file.cluster.namespaces})
+    for group, code, names in (("clusters", "TW110", list(clusters)), ("namespaces", "TW303", namespaces)):
+        for name in (each for each in defaults.document.data.get(group, {}) if each not in names):
+            near = closest(name, names)
+            hint = f"did you mean {near}? " if near else ""
+            fix = f"{hint}use one of: {', '.join(names) or 'none'}; or remove these defaults"
+            where = defaults.document.where(f"/{group}/{name}")
+            yield found(code, where, f"there are defaults for {group.removesuffix('s')} {name}, which no profile has", fix)
 
 
 def _clusters(project: Project, paths: list[Path], findings: list[Finding]) -> dict[str, ClusterFile]:
@@ -181,13 +237,15 @@ def _clusters(project: Project, paths: list[Path], findings: list[Finding]) -> d
     return clusters
 
 
-def _runs(project: Project, paths: Iterable[Path], findings: list[Finding]) -> dict[str, RunFile]:
+def _runs(
+    project: Project, paths: Iterable[Path], findings: list[Finding], defaults: DefaultsFile | None
+) -> dict[str, RunFile]:
     runs: dict[str, RunFile] = {}
     for path in paths:
         try:
-            loaded = load_run_file(path, project.shown(path))
+            loaded = load_run_file(path, project.shown(path), defaults)
         except CompileError as error:
-            findings += error.findings
+            findings += [finding for finding in error.findings if finding not in findings]
             continue
         if loaded.run.run in runs:
             findings.append(_twice("run", loaded.run.run, loaded.name, runs[loaded.run.run].name))
@@ -228,16 +286,18 @@ def load_cluster_file(path: Path, shown: str) -> ClusterFile:
     return ClusterFile(path, shown, cluster, document.positions)
 
 
-def load_run_file(path: Path, shown: str) -> RunFile:
+def load_run_file(path: Path, shown: str, defaults: DefaultsFile | None = None) -> RunFile:
     """One run, from YAML or from a Python module that exports RUN; its file is called like the run."""
     positions: Positions
     if path.suffix == ".py":
-        run, positions = load_python_run(path, shown), {"": (1, 1)}
+        run, taken = load_python_run(path, shown, defaults)
+        positions = {"": (1, 1)}
     else:
         document = read_yaml(path, shown)
-        run, positions = validate(Run, document), document.positions
+        document = defaults.merged(document) if defaults else document
+        run, positions, taken = validate(Run, document), document.positions, document.taken
     _same_name(path, shown, run.run, "run", positions)
-    return RunFile(path, shown, run, positions, digest(path.read_bytes()))
+    return RunFile(path, shown, run, positions, digest(path.read_bytes()), taken)
 
 
 def _same_name(path: Path, shown: str, name: str, key: str, positions: Positions) -> None:

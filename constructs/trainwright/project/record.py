@@ -99,6 +99,8 @@ class RunRecord(Model):
     """Why it keeps its bytes, which are in ``charts/held/``."""
     facts: dict[str, Fact] = Field(default_factory=dict)
     """What its plan stated; empty where that is not known any more."""
+    defaults: dict[str, Fact] | None = None
+    """Path such as ``env/HF_HOME`` -> what the run had there from the defaults; None where it had nothing."""
 
 
 class ClusterRecord(Model):

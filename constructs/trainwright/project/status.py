@@ -52,10 +52,10 @@ def last_records(project: Project) -> Records:
 def run_record(built: BuiltRun, dist: str, written_by: Releases | None) -> RunRecord:
     """Of a run as it compiles now, or is held, with the digest of its file in ``dist/`` and what wrote that."""
     if built.held is not None:
-        return built.held.recorded(built.file.digest, built.compiled.identity)
+        return built.held.recorded(built.file.digest, built.compiled.identity, built.file.defaults)
     return RunRecord(
         identity=built.identity, file=built.file.digest, manifests=built.output.digest, dist=dist,
-        written_by=written_by, facts=dict(built.facts),
+        written_by=written_by, facts=dict(built.facts), defaults=built.file.defaults,
     )
 
 
@@ -93,15 +93,17 @@ def _unclear_holds(project: Project, build: Build, records: Records, accepted: C
             fix = f"restore it from git; or let the run restart with `trainwright roll {name}`"
             findings[name] = found("TW512", Where(shown), f"{name} is held, and {shown} is missing", fix)
         elif _inputs_changed(built, entry.hold, records):
-            message = f"{name} is held, and its file changed together with its profile or with Trainwright"
+            message = f"{name} is held, and its file changed together with its profile, with defaults or with Trainwright"
             fix = f"take the edit back, run `trainwright synth`, and edit again; or let it restart with `trainwright roll {name}`"
             findings[name] = found("TW513", built.file.locator(built.cluster).run("/run"), message, fix)
     return findings
 
 
 def _inputs_changed(built: BuiltRun, hold: Hold, records: Records) -> bool:
-    """Whether the profile or the release is another one than at the last synth."""
+    """Whether the profile, the defaults or the release are others than at the last synth."""
     cluster = records.clusters.get(built.file.run.cluster)
+    if records.runs[built.file.run.run].defaults != built.file.defaults:
+        return True
     return cluster is None or cluster.profile != profile_facts(built.cluster.cluster) or hold.release != version("trainwright")
 
 
@@ -214,8 +216,10 @@ def _stale_runs(project: Project, build: Build, records: Records) -> Iterator[Fi
 
 
 def _stale_rest(project: Project, build: Build, records: Records) -> Iterator[Finding]:
+    facts = [records.runs[name].facts for name in build.failures if name in records.runs]
+    unknown = {f"{one.get('cluster')}/{one.get('namespace')}" for one in facts}  # until what needs them compiles again
     for key, built in build.foundations.items():
-        if foundation_path(key) not in records.broken and _changed(built, records.foundations.get(key)):
+        if foundation_path(key) not in records.broken and key not in unknown and _changed(built, records.foundations.get(key)):
             yield found("TW502", Where(built.cluster.name), f"the foundation of {key} changed since dist/ was written", FIX)
     for name, entry in cluster_records(build).items():
         if cluster_path(name) not in records.broken and records.clusters.get(name) != entry:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import Locator, Positions, escape
+from trainwright.findings.locate import NOTHING, Locator, Positions, Taken, escape
 from trainwright.reading.document import Document
 from trainwright_trainer.contract.base import MAX_INTEGER
 
@@ -31,15 +31,17 @@ def validate(model: type[M], document: Document) -> M:
         raise refused(error, model, document.data, document.where) from error
 
 
-def validate_data(model: type[M], data: M | Mapping[str, Any], file: str | None, positions: Positions) -> M:
-    """The model that Python values describe, models among them; findings lie where the positions say.
+def validate_data(
+    model: type[M], data: M | Mapping[str, Any], file: str | None, positions: Positions, taken: Taken = NOTHING
+) -> M:
+    """The model that Python values describe, models among them; findings lie where the positions, or those of the defaults, say.
 
     Models are validated again, since not all that makes one validates.
 
     Raises:
         CompileError: as :func:`validate`.
     """
-    where = Locator(file, positions).run
+    where = Locator(file, positions, taken=taken).run
     plain = dict(data) if isinstance(data, Mapping) else data
     if keys := next(_inexact(plain), ()):
         from trainwright.reading.errors import dotted  # as below

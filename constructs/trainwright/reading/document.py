@@ -15,7 +15,7 @@ from typing import Any
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import Locator, Positions, escape
+from trainwright.findings.locate import NOTHING, Locator, Positions, Taken, escape
 from trainwright.scalar import Scalar, ScalarError, read_scalar
 
 LARGEST_FILE = 2**20
@@ -38,10 +38,12 @@ class Document:
     data: dict[str, Any]
     positions: Positions
     """JSON pointer (RFC 6901) -> line and column of the key or list item, from 1. The document itself is the empty pointer."""
+    taken: Taken = NOTHING
+    """What is in the data beside the file's own."""
 
     def where(self, pointer: str) -> Where:
         """The place of a value, or of its nearest ancestor that is written down."""
-        return Locator(self.file, self.positions).run(pointer)
+        return Locator(self.file, self.positions, taken=self.taken).run(pointer)
 
 
 def read_text(path: Path, shown: str | None = None) -> str:

@@ -17,19 +17,25 @@ from pydantic import BaseModel, ValidationError
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
+from trainwright.findings.locate import NOTHING, Taken
 from trainwright.reading import refused, validate, validate_data
+from trainwright.reading.defaults import DefaultsFile
 from trainwright.reading.document import Document, read_text, shorten
 from trainwright.run import Run
 
 
-def load_python_run(path: Path, shown: str | None = None) -> Run:
+def load_python_run(path: Path, shown: str | None = None, defaults: DefaultsFile | None = None) -> tuple[Run, Taken]:
     """Execute a module and take its RUN: a :class:`~trainwright.run.Run`, or a dict of plain values that describes one.
+
+    What the run does not state itself is as the defaults say, and returned beside it: of a :class:`Run` what its constructor was
+    not given.
 
     The module leaves no ``__pycache__``, its prints go to stderr, and imports of cdk8s, constructs and jsii fail in it.
 
     Args:
         path: the module.
         shown: the name that findings give it; default: the path.
+        defaults: what the project's runs have in common.
 
     Raises:
         CompileError: TW101 where it cannot be read, TW108 where it fails or exports no run, and TW105 to TW107 for what a model
@@ -41,9 +47,14 @@ def load_python_run(path: Path, shown: str | None = None) -> Run:
     assigned = re.search(r"^RUN\b", text, re.MULTILINE)
     line = text.count("\n", 0, assigned.start()) + 1 if assigned else 1
     if isinstance(exported, Run):
-        return validate_data(Run, exported, file, {"": (line, 1)})
+        if defaults is None:
+            return validate_data(Run, exported, file, {"": (line, 1)}), NOTHING
+        data, taken = defaults.beneath({name: getattr(exported, name) for name in exported.model_fields_set})
+        return validate_data(Run, data, file, {"": (line, 1)}, taken), taken
     if isinstance(exported, Mapping):
-        return validate(Run, Document(file=file, data=_plain(exported, file, line), positions={"": (line, 1)}))
+        document = Document(file=file, data=_plain(exported, file, line), positions={"": (line, 1)})
+        document = defaults.merged(document) if defaults else document
+        return validate(Run, document), document.taken
     message = "the module exports no RUN" if exported is None else f"RUN is of type {type(exported).__name__}, not a run"
     raise CompileError([found("TW108", Where(file, line, 1), message, "write `RUN = Run(...)`, with Run from trainwright.run")])
 

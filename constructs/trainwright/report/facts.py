@@ -50,8 +50,16 @@ def plan_facts(compiled: CompiledRun) -> dict[str, Fact]:
 
 def profile_facts(cluster: Cluster) -> dict[str, Fact]:
     """Path such as ``node_pools/h100/cpus`` -> what the profile says there. A profile names Secrets, and never holds one."""
-    said = dict(_flat(cluster.model_dump(mode="json", exclude_unset=True), separator="/"))
-    return {_text(path): _fact(value) for path, value in said.items()}
+    return _said(cluster.model_dump(mode="json", exclude_unset=True))
+
+
+def default_facts(values: Mapping[str, Any]) -> dict[str, Fact]:
+    """Path such as ``env/HF_HOME`` -> what a run has there from the defaults of its project."""
+    return _said(values)
+
+
+def _said(data: Mapping[str, Any]) -> dict[str, Fact]:
+    return {_text(path): _fact(value) for path, value in _flat(data, separator="/")}
 
 
 def rate(value: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity, visible
+from trainwright.findings.locate import Locator, escape, tokens
 from trainwright.manifest.containers import stated_containers
 from trainwright.manifest.supporting import fences
 from trainwright.model import changed_fields
@@ -16,6 +17,7 @@ from trainwright.plan import Plan
 from trainwright.plan.model import AmountPlan, ElasticPlan, MemoryPlan
 from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.plan.security import describe_security
+from trainwright.reading.errors import dotted
 from trainwright.report.finding import to_json
 from trainwright.run import CommandWorkload, Container, Run, ScriptWorkload
 from trainwright.units import GIB, counted
@@ -24,11 +26,27 @@ from trainwright_trainer.contract.metrics import Sink, TensorBoard
 WIDTH = 14
 
 
-def plan_lines(compiled: CompiledRun) -> list[str]:
-    """A title and one aligned line a subject."""
+def plan_lines(compiled: CompiledRun, locate: Locator | None = None) -> list[str]:
+    """A title and one aligned line a subject; with a locator also what the run has from the defaults of its project."""
     plan = compiled.plan
     title = f"{plan.name} on {plan.cluster} · {plan.topology} · {plan.target_title}"
-    return [visible(line) for line in (title, *(f"  {label:<{WIDTH}}{text}" for label, text in plan_rows(compiled)))]
+    *rows, findings = plan_rows(compiled)
+    places = default_places(locate) if locate else {}
+    cited = ", ".join(f"{name} from {where}" for name, where in places.items())
+    rows += [("defaults", cited)] if cited else []
+    return [visible(line) for line in (title, *(f"  {label:<{WIDTH}}{text}" for label, text in (*rows, findings)))]
+
+
+def default_places(locate: Locator) -> dict[str, str]:
+    """What the run has from defaults, such as ``restarts`` or ``env.HF_HOME`` -> the file and line that say it."""
+    taken = locate.taken
+    pointers = [
+        pointer
+        for field, value in taken.values.items()
+        for pointer in ([f"/{escape(field)}"] if f"/{escape(field)}" in taken.positions and not isinstance(value, Mapping)
+                        else [f"/{escape(field)}/{escape(str(key))}" for key in value])
+    ]
+    return {dotted(tuple(tokens(pointer))): f"{taken.file}:{locate.run(pointer).line}" for pointer in pointers}
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:

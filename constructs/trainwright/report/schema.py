@@ -11,6 +11,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from trainwright.model import file_schema
+from trainwright.run import Run
+from trainwright.run.defaults import OWN
 
 
 def described_schema(model: type[BaseModel]) -> dict[str, Any]:
@@ -26,6 +28,14 @@ def described_schema(model: type[BaseModel]) -> dict[str, Any]:
             for field, described in part.get("properties", {}).items():
                 described.update({"description": texts[field]} if field in texts else {})
     _ask_the_chooser(schema)
+    return schema
+
+
+def file_schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The same for a file of a project. An editor knows no other files, so it does not miss what defaults may say of a run."""
+    schema = described_schema(model)
+    if model is Run:
+        schema["required"] = [field for field in schema["required"] if field in OWN]
     return schema
 
 
@@ -64,7 +74,7 @@ def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 def _field_texts(model: type[BaseModel]) -> dict[str, str]:
     """Field -> the string below it in the class, or in the class that it comes from."""
     texts: dict[str, str] = {}
-    for base in reversed(model.__mro__):
+    for base in reversed((*model.__mro__, *getattr(model, "texts_of", model).__mro__)):
         if issubclass(base, BaseModel) and base is not BaseModel:
             texts |= _own_texts(base)
     return texts

@@ -8,8 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from trainwright.cluster import Cluster
-from trainwright.report.schema import described_schema
+from trainwright.report.schema import file_schema_of
 from trainwright.run import Run
+from trainwright.run.defaults import Defaults
 
 HERE = Path(__file__).parent
 FIRST_RUN = "first-run"
@@ -36,8 +37,9 @@ def project_files(cluster: str, profile: str, namespace: str, run: str) -> dict[
         f"charts/runs/{FIRST_RUN}.yaml": MODELINE.format("run") + run,
         "charts/main.py": _kept("project/main.py"),
         "cdk8s.yaml": _kept("project/cdk8s.yaml"),
-        "schemas/run.json": json.dumps(described_schema(Run), indent=2) + "\n",
-        "schemas/cluster.json": json.dumps(described_schema(Cluster), indent=2) + "\n",
+        "schemas/run.json": json.dumps(file_schema_of(Run), indent=2) + "\n",
+        "schemas/defaults.json": json.dumps(file_schema_of(Defaults), indent=2) + "\n",
+        "schemas/cluster.json": json.dumps(file_schema_of(Cluster), indent=2) + "\n",
         "argo-cd/applications.yaml": applications,
         "argo-cd/health.yaml": _kept("argo-cd/health.yaml"),
         ".github/workflows/trainwright.yaml": _kept("project/workflow.yaml"),

@@ -39,7 +39,7 @@ def test_a_module_is_read_preserving_state(tmp_path: Path, capsys: pytest.Captur
     path = tmp_path / "probe.py"
     path.write_text(GOOD, encoding="utf-8")
     before = set(sys.modules)
-    run = load_python_run(path)
+    run, _ = load_python_run(path)
     assert (run.run, run.topology.nodes) == ("probe", 2)
     assert not [name for name in sys.modules.keys() - before if "probe" in name]
     assert [entry.name for entry in tmp_path.iterdir()] == ["probe.py"]
@@ -50,7 +50,7 @@ def test_a_module_is_read_preserving_state(tmp_path: Path, capsys: pytest.Captur
 def test_a_plain_dict_is_a_run_too(tmp_path: Path) -> None:
     path = tmp_path / "probe.py"
     path.write_text(PLAIN, encoding="utf-8")
-    assert load_python_run(path).run == "probe"
+    assert load_python_run(path)[0].run == "probe"
 
 
 @pytest.mark.parametrize(
