@@ -56,6 +56,8 @@ def command(
         if taken.exists():
             stop(f"{where.shown(taken)} already exists; choose another name, or edit it")
     sources = load_sources(where)
+    if name in sources.runs:
+        stop(f"{sources.runs[name].name} has a run {name} already; choose another name")
     given = {"team": team, "image": image, "nodes": nodes, "gpus": gpus}
     chosen = {"topology": topology, "workload": workload, "target": target}
     drafts = Drafts(where, path, sources)

@@ -30,7 +30,7 @@ _ROWS = (
     Code("TW105", _E, "unknown key", "A misspelt key would be ignored, and the run would not do what it says."),
     Code("TW106", _E, "missing key", "The compiler does not guess what is trained, or where."),
     Code("TW107", _E, "wrong value", "The value has the wrong type or is out of range."),
-    Code("TW108", _E, "broken run module", "A run in Python is a module that exports RUN and imports nothing from cdk8s."),
+    Code("TW108", _E, "broken run module", "A run in Python is a module that exports RUN, or several as RUNS, and imports nothing from cdk8s."),
     Code("TW109", _E, "name and file name differ",
          "A run or cluster is found by its file name; if one thing has two names, one of them gets lost."),
     Code("TW110", _E, "unknown cluster", "A run is compiled for one cluster profile."),

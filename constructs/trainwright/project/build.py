@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property, partial
 from pathlib import PurePath
@@ -206,6 +206,15 @@ def build_run(file: RunFile, sources: Sources, today: date, last: Records = NO_R
     Raises:
         CompileError: with the findings of the run.
     """
+    try:
+        built = _build_run(file, sources, today, last)
+    except CompileError as error:
+        raise CompileError([file.named(finding) for finding in error.findings]) from error
+    findings = tuple(file.named(finding) for finding in built.compiled.findings)
+    return replace(built, compiled=built.compiled._replace(findings=findings)) if file.several else built
+
+
+def _build_run(file: RunFile, sources: Sources, today: date, last: Records) -> BuiltRun:
     cluster = sources.clusters.get(file.run.cluster)
     if cluster is None:
         broken = [finding for finding in sources.findings if _of_profile(finding, file.run.cluster)]

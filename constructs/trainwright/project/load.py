@@ -20,7 +20,7 @@ from trainwright.project.record import Digest, digest
 from trainwright.reading import validate
 from trainwright.reading.defaults import DefaultsFile, read_defaults
 from trainwright.reading.document import read_yaml
-from trainwright.reading.run_module import load_python_run
+from trainwright.reading.run_module import load_python_runs
 from trainwright.report.facts import default_facts
 from trainwright.rules.cluster import check_profile
 from trainwright.run import Run
@@ -60,6 +60,14 @@ class RunFile:
     digest: Digest
     taken: Taken = NOTHING
     """What it has from the defaults; it is in ``run`` too."""
+    several: bool = False
+    """Whether the file is a module with several runs."""
+
+    def named(self, finding: Finding) -> Finding:
+        """A finding of the run, which says of which run of its file it is."""
+        if not self.several or finding.where.file != self.name:
+            return finding
+        return finding._replace(message=f"{self.run.run}: {finding.message}")
 
     @property
     def defaults(self) -> dict[str, Fact] | None:
@@ -169,23 +177,24 @@ def load_sources(project: Project, watch: Watch = unwatched) -> Sources:
     try:
         defaults = _defaults(project)
     except CompileError as error:  # said once, and not for each run that would be incomplete
-        names = dict.fromkeys(path.stem.replace("_", "-") for path in files)
+        names = dict.fromkeys(name for path in files for name in _recorded_of(project, path))
         return Sources(clusters, {}, (*findings, *error.findings), held, unread=dict.fromkeys(names, error.findings))
     findings += _for_nobody(defaults, clusters) if defaults and len(clusters) == len(profiles) else ()
-    runs = _runs(project, watch(files, "reading runs"), findings, defaults)
-    return Sources(clusters, runs, tuple(findings), held, defaults)
+    runs, unread = _runs(project, watch(files, "reading runs"), findings, defaults)
+    return Sources(clusters, runs, tuple(findings), held, defaults, unread)
 
 
 def load_sources_for(project: Project, run: str) -> Sources:
     """One run and its cluster's profile, if they can be found by their file names; otherwise everything."""
     stems = (run, run.replace("-", "_")) if re.fullmatch(r"[-a-z0-9]{1,40}", run) else ()  # a name is no path
     files = [path for stem in stems for suffix in RUN_SUFFIXES if (path := project.runs / f"{stem}{suffix}").is_file()]
+    files = files or [path for path in project.runs.glob("[!_]*.py") if run.startswith(f"{name_of(path)}-")]
     held, findings = read_held(project.held, project.records, project.shown)
     try:
         defaults = _defaults(project)
     except CompileError:
         return load_sources(project)
-    runs = _runs(project, files, findings, defaults) if len(files) == 1 else {}
+    runs = _runs(project, files, findings, defaults)[0] if len(files) == 1 else {}
     if run not in runs:
         return load_sources(project)
     cluster = runs[run].run.cluster
@@ -239,18 +248,22 @@ def _clusters(project: Project, paths: list[Path], findings: list[Finding]) -> d
 
 def _runs(
     project: Project, paths: Iterable[Path], findings: list[Finding], defaults: DefaultsFile | None
-) -> dict[str, RunFile]:
+) -> tuple[dict[str, RunFile], dict[str, tuple[Finding, ...]]]:
+    """The runs by their names, and why those could not be read that are known by the names of their files and records."""
     runs: dict[str, RunFile] = {}
+    unread: dict[str, tuple[Finding, ...]] = {}
     for path in paths:
         try:
-            loaded = load_run_file(path, project.shown(path), defaults)
+            loaded = load_run_files(path, project.shown(path), defaults)
         except CompileError as error:
             findings += [finding for finding in error.findings if finding not in findings]
+            unread |= dict.fromkeys(_recorded_of(project, path), error.findings)
             continue
-        if loaded.run.run in runs:
-            findings.append(_twice("run", loaded.run.run, loaded.name, runs[loaded.run.run].name))
-        runs.setdefault(loaded.run.run, loaded)
-    return runs
+        for file in loaded:
+            if file.run.run in runs:
+                findings.append(_twice("run", file.run.run, file.name, runs[file.run.run].name))
+            runs.setdefault(file.run.run, file)
+    return runs, {name: why for name, why in unread.items() if name not in runs}
 
 
 def _twice(kind: str, name: str, here: str, there: str) -> Finding:
@@ -286,22 +299,62 @@ def load_cluster_file(path: Path, shown: str) -> ClusterFile:
     return ClusterFile(path, shown, cluster, document.positions)
 
 
-def load_run_file(path: Path, shown: str, defaults: DefaultsFile | None = None) -> RunFile:
+def load_run_file(path: Path, shown: str) -> RunFile:
     """One run, from YAML or from a Python module that exports RUN; its file is called like the run."""
-    positions: Positions
+    first, *others = load_run_files(path, shown, None)
+    if others:
+        fix = "name a file of one run; `trainwright` itself compiles all runs of a module in charts/runs"
+        raise CompileError([found("TW108", Where(shown), f"the module exports {len(others) + 1} runs", fix)])
+    return first
+
+
+def load_run_files(path: Path, shown: str, defaults: DefaultsFile | None) -> tuple[RunFile, ...]:
+    """The run of a file, or those of a module: the first is called like the file, and the names of RUNS begin with that."""
     if path.suffix == ".py":
-        run, taken = load_python_run(path, shown, defaults)
-        positions = {"": (1, 1)}
-    else:
-        document = read_yaml(path, shown)
-        document = defaults.merged(document) if defaults else document
-        run, positions, taken = validate(Run, document), document.positions, document.taken
-    _same_name(path, shown, run.run, "run", positions)
-    return RunFile(path, shown, run, positions, digest(path.read_bytes()), taken)
+        return _of_module(path, shown, defaults)
+    document = read_yaml(path, shown)
+    document = defaults.merged(document) if defaults else document
+    run = validate(Run, document)
+    _same_name(path, shown, run.run, "run", document.positions)
+    return (RunFile(path, shown, run, document.positions, digest(path.read_bytes()), document.taken),)
+
+
+def _of_module(path: Path, shown: str, defaults: DefaultsFile | None) -> tuple[RunFile, ...]:
+    mark, stem = digest(path.read_bytes()), name_of(path)
+    files: list[RunFile] = []
+    findings: list[Finding] = []
+    places: dict[str, str] = {}
+    for run, taken, place, line in load_python_runs(path, shown, defaults):
+        several = place != "RUN"
+        if not several:
+            _same_name(path, shown, run.run, "run", {"": (1, 1)})
+        where = Where(shown, line, 1, "/run")
+        if several and not f"{run.run}-".startswith(f"{stem}-"):
+            message = f"{place} is called {run.run}, and its module {path.name}"
+            findings.append(found("TW109", where, message, f"call it {stem}-{run.run}, so that its name leads to the module"))
+        if run.run in places:
+            message = f"{place} is called {run.run}, and so is {places[run.run]}"
+            findings.append(found("TW109", where, message, "give each run of the module a name of its own"))
+        places.setdefault(run.run, place)
+        files.append(RunFile(path, shown, run, {"": (line if several else 1, 1)}, mark, taken, several))
+    if findings:
+        raise CompileError(findings)
+    return tuple(files)
+
+
+def name_of(path: Path) -> str:
+    """The run that a file is called after, or what the names of its runs begin with."""
+    return path.stem.replace("_", "-") if path.suffix == ".py" else path.stem
+
+
+def _recorded_of(project: Project, path: Path) -> list[str]:
+    """The run that a file is called after, and those that a module had at the last synth as far as names tell."""
+    stem = name_of(path)
+    return [stem, *(entry.stem for entry in sorted(project.records.glob(f"{stem}-*.yaml")) if path.suffix == ".py")]
 
 
 def _same_name(path: Path, shown: str, name: str, key: str, positions: Positions) -> None:
-    stem = path.stem.replace("_", "-") if path.suffix == ".py" else path.stem
+    stem = name_of(path)
     if stem != name:
         line, column = positions.get(f"/{key}", (1, 1))
         where = Where(file=shown, line=line, column=column, pointer=f"/{key}")

@@ -1,4 +1,4 @@
-"""Runs written in Python: a module that exports RUN, executed without cdk8s."""
+"""Runs written in Python: a module that exports RUN, or several as RUNS, executed without cdk8s."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
+from typing import NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,14 +25,27 @@ from trainwright.reading.defaults import DefaultsFile
 from trainwright.reading.document import Document, read_text, shorten
 from trainwright.run import Run
 
+MOST_RUNS = 1000
+"""Of one module; a loop without an end would never be done."""
 
-def load_python_run(path: Path, shown: str | None = None, defaults: DefaultsFile | None = None) -> tuple[Run, Taken]:
-    """Execute a module and take its RUN: a :class:`~trainwright.run.Run`, or a dict of plain values that describes one.
 
-    What the run does not state itself is as the defaults say, and returned beside it: of a :class:`Run` what its constructor was
-    not given.
+class ModuleRun(NamedTuple):
+    """A run that a module exports."""
 
-    The module leaves no ``__pycache__``, its prints go to stderr, and imports of cdk8s, constructs and jsii fail in it.
+    run: Run
+    taken: Taken
+    """What it has from the defaults."""
+    place: str
+    """``RUN``, or ``RUNS[0]``."""
+    line: int
+    """Where the module assigns it."""
+
+
+def load_python_runs(path: Path, shown: str | None = None, defaults: DefaultsFile | None = None) -> tuple[ModuleRun, ...]:
+    """Execute a module and take its RUN and its RUNS: each a :class:`~trainwright.run.Run`, or a dict of plain values.
+
+    What a run does not state itself is as the defaults say: of a :class:`Run` what its constructor was not given. The module
+    leaves no ``__pycache__``, its prints go to stderr, and imports of cdk8s, constructs and jsii fail in it.
 
     Args:
         path: the module.
@@ -43,34 +58,75 @@ def load_python_run(path: Path, shown: str | None = None, defaults: DefaultsFile
     """
     file = shown or str(path)
     text = read_text(path, shown)
-    exported = _execute(path, text, file)
-    assigned = re.search(r"^RUN\b", text, re.MULTILINE)
-    line = text.count("\n", 0, assigned.start()) + 1 if assigned else 1
+    one, many = _execute(path, text, file)
+    if one is None and many is None:
+        raise _not_a_run(file, 1, "the module exports no RUN")
+    loaded: list[ModuleRun] = []
+    findings: list[Finding] = []
+    exports = [("RUN", one)] if one is not None else []
+    exports += [(f"RUNS[{index}]", run) for index, run in enumerate(many or ())]
+    for place, exported in exports:
+        line = _assigned(text, place.partition("[")[0])
+        try:
+            loaded.append(ModuleRun(*_read(place, exported, file, line, defaults), place, line))
+        except CompileError as error:
+            named = place if place == "RUN" else f"{place}{_called(exported)}"
+            findings += [_of(finding, named, file) for finding in error.findings]
+    if findings:
+        raise CompileError(list(dict.fromkeys(findings)))
+    return tuple(loaded)
+
+
+def _read(place: str, exported: object, file: str, line: int, defaults: DefaultsFile | None) -> tuple[Run, Taken]:
+    """One run, with what it has from the defaults."""
     if isinstance(exported, Run):
         if defaults is None:
             return validate_data(Run, exported, file, {"": (line, 1)}), NOTHING
         data, taken = defaults.beneath({name: getattr(exported, name) for name in exported.model_fields_set})
         return validate_data(Run, data, file, {"": (line, 1)}, taken), taken
     if isinstance(exported, Mapping):
-        document = Document(file=file, data=_plain(exported, file, line), positions={"": (line, 1)})
+        document = Document(file=file, data=_plain(exported, file, line, place), positions={"": (line, 1)})
         document = defaults.merged(document) if defaults else document
         return validate(Run, document), document.taken
-    message = "the module exports no RUN" if exported is None else f"RUN is of type {type(exported).__name__}, not a run"
-    raise CompileError([found("TW108", Where(file, line, 1), message, "write `RUN = Run(...)`, with Run from trainwright.run")])
+    raise _not_a_run(file, line, f"{place} is of type {type(exported).__name__}, not a run")
 
 
-def _plain(exported: Mapping[object, object], file: str, line: int) -> dict[str, object]:
+def _called(exported: object) -> str:
+    """The name of a run that may be none, for people."""
+    name = exported.get("run") if isinstance(exported, Mapping) else getattr(exported, "run", None)
+    return f" ({shorten(name)})" if isinstance(name, str) else ""
+
+
+def _of(finding: Finding, run: str, file: str) -> Finding:
+    """What is wrong of one of the runs of a module; of RUN that is clear, and what several have in common is said once."""
+    if run == "RUN" or finding.where.file != file or finding.message.startswith("RUNS["):
+        return finding
+    return finding._replace(message=f"{run}: {finding.message}")
+
+
+def _assigned(text: str, name: str) -> int:
+    """The line on which a module assigns a name."""
+    assigned = re.search(rf"^{name}\b", text, re.MULTILINE)
+    return text.count("\n", 0, assigned.start()) + 1 if assigned else 1
+
+
+def _not_a_run(file: str, line: int, message: str) -> CompileError:
+    fix = "write `RUN = Run(...)`, with Run from trainwright.run, or a list of such as RUNS"
+    return CompileError([found("TW108", Where(file, line, 1), message, fix)])
+
+
+def _plain(exported: Mapping[object, object], file: str, line: int, place: str) -> dict[str, object]:
     """The dict as JSON would hold it."""
     try:
         data: dict[str, object] = json.loads(json.dumps(dict(exported), allow_nan=False))
     except Exception as error:  # the dict's own methods may be the module's
-        message, fix = f"RUN holds what JSON cannot: {shorten(str(error))}", "use text, finite numbers, lists and dicts only"
+        message, fix = f"{place} holds what JSON cannot: {shorten(str(error))}", "use text, finite numbers, lists and dicts only"
         raise CompileError([found("TW108", Where(file, line, 1), message, fix)]) from error
     return data
 
 
-def _execute(path: Path, text: str, file: str) -> object:
-    """RUN of the executed module, or None."""
+def _execute(path: Path, text: str, file: str) -> tuple[object, list[object] | None]:
+    """RUN and RUNS of the executed module; None for what it does not export."""
     module = ModuleType(f"trainwright_run_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}")
     module.__file__ = str(path)
     interrupted: list[int] = []
@@ -81,6 +137,7 @@ def _execute(path: Path, text: str, file: str) -> object:
             sys.modules[module.__name__] = module
             try:
                 exec(code, module.__dict__)  # noqa: S102 - a run in Python is the user's own code
+                runs = _listed(module.__dict__.get("RUNS"), file, _assigned(text, "RUNS"))  # a generator runs only here
             finally:
                 sys.modules.pop(module.__name__, None)
     except CompileError:
@@ -88,12 +145,31 @@ def _execute(path: Path, text: str, file: str) -> object:
     except ValidationError as error:
         line = _line(error.__traceback__, path)
         model, data = _validated(error.__traceback__)
-        raise refused(error, model, data, lambda pointer: Where(file, line, None, pointer)) from error
+        refusal = refused(error, model, data, lambda pointer: Where(file, line, None, pointer))
+        if model is Run and re.search(r"^RUNS\b", text, re.MULTILINE):
+            raise CompileError([_of(finding, f"RUNS{_called(data)}", file) for finding in refusal.findings]) from error
+        raise refusal from error
     except BaseException as error:  # a module may raise anything
         if interrupted:
             raise
         raise CompileError([_failure(error, path, file)]) from error
-    return module.__dict__.get("RUN")
+    return module.__dict__.get("RUN"), runs
+
+
+def _listed(runs: object, file: str, line: int) -> list[object] | None:
+    """What RUNS holds, in order."""
+    if runs is None:
+        return None
+    if isinstance(runs, str | bytes | Mapping | Run) or not isinstance(runs, Iterable):
+        raise _not_a_run(file, line, f"RUNS is of type {type(runs).__name__}, not a list of runs")
+    listed = list(islice(runs, MOST_RUNS + 1))
+    if not listed:
+        fix = "remove the module, if its runs are over; or write `state=\"done\"` in them, which keeps their records"
+        raise CompileError([found("TW108", Where(file, line, 1), "RUNS is empty", fix)])
+    if len(listed) > MOST_RUNS:
+        message = f"RUNS has more than {MOST_RUNS:,} runs"
+        raise CompileError([found("TW108", Where(file, line, 1), message, "write several modules, or end the loop")])
+    return listed
 
 
 @contextlib.contextmanager

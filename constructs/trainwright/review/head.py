@@ -9,7 +9,7 @@ from datetime import date
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.project.build import build_run
-from trainwright.project.load import RUN_SUFFIXES, Project, load_sources_for
+from trainwright.project.load import RUN_SUFFIXES, Project, load_sources_for, name_of
 from trainwright.project.record import Records, digest
 from trainwright.project.status import last_records
 from trainwright.report.plan import plan_rows
@@ -59,9 +59,9 @@ def _stale(project: Project, records: Records) -> Iterator[str]:
     for path in sorted(project.runs.glob("*")):
         if path.suffix not in RUN_SUFFIXES or path.name.startswith("_"):
             continue
-        name = path.stem.replace("_", "-") if path.suffix == ".py" else path.stem
-        entry = records.runs.get(name)
-        if entry is None or entry.file != digest(path.read_bytes()):
+        name, mark = name_of(path), digest(path.read_bytes())
+        several = (entry for run, entry in records.runs.items() if path.suffix == ".py" and run.startswith(f"{name}-"))
+        if all(entry is None or entry.file != mark for entry in (records.runs.get(name), *several)):
             yield project.shown(path)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from trainwright.findings import CompileError, Finding
-from trainwright.reading.run_module import load_python_run
+from trainwright.reading.run_module import load_python_runs
 
 GOOD = """\
 from trainwright.run import CommandWorkload, Run
@@ -31,7 +31,7 @@ def refused(folder: Path, text: str) -> tuple[Finding, ...]:
     path = folder / "probe.py"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(CompileError) as error:
-        load_python_run(path, "charts/runs/probe.py")
+        load_python_runs(path, "charts/runs/probe.py")
     return error.value.findings
 
 
@@ -39,7 +39,7 @@ def test_a_module_is_read_preserving_state(tmp_path: Path, capsys: pytest.Captur
     path = tmp_path / "probe.py"
     path.write_text(GOOD, encoding="utf-8")
     before = set(sys.modules)
-    run, _ = load_python_run(path)
+    ((run, *_),) = load_python_runs(path)
     assert (run.run, run.topology.nodes) == ("probe", 2)
     assert not [name for name in sys.modules.keys() - before if "probe" in name]
     assert [entry.name for entry in tmp_path.iterdir()] == ["probe.py"]
@@ -50,7 +50,7 @@ def test_a_module_is_read_preserving_state(tmp_path: Path, capsys: pytest.Captur
 def test_a_plain_dict_is_a_run_too(tmp_path: Path) -> None:
     path = tmp_path / "probe.py"
     path.write_text(PLAIN, encoding="utf-8")
-    assert load_python_run(path)[0].run == "probe"
+    assert load_python_runs(path)[0].run.run == "probe"
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_ctrl_c_while_a_module_runs_ends_the_program(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what it runs in the background without one
     try:
         with pytest.raises(KeyboardInterrupt):
-            load_python_run(tmp_path / "probe.py")
+            load_python_runs(tmp_path / "probe.py")
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 def test_a_missing_module(tmp_path: Path) -> None:
     with pytest.raises(CompileError) as error:
-        load_python_run(tmp_path / "none.py")
+        load_python_runs(tmp_path / "none.py")
     assert [finding.code for finding in error.value.findings] == ["TW101"]
 
 
@@ -143,9 +143,9 @@ for name in ("cdk8s", "cdk8s._jsii", "constructs", "jsii"):
     sys.modules[name] = types.ModuleType(name)
 kept = dict(sys.modules)
 from trainwright.findings import CompileError
-from trainwright.reading.run_module import load_python_run
+from trainwright.reading.run_module import load_python_runs
 try:
-    load_python_run(Path(sys.argv[1]))
+    load_python_runs(Path(sys.argv[1]))
 except CompileError as error:
     print(error.findings[0].code)
 assert all(sys.modules[name] is kept[name] for name in kept)
