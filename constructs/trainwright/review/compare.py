@@ -11,6 +11,7 @@ from trainwright.findings import CompileError
 from trainwright.model import Fact
 from trainwright.project.build import SUFFIX as DIST_SUFFIX
 from trainwright.project.build import run_of
+from trainwright.project.causes import DEFAULTS
 from trainwright.project.record import SUFFIX, ClusterRecord, FoundationRecord, RunRecord, as_written
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
@@ -144,8 +145,10 @@ class _Comparison:
             return run
         cluster = str(run.after.facts.get("cluster", ""))
         releases = [one.written_by.trainwright if one.written_by else "" for one in (run.before, run.after)]
-        if profiles.get(cluster):
-            return replace(run, cause=f"profile {cluster}")
+        causes = [f"profile {cluster}"] if profiles.get(cluster) else []
+        causes += [text for text in [_of_defaults(run.before, run.after)] if text]
+        if causes:
+            return replace(run, cause=AND.join(causes))
         if releases[0] != releases[1]:
             return replace(run, cause=f"trainwright {releases[0]} -> {releases[1]}")
         if run.change is Class.HELD or run.before.hold:
@@ -154,7 +157,8 @@ class _Comparison:
 
     def _touched(self, profiles: Mapping[str, tuple[FactChange, ...]], runs: list[RunReview]) -> Iterator[SharedReview]:
         for name, changes in profiles.items():
-            yield SharedReview(f"profile {name}", tuple(run.run for run in runs if run.cause == f"profile {name}"), changes)
+            title = f"profile {name}"
+            yield SharedReview(title, tuple(run.run for run in runs if _begins(run.cause) == title), changes)
 
     def _by_hand(self, changed: list[str]) -> Iterator[SharedReview]:
         """Files that change though no record says so."""
@@ -193,6 +197,25 @@ def _risk(claim: str, manifest: Mapping[str, object]) -> str:
     kept = "Prune=false" in str(manifest.get("metadata"))
     what = "the cluster keeps it, and nobody looks after it any more" if kept else "Argo CD deletes it, with the data in it"
     return f"the storage claim {claim} is no longer described here: {what}"
+
+
+AND = " and "
+"""Between two causes."""
+MOST_DEFAULTS = 3
+"""That a cause names; of the others it says how many there are."""
+
+
+def _begins(cause: str | None) -> str:
+    return (cause or "").partition(AND)[0]
+
+
+def _of_defaults(before: RunRecord, after: RunRecord) -> str:
+    """What changed of the defaults that a run has; nothing where they are the same."""
+    old, new = before.defaults or {}, after.defaults or {}
+    keys = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+    said = [f"{key} {old.get(key, '(nothing)')} -> {new.get(key, '(nothing)')}" for key in keys[:MOST_DEFAULTS]]
+    more = f", and {len(keys) - MOST_DEFAULTS} more" if len(keys) > MOST_DEFAULTS else ""
+    return f"{DEFAULTS}: {', '.join(said)}{more}" if said else ""
 
 
 def _says_nothing(run: RunReview) -> bool:

@@ -7,6 +7,13 @@ import json
 import yaml
 from tests.compiler.projects import Scratch, assert_ended
 
+from trainwright import load_run
+
+TWICE = """\
+from trainwright import load_run
+BASE = load_run("charts/runs/digits-ddp.yaml")
+RUNS = (BASE.model_copy(update={"run": f"twice-{each}"}) for each in "ab")
+"""
 DIGITS = "charts/runs/digits-ddp.yaml"
 DEFAULTS = "charts/defaults.yaml"
 IMAGE = (
@@ -102,3 +109,30 @@ def test_a_new_run_has_the_defaults_from_its_first_plan(few: Scratch) -> None:
     options = ("--cluster", "laptop", "--team", "nlp", "--image", IMAGE, "--nodes", "1")
     assert_ended(few.run("init", "second", *options), 0)
     assert f"env.HF_HOME from {DEFAULTS}:2" in few.run("plan", "second").stdout
+
+
+def test_a_review_names_the_default(few: Scratch) -> None:
+    few.write(DEFAULTS, "all:\n  env: {HF_HOME: /tmp/cache}\n")
+    assert_ended(few.run("roll", "digits-ddp", "stdlib-lm", "sdk-train", "xgboost-trainjob"), 0)
+    answer = json.loads(few.run("diff", "HEAD", "--format", "json").stdout)
+    cause = f"{DEFAULTS}: env/HF_HOME (nothing) -> /tmp/cache"
+    assert {run["cause"] for run in answer["runs"]} == {cause}
+    (shared,) = [one for one in answer["shared"] if one["title"] == cause]
+    assert sorted(shared["runs"]) == ["digits-ddp", "sdk-train", "stdlib-lm", "xgboost-trainjob"]
+    assert f"its own file is the same; the cause: {cause}" in few.run("diff", "HEAD").stdout
+
+
+def test_what_reads_one_file_reads_no_defaults(few: Scratch) -> None:
+    few.write(DEFAULTS, "all: {env: {HF_HOME: /tmp/cache}}\n")
+    assert "HF_HOME" in few.build().runs["digits-ddp"].compiled.run.env
+    assert "HF_HOME" not in load_run(few.path(DIGITS)).env
+
+
+def test_defaults_that_cannot_be_read_take_no_sweep_away(few: Scratch) -> None:
+    few.write("charts/runs/twice.py", TWICE)
+    few.synth()
+    before = few.dist()
+    assert "laptop/training/runs/twice-b.k8s.yaml" in before
+    few.write(DEFAULTS, "all: [1]\n")
+    assert_ended(few.run("synth", "--keep-going"), 1, f"{DEFAULTS}:1:1: error TW107 `all` must be a mapping")
+    assert few.dist() == before
