@@ -200,6 +200,10 @@ def _failures(
     return {name: tuple(dict.fromkeys(findings)) for name, findings in failures.items() if findings}
 
 
+UNREAD = ("TW207",)
+"""A field that nothing reads: a default is for those of its runs that read it."""
+
+
 def build_run(file: RunFile, sources: Sources, today: date, last: Records = NO_RECORDS) -> BuiltRun:
     """One run with its cluster.
 
@@ -210,8 +214,8 @@ def build_run(file: RunFile, sources: Sources, today: date, last: Records = NO_R
         built = _build_run(file, sources, today, last)
     except CompileError as error:
         raise CompileError([file.named(finding) for finding in error.findings]) from error
-    findings = tuple(file.named(finding) for finding in built.compiled.findings)
-    return replace(built, compiled=built.compiled._replace(findings=findings)) if file.several else built
+    findings = tuple(file.named(one) for one in built.compiled.findings if not (one.code in UNREAD and _of_defaults(one, file)))
+    return built if findings == built.compiled.findings else replace(built, compiled=built.compiled._replace(findings=findings))
 
 
 def _build_run(file: RunFile, sources: Sources, today: date, last: Records) -> BuiltRun:

@@ -14,6 +14,16 @@ from trainwright import load_run
 BASE = load_run("charts/runs/digits-ddp.yaml")
 RUNS = (BASE.model_copy(update={"run": f"twice-{each}"}) for each in "ab")
 """
+OPAQUE = """\
+run: opaque
+team: vision
+namespace: training
+cluster: laptop
+image: registry.example.com/trainwright/x:1
+topology: {kind: ddp, nodes: 1, gpus_per_node: 0}
+workload: {kind: command, command: [torchrun, /app/train.py]}
+security: {user: 1000}
+"""
 DIGITS = "charts/runs/digits-ddp.yaml"
 DEFAULTS = "charts/defaults.yaml"
 IMAGE = (
@@ -136,3 +146,12 @@ def test_defaults_that_cannot_be_read_take_no_sweep_away(few: Scratch) -> None:
     few.write(DEFAULTS, "all: [1]\n")
     assert_ended(few.run("synth", "--keep-going"), 1, f"{DEFAULTS}:1:1: error TW107 `all` must be a mapping")
     assert few.dist() == before
+
+
+def test_a_default_is_for_the_runs_that_read_it(few: Scratch) -> None:
+    few.write("charts/runs/opaque.yaml", OPAQUE)
+    assert [one.code for one in few.build().runs["opaque"].compiled.findings if one.code == "TW207"] == []
+    few.write(DEFAULTS, "all: {peer_wait: 5m}\n")
+    assert [one for one in few.build().findings if one.code == "TW207"] == []
+    few.write("charts/runs/opaque.yaml", OPAQUE + "peer_wait: 6m\n")
+    assert [one.where.file for one in few.build().findings if one.code == "TW207"] == ["charts/runs/opaque.yaml"]
