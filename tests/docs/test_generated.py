@@ -14,6 +14,7 @@ from tests.pages import DOCS, PAGES, generated, regenerate
 
 from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, EnvironmentChannel, Gang
+from trainwright.policy import Policy
 from trainwright.report.tables import (
     engine_table,
     gang_table,
@@ -31,6 +32,7 @@ from trainwright.target import TARGETS
 ALL = list(TARGETS.values())
 TEXTS: dict[str, Callable[[], str]] = {
     "run": lambda: reference(Run, "A run", {}),
+    "policy": lambda: reference(Policy, "A policy", {}),
     "cluster": lambda: reference(Cluster, "A cluster", {"Monitoring": "monitoring.md", "Dashboard": "monitoring.md"}),
     "operators": operator_table,
     "schedulers": scheduler_table,

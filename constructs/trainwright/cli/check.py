@@ -51,6 +51,8 @@ def command(
     ways = obstacles(where, build, records)
     if runs:
         found = [finding for name in runs if name in build.runs for finding in build.runs[name].compiled.findings]
+        files = {build.runs[name].file.name for name in runs if name in build.runs}
+        found += [finding for finding in build.findings if finding.where.file in files]
         found += [*ways.of(runs), *compare_runs(where, build, records, runs)]
         subject = ", ".join(runs)
     else:

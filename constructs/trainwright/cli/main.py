@@ -18,8 +18,8 @@ from trainwright.cli.session import Exit, output, say, show
 from trainwright.findings import CompileError
 
 COMMANDS = (
-    "synth", "check", "diff", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "new", "init", "rehearse",
-    "validate",
+    "synth", "check", "diff", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "policies", "new", "init",
+    "rehearse", "validate",
 )
 """In the order of the help."""
 

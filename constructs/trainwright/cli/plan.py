@@ -10,7 +10,7 @@ import typer
 
 from trainwright.cli.session import JsonOption, ProjectOption, RunArgument, open_project, output, run_file, show, stop, today
 from trainwright.project import build_run
-from trainwright.project.build import demand_profile
+from trainwright.project.build import demand_profile, refused_by_policies
 from trainwright.project.load import load_sources_for
 from trainwright.report.plan import compiled_data, default_places, difference_data, difference_lines, plan_lines
 from trainwright.run import Run
@@ -45,7 +45,8 @@ def command(
     if built.held:
         output(f"{run} is held as {run}-{built.identity}: {built.held.hold.why}. Today's inputs give:\n")
     output("\n".join(plan_lines(built.compiled, built.output.locator)))
-    show(built.compiled.findings)
+    policies = (clash.finding for clash in refused_by_policies(sources, {run: built}, today()))
+    show([*built.compiled.findings, *policies])
 
 
 def _for_target(run: Run, target: str) -> Run:

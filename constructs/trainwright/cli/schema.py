@@ -11,6 +11,7 @@ import typer
 from trainwright.cli.session import output
 from trainwright.cluster import Cluster
 from trainwright.model import Model
+from trainwright.policy import Policy
 from trainwright.run import Run
 from trainwright.run.defaults import Defaults
 
@@ -19,14 +20,15 @@ class Kind(StrEnum):
     RUN = "run"
     CLUSTER = "cluster"
     DEFAULTS = "defaults"
+    POLICY = "policy"
 
 
-MODELS: dict[Kind, type[Model]] = {Kind.RUN: Run, Kind.CLUSTER: Cluster, Kind.DEFAULTS: Defaults}
+MODELS: dict[Kind, type[Model]] = {Kind.RUN: Run, Kind.CLUSTER: Cluster, Kind.DEFAULTS: Defaults, Kind.POLICY: Policy}
 """What describes each kind of file."""
 
 
 def command(kind: Annotated[Kind, typer.Argument(help="What to describe.")] = Kind.RUN) -> None:
-    """Print the JSON Schema of a run file, of a cluster profile or of the defaults of runs.
+    """Print the JSON Schema of a run file, of a cluster profile, of the defaults of runs or of a policy.
 
     An editor with a YAML language server completes and checks keys with it.
     """

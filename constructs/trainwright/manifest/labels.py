@@ -16,6 +16,9 @@ PLAN_PREFIXES = ("app.kubernetes.io/", "trainwright.dev/", "sidecar.istio.io/")
 RUN_LABEL, IDENTITY_LABEL = "app.kubernetes.io/name", "app.kubernetes.io/instance"
 """Of the run, on objects and pods; of this identity of it, on pods alone."""
 
+TEAM_LABEL = "trainwright.dev/team"
+"""On objects: who owns the run."""
+
 ROLE_LABEL = "trainwright.dev/role"
 """On pods: which of the run's roles they have."""
 
@@ -36,7 +39,7 @@ def object_labels(run: Run) -> dict[str, Any]:
     return {
         RUN_LABEL: Why(run.run, "run:/run", "the run"),
         "app.kubernetes.io/managed-by": "trainwright",
-        "trainwright.dev/team": Why(run.team, "run:/team", "who owns the run"),
+        TEAM_LABEL: Why(run.team, "run:/team", "who owns the run"),
         **{key: Why(value, f"run:/labels/{escape(key)}", "as asked; objects only") for key, value in run.labels.items()},
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property, partial
 from pathlib import PurePath
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity, Where
@@ -17,6 +17,7 @@ from trainwright.manifest import foundation
 from trainwright.manifest.data.fetching import FETCH_JOB, job_name
 from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by_kind
 from trainwright.manifest.plain import problems
+from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, Provenance, split
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.model import Fact
@@ -26,6 +27,9 @@ from trainwright.project.record import Digest, Records, cluster_path, foundation
 from trainwright.report.facts import plan_facts
 from trainwright.report.header import foundation_header, run_header
 from trainwright.rules.objects import values_are_plain
+
+if TYPE_CHECKING:
+    from trainwright.policy import PolicyRun
 
 Manifest = dict[str, Any]
 T = TypeVar("T")
@@ -171,12 +175,13 @@ def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, wat
     clashes = duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
     clashes += [Clash(finding, entry.serves) for entry in foundations.values() for finding in _not_plain(entry.output)]
     clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values()))]
+    clashes += refused_by_policies(sources, runs, today)
     findings += [clash.finding for clash in clashes]
     return Build(runs, foundations, done, sources.clusters, _failures(sources, failed, clashes), tuple(findings))
 
 
 class Clash(NamedTuple):
-    """What several runs must agree on, and do not: an error of each of them."""
+    """What several runs must agree on, and do not, or what a policy refuses: of each of them."""
 
     finding: Finding
     runs: tuple[str, ...]
@@ -195,7 +200,7 @@ def _failures(
             for run in own + [run for run, file in sources.runs.items() if _of_profile(finding, file.run.cluster)]:
                 failures.setdefault(run, []).append(finding)
     for clash in clashes:
-        for run in clash.runs:
+        for run in clash.runs if clash.finding.severity is Severity.ERROR else ():
             failures.setdefault(run, []).append(clash.finding)
     return {name: tuple(dict.fromkeys(findings)) for name, findings in failures.items() if findings}
 
@@ -417,6 +422,42 @@ def duplicates(outputs: Sequence[Output]) -> list[Clash]:
                 clashes.append(Clash(finding, tuple(run for run in (seen[key].run, output.run) if run)))
             seen.setdefault(key, output)
     return clashes
+
+
+def refused_by_policies(sources: Sources, runs: Mapping[str, BuiltRun], today: date) -> Iterator[Clash]:
+    """What the platform team's policies find in the runs; a policy that fails is an error of all runs."""
+    if not sources.policies:
+        return
+    from trainwright.policy.check import check_policy  # most projects have none
+
+    seen = [_for_policies(built) for built in runs.values()]
+    locators = {name: built.output.locator for name, built in runs.items()}
+    for file in sources.policies.values():
+        try:
+            yield from (Clash(finding, names) for finding, names in check_policy(file, seen, locators, today))
+        except CompileError as error:
+            yield from (Clash(finding, tuple(runs)) for finding in error.findings)
+
+
+def _for_policies(built: BuiltRun) -> PolicyRun:
+    """A run as it is, or will be, in ``dist/``; objects that it shares with others are in its own."""
+    from trainwright.policy import PolicyRun
+
+    run, held = built.file.run, built.held
+    facts = built.facts if held is None else held.record.facts
+    own = built.compiled.manifests if held is None else (*held.manifests, *held.needed)
+    queue, gpus = facts.get("queue"), facts.get("gpus", 0)
+    return PolicyRun(
+        name=run.run,
+        team=str(facts["team"]),
+        cluster=run.cluster,
+        namespace=run.namespace,
+        queue=None if queue is None else str(queue),
+        gpus=int(gpus),
+        facts=facts,
+        manifests=tuple(own),
+        pods=tuple(pod.spec for manifest in own for pod in pods_in(manifest)),
+    )
 
 
 def fetched_twice(runs: Sequence[BuiltRun]) -> list[Clash]:

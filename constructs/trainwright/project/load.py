@@ -15,6 +15,7 @@ from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import NOTHING, Locator, Positions, Taken
 from trainwright.model import Fact, closest
+from trainwright.policy.load import PolicyFile, load_policies
 from trainwright.project.hold import HeldRun, read_held
 from trainwright.project.record import Digest, digest
 from trainwright.reading import validate
@@ -104,6 +105,11 @@ class Project:
         return self.root / "charts" / "defaults.yaml"
 
     @property
+    def policies(self) -> Path:
+        """What the platform team demands of runs: see :mod:`trainwright.policy`."""
+        return self.root / "charts" / "policies"
+
+    @property
     def records(self) -> Path:
         """What the last synth made of each run: see :mod:`trainwright.project.record`."""
         return self.root / "charts" / "lock"
@@ -139,6 +145,8 @@ class Sources:
     defaults: DefaultsFile | None = None
     unread: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
     """Run -> why it could not be read, where that is not in a file of its name."""
+    policies: Mapping[str, PolicyFile] = field(default_factory=dict)
+    """Code -> what the platform team demands of runs."""
 
 
 def find_project(start: Path) -> Project:
@@ -181,7 +189,8 @@ def load_sources(project: Project, watch: Watch = unwatched) -> Sources:
         return Sources(clusters, {}, (*findings, *error.findings), held, unread=dict.fromkeys(names, error.findings))
     findings += _for_nobody(defaults, clusters) if defaults and len(clusters) == len(profiles) else ()
     runs, unread = _runs(project, watch(files, "reading runs"), findings, defaults)
-    return Sources(clusters, runs, tuple(findings), held, defaults, unread)
+    policies = load_policies(project.policies, project.shown, findings)
+    return Sources(clusters, runs, tuple(findings), held, defaults, unread, policies)
 
 
 def load_sources_for(project: Project, run: str) -> Sources:
@@ -201,7 +210,8 @@ def load_sources_for(project: Project, run: str) -> Sources:
     profiles = [path for suffix in PROFILE_SUFFIXES if (path := project.clusters / f"{cluster}{suffix}").is_file()]
     if not profiles:
         return load_sources(project)
-    return Sources(_clusters(project, profiles, findings), runs, tuple(findings), held, defaults)
+    clusters, policies = _clusters(project, profiles, findings), load_policies(project.policies, project.shown, findings)
+    return Sources(clusters, runs, tuple(findings), held, defaults, policies=policies)
 
 
 def _defaults(project: Project) -> DefaultsFile | None:

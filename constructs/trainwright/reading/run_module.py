@@ -9,11 +9,11 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -24,6 +24,8 @@ from trainwright.reading import refused, validate, validate_data
 from trainwright.reading.defaults import DefaultsFile
 from trainwright.reading.document import Document, read_text, shorten
 from trainwright.run import Run
+
+T = TypeVar("T")
 
 MOST_RUNS = 1000
 """Of one module; a loop without an end would never be done."""
@@ -58,7 +60,7 @@ def load_python_runs(path: Path, shown: str | None = None, defaults: DefaultsFil
     """
     file = shown or str(path)
     text = read_text(path, shown)
-    one, many = _execute(path, text, file)
+    one, many = execute(path, text, file, lambda exported: _runs_in(exported, text, file))
     if one is None and many is None:
         raise _not_a_run(file, 1, "the module exports no RUN")
     loaded: list[ModuleRun] = []
@@ -125,8 +127,17 @@ def _plain(exported: Mapping[object, object], file: str, line: int, place: str) 
     return data
 
 
-def _execute(path: Path, text: str, file: str) -> tuple[object, list[object] | None]:
-    """RUN and RUNS of the executed module; None for what it does not export."""
+def _runs_in(exported: Mapping[str, object], text: str, file: str) -> tuple[object, list[object] | None]:
+    """RUN and RUNS; None for what a module does not export."""
+    return exported.get("RUN"), _listed(exported.get("RUNS"), file, _assigned(text, "RUNS"))
+
+
+def execute(path: Path, text: str, file: str, take: Callable[[Mapping[str, object]], T]) -> T:
+    """What ``take`` makes of the names in a module that has been executed without cdk8s.
+
+    Raises:
+        CompileError: as :func:`load_python_runs`.
+    """
     module = ModuleType(f"trainwright_run_{re.sub(r'[^A-Za-z0-9_]', '_', path.stem)}")
     module.__file__ = str(path)
     interrupted: list[int] = []
@@ -137,7 +148,7 @@ def _execute(path: Path, text: str, file: str) -> tuple[object, list[object] | N
             sys.modules[module.__name__] = module
             try:
                 exec(code, module.__dict__)  # noqa: S102 - a run in Python is the user's own code
-                runs = _listed(module.__dict__.get("RUNS"), file, _assigned(text, "RUNS"))  # a generator runs only here
+                return take(module.__dict__)  # here, since a generator runs only now
             finally:
                 sys.modules.pop(module.__name__, None)
     except CompileError:
@@ -153,8 +164,6 @@ def _execute(path: Path, text: str, file: str) -> tuple[object, list[object] | N
         if interrupted:
             raise
         raise CompileError([_failure(error, path, file)]) from error
-    return module.__dict__.get("RUN"), runs
-
 
 def _listed(runs: object, file: str, line: int) -> list[object] | None:
     """What RUNS holds, in order."""

@@ -9,13 +9,14 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
+from trainwright.manifest.labels import TEAM_LABEL
 from trainwright.manifest.monitoring import serving_pods
 from trainwright.model import changed_fields
 from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload
 from trainwright_trainer.contract.metrics import WandB
 
-OWN_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/managed-by", "trainwright.dev/team")
+OWN_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/managed-by", TEAM_LABEL)
 """Labels of every object of a run."""
 
 WANDB_KEY = "WANDB_API_KEY"

@@ -22,8 +22,8 @@ Data = dict[str, Any]
 DIGITS = "charts/runs/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
 COMMANDS = (
-    "synth", "check", "diff", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "new", "init", "rehearse",
-    "validate",
+    "synth", "check", "diff", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "policies", "new", "init",
+    "rehearse", "validate",
 )
 
 
