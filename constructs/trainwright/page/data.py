@@ -1,0 +1,99 @@
+"""What the page shows, as plain JSON: a row for each run, and what stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from trainwright.explain import Explainer
+from trainwright.findings import CompileError, Finding, Severity
+from trainwright.page.drawing import drawing
+from trainwright.project import Build, Project
+from trainwright.project.build import BuiltRun
+from trainwright.report.finding import to_json
+from trainwright.report.plan import plan_rows
+from trainwright.review.model import RunReview
+
+Data = dict[str, Any]
+
+
+def rows(build: Build, changes: Mapping[str, RunReview]) -> list[Data]:
+    """One for each run of the project, by name: what the list shows and is searched by."""
+    known = [_row(name, built, build) for name, built in build.runs.items()]
+    known += [_bare(name, "done", file.run.team, file.run.cluster, file.run.queue) for name, file in build.done.items()]
+    known += [_bare(name, "does not compile") for name in build.failures if name not in build.runs]
+    for row in known:
+        change = changes.get(row["run"])
+        row["change"] = change.change.words if change else ""
+    return sorted(known, key=lambda row: str(row["run"]))
+
+
+def _row(name: str, built: BuiltRun, build: Build) -> Data:
+    run, plan = built.file.run, built.compiled.plan
+    errors = len(build.failures.get(name, ()))
+    state = "held" if built.held else "does not compile" if errors else "active"
+    warnings = sum(one.severity is Severity.WARNING for one in built.compiled.findings)
+    return {
+        **_bare(name, state, run.team, run.cluster, run.queue),
+        "gpus": plan.world.nodes * plan.world.gpus_per_node,
+        "nodes": plan.world.nodes,
+        "topology": plan.topology,
+        "target": plan.target_title,
+        "warnings": warnings,
+    }
+
+
+def _bare(name: str, state: str, team: str = "", cluster: str = "", queue: str | None = None) -> Data:
+    empty = {"gpus": 0, "nodes": 0, "topology": "", "target": "", "warnings": 0}
+    return {"run": name, "state": state, "team": team, "cluster": cluster, "queue": queue or "", **empty}
+
+
+def details(project: Project, build: Build, name: str, change: RunReview | None) -> Data:
+    """What stands behind a row. A run that does not compile has its findings alone."""
+    built = build.runs.get(name)
+    data: Data = {"findings": to_json(_findings(build, name, built)), "change": _change(change)}
+    if built is None:
+        return data
+    waivers = [f"{one.code} until {one.expires}: {one.reason}" for one in built.file.run.waivers]
+    held = [f"held as {name}-{built.identity}: {built.held.hold.why}"] if built.held else []
+    rows = list(plan_rows(built.compiled))
+    return {
+        **data, "name": built.compiled.plan.name, "file": built.file.name, "remarks": [*held, *waivers], "plan": rows,
+        "drawing": drawing(built.compiled), "yaml": _yaml(project, built),
+    }
+
+
+def _findings(build: Build, name: str, built: BuiltRun | None) -> Sequence[Finding]:
+    own = built.compiled.findings if built else ()
+    return tuple(dict.fromkeys((*build.failures.get(name, ()), *own)))
+
+
+def _change(change: RunReview | None) -> Data | None:
+    if change is None:
+        return None
+    facts = [[one.label, _said(one.before), _said(one.after)] for one in change.facts]
+    fields = [[f"{one.object} {one.path}", _said(one.before), _said(one.after)] for one in change.fields]
+    return {"class": change.change.words, "outcome": change.outcome, "cause": change.cause, "facts": facts, "fields": fields}
+
+
+def _said(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _yaml(project: Project, built: BuiltRun) -> Data | None:
+    """The lines of its file in ``dist/``, and for each the number of its reason; None where there is no such file yet."""
+    path = project.dist / built.output.path
+    if not path.is_file():
+        return None
+    text, shown = path.read_text(encoding="utf-8"), project.shown(path)
+    try:
+        answers = list(_reasons(Explainer(text, shown, built.output)))
+    except CompileError as error:  # edited by hand, or not yet written as it compiles
+        answers = [error.findings[0].message] * len(text.splitlines())
+    numbers = {reason: number for number, reason in enumerate(dict.fromkeys(answers))}
+    return {"file": shown, "lines": text.splitlines(), "reasons": list(numbers), "why": [numbers[reason] for reason in answers]}
+
+
+def _reasons(explainer: Explainer) -> Iterator[str]:
+    for answer in explainer.all():
+        yield f"{answer.reason} ({answer.where})" if answer.where else answer.reason
