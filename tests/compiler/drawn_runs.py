@@ -351,6 +351,9 @@ def _optional() -> dict[str, st.SearchStrategy[Any]]:
         )),
         "service_account": labels(63),
         "image_pull_secrets": st.lists(labels(63), max_size=2, unique=True),
+        "resource_claims": st.dictionaries(labels(63), st.sampled_from(
+            ({"template": "rdma"}, {"claim": "shared"}, {"template": "rdma", "request": "nics"})
+        ), max_size=2),
         "image_pull_policy": st.sampled_from(("Always", "IfNotPresent", "Never")),
         "restarts": st.integers(0, 1000),
         "peer_lost": st.sampled_from(("8s", "30s", "2m")),

@@ -60,6 +60,7 @@ EDITS: dict[str, Data] = {
     "security": {"security": {"user": 2000}},
     "service_account": {"service_account": "trainer"},
     "image_pull_secrets": {"image_pull_secrets": ["registry"]},
+    "resource_claims": {"resource_claims": {"adapters": {"template": "rdma"}}},
     "image_pull_policy": {"image_pull_policy": "Always"},
     "env_from": {"env_from": [{"config_map": "settings"}]},
     "pod_labels": {"pod_labels": {"example.com/note": "edited"}},

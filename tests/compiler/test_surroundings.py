@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import RUN, Data, codes, compiled, findings, script
+from tests.compiler.example import CLUSTER, RUN, Data, codes, compiled, findings, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import assert_accepted
 from tests.compiler.targets import CASES, on, profile_for
@@ -205,3 +205,43 @@ def policies(manifests: Sequence[Data], image: str) -> set[str | None]:
         for key in ("initContainers", "containers") for container in template["spec"].get(key) or []
         if container["image"] == image
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("target", CASES)
+def test_pods_with_ranks_get_the_devices_of_the_pool_and_of_the_run(target: str) -> None:
+    of_pool = {"pods": {"resource_claims": {"rdma": {"template": "default-rdma"}, "imex": {"template": "other"}}}}
+    known = profile_for(target)
+    profile = overlay(known, {"kubernetes": "1.36", "node_pools": dict.fromkeys(overlay(CLUSTER, known)["node_pools"], of_pool)})
+    claims = {"imex": {"claim": "channel", "request": "domain"}}
+    result = compiled(on(target, resource_claims=claims), profile)
+    roles = {role.name: role for role in result.resolution.binding.roles}
+    pods = list(run_pods(TARGETS[target], result.resolution, result.manifests))
+    assert any(roles[pod.role].holds_ranks for pod in pods if pod.role)
+    for pod in pods:
+        main = pod.found.spec["containers"][0]
+        if pod.role and roles[pod.role].holds_ranks:
+            assert pod.found.spec["resourceClaims"] == [
+                {"name": "rdma", "resourceClaimTemplateName": "default-rdma"}, {"name": "imex", "resourceClaimName": "channel"},
+            ]  # fmt: skip
+            assert main["resources"]["claims"] == [{"name": "rdma"}, {"name": "imex", "request": "domain"}]
+            assert main["resources"]["limits"]["cpu"]
+        else:
+            assert "resourceClaims" not in pod.found.spec
+            assert "claims" not in main.get("resources", {})
+
+
+@pytest.mark.parametrize(("version", "code"), [("1.30", "TW307"), ("1.33", "TW462"), ("1.34", None)])
+def test_claims_need_a_release_that_serves_them(version: str, code: str | None) -> None:
+    asked = {"resource_claims": {"rdma": {"template": "default-rdma"}}}
+    if code == "TW307":
+        with pytest.raises(CompileError, match="no resource claims in this form"):
+            compiled(on("pytorch-job", **asked), overlay(profile_for("pytorch-job"), {"kubernetes": version}))
+        return
+    codes = {finding.code for finding in compiled(asked, {"kubernetes": version}).findings}
+    assert codes & {"TW462"} == ({code} if code else set())
+
+
+@pytest.mark.parametrize("claim", [{}, {"template": "a", "claim": "b"}, {"request": "a"}])
+def test_a_claim_names_one_thing(claim: Data) -> None:
+    with pytest.raises(CompileError, match=r"names (both|neither)"):
+        validate_data(Run, overlay(RUN, {"resource_claims": {"rdma": claim}}), None, {})

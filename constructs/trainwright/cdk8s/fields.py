@@ -31,6 +31,7 @@ from trainwright.run import (
     Preparation,
     PreStop,
     Probes,
+    ResourceClaim,
     Resources,
     RoleParts,
     Run,
@@ -79,6 +80,7 @@ class RunFields(TypedDict, total=False):
     security: Security
     service_account: str
     image_pull_secrets: Sequence[str]
+    resource_claims: Mapping[str, ResourceClaim]
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None
     labels: Mapping[str, str]
     annotations: Mapping[str, str]

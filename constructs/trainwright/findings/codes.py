@@ -211,6 +211,7 @@ _ROWS = (
     Code("TW460", _E, "port is taken", "Two programs cannot listen on one port, nor two ports have one name."),
     Code("TW461", _W, "gate that somebody must lift", "The scheduler looks at no pod that has a gate.", True),
     Code("TW462", _W, "feature that must be switched on", "The API server would drop the field, and reject the pods.", True),
+    Code("TW463", _W, "devices that Kueue does not admit", "The run would wait in its queue for ever.", True),
     # The records and dist/
     Code("TW501", _E, "run would restart",
          "An identity changed although the run's own file did not: a profile edit or a new compiler would restart training."),

@@ -15,7 +15,7 @@ from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated, value_from
 from trainwright.plan.model import EnvironmentVariable
 from trainwright.plan.resources import uses_rdma
-from trainwright.run import CommandWorkload, EnvSource, WholeSecret
+from trainwright.run import CommandWorkload, EnvSource, ResourceClaim, WholeSecret
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
 
@@ -27,6 +27,7 @@ def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
     run, plan, process = resolution.run, resolution.plan, resolution.processes[role.name]
     brought = [*volumes(resolution, role), *own_volumes(resolution, role)]
     by_path = {mount["mountPath"].value: mount["name"] for mount in volume_mounts(resolution, role)}
+    claims = [Why(_claim(name, one), source, "as asked") for name, one, source in _claims(resolution, role)]
     waiting = [*await_containers(resolution), *init_containers(resolution, role, by_path)]
     spec: Tree = {
         **begins,
@@ -40,6 +41,7 @@ def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
         **({"initContainers": waiting} if waiting else {}),
         "containers": [_container(resolution, role, process), *beside(resolution, role, by_path)],
         **({"volumes": brought} if brought else {}),
+        **({"resourceClaims": claims} if claims else {}),
     }
     own = {ROLE_LABEL: Why(role.name, "trainwright", "what the pod is in the run")}
     metadata: Tree = {"labels": {**pod_labels(run, plan), **own, **scheduling.pod_labels(resolution)}}
@@ -56,6 +58,22 @@ def _of_pool(resolution: Resolution) -> Tree:
     source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/annotations"
     stated = resolution.pool.pods.annotations
     return {key: Why(text, f"{source}/{escape(key)}", "of every pod in the pool") for key, text in stated.items()}
+
+
+def _claims(resolution: Resolution, role: Role) -> list[tuple[str, ResourceClaim, str]]:
+    """Name, claim and source of the devices that a pod with ranks gets: those of the pool, and then those of the run."""
+    if not role.holds_ranks:
+        return []
+    run, pool = resolution.run.resource_claims, f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/resource_claims"
+    of_pool = {name: (one, f"{pool}/{name}") for name, one in resolution.pool.pods.resource_claims.items()}
+    own = {name: (one, f"run:/resource_claims/{name}") for name, one in run.items()}
+    return [(name, one, source) for name, (one, source) in (of_pool | own).items()]
+
+
+def _claim(name: str, stated: ResourceClaim) -> Tree:
+    if stated.template is not None:
+        return {"name": name, "resourceClaimTemplateName": stated.template}
+    return {"name": name, "resourceClaimName": stated.claim}
 
 
 def _adapters(resolution: Resolution, role: Role) -> Tree:
@@ -172,7 +190,14 @@ def _resources(resolution: Resolution, role: Role) -> Tree:
     amounts = resolution.amounts(role)
     requests = {one.name: Why(one.request, one.request_source or one.source, one.reason) for one in amounts}
     limits = {one.name: Why(one.limit, one.source, one.reason) for one in amounts if one.limit}
-    resources = {**({"requests": requests} if requests else {}), **({"limits": limits} if limits else {})}
+    claims = [
+        Why({"name": name, **({"request": one.request} if one.request else {})}, source, "its devices, for this container")
+        for name, one, source in _claims(resolution, role)
+    ]
+    resources: Tree = {
+        **({"requests": requests} if requests else {}), **({"limits": limits} if limits else {}),
+        **({"claims": claims} if claims else {}),
+    }  # fmt: skip
     return {"resources": resources} if resources else {}
 
 
@@ -236,6 +261,7 @@ TEMPLATE_REASONS = {
     "containers/0/securityContext": "as strict as the `restricted` pod security standard, with a read-only root file system",
     "containers/0/volumeMounts": "what the container sees, and where",
     "volumes": "what the pod brings along",
+    "resourceClaims": "devices that a driver gives to the pod",
 }
 """Path below the pod template's ``spec`` -> why the constants there are as they are."""
 

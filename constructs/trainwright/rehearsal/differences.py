@@ -246,6 +246,8 @@ def local_differences(setting: Setting) -> Iterator[Difference]:
         yield Difference("gates", "no pod waits for its scheduling gates to be lifted")
     if setting.pod_spec.runtime_class_name:
         yield Difference("runtime", f"RuntimeClass {setting.pod_spec.runtime_class_name} is not used")
+    if setting.pod_spec.resource_claims:
+        yield Difference("devices", "no driver gives the pods what they claim")
     for left_out in objects.left_out:
         yield Difference("left out", left_out)
 

@@ -235,6 +235,7 @@ class PodSpec(Kind):
     host_network: bool = False
     scheduling_gates: Sequence[Mapping[str, Any]] = ()
     runtime_class_name: str = ""
+    resource_claims: Sequence[Mapping[str, Any]] = ()
 
     @property
     def all_containers(self) -> tuple[Container, ...]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from trainwright.cluster.addons import Operator
+from trainwright.cluster.addons import Operator, release
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
@@ -266,4 +266,32 @@ def _bound(target: Target, context: Context, resolution: Resolution) -> Binding 
 
 RUN = (queue, topology_level, priority, by_hand)
 PLAN = (gang, sent_elsewhere, grouped_anyway, watched, two_gates, evictions, disruption)
-PODS = (slices, priority_of_pods)
+def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """Dynamic resource allocation is on by default from 1.34 on (KEP-4381), and pods have claims in today's form from 1.31 on.
+
+    Kueue admits pods with claims from 0.18 on, and only those that name a template (kueue, pkg/dra/claims.go).
+    """
+    claims = {claim["name"]: claim for pod in pods for claim in pod.found.spec.get("resourceClaims") or []}
+    if not claims:
+        return
+    name, cluster = next(iter(claims)), context.cluster
+    where = context.locate.run(f"/resource_claims/{name}")
+    minor = int(cluster.kubernetes.split(".")[1])
+    if minor < 31:
+        message = f"pods of Kubernetes {cluster.kubernetes} have no resource claims in this form"
+        yield found("TW307", where, message, "remove it, or upgrade to 1.34 or newer")
+    elif minor < 34:
+        message = f"Kubernetes {cluster.kubernetes} gives pods what they claim only where DynamicResourceAllocation is on"
+        yield found("TW462", where, message, "waive this where it is on, in all parts of Kubernetes; or upgrade to 1.34 or newer")
+    if context.run.queue is None or cluster.kueue is None:
+        return
+    if release(cluster.kueue.version) < (0, 18):
+        message = f"Kueue {cluster.kueue.version} admits no pod with resource claims"
+        yield found("TW463", where, message, "upgrade it to 0.18, and map the device classes there; or remove queue")
+    for name in (name for name, claim in claims.items() if "resourceClaimName" in claim):
+        where = context.locate.run(f"/resource_claims/{name}")
+        message = f"{name} names a ResourceClaim that is there already, and Kueue admits only claims from templates"
+        yield found("TW463", where, message, "write template, with a ResourceClaimTemplate; or remove queue")
+
+
+PODS = (slices, priority_of_pods, claims_are_served)

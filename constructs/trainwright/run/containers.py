@@ -14,6 +14,7 @@ from trainwright.run.surroundings import (
     ImageMount,
     NfsMount,
     ProjectedMount,
+    ResourceClaim,
     ScratchMount,
     SecretMount,
 )
@@ -153,6 +154,8 @@ class PoolPods(Model):
     """Variables of the container that trains. Those of a run win."""
     mounts: dict[AbsolutePath, OwnMount] = Field(default_factory=dict)
     """Mounts of the container that trains, such as libraries on the node. A mount of the run at the same path wins."""
+    resource_claims: dict[DnsLabel, ResourceClaim] = Field(default_factory=dict)
+    """Devices that pods with ranks get by dynamic resource allocation. One of a run with the same name replaces one."""
     tolerations: tuple[Toleration, ...] = ()
     """Taints that are not on every node of the pool, such as those of nodes about to end."""
     containers: tuple[Container, ...] = ()

@@ -13,7 +13,7 @@ from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.nodes import NodeAffinity
 from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources, RoleParts
-from trainwright.run.surroundings import EnvSource, EnvValue, FileMode, Mount
+from trainwright.run.surroundings import EnvSource, EnvValue, FileMode, Mount, ResourceClaim
 from trainwright.run.workload import CommandWorkload, TrainerWorkload, Workload
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
@@ -229,6 +229,8 @@ class Run(Model):
     """Whole Secrets and ConfigMaps whose keys become variables. What `env` and the plan set wins over them."""
     security: Security = Field(default_factory=Security.model_construct)
     """Who the processes are, and what they may do; the namespace's level decides what is allowed."""
+    resource_claims: dict[DnsLabel, ResourceClaim] = Field(default_factory=dict)
+    """Name -> devices that pods with ranks get by dynamic resource allocation, beside those of the pool."""
     service_account: DnsSubdomain | None = None
     """Service account of the pods; if set, its token is mounted too."""
     image_pull_secrets: tuple[DnsSubdomain, ...] = ()

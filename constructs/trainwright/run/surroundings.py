@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, Tag, model_validator
 
-from trainwright.model import AbsolutePath, DnsSubdomain, EnvName, Model, by_keys
+from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, Model, by_keys
 from trainwright.units import Bytes, Duration
 
 ConfigKey = Annotated[str, Field(pattern=r"^([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a-zA-Z0-9]*$", max_length=253)]
@@ -28,6 +28,24 @@ _FIELDS = r"metadata\.(name|namespace|uid)|metadata\.(labels|annotations)\['[^'\
 
 FieldPath = Annotated[str, Field(pattern=f"^({_FIELDS})$", max_length=512)]
 """A field of a pod that its node can fill in."""
+
+
+class ResourceClaim(Model):
+    """Devices that a driver gives to pods by dynamic resource allocation (DRA), such as adapters or a channel between GPUs."""
+
+    template: DnsSubdomain | None = None
+    """A ResourceClaimTemplate of the namespace: each pod gets a claim of its own."""
+    claim: DnsSubdomain | None = None
+    """A ResourceClaim of the namespace, which all pods share."""
+    request: DnsLabel | None = None
+    """The one of the claim's requests whose devices the container gets; default: those of all."""
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        if (self.template is None) == (self.claim is None):
+            said = "names both a template and a claim" if self.claim else "names neither a template nor a claim"
+            raise ValueError(f"it {said}; write one of template and claim")
+        return self
 
 
 class ClaimMount(Model):

@@ -111,7 +111,10 @@ class TrainJob(BaseTarget):
         trains = f"{pod_at(len(jobs) - 1)}/spec/containers/0"
         if resolution.needs.mpi is None:
             repeat(runtime, f"{trains}/image", job, "/spec/trainer/image")
-        for field in TRAINER_FIELDS if resolution.needs.mpi is None else OF_A_LAUNCHER:
+        moved = TRAINER_FIELDS if resolution.needs.mpi is None else OF_A_LAUNCHER
+        if at(runtime[0], f"{trains}/resources/claims"):  # the operator takes requests and limits of a TrainJob, and nothing else
+            moved = OF_A_LAUNCHER
+        for field in moved:
             transfer(runtime, f"{trains}/{field}", job, f"/spec/trainer/{TRAINER_FIELDS[field]}")
         for place in range(len(jobs)):
             _patch(resolution, runtime, job, place)
