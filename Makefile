@@ -68,7 +68,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help synth check rehearse wheels crds test test-supervision test-runs test-commands test-compiler test-trainer lint fmt bench bench-train bench-gpu engines test-engines lock clean
+.PHONY: help synth check rehearse wheels site crds test test-supervision test-runs test-commands test-compiler test-trainer lint fmt bench bench-train bench-gpu engines test-engines lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -85,6 +85,9 @@ rehearse: $(STAMPS)/rehearse ## Run a run's YAML on this machine: make rehearse 
 wheels: $(STAMPS)/synth ## Build both packages into build/wheels
 	rm -rf build/wheels
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/wheels ./trainer .
+
+site: $(STAMPS)/test ## Build the docs as a site into build/site, without the network
+	$(BIN)/python tools/site.py
 
 crds: $(STAMPS)/venv ## Fetch the operators' CRDs for `trainwright validate` into build/crds
 	$(BIN)/python tools/crds/fetch.py build/crds

@@ -16,7 +16,12 @@ from trainwright.reading.document import parse_yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "trainer" / "README.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    ROOT / "trainer" / "README.md",
+    *sorted(DOCS.glob("*.md")),
+    *sorted((DOCS / "guides").glob("*.md")),
+]
 FENCE = re.compile(r"^```(?P<language>\w+)(?: (?P<what>[^\n]+))?\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 GENERATED = re.compile(r"<!-- generated: (?P<name>[-\w]+) -->\n\n(?P<body>.*?)\n?<!-- end -->", re.DOTALL)
 
