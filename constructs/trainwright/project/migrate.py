@@ -15,7 +15,7 @@ from trainwright.project.status import cluster_records
 from trainwright.project.synth import workspace, write_records
 from trainwright.reading import validate
 from trainwright.reading.document import read_yaml
-from trainwright.report.facts import plan_facts
+from trainwright.report.facts import finding_facts, plan_facts
 
 
 class LockedRun(Model):
@@ -72,6 +72,7 @@ def _run(entry: LockedRun, built: BuiltRun | None) -> RunRecord:
     return RunRecord(
         state=entry.state, identity=entry.hash, file=entry.file, manifests=entry.manifests, dist=entry.dist,
         facts=plan_facts(built.compiled) if built and same else {},
+        findings=finding_facts(built.compiled) if built and same else None,
     )
 
 

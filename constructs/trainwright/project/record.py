@@ -101,6 +101,8 @@ class RunRecord(Model):
     """What its plan stated; empty where that is not known any more."""
     defaults: dict[str, Fact] | None = None
     """Path such as ``env/HF_HOME`` -> what the run had there from the defaults; None where it had nothing."""
+    findings: dict[str, str] | None = None
+    """Code of each warning and note -> ``warning``, ``note`` or ``waived``; None where a release wrote it that did not say."""
 
 
 class ClusterRecord(Model):

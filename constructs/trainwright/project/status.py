@@ -28,7 +28,7 @@ from trainwright.project.record import (
     read_records,
     run_path,
 )
-from trainwright.report.facts import profile_facts
+from trainwright.report.facts import finding_facts, profile_facts
 from trainwright.report.header import split_header
 
 
@@ -55,7 +55,7 @@ def run_record(built: BuiltRun, dist: str, written_by: Releases | None) -> RunRe
         return built.held.recorded(built.file.digest, built.compiled.identity, built.file.defaults)
     return RunRecord(
         identity=built.identity, file=built.file.digest, manifests=built.output.digest, dist=dist,
-        written_by=written_by, facts=dict(built.facts), defaults=built.file.defaults,
+        written_by=written_by, facts=dict(built.facts), defaults=built.file.defaults, findings=finding_facts(built.compiled),
     )
 
 

@@ -48,6 +48,19 @@ def plan_facts(compiled: CompiledRun) -> dict[str, Fact]:
     return {_text(key): _fact(value) for key, value in facts.items() if value not in EMPTY}
 
 
+def finding_facts(compiled: CompiledRun) -> dict[str, str]:
+    """Code -> ``warning``, ``note`` or ``waived``: of several findings of one code, the gravest.
+
+    It does not depend on the day: a waiver that has expired is an error.
+    """
+    words = ("note", "waived", "warning")
+    said: dict[str, str] = {}
+    for one in compiled.findings:
+        word = "waived" if one.waived else one.severity.value
+        said[one.code] = max(word, said.get(one.code, word), key=words.index)
+    return dict(sorted(said.items()))
+
+
 def profile_facts(cluster: Cluster) -> dict[str, Fact]:
     """Path such as ``node_pools/h100/cpus`` -> what the profile says there. A profile names Secrets, and never holds one."""
     return _said(cluster.model_dump(mode="json", exclude_unset=True))

@@ -18,8 +18,8 @@ _COMMENTS = re.compile(r"(?:#[^\n]*\n)*")
 
 _GROUPS = (
     ("team", "cluster", "namespace", "topology", "target", "workload"),
-    ("nodes", "gpus", "gpus_per_node", "gpu", "processes_per_node", "world_size", "node_pool", "network"),
-    ("batch", "learning_rate", "epochs", "steps", "task", "precision", "schedule", "optimizer"),
+    ("nodes", "gpus", "gpu_hours", "gpus_per_node", "gpu", "processes_per_node", "world_size", "node_pool", "network"),
+    ("batch", "tokens_a_step", "tokens", "learning_rate", "epochs", "steps", "task", "precision", "schedule", "optimizer"),
     ("model", "initial_weights", "data", "image", "trainer_version"),
     ("checkpoints",),
     ("queue", "gang", "cpu", "memory", "shared_memory", "grace_seconds", "restarts", "security", "pod_security"),

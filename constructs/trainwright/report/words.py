@@ -11,6 +11,8 @@ _NAMES = {
     "gpu": "GPU",
     "gpus": "GPUs",
     "gpus_per_node": "GPUs per node",
+    "gpu_hours": "GPU-hours",
+    "tokens_a_step": "tokens a step",
     "cpu": "CPUs per pod",
     "memory": "memory per pod",
     "shared_memory": "shared memory per pod",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from trainwright.findings import CompileError
+from trainwright.findings.codes import CODES
 from trainwright.model import Fact
 from trainwright.project.build import SUFFIX as DIST_SUFFIX
 from trainwright.project.build import run_of
@@ -18,9 +20,10 @@ from trainwright.reading.document import parse_yaml
 from trainwright.report.header import group
 from trainwright.report.words import label, told
 from trainwright.review.fields import FieldChange, Objects, field_changes, objects
-from trainwright.review.model import Class, FactChange, Review, RunReview, SharedReview
+from trainwright.review.model import Class, CodeChange, FactChange, Review, RunReview, SharedReview
 from trainwright.review.outcome import class_of, outcome
 from trainwright.review.side import Side
+from trainwright.units import Duration, UnitError
 
 LOCK = "charts/lock/"
 CLAIM = ".claim"
@@ -86,7 +89,10 @@ class _Comparison:
             return None
         fields = self._fields(_dist(name, before), _dist(name, after), before, after)
         facts = fact_changes(before.facts, after.facts) if before and after else ()
-        return RunReview(name, class_of(before, after), before, after, outcome(name, before, after), facts, fields)
+        codes = tuple(_code_changes(before, after)) if before and after else ()
+        return RunReview(
+            name, class_of(before, after), before, after, outcome(name, before, after), facts, fields, codes=codes
+        )
 
     def _fields(
         self, old: str | None, new: str | None, before: RunRecord | None, after: RunRecord | None
@@ -176,11 +182,40 @@ def fact_changes(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> tuple
     """What differs, in the order in which people read it. Where one side's facts are not known, nothing does."""
     if not before or not after:
         return ()
-    old, new = told(before), told(after)
+    old, new = _with_products(told(before)), _with_products(told(after))
     if _by_lineage(before) == _by_lineage(after):  # the path says no more than the lineage
         old, new = ({key: value for key, value in side.items() if key != "checkpoints"} for side in (old, new))
     keys = sorted((key for key in old.keys() | new.keys() if old.get(key) != new.get(key)), key=lambda key: (group(key), key))
     return tuple(FactChange(key, label(key), old.get(key), new.get(key)) for key in keys)
+
+
+def _with_products(facts: dict[str, Fact]) -> dict[str, Fact]:
+    """With what a reviewer would multiply: tokens of a step and of all steps, padding included; GPU-hours until a deadline."""
+    batch, length, steps, gpus = (_number(facts, key) for key in ("batch", "data.sequence_length", "steps", "gpus"))
+    products: dict[str, Fact] = {}
+    if batch and length:
+        products["tokens_a_step"] = f"{batch * length:,}"
+    if batch and length and steps:
+        products["tokens"] = f"{batch * length * steps:,}"
+    if gpus and "deadline" in facts:
+        with suppress(UnitError):  # of a record that somebody edited
+            products["gpu_hours"] = f"at most {gpus * Duration.parse(facts['deadline']).seconds / 3600:,.0f}"
+    return {**facts, **products}
+
+
+def _number(facts: Mapping[str, Fact], key: str) -> int | None:
+    value = facts.get(key)
+    return value if isinstance(value, int) else None
+
+
+def _code_changes(before: RunRecord, after: RunRecord) -> Iterator[CodeChange]:
+    """Findings that differ, where both records say which there were."""
+    if before.findings is None or after.findings is None:
+        return
+    for code in sorted(before.findings.keys() | after.findings.keys()):
+        old, new = before.findings.get(code), after.findings.get(code)
+        if old != new:
+            yield CodeChange(code, CODES[code].title if code in CODES else "of another release", old, new)
 
 
 def _by_lineage(facts: Mapping[str, Fact]) -> str:
@@ -220,7 +255,7 @@ def _of_defaults(before: RunRecord, after: RunRecord) -> str:
 
 def _says_nothing(run: RunReview) -> bool:
     """Whether only the comments or the record of a run's file change, and not by an edit of it."""
-    return run.change is Class.COSMETIC and run.cause is not None and not run.facts and not run.fields
+    return run.change is Class.COSMETIC and run.cause is not None and not (run.facts or run.fields or run.codes)
 
 
 def _of_releases(runs: list[RunReview]) -> Iterator[SharedReview]:

@@ -35,6 +35,7 @@ def _run(run: RunReview) -> dict[str, Any]:
         "facts": _facts(run.facts),
         "fields": _fields(run.fields),
         "findings": to_json(run.findings),
+        "codes": [{"code": one.code, "title": one.title, **_change(one.before, one.after)} for one in run.codes],
         "estimates": dict(run.estimates),
     }
 

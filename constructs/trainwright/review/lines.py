@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from trainwright.report.words import shown
 from trainwright.review.fields import FieldChange
-from trainwright.review.model import Class, FactChange, Review
+from trainwright.review.model import Class, FactChange, Review, RunReview
 from trainwright.units import counted
 
 
@@ -30,6 +30,15 @@ def fact(change: FactChange) -> str:
     if old is None or new is None:
         return f"{change.label}: {new} (new)" if old is None else f"{change.label}: {old} (removed)"
     return f"{change.label}: {old} -> {new}"
+
+
+def findings(run: RunReview) -> Iterator[tuple[str, str]]:
+    """``new warning TW203`` and its message; where the head was not compiled, or a finding is gone, its title."""
+    new = {one.code for one in run.codes if one.before is None}
+    for one in run.findings:
+        yield f"{'new ' if one.code in new else ''}{one.severity.value} {one.code}", one.message
+    said = {one.code for one in run.findings} & new
+    yield from ((change.grade, change.title) for change in run.codes if change.code not in said)
 
 
 def field(change: FieldChange) -> str:

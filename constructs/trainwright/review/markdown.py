@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trainwright.report.words import shown
 from trainwright.review.fields import FieldChange
-from trainwright.review.lines import field, some, summary
+from trainwright.review.lines import field, findings, some, summary
 from trainwright.review.model import Class, FactChange, Review, RunReview, SharedReview
 
 LIMIT = 65_536
@@ -69,7 +69,7 @@ def _run(run: RunReview) -> str:
         lines.append(f"\nIts own file is the same. The cause: {_code(run.cause)}.\n")
     lines += _facts(run.facts)
     lines += [f"\n- {label}, as estimated for the new plan: {_code(said)}" for label, said in run.estimates.items()]
-    lines += [f"\n- {one.severity.value} {one.code}: {_code(one.message)}" for one in run.findings]
+    lines += [f"\n- {grade}: {_code(said)}" for grade, said in findings(run)]
     return "".join(lines).rstrip("\n") + "\n"
 
 

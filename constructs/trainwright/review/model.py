@@ -42,6 +42,24 @@ class FactChange:
 
 
 @dataclass(frozen=True, slots=True)
+class CodeChange:
+    """A finding that one side has and the other has not."""
+
+    code: str
+    title: str
+    before: str | None
+    """``warning``, ``note`` or ``waived``; None where there was none."""
+    after: str | None
+
+    @property
+    def grade(self) -> str:
+        """``new warning TW203``, ``gone: note TW205``, ``warning TW305 is now waived``."""
+        if self.before is None:
+            return f"new {self.after} {self.code}"
+        return f"gone: {self.before} {self.code}" if self.after is None else f"{self.before} {self.code} is now {self.after}"
+
+
+@dataclass(frozen=True, slots=True)
 class RunReview:
     """A run that changes."""
 
@@ -58,6 +76,8 @@ class RunReview:
     """What changed besides the run's own file, where that is the same."""
     findings: tuple[Finding, ...] = ()
     """Warnings that stand on the head side."""
+    codes: tuple[CodeChange, ...] = ()
+    """Findings that are new or gone, where both records say which there are."""
     estimates: Mapping[str, str] = field(default_factory=dict)
     """Label -> what the head side's plan estimates."""
 

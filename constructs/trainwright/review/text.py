@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from trainwright.review.fields import FieldChange
-from trainwright.review.lines import fact, field, some, summary
+from trainwright.review.lines import fact, field, findings, some, summary
 from trainwright.review.model import Review, RunReview
 
 MOST_FIELDS = 20
@@ -40,7 +40,7 @@ def _run(run: RunReview) -> Iterator[str]:
         yield f"  its own file is the same; the cause: {run.cause}"
     yield from (f"  {fact(change)}" for change in run.facts)
     yield from (f"  {label} (estimate): {said}" for label, said in run.estimates.items())
-    yield from (f"  {one.severity.value} {one.code} {one.message}" for one in run.findings)
+    yield from (f"  {grade}: {said}" for grade, said in findings(run))
     yield from _fields(run.fields)
 
 

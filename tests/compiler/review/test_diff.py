@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.compiler.projects import Scratch, assert_ended
+from tests.compiler.projects import Scratch, assert_ended, scratch
 
 from trainwright.review.markdown import LIMIT
 
@@ -112,6 +112,57 @@ def test_no_field_carries_an_identity(answer: dict[str, Any]) -> None:
     for run in answer["runs"]:
         identities = [one for one in run["identity"].values() if one]
         assert not [one for one in run["fields"] if any(identity in json.dumps(one) for identity in identities)]
+
+
+# What follows from facts, and findings.
+
+
+@pytest.fixture(scope="module")
+def warned(tmp_path_factory: pytest.TempPathFactory) -> Scratch:
+    """A branch where one run gets a warning, and a script a deadline."""
+    here = scratch(tmp_path_factory.mktemp("findings") / "project")
+    here.git("checkout", "--quiet", "-b", "warned")
+    here.edit("charts/runs/llama-1b-ddp.yaml", "scaling: square_root", "scaling: linear")
+    here.edit("charts/runs/llama-1b-ddp.yaml", "accumulation: 2", "accumulation: 4")
+    here.edit("charts/runs/own-script.yaml", "team:", "deadline: 1d\nteam:")
+    here.synth()
+    here.git("add", "--all")
+    here.git("commit", "--quiet", "--message", "a warning")
+    return here
+
+
+def test_findings_are_new_on_one_way_and_gone_on_the_other(warned: Scratch) -> None:
+    code = {"code": "TW203", "title": "linear scaling with Adam"}
+    there, back = said(warned, "main", "warned"), said(warned, "warned", "main")
+    assert run_of(there, "llama-1b-ddp")["codes"] == [{**code, "before": None, "after": "warning"}]
+    assert run_of(back, "llama-1b-ddp")["codes"] == [{**code, "before": "warning", "after": None}]
+    assert "  gone: warning TW203: linear scaling with Adam" in warned.run("diff", "warned", "main").stdout
+    comment = warned.run("diff", "warned", "main", "--format", "markdown").stdout
+    assert "- gone: warning TW203: `linear scaling with Adam`" in comment
+
+
+def test_a_new_finding_has_its_message_where_the_head_is_compiled(warned: Scratch) -> None:
+    (line,) = [line for line in warned.run("diff", "main").stdout.splitlines() if "TW203" in line]
+    assert line == "  new warning TW203: linear scaling with AdamW overshoots at large batches", "the message, not the title"
+
+
+def test_tokens_and_gpu_hours_follow_from_facts(warned: Scratch) -> None:
+    answer = said(warned, "main", "warned")
+    llama = facts(run_of(answer, "llama-1b-ddp"))
+    assert llama["tokens_a_step"] == ("1,048,576", "2,097,152")
+    assert llama["tokens"] == ("20,971,520,000", "41,943,040,000")
+    assert facts(run_of(answer, "own-script"))["gpu_hours"] == (None, "at most 384")
+
+
+def test_a_record_of_an_older_release_says_nothing_of_findings(warned: Scratch, tmp_path: Path) -> None:
+    warned.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "base"), "main")
+    try:
+        record = tmp_path / "base" / "charts" / "lock" / "llama-1b-ddp.yaml"
+        text = record.read_text(encoding="utf-8")
+        record.write_text(text[:text.index("findings:")], encoding="utf-8")
+        assert run_of(said(warned, str(tmp_path / "base"), "warned"), "llama-1b-ddp")["codes"] == []
+    finally:
+        warned.git("worktree", "remove", "--force", str(tmp_path / "base"))
 
 
 # Sides.
