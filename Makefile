@@ -89,8 +89,8 @@ wheels: $(STAMPS)/synth ## Build both packages into build/wheels
 site: $(STAMPS)/test ## Build the docs as a site into build/site, without the network
 	$(BIN)/python tools/site.py
 
-crds: $(STAMPS)/venv ## Fetch the operators' CRDs for `trainwright validate` into build/crds
-	$(BIN)/python tools/crds/fetch.py build/crds
+crds: $(STAMPS)/synth ## Fetch the operators' CRDs for `trainwright validate` into build/crds
+	$(BIN)/trainwright crds
 
 test: lint test-runs test-compiler test-supervision test-commands test-trainer ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
 

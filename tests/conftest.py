@@ -25,4 +25,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if skipped:
         terminalreporter.section("NOT VALIDATED", red=True, bold=True)
         what = f"{len(skipped)} tests of custom resources were skipped"
-        terminalreporter.write_line(f"{what}: run `make crds`, and set {VARIABLE} to build/crds.")
+        terminalreporter.write_line(f"{what}: run `trainwright crds`, and set {VARIABLE} to build/crds.")

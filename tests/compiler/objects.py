@@ -32,7 +32,7 @@ UPSTREAM = os.environ.get("TRAINWRIGHT_CRDS")
 EARLIER = frozenset({"/spec/podTemplateOverrides"})
 """Fields of releases before the one whose CRDs are pinned: Trainer 2.1 has this one, 2.2 and later have runtimePatches."""
 
-needs_crds = pytest.mark.skipif(not UPSTREAM, reason="TRAINWRIGHT_CRDS names no folder of CRDs; `make crds` fetches them")
+needs_crds = pytest.mark.skipif(not UPSTREAM, reason="TRAINWRIGHT_CRDS names no folder of CRDs; `trainwright crds` fetches them")
 
 
 # Which objects and parts of them there are.

@@ -46,7 +46,7 @@ def test_custom_kinds_are_validated_too() -> None:
     """The one place here that says what is left out where there are no CRDs. CI fails on any skip."""
     if UPSTREAM is None:
         pytest.skip(
-            "TRAINWRIGHT_CRDS is unset, NOT VALIDATED: custom kinds of random runs; run `make crds`, set it to build/crds"
+            "TRAINWRIGHT_CRDS is unset, NOT VALIDATED: custom kinds of random runs; run `trainwright crds`, set it to build/crds"
         )
     kinds = {kind for target in TARGETS.values() for kind, _ in target.templates.values()} - {("batch", "Job")}
     assert kinds <= set(catalogue().crds)

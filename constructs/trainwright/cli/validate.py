@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trainwright.validate import Report
 
 FETCHED = Path("build/crds")
-"""Where `make crds` puts them, in the project."""
+"""Where `trainwright crds` puts them, in the project."""
 
 
 def command(
@@ -26,7 +26,7 @@ def command(
     crds: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", envvar="TRAINWRIGHT_CRDS", help="CustomResourceDefinitions; default: build/crds, from `make crds`."
+            metavar="DIR", envvar="TRAINWRIGHT_CRDS", help="CustomResourceDefinitions; default: build/crds, as `crds` puts them."
         ),
     ] = None,
     kubernetes: Annotated[
@@ -73,15 +73,20 @@ def _folder(given: Path | None) -> Path | None:
     """The folder of CRDs: the one that was named, or the project's where it has one."""
     if given is not None:
         if not given.is_dir():
-            stop(f"{given} is not a folder; `make crds` fetches CustomResourceDefinitions into {FETCHED}")
+            stop(f"{given} is not a folder; `trainwright crds` fetches CustomResourceDefinitions into {FETCHED}")
         return given
+    fetched = project_crds()
+    return fetched if fetched.is_dir() else None
+
+
+def project_crds() -> Path:
+    """Where the project has its CustomResourceDefinitions, or would have; outside of a project, below this folder."""
     from trainwright.project import find_project
 
     try:
-        fetched = find_project(Path.cwd()).root / FETCHED
+        return find_project(Path.cwd()).root / FETCHED
     except CompileError:
-        fetched = FETCHED
-    return fetched if fetched.is_dir() else None
+        return FETCHED
 
 
 def _summary(report: Report) -> str:

@@ -143,5 +143,5 @@ def _core(manifest: Mapping[str, Any], kubernetes: str) -> list[Problem]:
 def _unchecked(kind: str, count: int, manifest: Manifest) -> Finding:
     objects = "1 object" if count == 1 else f"{count} objects"
     message = f"{objects} of {kind} NOT VALIDATED: there is no CustomResourceDefinition of it here"
-    fix = "run `make crds`, or give the folder that has it: `--crds DIR`"
+    fix = "run `trainwright crds`, or give the folder that has it: `--crds DIR`"
     return found("TW702", manifest.where("/kind"), message, fix)

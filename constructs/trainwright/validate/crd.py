@@ -91,7 +91,7 @@ def _read(path: Path, groups: Collection[str] | None) -> Iterator[Crd | Finding]
     try:
         documents = list(_documents(text))
     except Exception as error:  # libyaml and PyYAML raise several kinds, and a tag may ask for anything
-        yield _unusable(path, f"it is not YAML: {' '.join(str(error).split())[:200]}", "fetch it again with `make crds`")
+        yield _unusable(path, f"it is not YAML: {' '.join(str(error).split())[:200]}", "fetch it again with `trainwright crds`")
         return
     for document in documents:
         for item in _items(document):  # `kubectl get crds -o yaml` prints a List
@@ -114,7 +114,8 @@ def _crd(path: Path, document: Mapping[str, Any]) -> Crd | Finding:
         key = GroupKind(str(spec["group"]), str(spec["names"]["kind"]))
         return Crd(str(path), str(document["metadata"]["name"]), key, spec["scope"] == "Namespaced", versions)
     except (KeyError, TypeError, AttributeError) as error:
-        return _unusable(path, f"the CustomResourceDefinition is not complete: {error!r}", "fetch it again with `make crds`")
+        fix = "fetch it again with `trainwright crds`"
+        return _unusable(path, f"the CustomResourceDefinition is not complete: {error!r}", fix)
 
 
 def _version(entry: Mapping[str, Any]) -> Version:

@@ -73,7 +73,8 @@ def test_the_cdk8s_app_of_a_project_writes_the_same_bytes(tmp_path: Path) -> Non
 def test_the_steps_of_its_workflow_pass_and_stop_an_edit_by_hand(tmp_path: Path) -> None:
     here = made(tmp_path / "mine", "--cluster", "laptop")
     (job,) = yaml.safe_load(here.read(".github/workflows/trainwright.yaml"))["jobs"].values()
-    steps = [step["run"] for step in job["steps"] if "run" in step and step["name"] != "Install"]
+    need_a_network = {"Install", "Fetch the operators' definitions"}
+    steps = [step["run"] for step in job["steps"] if "run" in step and step["name"] not in need_a_network]
     path = {**os.environ, "PATH": f"{TRAINWRIGHT.parent}:{os.environ['PATH']}"}
 
     def code(step: str) -> int:

@@ -23,7 +23,7 @@ PROJECT = ROOT / "tests" / "compiler" / "findings" / "project"
 KUBERNETES = known_version(None)
 
 UPSTREAM = os.environ.get("TRAINWRIGHT_CRDS")
-"""A folder with the CRDs that `make crds` fetches; unset, the tests of custom kinds do not exist, and one test says so."""
+"""A folder with the CRDs that `trainwright crds` fetches; unset, the tests of custom kinds do not exist, and one test says so."""
 
 Data = dict[str, Any]
 

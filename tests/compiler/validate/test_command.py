@@ -48,7 +48,7 @@ def test_json_has_everything(here: Scratch) -> None:
 
 def test_a_kind_without_a_schema_is_loud_and_fails_where_it_must(here: Scratch) -> None:
     ended = here.run("validate", "manifests/widget.yaml", environment=UNSET)
-    assert_ended(ended, 0, "warning TW702", "make crds")
+    assert_ended(ended, 0, "warning TW702", "trainwright crds")
     assert "1 NOT VALIDATED: no schema of example.com/v1 Widget" in ended.stdout
     assert_ended(here.run("validate", "--strict", "manifests/widget.yaml", environment=UNSET), 1)
     assert_ended(here.run("validate", "--strict", "--crds", "crds", "manifests/widget.yaml", environment=UNSET), 0)

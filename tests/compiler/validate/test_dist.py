@@ -29,7 +29,7 @@ def test_a_file_of_dist_is_valid(path: Path) -> None:
     report = validate_files([path], CRDS, version_for)
     assert report.objects
     assert [finding for finding in report.findings if finding.code != "TW702"] == []
-    assert CRDS is None or not report.unchecked, "there is no CRD of it: add one to tools/crds/pins.toml"
+    assert CRDS is None or not report.unchecked, "there is no CRD of it: add one to constructs/trainwright/validate/pins.toml"
 
 
 def test_custom_kinds_were_validated() -> None:
@@ -38,5 +38,5 @@ def test_custom_kinds_were_validated() -> None:
     if CRDS is None:
         objects = f"{sum(left.values())} objects of {len(left)} kinds in dist/ and the samples"
         counts = f"{objects}, and every test of {len(names(custom=True))} kinds"
-        pytest.skip(f"TRAINWRIGHT_CRDS is unset, NOT VALIDATED: {counts}; run `make crds` and set it to build/crds")
+        pytest.skip(f"TRAINWRIGHT_CRDS is unset, NOT VALIDATED: {counts}; run `trainwright crds` and set it to build/crds")
     assert left == {}

@@ -1,4 +1,4 @@
-"""``make crds``: the pins, and the fetching of them from a server on this machine."""
+"""``trainwright crds``: the pins, and the fetching of them from a server on this machine."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.compiler.validate.samples import ROOT, UPSTREAM
+from tests.compiler.validate.samples import UPSTREAM
 
-FETCH = ROOT / "tools" / "crds" / "fetch.py"
-PINS = tomllib.loads((ROOT / "tools" / "crds" / "pins.toml").read_text(encoding="utf-8"))["crd"]
+from trainwright.validate import fetch
+
+PINS = tomllib.loads(fetch.PINS.read_text(encoding="utf-8"))["crd"]
 
 
 @dataclass
@@ -60,7 +61,7 @@ def digest(text: str) -> str:
 
 
 def run(pins: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(FETCH), str(folder), "--pins", str(pins)]
+    command = [str(Path(sys.executable).with_name("trainwright")), "crds", str(folder), "--pins", str(pins)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env={"no_proxy": "*"})
 
 
@@ -81,7 +82,7 @@ def test_files_are_fetched_once(tmp_path: Path, server: Server) -> None:
 def test_another_file_than_the_pinned_one_is_never_written(tmp_path: Path, server: Server) -> None:
     pinned = pins(tmp_path, ("one.yaml", f"{server.url}/one", "0" * 64), ("two.yaml", f"{server.url}/two", digest("/two")))
     ended = run(pinned, tmp_path / "crds")
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     assert f"the digest is {digest('/one')}, and {'0' * 64} is pinned" in ended.stderr
     assert [path.name for path in (tmp_path / "crds").iterdir()] == ["two.yaml"]
 
@@ -89,7 +90,7 @@ def test_another_file_than_the_pinned_one_is_never_written(tmp_path: Path, serve
 def test_a_file_that_is_gone_does_not_stop_the_others(tmp_path: Path, server: Server) -> None:
     pinned = pins(tmp_path, ("one.yaml", f"{server.url}/missing", "0" * 64), ("two.yaml", f"{server.url}/two", digest("/two")))
     ended = run(pinned, tmp_path / "crds")
-    assert (ended.returncode, "404" in ended.stderr) == (1, True)
+    assert (ended.returncode, "404" in ended.stderr) == (3, True)
     assert ended.stdout.startswith("1 of 2 CRDs")
 
 
@@ -98,11 +99,27 @@ def test_without_a_network_it_says_what_to_do_and_asks_once(tmp_path: Path) -> N
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
         ended = run(pins(tmp_path, ("one.yaml", f"{url}/one", "0" * 64), ("two.yaml", f"{url}/two", "0" * 64)), tmp_path / "crds")
-    assert ended.returncode == 1
+    assert ended.returncode == 3
     assert "Without a network" in ended.stderr
     assert "/two" not in ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stdout.startswith("0 of 2 CRDs")
+
+
+@pytest.mark.parametrize("text", ["", "[[crd]]\n", "[[crd]]\nfile = 1\n", "crd = ["])
+def test_pins_that_are_none_are_one_message(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pins.toml").write_text(text, encoding="utf-8")
+    ended = run(tmp_path / "pins.toml", tmp_path / "crds")
+    assert (ended.returncode, "Traceback" in ended.stderr) == (2, False)
+    assert "does not hold [[crd]] tables" in ended.stderr
+
+
+def test_they_go_where_validate_looks(tmp_path: Path, server: Server) -> None:
+    pinned = pins(tmp_path, ("one.yaml", f"{server.url}/one", digest("/one")))
+    command = [str(Path(sys.executable).with_name("trainwright")), "crds", "--pins", str(pinned)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path, env={"no_proxy": "*"})
+    assert (ended.returncode, ended.stdout) == (0, "1 of 1 CRDs are in build/crds, 1 of them new\n")
+    assert (tmp_path / "build" / "crds" / "one.yaml").read_text() == "/one"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +127,7 @@ def test_without_a_network_it_says_what_to_do_and_asks_once(tmp_path: Path) -> N
 )
 def test_a_pin_stays_in_its_folder_and_on_the_web(tmp_path: Path, row: tuple[str, str]) -> None:
     ended = run(pins(tmp_path, (*row, "0" * 64)), tmp_path / "crds")
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "cannot be used" in ended.stderr
     assert "Traceback" not in ended.stderr
 

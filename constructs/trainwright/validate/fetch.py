@@ -1,14 +1,12 @@
-"""Fetches the CustomResourceDefinitions of ``pins.toml``: ``python fetch.py FOLDER``. Needs Python 3.11 and nothing else.
+"""Fetches the operators' CustomResourceDefinitions by the addresses and digests of ``pins.toml``.
 
 A file that is there with the right digest stays; a file with another digest, here or from the network, is never used.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import http.client
-import sys
 import tomllib
 import urllib.error
 import urllib.request
@@ -37,9 +35,44 @@ class UnreachableError(FetchError):
     """A server that cannot be reached; the next file would wait as long for it."""
 
 
+@dataclass(frozen=True)
+class Fetched:
+    """What is in the folder now."""
+
+    pinned: int
+    there: int
+    new: int
+    """Of those that are there."""
+    failures: tuple[str, ...]
+
+
+def fetch_all(pins: Path, folder: Path) -> Fetched:
+    """Have every file of the pins in the folder; one that fails does not stop the others, a server that is silent does.
+
+    Raises:
+        FetchError: the pins themselves cannot be used.
+        OSError: the folder or the pins cannot be opened.
+    """
+    failures: list[str] = []
+    new = there = 0
+    rows = read_pins(pins)
+    for pin in rows:
+        try:
+            new += fetch(pin, folder)
+            there += 1
+        except FetchError as error:
+            failures.append(str(error))
+            if isinstance(error, UnreachableError):
+                break
+    return Fetched(len(rows), there, new, tuple(failures))
+
+
 def read_pins(path: Path) -> list[Pin]:
     """The pins of a file; a path that would leave the folder, or another protocol, is an error in it."""
-    pins = [Pin(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["crd"]]
+    try:
+        pins = [Pin(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["crd"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise FetchError(f"{path} does not hold [[crd]] tables with file, url and sha256: {error}") from error
     for pin in pins:
         if Path(pin.file).is_absolute() or ".." in Path(pin.file).parts or not pin.url.startswith(("https://", "http://")):
             raise FetchError(f"{path}: {pin.file} or {pin.url} cannot be used")
@@ -74,36 +107,3 @@ def fetch(pin: Pin, folder: Path) -> bool:
 
 def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Fetch the CustomResourceDefinitions that are pinned beside this script.")
-    parser.add_argument("folder", type=Path, help="where they go")
-    parser.add_argument("--pins", type=Path, default=PINS, help="another file of pins")
-    arguments = parser.parse_args()
-    failures: list[str] = []
-    new = there = 0
-    pins = read_pins(arguments.pins)
-    for pin in pins:
-        try:
-            new += fetch(pin, arguments.folder)
-            there += 1
-        except FetchError as error:
-            failures.append(str(error))
-            if isinstance(error, UnreachableError):
-                break
-    print(f"{there} of {len(pins)} CRDs are in {arguments.folder}, {new} of them new")
-    if failures:
-        print("\n".join(["Not fetched:", *(f"  {failure}" for failure in failures)]), file=sys.stderr)
-        print(
-            "Without a network: fetch them on another machine and copy the folder, or give `trainwright validate --crds` "
-            "a folder with your cluster's own (`kubectl get crds -o yaml`).", file=sys.stderr,
-        )
-    return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except (FetchError, OSError, KeyError, TypeError, tomllib.TOMLDecodeError) as error:
-        sys.exit(f"fetch.py: {error}")
