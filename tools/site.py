@@ -71,11 +71,11 @@ def _text(path: str) -> str:
 
 
 def _page(path: str) -> str:
-    """Where the site has a file of the repository; empty for a picture, which is copied."""
+    """Where the site has a file of the repository; empty for a picture, which is copied. Folders with a dot would be left out."""
     inside = path.removeprefix("docs/")
     if inside.startswith("pictures/"):
         return ""
-    return inside if inside != path and inside.endswith(".md") else f"source/{path}.page.md"
+    return inside if inside != path and inside.endswith(".md") else f"source/{path.lstrip('.')}.page.md"
 
 
 def _moved(text: str, path: str) -> str:

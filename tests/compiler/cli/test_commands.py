@@ -23,7 +23,7 @@ DIGITS = "charts/runs/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
 COMMANDS = (
     "synth", "check", "diff", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "policies", "new", "init",
-    "rehearse", "validate", "page",
+    "rehearse", "validate", "crds", "page",
 )
 
 
