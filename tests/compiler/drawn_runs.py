@@ -115,7 +115,13 @@ def _names_a_program(words: list[str]) -> bool:
 
 def _scripts() -> st.SearchStrategy[Data]:
     words = st.lists(texts(), min_size=1, max_size=4).filter(_names_a_program)
-    return st.fixed_dictionaries({"kind": st.just("script"), "command": words}, optional={"protocol": st.booleans()})
+    training = st.fixed_dictionaries({
+        "model": st.fixed_dictionaries({"architecture": st.just("other"), "parameters": st.integers(1, 10**7)}),
+        "precision": st.sampled_from(("fp32", "bf16")),
+        "optimizer": _optimizers(),
+    }, optional={"sequence_length": st.integers(1, 4096), "activation_checkpointing": st.booleans()})
+    said: dict[Any, st.SearchStrategy[Any]] = {"protocol": st.booleans(), "training": training}
+    return st.fixed_dictionaries({"kind": st.just("script"), "command": words}, optional=said)
 
 
 def _commands(shape: Shape) -> st.SearchStrategy[Data]:

@@ -93,7 +93,7 @@ def test_the_host_is_checked_too() -> None:
     with pytest.raises(CompileError) as caught:
         compile_data(CLUSTER, run | {"resources": {"memory": "256Gi"}})
     (found,) = [finding for finding in caught.value.findings if finding.code == "TW220"]
-    assert "32.0 GiB there (a rank's share of the pod's memory)" in found.message
+    assert "has 32.0 GiB (a rank's share of the pod's memory)" in found.message
 
 
 def test_gathered_weights_stay_where_fsdp2_does_not_reshard() -> None:

@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 from trainwright.cluster.model import Fabric
 from trainwright.plan.layers import PRECISION_BYTES, sequence_length
 from trainwright.plan.model import BatchPlan, CommunicationPlan, WorldPlan
-from trainwright.run import TrainerWorkload
+from trainwright.run import Trained
 from trainwright.topology.base import Sharding
 
 FLOPS = 100e12
@@ -66,7 +66,7 @@ class Collective(NamedTuple):
 
 
 def communication(
-    work: TrainerWorkload, batch: BatchPlan, world: WorldPlan, sharding: Sharding, fabric: Fabric
+    work: Trained, batch: BatchPlan, world: WorldPlan, sharding: Sharding, fabric: Fabric
 ) -> CommunicationPlan | None:
     """Traffic of one optimizer step; None where the model's size is not known or one rank is alone."""
     if work.model.parameters is None or world.size == 1:
@@ -78,7 +78,7 @@ def communication(
 
 
 def collectives(
-    work: TrainerWorkload, batch: BatchPlan, sharding: Sharding, ranks: int, per_node: int
+    work: Trained, batch: BatchPlan, sharding: Sharding, ranks: int, per_node: int
 ) -> tuple[tuple[Collective, ...], str]:
     """What so many ranks make in one optimizer step, with the formula of its bytes. The model's size must be known."""
     parameters, size, steps = work.model.parameters or 0, PRECISION_BYTES[work.precision], batch.accumulation
@@ -111,7 +111,7 @@ class _Group(NamedTuple):
     groups: int
 
 
-def _sharded(work: TrainerWorkload, gathers: int, gradients: int, steps: int, group: _Group) -> tuple[Collective, ...]:
+def _sharded(work: Trained, gathers: int, gradients: int, steps: int, group: _Group) -> tuple[Collective, ...]:
     """A block at a time; what is in none is counted as part of one."""
     parameters, blocks = work.model.parameters or 0, getattr(work.model, "num_hidden_layers", 1)
     return (
@@ -121,7 +121,7 @@ def _sharded(work: TrainerWorkload, gathers: int, gradients: int, steps: int, gr
 
 
 def _fsdp2(
-    work: TrainerWorkload, steps: int, sharding: Sharding, ranks: int, per_node: int
+    work: Trained, steps: int, sharding: Sharding, ranks: int, per_node: int
 ) -> tuple[tuple[Collective, ...], str]:
     """Within a group for each micro batch, and between groups once a step, where there are several."""
     parameters, size = work.model.parameters or 0, PRECISION_BYTES[work.precision]
@@ -147,13 +147,13 @@ def bytes_per_second(fabric: Fabric) -> float:
     return fabric.links * fabric.gigabits_per_link * 1e9 / 8
 
 
-def compute_seconds(work: TrainerWorkload, batch: BatchPlan) -> float | None:
+def compute_seconds(work: Trained, batch: BatchPlan) -> float | None:
     """Time of one step's computation on a slow GPU; None where it is not known."""
     operations = step_operations(work, batch)
     return None if operations is None else operations / FLOPS
 
 
-def step_operations(work: TrainerWorkload, batch: BatchPlan) -> float | None:
+def step_operations(work: Trained, batch: BatchPlan) -> float | None:
     """Floating-point operations of one rank in one step; None where they are not known.
 
     6 for each parameter and token, forward and backward, and 2 more where activations are computed again (Narayanan et al. 2021,

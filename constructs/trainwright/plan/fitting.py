@@ -45,13 +45,14 @@ _NOTHING = _Step("", {}, 0)
 
 
 def smallest_change(run: Run, cluster: Cluster, pool: str) -> Change | None:
-    """The first that surely fits, of those with the fewest changes; otherwise the first that may fit.
+    """The first that surely fits, of those with the fewest changes; otherwise the first that may fit, if it takes less at all.
 
     Among as many changes the order is: saves that need no copy on the host, activation checkpointing, a smaller micro batch with
     the same effective batch, more memory for a pod whose host is what does not fit, ZeRO-1, -2, -3 on the same nodes, larger
     shard groups, offload, more nodes.
     """
     may_fit: Change | None = None
+    now = _memory(run, cluster, pool)
     for steps in _candidates(run, cluster, pool):
         changed = _changed(run, steps)
         memory = _memory(changed, cluster, pool)
@@ -60,13 +61,19 @@ def smallest_change(run: Run, cluster: Cluster, pool: str) -> Change | None:
         change = Change(tuple(step.text for step in steps), changed, memory, surely=_fits(memory, "high"))
         if change.surely:
             return change
-        may_fit = may_fit or change
+        if may_fit is None and now is not None and _most(memory) != _most(now):
+            may_fit = change
     return may_fit
 
 
 def _fits(memory: MemoryPlan, bound: str) -> bool:
     both = [memory] if memory.host is None else [memory, memory.host]
     return all(getattr(memory, bound) <= memory.limit for memory in both)
+
+
+def _most(memory: MemoryPlan) -> tuple[int, int]:
+    """Upper bounds, of the GPU and of the host."""
+    return memory.high, memory.host.high if memory.host else 0
 
 
 def _memory(run: Run, cluster: Cluster, pool: str) -> MemoryPlan | None:

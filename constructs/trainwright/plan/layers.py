@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from trainwright.run import TrainerWorkload
+from trainwright.run import OtherModel, ScriptTraining, Trained
 from trainwright_trainer.contract.data import HFDataset, PythonSource, TokenFiles
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, ViT
 
@@ -68,7 +68,7 @@ class Layers(NamedTuple):
         return sum(size * count for size, count in self.tensors if size <= elements)
 
 
-def layers(model: Model) -> Layers | None:
+def layers(model: Model | OtherModel) -> Layers | None:
     """The tensors as ``transformers`` makes them; None where the architecture is not known here."""
     match model:
         case Llama():
@@ -177,7 +177,7 @@ class _Kept(NamedTuple):
     formula: str = ""
 
 
-def activations(work: TrainerWorkload, micro: int, *, autocast: bool) -> Activations:
+def activations(work: Trained, micro: int, *, autocast: bool) -> Activations:
     """Activations of one micro batch; with ``autocast``, weights and residuals are fp32."""
     size = PRECISION_BYTES[work.precision]
     kept = _kept(work)
@@ -194,14 +194,16 @@ def activations(work: TrainerWorkload, micro: int, *, autocast: bool) -> Activat
     return Activations(low, high, f"{each}, the layer doubled above, with {kept.head:,} of the head")
 
 
-def sequence_length(work: TrainerWorkload) -> int | None:
+def sequence_length(work: Trained) -> int | None:
     """Tokens of one sample; None if samples are not sequences."""
+    if isinstance(work, ScriptTraining):
+        return work.sequence_length or (work.model.sequence_length if isinstance(work.model, ViT) else None)
     if isinstance(work.data, PythonSource | TokenFiles | HFDataset):
         return work.data.sequence_length
     return work.model.sequence_length if isinstance(work.model, ViT) else None
 
 
-def _kept(work: TrainerWorkload) -> _Kept | None:
+def _kept(work: Trained) -> _Kept | None:
     model, tokens = work.model, sequence_length(work) or 1
     match model:
         case Llama():

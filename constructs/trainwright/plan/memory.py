@@ -43,7 +43,7 @@ from typing import NamedTuple
 from trainwright.cluster import NodePool
 from trainwright.plan.layers import PRECISION_BYTES, Layers, activations, layers
 from trainwright.plan.model import MemoryPart, MemoryPlan, ResourcesPlan, WorldPlan
-from trainwright.run import Batch, BoostingWorkload, Run, TrainerWorkload
+from trainwright.run import Batch, BoostingWorkload, Run, Trained, TrainerWorkload
 from trainwright.topology.base import Sharding
 from trainwright.units import GIB
 from trainwright_trainer.contract.engine import CAPABILITIES
@@ -72,15 +72,16 @@ def plan_memory(run: Run, world: WorldPlan, resources: ResourcesPlan, pool: Node
     """The estimate with the memory that there is; or None, and why."""
     if isinstance(run.workload, BoostingWorkload):
         return None, "it follows from the table, which only the pods see"
-    if run.trainer is None or run.batch is None:
-        return None, "the work is opaque to the compiler"
-    memory = memory_parts(run.trainer, run.batch, world.device, run.topology.sharding())
+    work = run.trained
+    if work is None or run.batch is None:
+        return None, "the work is opaque to the compiler" if work is None else "batch is not stated"
+    memory = memory_parts(work, run.batch, world.device, run.topology.sharding())
     if memory is None:
         return None, "model.parameters is not stated"
     share = resources.memory.bytes // world.processes_per_node
     reason = "a rank's share of the pod's memory"
     moved = sum(part.low for part in memory.host)
-    on_host = (*memory.host, *saving_parts(run, world, optimizer_bytes(run.trainer.optimizer), moved))
+    on_host = (*memory.host, *saving_parts(run, world, optimizer_bytes(work.optimizer), moved))
     if not (pool.gpu and world.gpus_per_node):
         return MemoryPlan(parts=(*memory.device, *on_host), limit=share, limit_reason=reason), None
     host = None
@@ -102,7 +103,7 @@ class RankMemory(NamedTuple):
     """What was moved from there to the host."""
 
 
-def memory_parts(work: TrainerWorkload, batch: Batch, device: str, sharding: Sharding) -> RankMemory | None:
+def memory_parts(work: Trained, batch: Batch, device: str, sharding: Sharding) -> RankMemory | None:
     """Parts of one rank's memory, or None where the model's size is not known."""
     parameters = work.model.parameters
     if parameters is None:
@@ -123,7 +124,7 @@ def memory_parts(work: TrainerWorkload, batch: Batch, device: str, sharding: Sha
 class _Model(NamedTuple):
     """What the estimates of sharded states read."""
 
-    work: TrainerWorkload
+    work: Trained
     parameters: int
     layers: Layers | None
     accumulation: int
@@ -150,7 +151,7 @@ class _Model(NamedTuple):
         return (self.layers.largest, self.layers.largest) if self.layers else (0, self.parameters)
 
 
-def _whole(work: TrainerWorkload, parameters: int, accumulation: int) -> tuple[MemoryPart, ...]:
+def _whole(work: Trained, parameters: int, accumulation: int) -> tuple[MemoryPart, ...]:
     """Every rank holds everything."""
     state = optimizer_bytes(work.optimizer)
     gradients = _each("gradients", 4, parameters, 1)
@@ -165,7 +166,7 @@ def _whole(work: TrainerWorkload, parameters: int, accumulation: int) -> tuple[M
     )
 
 
-def _copies(work: TrainerWorkload, parameters: int) -> tuple[MemoryPart, ...]:
+def _copies(work: Trained, parameters: int) -> tuple[MemoryPart, ...]:
     """The copies that autocast keeps in half precision."""
     if work.precision == "fp32":
         return ()

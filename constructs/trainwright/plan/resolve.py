@@ -182,9 +182,9 @@ def _plan(
 
 
 def _communication(run: Run, planned: PlannedParts, fabric: Fabric) -> CommunicationPlan | None:
-    if run.trainer is None or planned.batch is None:
+    if run.trained is None or planned.batch is None:
         return None
-    return communication(run.trainer, planned.batch, planned.world, run.topology.sharding(), fabric)
+    return communication(run.trained, planned.batch, planned.world, run.topology.sharding(), fabric)
 
 
 def _needs(run: Run, security: SecurityPlan) -> Needs:
@@ -200,7 +200,7 @@ def _bind(
     target = targets[run.target or cluster.default_target]
     binding = target.bind(needs, cluster)
     if isinstance(binding, Refusal):
-        message = f"{target.title} cannot carry {run.topology.title}: {binding.reason}"
+        message = f"{target.title} cannot run {run.topology.title}: {binding.reason}"
         fix = f"{binding.alternative}{_others(needs, cluster, targets)}"
         raise CompileError([found("TW401", locate.run("/topology"), message, fix)])
     binding = with_stated_shares(binding, run)

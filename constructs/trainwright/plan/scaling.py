@@ -29,7 +29,7 @@ from typing import NamedTuple
 from trainwright.cluster.model import Fabric, Gpu, NodePool
 from trainwright.plan.communication import Collective, bytes_per_second, collectives, step_operations
 from trainwright.plan.model import BatchPlan
-from trainwright.run import TrainerWorkload
+from trainwright.run import Trained
 from trainwright.topology.base import Sharding
 
 PEAKS = {
@@ -67,7 +67,7 @@ class Scaling(NamedTuple):
     """Short texts, one for each constant."""
 
 
-def scaling(work: TrainerWorkload, batch: BatchPlan, sharding: Sharding, pool: NodePool) -> Scaling | None:
+def scaling(work: Trained, batch: BatchPlan, sharding: Sharding, pool: NodePool) -> Scaling | None:
     """At 8 to 4,096 GPUs; None where the GPU, the model or the length of a sample is not known."""
     operations = step_operations(work, batch)
     peak = None if pool.gpu is None else PEAKS.get(pool.gpu.model)
@@ -91,7 +91,7 @@ def _efficiency(compute: float, sent: float, gpus: int) -> Efficiency:
     return Efficiency(gpus, compute / (compute + sent), compute / max(compute, sent))
 
 
-def _traffic_seconds(work: TrainerWorkload, batch: BatchPlan, sharding: Sharding, pool: NodePool, gpus: int) -> float:
+def _traffic_seconds(work: Trained, batch: BatchPlan, sharding: Sharding, pool: NodePool, gpus: int) -> float:
     per_node = pool.gpu.per_node if pool.gpu else 1
     if gpus <= per_node:
         return 0.0

@@ -119,6 +119,7 @@ def _workload(run: Run, stated: dict[str, Any]) -> dict[str, Any]:
         chosen: dict[str, dict[str, Any]] = {"model": model, "data": data}
         stated_parts = {key: {**one, **workload.get(key, {})} for key, one in chosen.items()}
         workload = first | workload | stated_parts | {"optimizer": optimizer}
+    workload |= workload.pop("training", {})  # of a script: the same words
     workload |= {key: shlex.join(workload[key]) for key in ("command", "args") if workload.get(key)}
     return dict(_flat(workload))
 

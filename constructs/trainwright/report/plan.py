@@ -213,9 +213,9 @@ def _sink(sink: Sink) -> str:
 def _scaling(compiled: CompiledRun) -> str:
     """What a model on paper says of more GPUs, and what it assumes; see docs/scaling.md."""
     run, plan = compiled.run, compiled.plan
-    if run.trainer is None or plan.batch is None:
+    if run.trained is None or plan.batch is None:
         return ""
-    found = scaling(run.trainer, plan.batch, run.topology.sharding(), compiled.resolution.pool)
+    found = scaling(run.trained, plan.batch, run.topology.sharding(), compiled.resolution.pool)
     one_node = run.topology.needs().gpus_per_node
     sizes = [f"{share(each)} of {each.gpus:,} GPUs" for each in found.efficiencies if each.gpus > one_node] if found else []
     return f"{'; '.join(sizes)} (assumed: {', '.join(found.assumed)})" if found and sizes else ""

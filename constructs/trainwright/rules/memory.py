@@ -30,18 +30,19 @@ def memory_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
     estimates = [(memory, "/batch/micro"), *([] if memory.host is None else [(memory.host, "/resources/memory")])]
     for estimate, pointer in estimates:
         if estimate.low > estimate.limit:
-            message = f"the run does not fit: {_estimate(estimate)}"
+            message = f"the run does not fit into memory: {_estimate(estimate)}"
             yield found("TW220", context.locate.run(pointer), message, _change(context, resolution, estimate))
             return
     for estimate, pointer in estimates:
         if estimate.high > estimate.limit:
-            message, fix = f"the run may not fit: {_estimate(estimate)}", f"measure it; {_change(context, resolution, estimate)}"
+            message = f"the run may not fit into memory: {_estimate(estimate)}"
+            fix = f"measure it; or {_change(context, resolution, estimate)}"
             yield found("TW221", context.locate.run(pointer), message, fix)
             return
 
 
 def _estimate(memory: MemoryPlan) -> str:
-    return f"{_bounds(memory)} GiB a rank, {memory.limit / GIB:.1f} GiB there ({memory.limit_reason})"
+    return f"a rank needs {_bounds(memory)} GiB, and has {memory.limit / GIB:.1f} GiB ({memory.limit_reason})"
 
 
 def _bounds(memory: MemoryPlan) -> str:
@@ -59,10 +60,12 @@ def _change(context: Context, resolution: Resolution, short: MemoryPlan) -> str:
         on_gpu = resolution.plan.world.gpus_per_node and short is resolution.plan.memory
         more = "use GPUs with more memory" if on_gpu else "raise resources.memory"
         return f"take a smaller model, or {more}: no other batch, topology or offload fits"
+    also = "" if context.run.trainer else " if the program does the same"
     *first, last = (f"`{text}`" for text in change.texts)
-    verb = ("" if change.surely else "may ") + ("fit" if first or not change.surely else "fits")
+    verb = "which fits" if change.surely else "which may fit"
     written = ' and '.join([', '.join(first), last]) if first else last
-    text, host = f"{written}{_elsewhere(context, resolution, change)} {verb}: {_of(change.memory)}", change.memory.host
+    host = change.memory.host
+    text = f"write {written}{_elsewhere(context, resolution, change)}, {verb}{also}: {_of(change.memory)}"
     moved = change.run.topology.sharding().offload_optimizer
     return f"{text}, and {_of(host)} on the host" if host and (moved or short is not resolution.plan.memory) else text
 
@@ -77,12 +80,12 @@ def _elsewhere(context: Context, resolution: Resolution, change: Change) -> str:
     there = context.cluster.operators
     installed = [target for target in TARGETS.values() if target.operator is None or target.operator.name in there]
     names = [target.name for target in installed if isinstance(target.bind(needs, context.cluster), Binding)]
-    return f" without `mpi`, on target {' or '.join(names)},"
+    return f" without `mpi`, on target {' or '.join(names)}"
 
 
 def slow_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Traffic that takes longer than the computation it could hide behind, at the network's full rate."""
-    work, plan, fabric = context.run.trainer, resolution.plan, resolution.pool.fabric
+    work, plan, fabric = context.run.trained, resolution.plan, resolution.pool.fabric
     if work is None or plan.batch is None or not plan.world.gpus_per_node or fabric.kind != "tcp":
         return
     sharding, traffic = context.run.topology.sharding(), plan.communication
@@ -97,8 +100,8 @@ def slow_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
         f"each node sends {traffic.leaves_node / GIB:.1f} GiB a step over {FABRIC_TITLES[fabric.kind]}, "
         f"{traffic.seconds:.0f} s at {fabric.links} x {fabric.gigabits_per_link} Gb/s; "
         f"the computation takes {compute:.0f} s on a GPU of 100 TFLOP/s",
-        "use a pool with InfiniBand, RoCE or EFA; or raise batch.micro and lower batch.accumulation: weights are sent for each"
-        + _groups_of_a_node(sharding, plan.world.processes_per_node),
+        "use a pool with InfiniBand, RoCE or EFA; or raise batch.micro and lower batch.accumulation: weights are sent for each "
+        "micro batch" + _groups_of_a_node(sharding, plan.world.processes_per_node),
     )
 
 
@@ -131,7 +134,7 @@ def torn_groups(context: Context, resolution: Resolution) -> Iterator[Finding]:
     yield found(
         "TW247",
         context.locate.run("/topology/fsdp2/shard_degree"),
-        f"groups of {degree} ranks on nodes of {per_node}: some lie in one node, and others cross the border of two",
+        f"shard groups of {degree} ranks on nodes of {per_node} ranks: some lie within one node, and others are spread over two",
         f"write shard_degree: {per_node}, or another divisor or multiple of {per_node}",
     )
 

@@ -11,7 +11,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, ScratchMount
-from trainwright.units import Cpu
+from trainwright.units import Cpu, Duration
 from trainwright_trainer.contract.training import AdamW
 
 DIVERGES, ADAM_DIVERGES = 100.0, 0.1
@@ -27,6 +27,9 @@ SMALLEST_SHARED_MEMORY = 64 * 2**20
 LEAST_CPU = 250
 """Millicores of a rank: its threads of NCCL, the loader and the step share them."""
 
+MINUTE = 60
+"""Seconds."""
+
 SHORTEST_INTERVAL = 30
 """Seconds between saves."""
 
@@ -41,22 +44,33 @@ def rate(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     most = ADAM_DIVERGES if isinstance(work.optimizer, AdamW) else DIVERGES
     if planned.peak >= most:
-        message = f"the learning rate reaches {planned.peak:.1e}, and {work.optimizer.kind} diverges far below {most:g}"
-        yield found("TW216", context.locate.run("/learning_rate/base"), message, "look at its exponent, and at base_batch")
+        message = f"the learning rate reaches {planned.peak:.1e}, and no known recipe with {work.optimizer.kind} reaches {most:g}"
+        fix = "check its exponent (2e-5, not 2e5), and base_batch"
+        yield found("TW216", context.locate.run("/learning_rate/base"), message, fix)
 
 
 def limits(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Limits of the watchdog that a healthy rank passes."""
     watchdog, checkpoint = context.run.watchdog, resolution.plan.checkpoint
     for name in ("starting", "restoring", "warming_up", "training", "saving"):
-        limit = getattr(watchdog, name).seconds
+        stated = getattr(watchdog, name)
+        limit = stated.seconds
         where = context.locate.run(f"/watchdog/{name}")
         if limit < SHORTEST_LIMIT:
-            message = f"a rank counts as hung after {limit:g} s of {name.replace('_', ' ')}"
-            yield found("TW217", where, message, f"write {SHORTEST_LIMIT}s at least; the defaults suit most runs")
+            message = f"a rank counts as hung after {stated} of {name.replace('_', ' ')}"
+            fix = f"write {SHORTEST_LIMIT}s or more, or remove it: the default suits most runs"
+            yield found("TW217", where, message, fix)
         elif name == "saving" and checkpoint and checkpoint.save_seconds and limit < checkpoint.save_seconds:
-            message = f"a save takes about {checkpoint.save_seconds:g} s, and a rank counts as hung after {limit:g} s of saving"
-            yield found("TW217", where, message, f"write {int(2 * checkpoint.save_seconds) + 1}s at least")
+            takes = _rounded(checkpoint.save_seconds)
+            message = f"a save takes about {takes}, and a rank counts as hung after {stated} of saving"
+            fix = f"write `watchdog: {{saving: {_rounded(2 * checkpoint.save_seconds).canonical}}}` or more"
+            yield found("TW217", where, message, fix)
+
+
+def _rounded(seconds: float) -> Duration:
+    """A time that people can grasp: whole minutes from two minutes on, and no more than a run can state."""
+    whole = ceil(seconds / MINUTE) * MINUTE if seconds >= 2 * MINUTE else max(1, ceil(seconds))
+    return Duration(min(whole, Duration.LONGEST))
 
 
 def starved(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -83,9 +97,13 @@ def intervals(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     seconds, steps = checkpoint.every_seconds, checkpoint.every_steps
     if seconds is not None and seconds < max(SHORTEST_INTERVAL, checkpoint.save_seconds or 0):
-        takes = f", and one takes about {checkpoint.save_seconds:g} s" if checkpoint.save_seconds else ""
-        message = f"a save is due every {seconds:g} s{takes}: the run writes more than it trains"
-        yield found("TW246", context.locate.run("/checkpoints/every"), message, "write minutes, as in 30m")
+        takes, fix = "", "write minutes, as in `every: 30m`"
+        if checkpoint.save_seconds:
+            takes = f", and one takes about {_rounded(checkpoint.save_seconds)}"
+            least = _rounded(max(10 * checkpoint.save_seconds, MINUTE)).canonical
+            fix = f"write `checkpoints: {{every: {least}}}`, which is ten saves long; or use a claim that writes faster"
+        message = f"a save is due every {Duration(round(seconds))}{takes}: the run writes more than it trains"
+        yield found("TW246", context.locate.run("/checkpoints/every"), message, fix)
     if steps and seconds is None and duration and duration.steps and steps >= duration.steps:
         message = f"a save is due every {steps:,} steps, and the run has {duration.steps:,}: a failure starts it at step 0"
         fix = f"write every_steps: {max(1, duration.steps // 10)}, or `every: 30m` beside it"
@@ -104,8 +122,10 @@ def enough_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
         together = 1
     wanted = ceil(needs.nodes / max(1, together))
     if wanted > pool.nodes:
-        message = f"the run needs {wanted:,} nodes of pool {resolution.plan.world.pool}, which has {pool.nodes:,}"
-        yield found("TW309", context.locate.run("/topology/nodes"), message, "lower topology.nodes, or use another node pool")
+        name = resolution.plan.world.pool
+        message = f"the run needs {wanted:,} nodes of pool {name}, which has {pool.nodes:,}"
+        fix = f"lower topology.nodes, or use another node pool; if the pool grew, correct node_pools.{name}.nodes"
+        yield found("TW309", context.locate.run("/topology/nodes"), message, fix)
 
 
 PLAN = (rate, limits, starved, intervals, enough_nodes)

@@ -9,7 +9,8 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.plan import Resolution
-from trainwright.run import BoostingWorkload, CommandWorkload
+from trainwright.run import BoostingWorkload, CommandWorkload, Run, ScriptWorkload
+from trainwright.units import counted
 from trainwright_trainer.contract.data import Digits, ImageFolder
 from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, engine_disagreements, unread
 from trainwright_trainer.contract.model import ResNet
@@ -26,13 +27,13 @@ def work_fits_topology(context: Context) -> Iterator[Finding]:
     where, boosts = context.locate.run("/topology/kind"), run.topology.engine == "xgboost"
     if run.topology.only_commands and not isinstance(run.workload, CommandWorkload):
         message = f"topology {run.topology.kind} does not fit workload {run.workload.kind}: {run.topology.only_commands}"
-        yield found("TW210", where, message, "write workload: {kind: command, command: […]}")
+        yield found("TW210", where, message, "write `workload: {kind: command, command: […]}`")
     elif isinstance(run.workload, BoostingWorkload) and not boosts:
         message = f"workload boosting grows trees, and topology {run.topology.kind} trains networks"
-        yield found("TW210", where, message, "write topology: {kind: xgboost, nodes: N, gpus_per_node: 0}")
+        yield found("TW210", where, message, "write `topology: {kind: xgboost, nodes: N, gpus_per_node: 0}`")
     elif run.trainer and boosts:
         message = "topology xgboost grows trees, and workload trainer trains a network"
-        yield found("TW210", where, message, "write workload: {kind: boosting, …}, or another topology")
+        yield found("TW210", where, message, "write `workload: {kind: boosting, …}`, or use another topology")
 
 
 def engine_fits(context: Context) -> Iterator[Finding]:
@@ -43,7 +44,8 @@ def engine_fits(context: Context) -> Iterator[Finding]:
     rendezvous = run.topology.needs().rendezvous.value
     if rendezvous not in ENGINE_RENDEZVOUS[engine]:
         message = f"engine {engine} cannot train under rendezvous {rendezvous}"
-        yield found("TW210", context.locate.run("/topology"), message, f"it needs {' or '.join(ENGINE_RENDEZVOUS[engine])}")
+        fix = f"use a topology whose rendezvous is {' or '.join(ENGINE_RENDEZVOUS[engine])}"
+        yield found("TW210", context.locate.run("/topology"), message, fix)
     # the topology itself says where DeepSpeed's configuration is; only the model is the run's own here
     for problem in engine_disagreements(engine, work.model, None, None):
         if "architecture" in problem:
@@ -61,23 +63,25 @@ def engine_can_resize(context: Context) -> Iterator[Finding]:
     run, engine = context.run, context.run.topology.engine
     if run.trainer and engine != "xgboost" and run.topology.needs().elastic and not CAPABILITIES[engine].reshards:
         message = f"engine {engine} cannot load a checkpoint at another number of ranks, and the topology is elastic"
-        yield found("TW210", context.locate.run("/topology/elastic"), message, "remove elastic")
+        yield found("TW210", context.locate.run("/topology/elastic"), message, "remove topology.elastic")
 
 
 def complete(context: Context) -> Iterator[Finding]:
     """Our trainer needs a batch and a learning rate."""
     run = context.run
-    for key in ("batch", "learning_rate"):
+    for key, form in (("batch", "batch: {micro: …}"), ("learning_rate", "learning_rate: {base: …}")):
         if run.trainer and getattr(run, key) is None:
-            yield found("TW201", context.locate.run("/workload"), f"workload trainer needs {key}", f"add `{key}:` to the run")
+            yield found("TW201", context.locate.run("/workload"), f"workload trainer needs {key}", f"add `{form}` to the run")
 
 
 def without_effect(context: Context) -> Iterator[Finding]:
-    """Fields that only our trainer reads: a script or a command has arguments of its own, and trees have no batch."""
+    """Fields that only our trainer reads: a script or a command has arguments of its own, and trees have no batch. The plan reads
+    batch and rate of a script that says what it trains.
+    """
     run, work = context.run, context.run.workload
     if run.trainer:
         return
-    fields = [key for key in ("batch", "learning_rate") if getattr(run, key) is not None]
+    fields = [key for key in ("batch", "learning_rate") if getattr(run, key) is not None and run.trained is None]
     saving = ("save",) if isinstance(work, BoostingWorkload) else (
         "every", "every_steps", "keep", "resume", "save", "failed_saves",
     )
@@ -92,8 +96,15 @@ def without_effect(context: Context) -> Iterator[Finding]:
             "TW207",
             context.locate.run(f"/{key}"),
             f"workload {work.kind} does not read {key.replace('/', '.')}",
-            "remove it, and give the program its own arguments; or use workload trainer",
+            f"remove it, and give the program its own arguments; or {_where_read(run, key)}",
         )
+
+
+def _where_read(run: Run, key: str) -> str:
+    """What would make a field of the run matter."""
+    if isinstance(run.workload, ScriptWorkload) and key in ("batch", "learning_rate"):
+        return "say in `workload.training` what it trains, so that the plan reads it"
+    return "use workload trainer"
 
 
 def images_in_files(context: Context) -> Iterator[Finding]:
@@ -116,13 +127,13 @@ def trainer_version(context: Context) -> Iterator[Finding]:
     """The image's trainer has to read the specification that this compiler writes."""
     run = context.run
     if not isinstance(run.workload, CommandWorkload) and run.trainer_version not in KNOWN_VERSIONS:
-        message = f"trainer {run.trainer_version} is not known to this compiler"
-        fix = f"use an image with trainwright-trainer {' or '.join(KNOWN_VERSIONS)}"
+        message = f"trainwright-trainer {run.trainer_version} is not known to this compiler"
+        fix = f"use an image with trainwright-trainer {' or '.join(KNOWN_VERSIONS)}, and write its version here"
         yield found("TW202", context.locate.run("/trainer_version"), message, fix)
 
 
 def linear_with_adam(context: Context) -> Iterator[Finding]:
-    work, rate = context.run.trainer, context.run.learning_rate
+    work, rate = context.run.trained, context.run.learning_rate
     if work and rate and rate.scaling == "linear" and isinstance(work.optimizer, AdamW):
         yield found(
             "TW203",
@@ -143,18 +154,21 @@ def follows_the_batch(context: Context, resolution: Resolution) -> Iterator[Find
     if set(sizes) != {rate.base_batch}:
         has = f"{min(sizes)} to {max(sizes)}" if min(sizes) < max(sizes) else str(sizes[0])
         message = f"base was tuned for a batch of {rate.base_batch}, the run has {has}, and the rate stays {rate.base:.1e}"
-        rule = "linear" if context.run.trainer and isinstance(context.run.trainer.optimizer, SGD) else "square_root"
+        rule = "linear" if context.run.trained and isinstance(context.run.trained.optimizer, SGD) else "square_root"
         fix = f"write `scaling: {rule}`, with warmup_steps; or `scaling: none` if the rate is meant to stay"
         yield found("TW214", context.locate.run("/learning_rate"), message, fix)
 
 
 def belongs_to_a_batch(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """SGD on several ranks, and neither a rule nor a batch is stated (Goyal et al. 2017, section 2.1, for why SGD asks)."""
-    work, rate, batch = context.run.trainer, context.run.learning_rate, resolution.plan.batch
+    work, rate, batch = context.run.trained, context.run.learning_rate, resolution.plan.batch
     if work is None or rate is None or batch is None or not isinstance(work.optimizer, SGD):
         return
     if batch.ranks > 1 and rate.base_batch is None and "scaling" not in rate.model_fields_set:
-        message = f"nothing says which batch {rate.base:.1e} was tuned for, and {batch.ranks} ranks have {batch.effective}"
+        message = (
+            f"nothing says for which batch the rate {rate.base:.1e} was tuned, and {batch.ranks} ranks have an effective batch "
+            f"of {batch.effective}"
+        )
         fix = f"add base_batch, with `scaling: linear` if it is not {batch.effective}; or write `scaling: none`"
         yield found("TW215", context.locate.run("/learning_rate"), message, fix)
 
@@ -166,7 +180,7 @@ def warmup(context: Context, resolution: Resolution) -> Iterator[Finding]:
             "TW204",
             context.locate.run("/learning_rate"),
             f"the learning rate is scaled from {rate.base:.1e} to {rate.peak:.1e} without warm-up",
-            "add warmup_steps",
+            "add warmup_steps to learning_rate; a few hundred are common",
         )
 
 
@@ -177,7 +191,7 @@ def warmup_ends(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found(
             "TW209",
             context.locate.run("/learning_rate/warmup_steps"),
-            f"the warm-up of {rate.warmup_steps:,} steps is as long as the training, {duration.steps:,} steps",
+            f"the warm-up takes {counted(rate.warmup_steps, 'step')}, and the whole training {duration.steps:,}",
             "lower warmup_steps, or train for longer",
         )
 
@@ -189,7 +203,7 @@ def batch_statistics(context: Context) -> Iterator[Finding]:
             "TW205",
             context.locate.run("/batch/accumulation"),
             f"batch norm sees micro batches of {batch.micro}, not the accumulated batch",
-            "raise micro and lower accumulation",
+            "raise micro and lower accumulation; or waive this if a micro batch is large enough",
         )
 
 
@@ -199,8 +213,8 @@ def batch_fits_data(context: Context, resolution: Resolution) -> Iterator[Findin
         yield found(
             "TW206",
             context.locate.run("/batch"),
-            f"the effective batch of {batch.effective} is larger than the data, {work.data.train_samples} samples",
-            "lower micro, accumulation or nodes",
+            f"the effective batch of {batch.effective:,} is larger than the data, {work.data.train_samples:,} samples",
+            "lower batch.micro, batch.accumulation or topology.nodes",
         )
 
 
@@ -213,7 +227,7 @@ def kept_batch_reaches_all(context: Context, resolution: Resolution) -> Iterator
             "TW211",
             context.locate.run("/topology/elastic"),
             f"the batch stays {effective}, and {needs.most_nodes} nodes have {ranks} ranks",
-            "raise micro or accumulation, lower max_nodes, or write batch: move",
+            "raise batch.micro or batch.accumulation, lower max_nodes, or write `batch: move` below topology.elastic",
         )
 
 

@@ -41,7 +41,16 @@ from trainwright.run.surroundings import (
     WholeConfigMap,
     WholeSecret,
 )
-from trainwright.run.workload import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload, Workload
+from trainwright.run.workload import (
+    BoostingWorkload,
+    CommandWorkload,
+    OtherModel,
+    ScriptTraining,
+    ScriptWorkload,
+    Trained,
+    TrainerWorkload,
+    Workload,
+)
 from trainwright.security import Security
 
 __all__ = [
@@ -68,6 +77,7 @@ __all__ = [
     "NodeAffinity",
     "NodeLabel",
     "ObjectOverride",
+    "OtherModel",
     "Overrides",
     "Placement",
     "PoolPods",
@@ -88,12 +98,14 @@ __all__ = [
     "RoleParts",
     "Run",
     "ScratchMount",
+    "ScriptTraining",
     "ScriptWorkload",
     "SecretMount",
     "SecretReference",
     "Security",
     "SharedMount",
     "Toleration",
+    "Trained",
     "TrainerWorkload",
     "Waiver",
     "Watchdog",

@@ -14,21 +14,24 @@ from trainwright.run.nodes import NodeAffinity
 from trainwright.run.preparation import Preparation
 from trainwright.run.resources import Resources, RoleParts
 from trainwright.run.surroundings import EnvSource, EnvValue, FileMode, Mount, ResourceClaim
-from trainwright.run.workload import CommandWorkload, TrainerWorkload, Workload
+from trainwright.run.workload import CommandWorkload, ScriptWorkload, Trained, TrainerWorkload, Workload
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Duration
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
-LineageName = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
+LineageName = Annotated[
+    str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40, examples=["first-try"])
+]
 """Of a directory in the run's own; a hash of the run's is one too, so that a directory can be kept by its name."""
 
 RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
 """A DNS-1035 label that leaves room for the hash and for the names that operators derive."""
 
 ObjectStore = Annotated[
-    str, Field(pattern=r"^s3://[a-z0-9][-a-z0-9.]{1,61}[a-z0-9](/[A-Za-z0-9_@+=-][-A-Za-z0-9_.@+=]*)*$", max_length=512)
+    str, Field(pattern=r"^s3://[a-z0-9][-a-z0-9.]{1,61}[a-z0-9](/[A-Za-z0-9_@+=-][-A-Za-z0-9_.@+=]*)*$", max_length=512,
+               examples=["s3://bucket/prefix"])
 ]
 """A bucket, and a prefix in it."""
 
@@ -96,7 +99,7 @@ class Checkpoints(Model):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.store is not None and "mount" in self.model_fields_set:
-            raise ValueError("give one of mount and store: a path of a claim, or an address")
+            raise ValueError("checkpoints go to a claim (mount) or to an object store (store); remove one of the two")
         return self
 
     @property
@@ -156,7 +159,7 @@ class Overrides(Model):
 class Waiver(Model):
     """A finding that the team accepts until a certain day."""
 
-    code: Annotated[str, Field(pattern=r"^TW[0-9]{3}$")]
+    code: Annotated[str, Field(pattern=r"^TW[0-9]{3}$", examples=["TW305"])]
     """Code of the finding, such as TW203."""
     reason: Annotated[str, Field(min_length=10, max_length=500)]
     """Shown in every review."""
@@ -177,7 +180,9 @@ class Run(Model):
     """A cluster profile in charts/clusters."""
     image: Annotated[str, Field(min_length=1, max_length=1024)]
     """The container image, pinned by digest."""
-    trainer_version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] = KNOWN_VERSIONS[-1]
+    trainer_version: Annotated[
+        str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", examples=[KNOWN_VERSIONS[-1]])
+    ] = KNOWN_VERSIONS[-1]
     """Version of trainwright-trainer inside the image (trainer and script workloads)."""
     topology: AnyTopology
     """The processes of the run, and what they need."""
@@ -335,3 +340,8 @@ class Run(Model):
     def trainer(self) -> TrainerWorkload | None:
         """The workload, where our trainer runs it."""
         return self.workload if isinstance(self.workload, TrainerWorkload) else None
+
+    @property
+    def trained(self) -> Trained | None:
+        """What is trained, where it is known: by our trainer, or as a script states it."""
+        return self.workload.training if isinstance(self.workload, ScriptWorkload) else self.trainer

@@ -9,6 +9,7 @@ from trainwright_trainer.contract.base import Count, Fraction
 from trainwright_trainer.contract.boosting import Booster, MetricName, boosting_disagreements
 from trainwright_trainer.contract.data import Data, Table
 from trainwright_trainer.contract.metrics import Sink, sink_disagreements
+from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
 from trainwright_trainer.contract.model import Model as TrainedModel
 from trainwright_trainer.contract.training import (
     DEFAULT_SKIP_UNREADABLE,
@@ -27,13 +28,13 @@ Argument = Annotated[str, Field(max_length=131_072)]
 
 def _can_start(command: tuple[str, ...]) -> tuple[str, ...]:
     if not command[0]:
-        raise ValueError("the first word is empty: name the program")
+        raise ValueError("the first word is empty; name the program")
     return _can_be_given(command)
 
 
 def _can_be_given(words: tuple[str, ...]) -> tuple[str, ...]:
     if any("\0" in word for word in words):
-        raise ValueError("a word holds a NUL character, and no program can be given one: remove it")
+        raise ValueError("a word holds a NUL character, and no program can be given one; remove it")
     return words
 
 
@@ -98,11 +99,11 @@ class TrainerWorkload(Model):
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         if (self.epochs is None) == (self.steps is None):
-            raise ValueError("give exactly one of epochs and steps")
+            raise ValueError("epochs and steps are both given, or none of them; give exactly one")
         if self.decay_fraction is not None and self.schedule != "wsd":
             raise ValueError(f"decay_fraction is for schedule wsd, and schedule is {self.schedule}; remove it, or write wsd")
         if self.compile_cache and not self.compile:
-            raise ValueError("compile_cache is for what compile generates: remove it, or write compile: true")
+            raise ValueError("compile_cache is for what compile generates; remove it, or write compile: true")
         for problem in kernel_disagreements(self.model, self.deterministic, self.cudnn_benchmark):
             raise ValueError(problem)
         for problem in (*disagreements(self.task, self.model, self.data), *sink_disagreements(self.metrics)):
@@ -135,6 +136,32 @@ class BoostingWorkload(Model):
         return self
 
 
+class OtherModel(Model):
+    """A model of another architecture, by its size."""
+
+    architecture: Literal["other"] = "other"
+    """None of those that we know."""
+    parameters: Annotated[int, Field(ge=1, le=2**53)]
+    """Number of parameters."""
+
+
+class ScriptTraining(Model):
+    """What your program trains, and how: only the plan reads it. It estimates memory, traffic and scaling, and checks them."""
+
+    model: Annotated[Llama | Bert | ViT | ResNet | OtherModel, Field(discriminator="architecture")]
+    """The architecture and its sizes, or `other` with its number of parameters."""
+    precision: Precision
+    """Of forward and backward pass."""
+    optimizer: Optimizer
+    """By its memory for each parameter."""
+    sequence_length: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    """Tokens of one sample, if samples are sequences."""
+    gradient_reduction: Precision | None = None
+    """Data type in which gradients are summed over ranks; default: the engine's own."""
+    activation_checkpointing: bool = False
+    """Whether only the input of each block is kept for the backward pass."""
+
+
 class ScriptWorkload(Model):
     """Your program, one process per rank, under our supervisor."""
 
@@ -144,6 +171,8 @@ class ScriptWorkload(Model):
     """Program and arguments, each a list element; one process per rank."""
     protocol: bool = False
     """Whether the program uses the trainer's exit codes; otherwise any failure means "user failure"."""
+    training: ScriptTraining | None = None
+    """What the program trains, for the plan alone; with the run's `batch`, memory and traffic are estimated and checked."""
 
 
 class CommandWorkload(Model):
@@ -165,7 +194,7 @@ class CommandWorkload(Model):
     @model_validator(mode="after")
     def _something_runs(self) -> Self:
         if self.command is None and not self.args:
-            raise ValueError("nothing says what runs: write command, or args for the image's entrypoint")
+            raise ValueError("nothing says what runs; write command, or args for the image's entrypoint")
         return self
 
     @property
@@ -175,3 +204,5 @@ class CommandWorkload(Model):
 
 
 Workload = Annotated[TrainerWorkload | BoostingWorkload | ScriptWorkload | CommandWorkload, Field(discriminator="kind")]
+Trained = TrainerWorkload | ScriptTraining
+"""What the estimates read."""

@@ -53,21 +53,22 @@ def test_memory_is_refused_only_where_the_lower_bound_does_not_fit() -> None:
 
 
 def test_the_fix_is_the_smallest_change_that_fits() -> None:
-    assert "; `batch: {micro: 4, accumulation: 16}` fits: " in message({"workload": llama(2048, 22), "batch": {"micro": 64}})
+    wide = {"workload": llama(2048, 22), "batch": {"micro": 64}}
+    assert "; write `batch: {micro: 4, accumulation: 16}`, which fits: " in message(wide)
     deep = {"workload": llama(4096, 60), "batch": {"micro": 1}}
-    assert "; `topology: {kind: zero3, engine: deepspeed}` fits: " in message(deep)
+    assert "; write `topology: {kind: zero3, engine: deepspeed}`, which fits: " in message(deep)
     kept = {"workload": llama(2048, 88), "batch": {"micro": 1}, "topology": zero("zero1")}
     assert codes(kept) == []
 
 
 def test_a_tight_run_is_told_what_would_surely_fit() -> None:
     text = message({"workload": llama(2048, 22), "batch": {"micro": 10}})
-    assert "; measure it; `workload: {activation_checkpointing: true}` fits: " in text
+    assert "; measure it; or write `workload: {activation_checkpointing: true}`, which fits: " in text
 
 
 def test_a_run_on_cpus_wants_memory_or_less_work() -> None:
     on_cpu = {"topology": {"nodes": 2, "gpus_per_node": 0}, "workload": llama(2048, 22), "batch": {"micro": 1}}
-    assert "; `resources: {memory: " in message(on_cpu)
+    assert "; write `resources: {memory: " in message(on_cpu)
     small_node = {"node_pools": {"cpu": {"memory": "16Gi"}}}
     assert "take a smaller model, or raise resources.memory" in message(on_cpu, small_node)
 

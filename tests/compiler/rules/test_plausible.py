@@ -67,3 +67,12 @@ def test_a_pool_may_say_how_many_nodes_it_has(topology: Data, more: Data, fits: 
 def test_the_number_of_nodes_is_named() -> None:
     run = command("torchrun", "train.py") | {"topology": {"nodes": 4000}}
     assert "needs 4,000 nodes of pool h100, which has 64" in message(run, {"node_pools": {"h100": {"nodes": 64}}})
+
+
+def test_the_proposed_interval_leaves_time_to_train() -> None:
+    slow = {"namespaces": {"training": {"claims": {"checkpoints": {"write_mebibytes_per_second": 1}}}}}
+    wide = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24}
+    often = {"workload": {"model": wide}, "checkpoints": {"every": "1m"}}
+    (found,) = (each for each in findings(often, slow) if each.code == "TW246")
+    every = found.fix.split("every: ")[1].split("}")[0]
+    assert "TW246" not in codes({**often, "checkpoints": {"every": every}}, slow)

@@ -89,7 +89,7 @@ def test_the_version_in_the_image(version: str, expected: list[str]) -> None:
 def test_the_batch_must_fit_the_data() -> None:
     assert codes({"batch": {"micro": 89}}) == []
     assert codes({"batch": {"micro": 90}}) == ["TW206"]
-    assert "1440 is larger than the data, 1438 samples" in message({"batch": {"micro": 90}})
+    assert "1,440 is larger than the data, 1,438 samples" in message({"batch": {"micro": 90}})
 
 
 def test_batch_norm_and_accumulation() -> None:
