@@ -12,7 +12,7 @@ UserId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 def _without_prefix(name: str) -> str:
     if name.startswith("CAP_"):
-        raise ValueError(f"write {name.removeprefix('CAP_')}: Kubernetes names capabilities without CAP_")
+        raise ValueError(f"Kubernetes names capabilities without CAP_; write {name.removeprefix('CAP_')}")
     return name
 
 

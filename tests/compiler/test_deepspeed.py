@@ -151,16 +151,16 @@ def test_the_file_lies_beside_the_specification() -> None:
 @pytest.mark.parametrize(
     ("topology", "words"),
     [
-        ({"kind": "zero2", "engine": "fsdp2"}, "write kind: zero3 or engine: deepspeed"),
-        ({"kind": "zero3", "engine": "fsdp2", "deepspeed": {}}, "remove deepspeed: its settings are not read by engine fsdp2"),
-        ({"kind": "zero3", "engine": "deepspeed", "fsdp2": {}}, "remove fsdp2: its settings are not read by engine deepspeed"),
-        ({"kind": "zero2", "engine": "deepspeed", "deepspeed": {"sub_group_size": 5}}, "only zero3 reads it, and this is zero2"),
-        ({"kind": "zero2", "engine": "deepspeed", "offload": {"optimizer": "cpu", "weights": "cpu"}}, "only zero3 can move them"),
+        ({"kind": "zero2", "engine": "fsdp2"}, "write kind: zero3, or engine: deepspeed"),
+        ({"kind": "zero3", "engine": "fsdp2", "deepspeed": {}}, "engine fsdp2 does not read deepspeed; remove it"),
+        ({"kind": "zero3", "engine": "deepspeed", "fsdp2": {}}, "engine deepspeed does not read fsdp2; remove it"),
+        ({"kind": "zero2", "engine": "deepspeed", "deepspeed": {"sub_group_size": 5}}, "reads deepspeed.sub_group_size"),
+        ({"kind": "zero2", "engine": "deepspeed", "offload": {"optimizer": "cpu", "weights": "cpu"}}, "which needs zero3"),
         ({"kind": "zero3", "engine": "deepspeed", "offload": {"weights": "cpu"}}, "add offload.optimizer: cpu"),
         ({"kind": "zero3", "engine": "fsdp2", "offload": {"optimizer": "cpu"}}, "moves weights and optimizer together"),
         (
             {"kind": "zero2", "engine": "deepspeed", "offload": {"optimizer": "cpu"}, "deepspeed": CONTIGUOUS_OFF},
-            "always has them contiguous",
+            "always has contiguous gradients",
         ),
     ],
 )

@@ -232,7 +232,7 @@ def test_a_key_of_another_kind_is_told_as_such() -> None:
 def test_a_topology_that_a_target_cannot_carry_is_a_finding(target: str) -> None:
     finding = refused(GOSSIP, {"topology": {"elastic": True}, "target": target})
     assert (finding.code, finding.where.pointer) == ("TW401", "/topology")
-    assert finding.message.startswith(f"{TARGETS[target].title} cannot carry Gossip: ")
+    assert finding.message.startswith(f"{TARGETS[target].title} cannot run Gossip: ")
     assert finding.fix
 
 
@@ -253,7 +253,8 @@ def test_overrides_reach_its_pods_and_keep_away_from_what_the_plan_owns() -> Non
     finding = refused({"target": "swarm", "overrides": {"pod": {"node": {"restartPolicy": "OnFailure"}}}})
     assert (finding.code, finding.fix.partition(":")[0]) == ("TW601", "change restarts")
     finding = refused({"target": "swarm", "overrides": {"pod": {"node": {"priorityClass": "high"}}}})
-    assert (finding.code, finding.message.partition(": ")[0]) == ("TW603", f"Swarm{JOB}/template/spec/priorityClass")
+    assert (finding.code, finding.fix) == ("TW603", "did you mean `priorityClassName`?")
+    assert finding.message == f"Swarm: {JOB}/template/spec has no field `priorityClass`"
 
 
 def test_a_value_that_yaml_readers_change_is_found_in_its_pods_too() -> None:

@@ -27,14 +27,14 @@ def command(
     name, _, part = place.partition(":")
     path = (Path.cwd() / name).resolve()
     if not path.is_file():
-        stop(f"{name} is not a file")
+        stop(f"{name} is not a file: give one of dist/ and a line, such as dist/CLUSTER/NAMESPACE/runs/RUN.k8s.yaml:12")
     build = build_project(sources, today(), watch=watched)
     explainer = explainer_for(where, build, path)
     if explainer is None:
         if build.failed and path.is_relative_to(where.dist):
             fail(build.findings)
         stop(f"{name} is not a file that trainwright writes: give one of dist/, such as {_example(build)}")
-    output("\n".join(_text(where.shown(path), answer) for answer in _answers(explainer, part)))
+    output("\n".join(_text(where.shown(path), answer) for answer in _answers(explainer, name, part)))
 
 
 def explainer_for(project: Project, build: Build, path: Path) -> Explainer | None:
@@ -49,7 +49,7 @@ def _example(build: Build) -> str:
     return next((f"dist/{path}" for path in build.outputs if "/runs/" in path), "dist/CLUSTER/NAMESPACE/runs/RUN.k8s.yaml")
 
 
-def _answers(explainer: Explainer, part: str) -> list[Explanation]:
+def _answers(explainer: Explainer, name: str, part: str) -> list[Explanation]:
     if not part:
         return list(explainer.all())
     answer = (
@@ -58,7 +58,7 @@ def _answers(explainer: Explainer, part: str) -> list[Explanation]:
         else explainer.pointer(part if part.startswith("/") else f"/{part}")
     )
     if answer is None:
-        stop(f"nothing at {part}: give a line of the file, or a pointer such as /Job/spec/completions")
+        stop(f"{name} has nothing at {part}: give a line of it, or a pointer such as /Job/spec/completions")
     return [answer]
 
 

@@ -55,7 +55,7 @@ def _day(text: str | None) -> str | None:
     try:
         last = date.fromisoformat(text)
     except ValueError:
-        stop(f"--until {text} is no date: write it like 2027-01-31")
+        stop(f"--until {text} is not a date: write it like 2027-01-31")
     if last < today():
         stop(f"--until {text} is over: write a later day")
     return last.isoformat()

@@ -67,7 +67,10 @@ def main() -> None:
     except CompileError as error:
         show(error.findings)
         sys.exit(Exit.FINDINGS)
-    except (OSError, UnicodeError) as error:
+    except OSError as error:
+        say(f"trainwright: {error.filename}: {error.strerror}" if error.filename and error.strerror else f"trainwright: {error}")
+        sys.exit(Exit.ENVIRONMENT)
+    except UnicodeError as error:
         say(f"trainwright: {error}")
         sys.exit(Exit.ENVIRONMENT)
     except KeyboardInterrupt:

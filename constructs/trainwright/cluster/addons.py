@@ -7,7 +7,9 @@ from pydantic import Field, field_validator, model_validator
 from trainwright.model import DnsLabel, DnsSubdomain, LabelValue, Model, QualifiedName
 from trainwright.units import Duration
 
-Version = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3}))?$")]
+Version = Annotated[
+    str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3}))?$", examples=["1.15.1", "1.15"])
+]
 """A release: ``1.9.4``, or ``1.9`` where the patch does not matter."""
 
 
@@ -74,7 +76,7 @@ class Queue(Model):
     @model_validator(mode="after")
     def _managed_needs_a_source(self) -> Self:
         if self.managed and self.cluster_queue is None:
-            raise ValueError("add cluster_queue, or managed: false if the queue is there already")
+            raise ValueError("a queue has a cluster_queue, or managed: false if it exists already; add one of them")
         return self
 
 
@@ -126,5 +128,5 @@ class Monitoring(Model):
     @classmethod
     def _seen_before_it_is_forgotten(cls, interval: Duration) -> Duration:
         if interval > LONGEST_INTERVAL:
-            raise ValueError(f"write at most {LONGEST_INTERVAL}: a sample counts for 5 min, and a scrape can be lost")
+            raise ValueError(f"a sample counts for 5 min, and a scrape can be lost; write at most {LONGEST_INTERVAL}")
         return interval

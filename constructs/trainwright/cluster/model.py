@@ -202,7 +202,7 @@ class Cluster(Model):
 
     cluster: DnsLabel
     """Name of the cluster, and of its file."""
-    kubernetes: Annotated[str, Field(pattern=r"^1\.(0|[1-9][0-9]{0,2})$")]
+    kubernetes: Annotated[str, Field(pattern=r"^1\.(0|[1-9][0-9]{0,2})$", examples=["1.34"])]
     """Version of the API server, without the patch."""
     default_target: TargetName = "indexed-job"
     """The target of a run that names none."""

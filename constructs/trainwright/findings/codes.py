@@ -5,6 +5,7 @@ Each has a page in ``docs/findings/`` with a bad and a good example, and both ar
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from trainwright.findings import Finding, Severity, Where
@@ -29,11 +30,11 @@ _ROWS = (
          "Only a single document of plain mappings, lists and scalars is read, because that is what a reviewer can follow."),
     Code("TW105", _E, "unknown key", "A misspelt key would be ignored, and the run would not do what it says."),
     Code("TW106", _E, "missing key", "The compiler does not guess what is trained, or where."),
-    Code("TW107", _E, "wrong value", "The value has the wrong type or is out of range."),
+    Code("TW107", _E, "wrong value", "Nothing can be planned from a value of another type, or out of range."),
     Code("TW108", _E, "broken run module", "A run in Python is a module that exports RUN, or several as RUNS, and imports nothing from cdk8s."),
     Code("TW109", _E, "name and file name differ",
          "A run or cluster is found by its file name; if one thing has two names, one of them gets lost."),
-    Code("TW110", _E, "unknown cluster", "A run is compiled for one cluster profile."),
+    Code("TW110", _E, "unknown cluster", "The profile's GPUs, storage and rules decide the plan, so nothing can be compiled without it."),
     # Training
     Code("TW201", _E, "incomplete training", "Our trainer needs a batch and a learning rate, and no default fits every model."),
     Code("TW202", _E, "trainer version unknown", "Another trainer may not accept the fields that this compiler writes for it."),
@@ -54,12 +55,12 @@ _ROWS = (
          "A rate belongs to a batch: at another batch, SGD learns more slowly, or worse.", True),
     Code("TW215", _I, "rate without its batch",
          "An SGD rate belongs to a batch: one copied from a run on fewer GPUs is too low here, and no error shows it.", True),
-    Code("TW216", _W, "rate that diverges", "The loss becomes NaN in the first steps, after all nodes were waited for.", True),
+    Code("TW216", _W, "rate that diverges", "The loss becomes NaN in the first steps, after the run has waited for all its nodes.", True),
     Code("TW217", _W, "limit that ends a healthy run",
          "The watchdog ends every attempt at the same place, until the restarts are used up.", True),
     Code("TW218", _W, "amount that is hardly meant",
          "A missing unit or a figure too many is legal for Kubernetes, and starves the ranks or finds no node.", True),
-    Code("TW220", _E, "out of memory", "Even the lower bound of the estimate does not fit."),
+    Code("TW220", _E, "out of memory", "Even the lower bound of the estimate does not fit, so the run would end in its first step."),
     Code("TW221", _W, "memory is tight", "The upper bound of the estimate does not fit, so the run may run out of memory.", True),
     Code("TW222", _E, "DeepSpeed file contradicts the plan",
          "DeepSpeed would not start, or would train with another batch or stage than the plan says."),
@@ -78,7 +79,7 @@ _ROWS = (
          "Without a claim, every restart begins at step 0, and the finished model is lost."),
     Code("TW231", _E, "checkpoints on a volume that cannot keep them",
          "Scratch space is deleted with its pod, and nothing can be written to a read-only mount."),
-    Code("TW233", _E, "mount conflicts with the plan", "The mount hides a folder that the plan mounts, or lies inside one."),
+    Code("TW233", _E, "mount conflicts with the plan", "The mount would hide what the plan or the programs need at this path, or would be hidden itself."),
     Code("TW234", _E, "unknown claim", "A pod whose claim does not exist stays Pending forever."),
     Code("TW235", _E, "access mode does not fit", "Several pods cannot all mount the volume, or cannot write to it."),
     Code("TW236", _W, "grace longer than the notice", "A spot node ends before the last save does.", True),
@@ -116,7 +117,7 @@ _ROWS = (
     Code("TW308", _E, "pod larger than the node", "The pods would stay Pending forever."),
     Code("TW309", _E, "more nodes than the pool has", "Some pods would stay Pending forever, and the others wait for them."),
     Code("TW310", _E, "capability not allowed", "The API server would reject the pods."),
-    Code("TW311", _E, "claim without a size", "A claim that the foundation creates needs a size."),
+    Code("TW311", _E, "claim without a size", "The API server rejects a claim without a size, and nothing else creates this one."),
     Code("TW312", _E, "unsuitable storage class", "The claim would stay Pending forever."),
     Code("TW313", _E, "operator not installed", "Nothing would act on the object: it would exist, and no pod would ever start."),
     Code("TW314", _E, "operator too old",
@@ -161,7 +162,7 @@ _ROWS = (
          "The profile describes the fabric once, and a copy in a run is forgotten when the fabric changes.", True),
     Code("TW417", _W, "variable that nobody is known to read",
          "The prefix belongs to a library that reads no such name: unless a plugin does, the setting does nothing.", True),
-    Code("TW418", _E, "file that cannot be run", "Files of a run are mounted without the permission to run: the pod ends at once."),
+    Code("TW418", _E, "file that cannot be run", "The container would end with \"permission denied\" before its first line."),
     Code("TW419", _W, "variable that nobody expands",
          "The program is given the dollar sign and the name: with PATH, it finds none of the image's programs.", True),
     Code("TW420", _E, "mpirun contradicts the plan", "mpirun stops at it, or looks for ranks where there is no pod."),
@@ -176,7 +177,7 @@ _ROWS = (
     Code("TW426", _E, "unknown release of Ray",
          "The operator uses it to decide which features of Ray it may use, and does not check it."),
     Code("TW427", _E, "variable that no rank gets", "The program runs without it, or with another pod's value."),
-    Code("TW428", _E, "user without keys of ssh", "mpirun would reach no pod, and no rank would start."),
+    Code("TW428", _E, "user without ssh keys", "mpirun would reach no pod, and no rank would start."),
     Code("TW429", _I, "Keras 3 and several workers",
          "A program that calls fit fails in its first step, after it has been given all its GPUs.", True),
     # Scheduling
@@ -211,7 +212,7 @@ _ROWS = (
     Code("TW460", _E, "port is taken", "Two programs cannot listen on one port, nor two ports have one name."),
     Code("TW461", _W, "gate that somebody must lift", "The scheduler looks at no pod that has a gate.", True),
     Code("TW462", _W, "feature that must be switched on", "The API server would drop the field, and reject the pods.", True),
-    Code("TW463", _W, "devices that Kueue does not admit", "The run would wait in its queue for ever.", True),
+    Code("TW463", _W, "devices that Kueue does not admit", "The run would wait in its queue forever.", True),
     # The records and dist/
     Code("TW501", _E, "run would restart",
          "An identity changed although the run's own file did not: a profile edit or a new compiler would restart training."),
@@ -248,7 +249,7 @@ _ROWS = (
          "Nobody reviewed them: they take GPUs, quota and rights that the plan does not show."),
     Code("TW611", _E, "waiver expired", "A waiver is a promise to look again by a date."),
     Code("TW612", _W, "waiver without a finding", "It would hide the next finding of this kind."),
-    Code("TW613", _E, "finding cannot be waived", "The run would not work."),
+    Code("TW613", _E, "finding cannot be waived", "Only some warnings and notes can be waived: with an error, the run would not work."),
     # Validation
     Code("TW701", _E, "no such kind or version",
          "The API server would answer that it knows no such resource, and the sync would fail."),
@@ -280,3 +281,13 @@ def found(code: str, where: Where, message: str, fix: str) -> Finding:
     """A finding of a code in the catalogue."""
     entry = CODES[code]
     return Finding(code=code, severity=entry.severity, where=where, message=message, why=entry.why, fix=fix)
+
+
+ADD_IT = "add it to the cluster profile (with `managed: false` if the cluster has it already)"
+"""What to do with a namespace, a claim or a queue that the profile does not know."""
+
+
+def one_of(names: Iterable[str], otherwise: str) -> str:
+    """A fix that offers what there is; where there is nothing, what to do otherwise."""
+    listed = ", ".join(names)
+    return f"use one of: {listed}; or {otherwise}" if listed else otherwise

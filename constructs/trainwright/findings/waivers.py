@@ -32,16 +32,15 @@ def check_waivers(run: Run, today: date, locate: Locator) -> list[Finding]:
                 found("TW613", where, f"there is no finding {waiver.code}", "remove it; `trainwright rules` lists the codes")
             )
         elif not CODES[waiver.code].waivable:
-            findings.append(
-                found("TW613", where, f"{waiver.code} ({CODES[waiver.code].title}) cannot be waived", "fix its cause")
-            )
+            message = f"{waiver.code} ({CODES[waiver.code].title}) cannot be waived"
+            findings.append(found("TW613", where, message, "fix the cause, and remove the waiver"))
         elif waiver.expires < today:
             findings.append(
                 found(
                     "TW611",
                     where,
                     f"the waiver of {waiver.code} expired on {waiver.expires}",
-                    "fix its cause, or renew the date",
+                    "fix the cause, or set a new date and say why",
                 )
             )
     return findings

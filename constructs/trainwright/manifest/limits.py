@@ -31,8 +31,8 @@ def unexpanded(name: str, value: str) -> tuple[str, str] | None:
     if match is None:
         return None
     other = match[0].strip("${}")
-    fix = f"write $({other}) if the pod sets {other} before; what only the image sets, write out, or set in a shell of your own"
-    return f"{name} holds {match[0]}, which nobody replaces: Kubernetes expands $(NAME) only", fix
+    fix = f"write the value out, or set it in a shell of your own; $({other}) works only where the pod itself sets {other} before"
+    return f"{name} holds {match[0]}, which nothing replaces: Kubernetes expands only $(NAME)", fix
 
 
 def path_problem(path: str) -> tuple[str, str] | None:

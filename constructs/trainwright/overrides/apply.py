@@ -99,7 +99,7 @@ def _patches(resolution: Resolution, locate: Locator) -> tuple[list[Patch], list
             patches.append(Patch(override.kind, None, "", override.patch, f"{source}/patch"))
         else:
             message = f"the patch is for target {override.target}, the run goes to {target.name}"
-            findings.append(found("TW602", locate.run(f"{source}/target"), message, "remove it, or write it for this target"))
+            findings.append(found("TW602", locate.run(f"{source}/target"), message, f"remove it, or write one for {target.name}"))
     return patches, findings
 
 
@@ -168,7 +168,7 @@ def _refused(resolution: Resolution, step: _Step, places: list[Place], locate: L
         reached = {*subtree(at(step.before, pointer), pointer), *subtree(at(step.after, pointer), pointer)}
         part = next((part for pattern, part in parts if any(pattern.fullmatch(place) for place in reached)), None)
         if part:
-            findings.append(found("TW601", where, f"{patch.kind}{pointer} is {part.what}, which the plan owns", part.fix))
+            findings.append(found("TW601", where, f"{patch.kind}{pointer} is {part.what}, which the plan decides", part.fix))
         else:
             findings += [found("TW601", where, message, fix) for message, fix in _variables(resolution, step, pointer)]
             findings += [found("TW603", where, message, fix) for message, fix in _unknown(resolution, step, pointer)]

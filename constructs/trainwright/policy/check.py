@@ -43,7 +43,7 @@ def check_policy(
         total = sum(run.gpus for run in held_to)
         if total > policy.gpus.altogether:
             listed = ", ".join(f"{run.name} {run.gpus}" for run in sorted(held_to, key=lambda run: -run.gpus) if run.gpus)
-            message = f"{total} GPUs altogether, of at most {policy.gpus.altogether}: {listed}"
+            message = f"{total} GPUs altogether, and at most {policy.gpus.altogether} are allowed: {listed}"
             yield _finding(file, file.where("/gpus/altogether"), message), tuple(run.name for run in held_to if run.gpus)
 
 
@@ -89,7 +89,7 @@ def _asked(file: PolicyFile, policy: PythonPolicy, runs: Sequence[PolicyRun]) ->
 
 def _gpus(run: PolicyRun, asked: Any) -> Iterator[Violation]:
     if asked.per_run is not None and run.gpus > asked.per_run:
-        yield Violation(run.name, f"it asks for {counted(run.gpus, 'GPU')}, of at most {asked.per_run}", "/topology")
+        yield Violation(run.name, f"it asks for {counted(run.gpus, 'GPU')}, and at most {asked.per_run} are allowed", "/topology")
 
 
 def _registries(run: PolicyRun, allowed: Sequence[str]) -> Iterator[Violation]:
@@ -98,7 +98,7 @@ def _registries(run: PolicyRun, allowed: Sequence[str]) -> Iterator[Violation]:
     images += [reference for manifest in run.manifests for _, reference in images_outside(manifest)]
     for image in dict.fromkeys(images):
         if not any(image == prefix or image.startswith(f"{prefix}/") for prefix in (one.rstrip("/") for one in allowed)):
-            yield Violation(run.name, f"image {image} is from elsewhere than {', '.join(allowed)}", "/image")
+            yield Violation(run.name, f"image {image} is not from {' or '.join(allowed)}", "/image")
 
 
 def _queues(run: PolicyRun, allowed: Sequence[str]) -> Iterator[Violation]:

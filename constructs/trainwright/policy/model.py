@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from trainwright.model import DnsLabel, DnsSubdomain, Fact, LabelValue, Model, QualifiedName
 from trainwright.run.model import RunName
 
-PolicyCode = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,19}-[0-9]{1,4}$")]
+PolicyCode = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,19}-[0-9]{1,4}$", examples=["ML-12"])]
 """Letters, a dash and a number, as GPU-1: codes without a dash are Trainwright's own."""
 
 Line = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\n\r]+$")]

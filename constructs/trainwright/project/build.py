@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity, Where
-from trainwright.findings.codes import found
+from trainwright.findings.codes import found, one_of
 from trainwright.findings.locate import Locator, escape
 from trainwright.manifest import foundation
 from trainwright.manifest.data.fetching import FETCH_JOB, job_name
@@ -229,14 +229,13 @@ def _build_run(file: RunFile, sources: Sources, today: date, last: Records) -> B
         broken = [finding for finding in sources.findings if _of_profile(finding, file.run.cluster)]
         if broken:
             raise CompileError(broken)
-        known = ", ".join(sources.clusters) or "none"
         raise CompileError(
             [
                 found(
                     "TW110",
                     file.locator(None).run("/cluster"),
                     f"there is no cluster profile {file.run.cluster}",
-                    f"use one of: {known}; or add charts/clusters/{file.run.cluster}.yaml",
+                    one_of(sources.clusters, f"add charts/clusters/{file.run.cluster}.yaml"),
                 )
             ]
         )
@@ -400,7 +399,8 @@ def shared_ports(runs: Sequence[BuiltRun]) -> list[Clash]:
             continue
         other = seen.setdefault((plan.cluster, plan.world.pool, plan.rendezvous.http_port), run)
         if other is not run:
-            message = f"on the node's network of pool {plan.world.pool} it has the ports of run {other.file.run.run}"
+            there = f"on the network of the nodes of pool {plan.world.pool}"
+            message = f"{there}, this run has the same ports as run {other.file.run.run}"
             fix = "rename one of the two: ports follow from the name; or take whole nodes"
             finding = found("TW608", run.output.locator.run("/host_network"), message, fix)
             clashes.append(Clash(finding, (other.file.run.run, run.file.run.run)))
@@ -474,8 +474,8 @@ def fetched_twice(runs: Sequence[BuiltRun]) -> list[Clash]:
                 finding = found(
                     "TW242",
                     run.output.locator.run(f"/prepare/{escape(data.path)}"),
-                    f"run {other[1]}, {other[2]} fetches the same data into the same folder in another way",
-                    "write image, credentials, service_account, region, cpu, memory and image_pull_secrets as it does",
+                    f"run {other[1]} fetches the same data into the same folder ({other[2]}) with other settings",
+                    "write the same image, credentials, service_account, region, cpu, memory and image_pull_secrets in both",
                 )
                 clashes.append(Clash(finding, (other[1], own[1])))
     return clashes

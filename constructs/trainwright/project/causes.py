@@ -82,7 +82,7 @@ def restarts(
         parts = f"{', '.join(others)} and {last}" if others else last
         runs = _some(f"{name} ({records.runs[name].identity} → {moved[name].identity})" for name in names)
         count = "1 run, which" if len(names) == 1 else f"{len(names)} runs, which"
-        fix = (f"take it back; or let the runs restart with `trainwright roll {' '.join(names)}`; or keep them as they are with "
+        fix = (f"undo it; or let the runs restart with `trainwright roll {' '.join(names)}`; or keep them as they are with "
                f"`trainwright hold {' '.join(names)}`")
         yield found("TW501", where, f"{what} changes {parts} of {count} would restart: {runs}", fix), names
 

@@ -75,7 +75,7 @@ class HeldRun:
     def expired(self, run: str, today: date) -> Iterator[Finding]:
         """Says so after its last day. The bytes stay until somebody decides."""
         if self.hold.until is not None and date.fromisoformat(self.hold.until) < today:
-            message = f"{run} was held until {self.hold.until}: {self.hold.why}"
+            message = f"{run} was held until {self.hold.until} (reason: {self.hold.why})"
             fix = f"let it restart with `trainwright roll {run}`, or hold it longer with `trainwright hold {run} --until DATE`"
             yield found("TW511", Where(self.shown), message, fix)
 

@@ -166,7 +166,7 @@ def find_project(start: Path) -> Project:
                 "TW101",
                 where,
                 f"no project here: there is no charts/runs in {start} or above it",
-                "run this inside a project, or name it with --project",
+                "run this inside a project, name one with --project, or make one with `trainwright new DIR`",
             )
         ]
     )

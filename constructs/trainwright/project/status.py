@@ -40,7 +40,7 @@ def last_records(project: Project) -> Records:
     """
     if project.old_lock.exists():
         shown = project.shown(project.old_lock)
-        message = f"{shown} is the lock of an older release; now each run has a record of its own"
+        message = f"{shown} is from an older release; now each run has a record of its own"
         fix = "run `trainwright migrate`, which moves no identity, and commit charts/"
         raise CompileError([found("TW509", Where(shown), message, fix)])
     return read_records(project.records, project.shown)
@@ -149,7 +149,7 @@ def compare(project: Project, build: Build, records: Records) -> list[Finding]:
         findings += _differs(project, foundation.output, records.foundations.get(key))
     for shown, kind in other_files(project, build, records).items():
         if kind == "foreign":
-            fix = "move it out of dist/; it is left alone"
+            fix = "move it to another folder; Trainwright leaves it alone"
             findings.append(found("TW505", Where(shown), f"{shown} was not written by trainwright, or its record is gone", fix))
         elif not build.failed:  # else it may belong to a run that does not compile at the moment
             findings.append(
@@ -176,7 +176,8 @@ def _differs(project: Project, output: Output, entry: RunRecord | FoundationReco
     path = project.dist / output.path
     shown = project.shown(path)
     if not path.is_file():
-        yield found("TW504", Where(shown), f"{shown} is missing", "run `trainwright synth` and commit it")
+        fix = "run `trainwright synth` and commit it; to end a run, write `state: done` in its file"
+        yield found("TW504", Where(shown), f"{shown} is missing", fix)
     # what is stale anyway may be what a synth wrote that was killed before it wrote the record
     elif entry.manifests == output.digest and digest(path.read_bytes()) == entry.dist:
         if not has_header(path, output):
@@ -220,10 +221,16 @@ def _stale_rest(project: Project, build: Build, records: Records) -> Iterator[Fi
     unknown = {f"{one.get('cluster')}/{one.get('namespace')}" for one in facts}  # until what needs them compiles again
     for key, built in build.foundations.items():
         if foundation_path(key) not in records.broken and key not in unknown and _changed(built, records.foundations.get(key)):
-            yield found("TW502", Where(built.cluster.name), f"the foundation of {key} changed since dist/ was written", FIX)
+            message = f"the foundation of {key} {_stale(records.foundations.get(key))}"
+            yield found("TW502", Where(built.cluster.name), message, FIX)
     for name, entry in cluster_records(build).items():
         if cluster_path(name) not in records.broken and records.clusters.get(name) != entry:
-            yield found("TW502", Where(build.clusters[name].name), f"profile {name} changed since dist/ was written", FIX)
+            yield found("TW502", Where(build.clusters[name].name), f"profile {name} {_stale(records.clusters.get(name))}", FIX)
+
+
+def _stale(entry: object) -> str:
+    """In which way something is not what its record says."""
+    return "changed since dist/ was written" if entry else "is new, and dist/ was not written since"
 
 
 def _changed(built: BuiltFoundation, entry: FoundationRecord | None) -> bool:
@@ -257,7 +264,8 @@ def links(project: Project) -> Iterator[Finding]:
     for path in (project.dist, *inside):
         if path.is_symlink():
             shown = project.shown(path)
-            yield found("TW515", Where(shown), f"{shown} is a link", "remove it, and put what it leads to there, if it is needed")
+            fix = "remove it; `trainwright synth` writes what belongs there"
+            yield found("TW515", Where(shown), f"{shown} is a symbolic link", fix)
 
 
 def ended_holds(project: Project, build: Build) -> list[Path]:

@@ -55,22 +55,22 @@ def read_text(path: Path, shown: str | None = None) -> str:
     where = Where(file=shown or str(path))
     try:
         if not path.exists():
-            raise CompileError([found("TW101", where, "there is no such file", "check the name and the folder")])
+            raise CompileError([found("TW101", where, "there is no such file", "check its name and its folder")])
         if not path.is_file():
-            raise CompileError([found("TW101", where, "it is a folder or a device, not a file", "name a file in it")])
+            raise CompileError([found("TW101", where, "this is a folder or a device, not a file", "name a file in it")])
         with path.open("rb") as stream:
             content = stream.read(LARGEST_FILE + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or str(error)
         fix = "check its name and its permissions"
-        raise CompileError([found("TW101", where, f"it cannot be read: {reason}", fix)]) from error
+        raise CompileError([found("TW101", where, f"the file cannot be read: {reason}", fix)]) from error
     if len(content) > LARGEST_FILE:
-        raise CompileError([found("TW101", where, "it is larger than 1 MiB", "check that this is the right file")])
+        raise CompileError([found("TW101", where, "the file is larger than 1 MiB", "check that this is the right file")])
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         place = Where(file=where.file, line=content[: error.start].count(b"\n") + 1)
-        raise CompileError([found("TW101", place, "it is not UTF-8 text", "save the file in UTF-8")]) from error
+        raise CompileError([found("TW101", place, "the file is not UTF-8 text", "save it as UTF-8")]) from error
 
 
 def read_yaml(path: Path, shown: str | None = None) -> Document:
@@ -187,8 +187,8 @@ class _Reader:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         if mark is not None:
             problem = str(getattr(error, "problem", None) or getattr(error, "context", None) or "it cannot be parsed")
-            fix = next((fix for part, fix in _SYNTAX_FIXES.items() if part in problem), _CHECK)
-            return self.stop("TW102", _Node(mark.line + 1, mark.column + 1), problem, fix)
+            message, fix = _in_plain_words(problem)
+            return self.stop("TW102", _Node(mark.line + 1, mark.column + 1), message, fix)
         before = text[: getattr(error, "position", 0)]
         node = _Node(before.count("\n") + 1, len(before) - before.rfind("\n"))
         fix = "remove it, or write it as an escape in double quotes"
@@ -206,7 +206,7 @@ class _Reader:
         if kind == "AliasEvent":
             if event.anchor not in anchors:
                 message = f"alias *{event.anchor} has no anchor before it"
-                raise self.stop("TW102", _Node(line, column), message, "write the value out")
+                raise self.stop("TW102", _Node(line, column), message, "write the value out, or in quotes if it begins with *")
             return anchors[event.anchor]
         if kind == "ScalarEvent":
             node = _Node(line, column, text=event.value, plain=not event.style)
@@ -214,7 +214,7 @@ class _Reader:
             node = _Node(line, column, items=[], is_mapping=kind == "MappingStartEvent")
         if event.tag is not None:
             fix = "remove the tag; text that looks like a number goes in quotes"
-            self._note("TW104", node, f"tag {event.tag[:60]} is not read", fix)
+            self._note("TW104", node, f"tags are not supported: {event.tag.replace('tag:yaml.org,2002:', '!!')[:60]}", fix)
         if event.anchor is not None:
             anchors[event.anchor] = node
         return node
@@ -257,7 +257,7 @@ class _Reader:
             below = f"{pointer}/{escape(key)}"
             if key in data:
                 self._note("TW103", key_node, f"key `{key[:60]}` is already on line {lines[key]}",
-                           f"remove line {lines[key]} or line {key_node.line}", below)
+                           f"keep one of the two: that on line {lines[key]}, or that on line {key_node.line}", below)
                 continue
             lines[key] = key_node.line
             self.positions[below] = (key_node.line, key_node.column)
@@ -277,8 +277,10 @@ class _Reader:
         except ScalarError:
             text_key = False
         if not text_key:
-            shown = node.text[:60] or "an empty key"
-            self._note("TW104", node, f"a key must be text, and {shown} is not", f'write "{node.text[:60]}" in quotes', pointer)
+            message, fix = f"a key must be text, and {node.text[:60]} is not", f'write "{node.text[:60]}" in quotes'
+            if not node.text:
+                message, fix = "there is no key before the colon", "write `key: value`"
+            self._note("TW104", node, message, fix, pointer)
             return None
         return node.text if self._is_unicode(node, pointer) else None
 
@@ -310,13 +312,26 @@ def _is_yaml_error(error: Exception) -> bool:
 
 
 _CHECK = "check indentation, quotes and brackets here and on the line before"
-_SYNTAX_FIXES = {
-    r"'\t'": "indent with spaces, not tabs",
-    "mapping values are not allowed": "put a value with a colon in quotes, and check the indentation",
-    "cannot start any token": "put the value in quotes",
-    "could not find expected ':'": "write `key: value`, with a blank after the colon",
-}
-"""Part of a parser's message -> what to write."""
+_SYNTAX = (
+    (r"'\\t' that cannot start any token", "a tab stands here, where YAML allows only spaces", "indent with spaces, not tabs"),
+    (r"character '(.)' that cannot start any token", r"a value cannot begin with \1", "put the value in quotes"),
+    ("mapping values are not allowed", "`key: value` cannot stand here",
+     "put a value with a colon in quotes, and check the indentation"),
+    ("could not find expected ':'", "a colon is missing after the key", "write `key: value`, with a blank after the colon"),
+    ("unexpected end of stream", "the file ends inside a text in quotes", "close the quotes"),
+    (r"expected ',' or '([]}])'", r"',' or '\1' is missing here", "close the bracket, and put a comma between two entries"),
+    (r"unknown escape character '(.*)'", r"in double quotes, \\\1 has no meaning",
+     "write two backslashes for one, or use single quotes"),
+)
+"""Pattern in a parser's message -> what to say instead, and what to write."""
+
+
+def _in_plain_words(problem: str) -> tuple[str, str]:
+    """What a parser found, and what to write; the parser's own words where they are not known."""
+    for pattern, message, fix in _SYNTAX:
+        if match := re.search(pattern, problem):
+            return match.expand(message), fix
+    return problem, _CHECK
 
 
 def shorten(text: str) -> str:

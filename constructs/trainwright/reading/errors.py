@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -152,16 +152,32 @@ def _meant(case: Case) -> str | None:
 
 def _unknown(case: Case) -> Words:
     key, owner, parent = str(case.keys[-1]), case.spot.owner, dotted(case.keys[:-1])
-    message = f"there is no key `{key}` {f'in {parent}' if len(case.keys) > 1 else 'here'}"
+    message = f"there is no key `{key}` {f'in {parent}' if len(case.keys) > 1 else 'at the top level'}"
     if near := _meant(case):
         return "TW105", message, f"did you mean `{near}`?"
     elsewhere = homes(case.root).get(key, ())
     here = f"`{parent}` (of "
     if others := [home.removeprefix(here)[:-1] for home in elsewhere if home.startswith(here)]:
         return "TW105", message, f"remove it: it is a key of {' and of '.join(others)}"
+    if any(_is_home(home, case.keys[:-1]) for home in elsewhere):  # a mount is a claim or scratch space, and never both
+        beside = [name for name in case.siblings if name in owner.required]
+        return "TW105", message, f"remove it{f', or `{beside[0]}`: only one of the two can stand here' if beside else ''}"
     if elsewhere:
-        return "TW105", message, f"move it to {', or to '.join(elsewhere[:3])}"
+        return "TW105", message, f"move it to {', or to '.join(_without_kinds(elsewhere)[:3])}"
     return "TW105", message, f"remove it; known keys: {', '.join(owner.fields) or 'none'}"
+
+
+def _is_home(home: str, keys: Keys) -> bool:
+    """Whether a home, such as ``mounts.<name>``, is where the keys lead."""
+    steps = "".join("[]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
+    pattern = re.escape(home.strip("`")).replace("<name>", ".+")
+    return re.fullmatch(pattern, steps) is not None
+
+
+def _without_kinds(elsewhere: Sequence[str]) -> list[str]:
+    """Homes of a key; of a mapping that has it in several kinds, the mapping alone."""
+    paths = [home.partition(" (of ")[0] for home in elsewhere]
+    return list(dict.fromkeys(path if paths.count(path) > 1 else home for home, path in zip(elsewhere, paths, strict=True)))
 
 
 def _missing(case: Case) -> Words:
@@ -169,7 +185,7 @@ def _missing(case: Case) -> Words:
     if isinstance(key, int):
         return "TW106", f"`{parent}` needs one more item", f"add {wanted(case.spot.slot)}"
     message = f"`{parent}` has no key `{key}`" if len(case.keys) > 1 else f"key `{key}` is missing"
-    return "TW106", message, f"add `{key}:` with {wanted(case.spot.slot)}"
+    return "TW106", message, f"add `{key}: …` ({wanted(case.spot.slot)})"
 
 
 # Kinds of mappings, and words of a list.
@@ -179,7 +195,7 @@ def _no_tag(case: Case) -> Words:
     key, tags = case.spot.slot.chooser, case.spot.slot.tags()
     if key is None:
         ways = [f"`{', '.join(f'{name}: …' for name in each.required)}`" if each.name else "text" for each in tags.values()]
-        return "TW107", f"`{case.name}` is none of the things that it can be", f"write {', or '.join(ways)}"
+        return "TW107", f"`{case.name}` has none of the forms that it can have", f"write {', '.join(ways[:-1])} or {ways[-1]}"
     if isinstance(case.value, Mapping):
         near = closest(key, map(str, case.value))
         rename = f" instead of `{near}`" if near and near != key else ""
@@ -246,6 +262,8 @@ def _type(case: Case) -> Words:
         return _wrong(case, "a day of the calendar", "write year, month and day, such as 2026-03-31")
     if kind == "string" and isinstance(value, int | float | bool):
         fix = f'write "{literal(value)}" in quotes'
+        if re.fullmatch(r"[0-9]+\.[0-9]", literal(value)):  # YAML reads 1.30 as 1.3
+            fix += f', or "{literal(value)}0" if that was meant'
     elif kind == "int" and isinstance(value, float) and value.is_integer():
         fix = f"write {int(value)}"
     elif isinstance(value, str):
@@ -316,11 +334,13 @@ def _pattern(case: Case) -> Words:
     known = (words for alias, words in _PATTERN_WORDS for field in get_args(alias)[1:]
              for item in field.metadata if getattr(item, "pattern", None) == pattern)
     words = next(known, None)
-    message = f"{case.subject} must {f'be {words}' if words else f'have the form {pattern}'}, not {_shown(value)}"
+    examples = "" if case.spot.is_key else " or ".join(map(str, case.spot.slot.schema.get("examples", ())))
+    form = f"be {words}" if words else f"be written as in {examples}" if examples else f"have the form {pattern}"
+    message = f"{case.subject} must {form}, not {_shown(value)}"
     candidate = _repaired(value) if isinstance(value, str) else ""
     if candidate and candidate != value and _matches(pattern, candidate):
         return "TW107", message, f"write {candidate}"
-    return "TW107", message, f"write {words or 'a value of that form'}"
+    return "TW107", message, f"write {words or (f'a value such as {examples}' if examples else 'a value of that form')}"
 
 
 def _repaired(value: str) -> str:

@@ -113,7 +113,7 @@ def _assigned(text: str, name: str) -> int:
 
 
 def _not_a_run(file: str, line: int, message: str) -> CompileError:
-    fix = "write `RUN = Run(...)`, with Run from trainwright.run, or a list of such as RUNS"
+    fix = "write `RUN = Run(...)`, with Run from trainwright.run; or several in a list, `RUNS = [...]`"
     return CompileError([found("TW108", Where(file, line, 1), message, fix)])
 
 
@@ -173,7 +173,7 @@ def _listed(runs: object, file: str, line: int) -> list[object] | None:
         raise _not_a_run(file, line, f"RUNS is of type {type(runs).__name__}, not a list of runs")
     listed = list(islice(runs, MOST_RUNS + 1))
     if not listed:
-        fix = "remove the module, if its runs are over; or write `state=\"done\"` in them, which keeps their records"
+        fix = "remove the module if its runs have ended; or keep them with `state=\"done\"`, which keeps their records"
         raise CompileError([found("TW108", Where(file, line, 1), "RUNS is empty", fix)])
     if len(listed) > MOST_RUNS:
         message = f"RUNS has more than {MOST_RUNS:,} runs"
@@ -228,18 +228,18 @@ def _is_cdk8s(name: str) -> bool:
 def _failure(error: BaseException, path: Path, file: str) -> Finding:
     if isinstance(error, SyntaxError) and error.filename == str(path):
         where = Where(file, error.lineno, error.offset)
-        return found("TW108", where, f"it is not Python: {shorten(str(error.msg))}", "correct the syntax")
+        return found("TW108", where, f"the file is not valid Python: {shorten(str(error.msg))}", "correct the syntax")
     where = Where(file, _line(error.__traceback__, path) or 1)
     if isinstance(error, SystemExit):
-        return found("TW108", where, "the module ends the program", "remove the call that exits; a run module only describes")
+        return found("TW108", where, "the module ends the program", "remove the call that exits: a module only describes runs")
     if isinstance(error, ImportError) and error.name and _is_cdk8s(error.name):
         message = f"a run module may not import {error.name}, directly or by another module"
-        return found("TW108", where, message, "use trainwright.run only, and build charts in the app")
+        return found("TW108", where, message, "import from trainwright.run only, and build charts in an app of your own")
     if isinstance(error, ImportError):
-        fix = "install the package; a file next to this one can be imported only from a package"
-        return found("TW108", where, shorten(str(error)), fix)
+        fix = "install the package; a file beside this one can be imported only from an installed package"
+        return found("TW108", where, f"an import fails: {shorten(str(error))}", fix)
     text = "".join(traceback.format_exception_only(error)).strip().replace("\n", "; ")
-    return found("TW108", where, f"the module fails: {shorten(text)}", "correct this line")
+    return found("TW108", where, f"the module raises {shorten(text)}", "correct this line")
 
 
 def _line(trace: TracebackType | None, path: Path) -> int | None:

@@ -174,7 +174,7 @@ def _homes(slot: Slot, path: str, seen: frozenset[str]) -> Iterator[tuple[str, s
 def wanted(slot: Slot) -> str:
     """What belongs into a slot, in words."""
     if slot.chooser:
-        return f"a mapping with `{slot.chooser}: …`, one of {', '.join(slot.tags())}"
+        return f"a mapping with `{slot.chooser}: …`, which is one of {', '.join(slot.tags())}"
     if examples := slot.schema.get("examples"):
         return f"a value such as {' or '.join(str(example) for example in examples[:2])}"
     if len(slot.members) > 1:
@@ -183,4 +183,5 @@ def wanted(slot: Slot) -> str:
         return values[0] if len(values) == 1 else f"one of {', '.join(values)}"
     if slot.schema.get("format") == "date":
         return WORDS["date"]
-    return WORDS.get(slot.schema.get("type", ""), "a value") + (f" with {', '.join(slot.required)}" if slot.required else "")
+    keys = f" such as {{{', '.join(f'{name}: …' for name in slot.required)}}}" if slot.required else ""
+    return WORDS.get(slot.schema.get("type", ""), "a value") + keys

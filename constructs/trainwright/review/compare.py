@@ -191,7 +191,8 @@ def fact_changes(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> tuple
 
 def _with_products(facts: dict[str, Fact]) -> dict[str, Fact]:
     """With what a reviewer would multiply: tokens of a step and of all steps, padding included; GPU-hours until a deadline."""
-    batch, length, steps, gpus = (_number(facts, key) for key in ("batch", "data.sequence_length", "steps", "gpus"))
+    batch, steps, gpus = (_number(facts, key) for key in ("batch", "steps", "gpus"))
+    length = _number(facts, "data.sequence_length") or _number(facts, "sequence_length")  # of our trainer, or of a script
     products: dict[str, Fact] = {}
     if batch and length:
         products["tokens_a_step"] = f"{batch * length:,}"

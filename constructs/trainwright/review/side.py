@@ -102,7 +102,7 @@ def merge_base(root: Path) -> str:
         SideError: where the project is in no repository, or has no main branch.
     """
     if commit_of(root, "HEAD") is None:
-        raise SideError(f"{root} is in no git repository with a commit: name two folders")
+        raise SideError(f"{root} has no commit to compare with: commit it to git first, or name two folders")
     for branch in MAIN:
         if commit_of(root, branch):
             return _git(root, "merge-base", branch, "HEAD").decode().strip()

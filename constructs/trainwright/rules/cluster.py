@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from trainwright.cluster import Cluster
 from trainwright.findings import Finding, Where
-from trainwright.findings.codes import found
+from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.supporting import fences
@@ -43,20 +43,19 @@ def image_findings(reference: str, cluster: Cluster, where: Where) -> Iterator[F
         yield found(
             "TW306",
             where,
-            f"cluster {cluster.cluster} does not allow images from there",
-            f"use an image below one of: {', '.join(allowed)}",
+            f"cluster {cluster.cluster} does not allow image {reference.partition('@')[0]}",
+            f"use an image from one of: {', '.join(allowed)}; or have its registry added to registries of the profile",
         )
 
 
 def known_namespace(context: Context) -> Iterator[Finding]:
     known = context.cluster.namespaces
     if context.run.namespace not in known:
-        names = ", ".join(known) or "none"
         yield found(
             "TW303",
             context.locate.run("/namespace"),
             f"cluster {context.cluster.cluster} has no namespace {context.run.namespace}",
-            f"use one of: {names}; or add it to the cluster profile (managed: false if it is there already)",
+            one_of(known, ADD_IT),
         )
 
 
@@ -69,7 +68,7 @@ def kubernetes_version(context: Context, resolution: Resolution) -> Iterator[Fin
             "TW307",
             where,
             f"Kubernetes {version} is not known to this compiler",
-            f"known: 1.{KNOWN_KUBERNETES[0]} to 1.{KNOWN_KUBERNETES[-1]}",
+            f"correct it, or use a newer Trainwright; known: 1.{KNOWN_KUBERNETES[0]} to 1.{KNOWN_KUBERNETES[-1]}",
         )
     elif (1, minor) < target.minimum_kubernetes:
         needed = ".".join(map(str, target.minimum_kubernetes))
@@ -90,7 +89,8 @@ def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:
             "TW310",
             context.locate.run("/namespace"),
             f"RDMA on pool {resolution.plan.world.pool} needs IPC_LOCK, which pod security {namespace.pod_security} refuses",
-            "configure unlimited memlock in the node's runtime and write ipc_lock: false, or use a namespace of level privileged",
+            "let the nodes' container runtime allow unlimited locked memory and write fabric.ipc_lock: false in the profile; "
+            "or use a namespace of level privileged",
         )
 
 
@@ -102,7 +102,7 @@ def host_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
     namespace = context.cluster.namespaces.get(context.run.namespace)
     if namespace and namespace.pod_security != "privileged":
         message = f"pod security {namespace.pod_security} refuses hostNetwork"
-        yield found("TW604", where, message, "remove it, or use a namespace of level privileged")
+        yield found("TW604", where, message, "remove host_network, or use a namespace of level privileged")
     if binding.fixed_port or binding.replaces_command:
         message = f"{resolution.plan.target_title} decides ports itself: two runs on one node would want the same ones"
         yield found("TW605", where, message, "remove host_network, or choose a target that leaves ports to the plan")
@@ -114,7 +114,8 @@ def fenced(context: Context, resolution: Resolution) -> Iterator[Finding]:
         cause = "it uses the node's network" if context.run.host_network else "the operator's own pods must reach it"
         message = f"the run has no NetworkPolicy, since {cause}"
         where = context.locate.run("/host_network" if context.run.host_network else "/target")
-        yield found("TW440", where, message, "accept it, or choose another target; the cluster's own policies still apply")
+        fix = "remove host_network" if context.run.host_network else "choose another target"
+        yield found("TW440", where, message, f"{fix}; or accept it: the cluster's own policies still apply")
 
 
 RUN = (image, known_namespace)
@@ -131,24 +132,22 @@ def _unmade_claims(cluster: Cluster, locate: Locator) -> Iterator[Finding]:
         for name, claim in namespace.claims.items():
             where = locate.cluster(f"/namespaces/{escape(space)}/claims/{escape(name)}")
             if claim.managed and claim.size is None:
-                yield found(
-                    "TW311", where, f"claim {name} has no size", "add `size:`, or `managed: false` if it is there already"
-                )
+                fix = "add `size:`, or `managed: false` if the cluster has the claim already"
+                yield found("TW311", where, f"claim {name} has no size", fix)
             if claim.storage_class is None:
                 continue
             offered = cluster.storage_classes.get(claim.storage_class)
             if offered is None:
-                known = ", ".join(cluster.storage_classes) or "none"
                 yield found(
                     "TW312",
                     where,
                     f"storage class {claim.storage_class} is not in the profile",
-                    f"use one of: {known}; or add it",
+                    one_of(cluster.storage_classes, "add it to storage_classes of the profile"),
                 )
             elif claim.access not in offered.access:
                 yield found(
                     "TW312",
                     where,
                     f"storage class {claim.storage_class} does not offer {claim.access}",
-                    f"it offers {', '.join(offered.access)}",
+                    f"write access: {' or '.join(offered.access)}; or use another storage class",
                 )

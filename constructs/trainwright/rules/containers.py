@@ -27,9 +27,10 @@ def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Findin
     for number, container in enumerate(context.run.containers):
         for name in container.roles:
             if name not in known:
-                message = f"container {container.name} is for role {name}, which {resolution.plan.target_title} has not here"
+                title = resolution.plan.target_title
+                message = f"container {container.name} is for role {name}, which {title} does not have in this run"
                 where = context.locate.run(f"/containers/{number}/roles")
-                yield found("TW327", where, message, f"its roles are: {', '.join(known)}")
+                yield found("TW327", where, message, f"use one of: {', '.join(known)}")
 
 
 def shares_what_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -51,8 +52,9 @@ def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
     env = resolution.pool.pods.env
     where = partial(_variable_at, context, f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/env")
     owners = owners_of(env, resolution)
+    fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
     for name, owner in owners.items():
-        yield found("TW403", where(name), owner, "remove it; `trainwright plan --json` shows what is set, and why")
+        yield found("TW403", where(name), owner, fix)
     yield from secret_findings(env, where)
     yield from variable_findings({name: value for name, value in env.items() if name not in owners}, where)
 

@@ -37,7 +37,8 @@ def places(context: Context) -> Iterator[Finding]:
             message = f"{inside} lies in the data at {path}, which is read-only"
             yield found("TW240", where, message, f"move {inside} out of {path}")
         if path == run.checkpoints.root:
-            yield found("TW240", where, f"checkpoints are written to {path}, and data is read-only", "fetch it elsewhere")
+            message = f"checkpoints are written to {path}, and data is read-only"
+            yield found("TW240", where, message, "fetch the data into another folder")
 
 
 def _in_place_of_a_claim(mount: Mount) -> str:
@@ -73,7 +74,7 @@ def failures(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     message = (
         f"if the data never arrives, pods of a {resolution.plan.target_title} fail every {run.peer_wait} and are replaced "
-        "uncounted, holding their nodes until somebody repairs the Job that fetches it"
+        "without being counted; they hold their nodes until somebody fixes the Job that fetches it"
     )
     fix = f"alert on failed Jobs `data-*` in namespace {run.namespace}, and waive this{_counting(resolution)}"
     yield found("TW244", context.locate.run("/prepare"), message, fix)
@@ -85,7 +86,7 @@ def _counting(resolution: Resolution) -> str:
 
     answers = {name: target.bind(resolution.needs, resolution.cluster) for name, target in TARGETS.items()}
     names = [name for name, answer in answers.items() if isinstance(answer, Binding) and answer.counts_init_failures]
-    return f"; or write target: {' or '.join(names)}" if names else ""
+    return f"; or use target {' or '.join(names)}" if names else ""
 
 
 RUN = (places, claims, images)

@@ -225,7 +225,7 @@ def _stage(configuration: Configuration, context: Context) -> Iterator[Finding]:
     if stage == AUTO:
         return
     if isinstance(stage, bool) or stage not in STAGES:
-        yield found("TW225", where, f"stage is {json.dumps(stage)}", "write 0, 1, 2 or 3")
+        yield found("TW225", where, f"zero_optimization.stage is {json.dumps(stage)}", "write 0, 1, 2 or 3")
         return
     planned = topology.stage if isinstance(topology, ZeRO) and topology.engine == "deepspeed" else 0
     if isinstance(topology, DDP | ZeRO) and stage != planned:
@@ -259,7 +259,8 @@ def _keys(configuration: Configuration) -> Iterator[Finding]:
                 message = f"DeepSpeed 0.19.8 does not start with {pointer.replace('/', '.')}"
                 yield found("TW227", where, message, REMOVED[pointer])
             elif pointer in REPLACED:
-                yield found("TW227", where, f"{pointer.replace('/', '.')} is the old name", f"write {REPLACED[pointer]}")
+                yield found("TW227", where, f"{pointer.replace('/', '.')} is an old name, which DeepSpeed will drop",
+                            f"write {REPLACED[pointer]}")
             elif key not in known:
                 yield found("TW224", where, f"DeepSpeed does not know {pointer.replace('/', '.')}", _meant(path, key))
 

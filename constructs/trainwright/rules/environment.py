@@ -44,7 +44,7 @@ LONGEST_VARIABLE = 131_071
 
 def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Names that the controller, the supervisor or the plan sets: setting them again breaks ranks silently."""
-    fix = "remove it; `trainwright plan --json` shows what is set, and why"
+    fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
     for name, owner in owners_of(context.run.env, resolution).items():
         yield found("TW403", context.locate.run(f"/env/{name}"), owner, fix)
 
@@ -148,7 +148,7 @@ def _of_entry(entry: Entry, value: str | None, where: Where) -> Iterator[Finding
     elif entry.deprecated:
         yield found("TW408", where, f"{entry.name} {entry.deprecated}", entry.instead or "remove it")
     elif entry.risk and entry.risk.applies(value):
-        fix = entry.instead or "remove it, or waive this with the measurement that asks for it"
+        fix = entry.instead or "remove it, or waive this with the measurement that shows that you need it"
         yield found("TW408", where, f"{entry.name} {entry.risk.reason}", fix)
 
 

@@ -13,7 +13,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.command import command_of, shown, torchrun_at, words_of
+from trainwright.rules.command import command_of, torchrun_at, words_of
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 
@@ -154,7 +154,7 @@ def options_against_plan(context: Context, resolution: Resolution) -> Iterator[F
             fix = f"remove it: {name} reads {_INDEX_VARIABLE}" if launcher.reads_plan else f"write $({_INDEX_VARIABLE})"
             yield found("TW411", where, f"{option} is the same number in every pod", _index_fix(fix, option, resolution))
         elif fact in wanted and given != wanted[fact]:
-            message = f"{option} {shown(given)} is not what the plan says, {wanted[fact]}"
+            message = f"{option} {given[:80]} contradicts the plan, which has {wanted[fact]}"
             yield found("TW411", where, message, _fix(name, fact, wanted[fact]))
     if "--standalone" in options and resolution.plan.world.nodes > 1:
         yield found("TW411", where, "with --standalone each pod would train alone", "remove it, or set topology.nodes to 1")
@@ -199,7 +199,7 @@ def _configuration_against_plan(
             message = f"{key} of {path} is {value} in every pod"
             yield found("TW411", where, message, f"write --{key} $({_INDEX_VARIABLE}) in the command")
         elif fact in wanted and value != wanted[fact]:
-            message = f"{key} {shown(value)} of {path} is not what the plan says, {wanted[fact]}"
+            message = f"{key} {value[:80]} of {path} contradicts the plan, which has {wanted[fact]}"
             address = f"write --{key} $(PET_MASTER_ADDR) in the command"
             yield found("TW411", where, message, address if fact is Fact.ADDRESS else f"write {wanted[fact]}; {fact.value}")
 
@@ -312,7 +312,8 @@ def _alone(resolution: Resolution) -> str | None:
     if told:
         seen = f"the program sees WORLD_SIZE {needs.world_size} and takes its pod's number for its rank"
         return f"{seen}: it would wait for {missing} ranks that never start"
-    return f"the program is one process in each of {needs.nodes} pods: {missing} of {needs.world_size} ranks are not started"
+    where = f" in each of {needs.nodes} pods" if needs.nodes > 1 else ""
+    return f"the program is one process{where}: {missing} of {needs.world_size} ranks are not started"
 
 
 PLAN = (options_against_plan, starts_the_ranks)

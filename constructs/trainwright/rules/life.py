@@ -33,7 +33,7 @@ def comes_back(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A run with a time to live is not there when Argo CD looks."""
     ttl = context.run.ttl
     if ttl and "ttl" not in TARGETS[resolution.plan.target].refused:
-        message = f"{ttl} after the run has ended its object is deleted; Argo CD makes it again, and it runs again"
+        message = f"{ttl} after its end, the run's object is deleted; Argo CD makes it again, and the run starts again"
         fix = "remove ttl, and write state: done when the run has ended; or waive this where nothing applies dist/ again"
         yield found("TW459", context.locate.run("/ttl"), message, fix)
 
@@ -46,7 +46,7 @@ def ports_are_free(context: Context, resolution: Resolution) -> Iterator[Finding
         where = context.locate.run(f"/ports/{escape(name)}")
         for port in planned:
             if port.name == name or port.number == number:
-                message = f"port {name} ({number}) is taken: {port.name} ({port.number}) is {port.reason}"
+                message = f"port {name} ({number}) is taken by port {port.name} ({port.number}) of the plan: {port.reason}"
                 yield found("TW460", where, message, "choose another name and number")
         if number in stated:
             yield found("TW460", where, f"ports {stated[number]} and {name} are both {number}", "remove one of them")

@@ -100,7 +100,7 @@ def watched_namespace(context: Context) -> Iterator[Finding]:
         "TW322",
         context.locate.cluster("/monitoring/watches"),
         f"Prometheus does not look for monitors and rules in namespace {context.run.namespace}",
-        f"add {context.run.namespace} once podMonitorNamespaceSelector and ruleNamespaceSelector select it",
+        f"add {context.run.namespace} here, once podMonitorNamespaceSelector and ruleNamespaceSelector of Prometheus select it",
     )
 
 
@@ -139,7 +139,7 @@ def key_of_weights_and_biases(context: Context) -> Iterator[Finding]:
     run, work = context.run, context.run.trainer
     for index, sink in enumerate(work.metrics if work else ()):
         if isinstance(sink, WandB) and sink.mode == "online" and WANDB_KEY not in run.env:
-            instead = "" if run.checkpoints.store else ", or `mode: offline` and sync them later"
+            instead = "" if run.checkpoints.store else ", or `mode: offline`, and send them later with `wandb sync`"
             yield found(
                 "TW213",
                 context.locate.run(f"/workload/metrics/{index}"),

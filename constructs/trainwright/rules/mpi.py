@@ -97,10 +97,10 @@ def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     counted = f"nodes x processes per node = {slots}"
     if asked > slots:
         message = f"{launch.program} is to start {asked} ranks, and there are {slots} slots ({counted})"
-        yield "TW420", message, f"write {slots}, or change topology"
+        yield "TW420", message, f"write {slots}, or change topology.nodes"
     else:
         message = f"{launch.program} is to start {asked} ranks, and {slots - asked} of {slots} slots stay idle ({counted})"
-        yield "TW423", message, f"write {slots}, or make topology smaller"
+        yield "TW423", message, f"write {slots}, or lower topology.nodes"
 
 
 def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
@@ -110,7 +110,7 @@ def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
             yield "TW420", f"{file} is not the host file that the operator writes, {wanted}", f"write {wanted}"
     if any("$" not in host for host in hosts):
         message = "the command names hosts, and pods are named after the run's identity, which changes with the next edit"
-        yield "TW420", message, f"use {wanted}"
+        yield "TW420", message, f"remove them, and write --hostfile {wanted}"
     if not files and not hosts and mpi.implementation == "openmpi":
         message = "without --hostfile Open MPI 5 looks for slots in the launcher: the operator passes the file to Open MPI 4 only"
         yield "TW423", message, f"add --hostfile {wanted}"

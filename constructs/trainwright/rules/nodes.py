@@ -20,9 +20,13 @@ def pool_has_such_nodes(context: Context, resolution: Resolution) -> Iterator[Fi
     for number, label in enumerate(stated.required if stated else ()):
         value = resolution.pool.labels.get(label.key)
         if value is not None and not _holds(label, value):
-            message = f"every node of pool {pool} has {label.key}: {value}, which {label.operator} does not allow here"
+            message = f"every node of pool {pool} has {label.key}: {value}, and this entry excludes it{_asked(label)}"
             where = context.locate.run(f"/node_affinity/required/{number}")
             yield found("TW328", where, message, "remove it, or choose another node_pool")
+
+
+def _asked(label: NodeLabel) -> str:
+    return f" ({label.operator} {', '.join(label.values)})" if label.values else f" ({label.operator})"
 
 
 def _holds(label: NodeLabel, value: str) -> bool:

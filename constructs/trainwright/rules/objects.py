@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from trainwright.findings import Finding, Severity, Where
 from trainwright.findings.codes import CODES, found
@@ -16,12 +17,16 @@ from trainwright.manifest.provenance import Provenance, origin
 from trainwright.plan import Resolution
 from trainwright.target import TARGETS
 from trainwright.target.base import RunPod
+from trainwright.units import counted
+
+if TYPE_CHECKING:
+    from trainwright.validate.problem import Problem
 
 Manifest = dict[str, Any]
 
 
-def schema_problems(manifests: Sequence[Manifest], version: str) -> Iterator[str]:
-    """One sentence a problem, with the path; unknown fields are problems. Loads the schemas on first use.
+def schema_problems(manifests: Sequence[Manifest], version: str) -> Iterator[tuple[str, str]]:
+    """A sentence with the path, and a fix, for each problem; unknown fields are problems. Loads the schemas on first use.
 
     Of a kind that is not Kubernetes' own the metadata is validated, and every pod in it.
     """
@@ -32,16 +37,24 @@ def schema_problems(manifests: Sequence[Manifest], version: str) -> Iterator[str
     for manifest in manifests:
         kind = str(manifest["kind"])
         if is_core(str(manifest["apiVersion"])):
-            yield from (f"{kind}{problem.pointer}: {problem.message}" for problem in core_problems(manifest, known))
+            yield from ((_of_kind(kind, problem), problem.fix) for problem in core_problems(manifest, known))
             continue
         stand_in = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": manifest["metadata"]}
-        yield from (f"{kind}{problem.pointer}: {problem.message}" for problem in core_problems(stand_in, known))
+        yield from ((_of_kind(kind, problem), problem.fix) for problem in core_problems(stand_in, known))
         for pointer, template in pods_in(manifest):
             parts = {key: value for key, value in template.items() if key in ("metadata", "spec")}
             pod = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "pod"}, "template": parts}
             for problem in core_problems(pod, known):
-                place = f"{pointer.removesuffix('/spec')}{problem.pointer.removeprefix('/template')}"
-                yield f"{kind}{place}: {problem.message}"
+                place = pointer.removesuffix("/spec")
+                message = problem.message.replace("/template", place, 1)
+                there = replace(problem, pointer=f"{place}{problem.pointer.removeprefix('/template')}", message=message)
+                yield _of_kind(kind, there), problem.fix
+
+
+def _of_kind(kind: str, problem: Problem) -> str:
+    """A problem as one of an object; most messages begin with the path."""
+    place = f"{kind}: " if problem.message.startswith("/") else f"{kind}{problem.pointer}: "
+    return f"{place}{problem.message}"
 
 
 LONGEST_LABEL = 63
@@ -55,7 +68,7 @@ def labels(context: Context) -> Iterator[Finding]:
                 yield found(
                     "TW410",
                     context.locate.run(f"/{field}/{escape(key)}"),
-                    f"{field.removeprefix('pod_').removesuffix('s')} {key} is owned by the plan or a controller",
+                    f"{field.removeprefix('pod_').removesuffix('s')} {key} belongs to the plan or to a controller",
                     "use a prefix of your own, such as example.com/",
                 )
 
@@ -71,16 +84,17 @@ def generated_names(context: Context, resolution: Resolution) -> Iterator[Findin
     """Names that the controller derives must be DNS labels; the API server finds out only when the pods are made."""
     longest, own = resolution.binding.longest_name, resolution.plan.name
     if len(own) > longest:
-        message = f"{resolution.plan.target_title} takes names of at most {longest} characters, {own} has {len(own)}"
-        yield found("TW402", context.locate.run("/run"), message, f"shorten the run's name by {len(own) - longest}")
+        message = f"{resolution.plan.target_title} takes names of at most {longest} characters, and {own} has {len(own)}"
+        fix = f"shorten the run's name by {counted(len(own) - longest, 'character')}"
+        yield found("TW402", context.locate.run("/run"), message, fix)
     for pattern in resolution.binding.generated_names:
         name = pattern.format(name=own)
         if len(name) > LONGEST_LABEL:
             yield found(
                 "TW402",
                 context.locate.run("/run"),
-                f"{resolution.plan.target_title} derives {name}, {len(name)} characters long",
-                f"shorten the run's name by {len(name) - LONGEST_LABEL}",
+                f"{resolution.plan.target_title} derives the name {name}, which has {len(name)} characters",
+                f"shorten the run's name by {counted(len(name) - LONGEST_LABEL, 'character')}",
             )
 
 
@@ -97,8 +111,8 @@ def overrides_are_valid(context: Context, resolution: Resolution, manifests: Seq
     """Patched objects must pass the API's own schema; what the compiler wrote alone is proven by its tests."""
     overrides = context.run.overrides
     if overrides.pod or overrides.objects:
-        for problem in schema_problems(manifests, context.cluster.kubernetes):
-            yield found("TW603", context.locate.run("/overrides"), problem, "write a field that the API has, with its type")
+        for problem, fix in schema_problems(manifests, context.cluster.kubernetes):
+            yield found("TW603", context.locate.run("/overrides"), problem, fix)
 
 
 def is_accepted(context: Context, whole: Sequence[Manifest], manifests: Sequence[Manifest]) -> Iterator[Finding]:
@@ -120,7 +134,7 @@ def is_accepted(context: Context, whole: Sequence[Manifest], manifests: Sequence
             fits = is_core(str(manifest["apiVersion"])) and any(manifest is one for one in whole)
             for problem in beyond_schema(manifest) if fits else object_problems(manifest, Catalogue(), known)[0]:
                 if CODES[problem.code].severity is Severity.ERROR:
-                    yield found("TW603", patch_of(context, kind), f"{kind}{problem.pointer}: {problem.message}", problem.fix)
+                    yield found("TW603", patch_of(context, kind), _of_kind(kind, problem), problem.fix)
 
 
 def pods_are_counted(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:

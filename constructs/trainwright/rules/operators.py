@@ -28,8 +28,8 @@ def operator(context: Context, resolution: Resolution) -> Iterator[Finding]:
         if installed is None:
             field = "/target" if context.run.target else "/cluster"
             needs = target.title if known is target.operator else f"{target.title} by the operator {target.operator.name}"
-            message = f"{needs} needs the operator {name}, and cluster {cluster.cluster} names none"
-            fix = f"add `operators: {{{name}: {{version: …}}}}` to the profile if it is there, or choose another target"
+            message = f"{needs} needs the operator {name}, which the profile of cluster {cluster.cluster} does not list"
+            fix = f"add `operators: {{{name}: {{version: …}}}}` to the profile if the cluster has it, or choose another target"
             yield found("TW313", context.locate.run(field), message, fix)
         else:
             yield from _known(name, installed.version, known.releases, context.locate.cluster(f"/operators/{name}/version"))

@@ -128,7 +128,7 @@ def mounts(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Fin
                 continue
             yield from path_findings(path, where)
             if any(PurePosixPath(other).is_relative_to(path) for other in planned if other not in RESERVED_PATHS):
-                yield found("TW233", where, f"{path} would hide what the run mounts below it", "mount it elsewhere")
+                yield found("TW233", where, f"{path} would hide what the run mounts below it", "use another path")
 
 
 def writes_once(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
@@ -178,8 +178,8 @@ def ends_with_the_run(context: Context, resolution: Resolution, pods: Pods) -> I
                 "TW607",
                 overridden_at(context, role, "containers", name),
                 f"container {name} would keep the pod alive after training",
-                "make it a sidecar, which Kubernetes ends with the run: `containers` with kind: sidecar; or have it end with the "
-                "work, and say ends_itself: true",
+                "write it under `containers` of the run: with kind: sidecar, which Kubernetes ends with the run; or, if it ends "
+                "by itself, with kind: beside and ends_itself: true",
             )
 
 
@@ -296,8 +296,14 @@ def security(context: Context, resolution: Resolution, pods: Pods) -> Iterator[F
                 "TW604",
                 overridden_at(context, role, field, name),
                 f"pod security {namespace.pod_security} refuses {problem}",
-                f"remove it, or use a namespace of a lower level than {namespace.pod_security}",
+                f"{_allowed(problem)}, or use a namespace of a lower level than {namespace.pod_security}",
             )
+
+
+def _allowed(problem: str) -> str:
+    """What a level wants: something gone, or a setting that is missing."""
+    missing = problem.partition(" without ")[2].replace("a seccomp profile", "seccompProfile: {type: RuntimeDefault}")
+    return f"add `{missing}` to its securityContext" if missing else "remove it"
 
 
 def images(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:

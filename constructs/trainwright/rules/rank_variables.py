@@ -48,7 +48,7 @@ def _against_plan(values: Mapping[str, str | None], resolution: Resolution, wher
                 each = "process that mpirun starts" if by_mpirun else "pod"
                 yield found(code, where(name), f"{name}={value} is the same in every {each}", _fix(name, fact, by_mpirun))
         elif fact in wanted and value != wanted[fact]:
-            message = f"{name}={value} is not what the plan says, {wanted[fact]}"
+            message = f"{name}={value} contradicts the plan, which has {wanted[fact]}"
             yield found(code, where(name), message, _fix(name, fact, by_mpirun))
 
 
@@ -102,8 +102,8 @@ def _read(context: Context) -> set[str]:
 
 
 def _refused(where: Where, what: str, names: list[str], why: str) -> Finding:
-    fix = "write what this target's pods have instead: docs/launchers.md says it for each; or set the variable in the command"
-    return found("TW457", where, f"{what} {', '.join(names)}: {why}", fix)
+    fix = "write what this target's pods have instead (docs/launchers.md lists it), or set the variable in the command"
+    return found("TW457", where, f"{what} {', '.join(names)}; {why}", fix)
 
 
 PLAN = (set_by_hand, references, unset)

@@ -22,7 +22,7 @@ def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Findin
     for name in context.run.roles:
         if name not in known:
             message = f"{resolution.plan.target_title} has no role {name} for this run"
-            yield found("TW327", context.locate.run(f"/roles/{escape(name)}"), message, f"its roles are: {', '.join(known)}")
+            yield found("TW327", context.locate.run(f"/roles/{escape(name)}"), message, f"use one of: {', '.join(known)}")
 
 
 def operator_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -54,8 +54,9 @@ def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Names that are not the run's to set, and what the catalogue says of the others."""
     for name, parts in context.run.roles.items():
         owners, where = owners_of(parts.env, resolution), partial(_variable_at, context, name)
+        fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
         for variable, owner in owners.items():
-            yield found("TW403", where(variable), owner, "remove it; `trainwright plan --json` shows what is set, and why")
+            yield found("TW403", where(variable), owner, fix)
         yield from variable_findings({key: value for key, value in parts.env.items() if key not in owners}, where)
 
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from trainwright.cluster.addons import Operator, release
 from trainwright.findings import Finding, Where
-from trainwright.findings.codes import found
+from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
 from trainwright.handshake import Binding, Gang, OperatorName, Refusal
@@ -30,17 +30,15 @@ def queue(context: Context) -> Iterator[Finding]:
     namespace = cluster.namespaces.get(run.namespace)
     if cluster.kueue is None and cluster.scheduling.gang != "volcano":
         message = f"cluster {cluster.cluster} has neither Kueue nor Volcano: nothing reads the queue"
-        yield found("TW432", where, message, "remove queue, or add `kueue: {version: …}` to the profile if it is installed")
+        yield found("TW432", where, message, "remove queue, or add `kueue: {version: …}` to the profile if the cluster has it")
     elif in_volcano_queue(run, cluster) and not run.gang:
         message = "Volcano reads the queue from the group of the pods, and with `gang: false` there is none"
         yield found("TW432", where, message, "remove `gang: false`, or remove queue")
     elif cluster.kueue and namespace and run.queue not in namespace.queues:
-        known = ", ".join(namespace.queues) or "none"
-        fix = f"use one of: {known}; or add it to the profile (managed: false if it is there already)"
+        fix = one_of(namespace.queues, ADD_IT)
         yield found("TW431", where, f"namespace {run.namespace} has no queue {run.queue}", fix)
     elif cluster.kueue is None and cluster.scheduling.queues is not None and run.queue not in cluster.scheduling.queues:
-        known = ", ".join(cluster.scheduling.queues) or "none"
-        fix = f"use one of: {known}; or add it to scheduling.queues of the profile if it is there"
+        fix = one_of(cluster.scheduling.queues, "add it to scheduling.queues of the profile if the cluster has it")
         yield found("TW431", where, f"Volcano of cluster {cluster.cluster} has no queue {run.queue}", fix)
 
 
@@ -53,7 +51,7 @@ def _priority_findings(context: Context, name: str | None, where: Where) -> Iter
     known = context.cluster.priorities
     if name is None or known is None or name in known or name.startswith("system-"):
         return
-    fix = f"use one of: {', '.join(known) or 'none'}; or add it to priorities of the profile if it is there"
+    fix = one_of(known, "add it to priorities of the profile if the cluster has it")
     yield found("TW452", where, f"cluster {context.cluster.cluster} has no PriorityClass {name}", fix)
 
 
@@ -105,9 +103,8 @@ def topology_level(context: Context) -> Iterator[Finding]:
     """The profile must know the level of the topology."""
     placement, levels = context.run.placement, context.cluster.topology
     if placement.together is not None and placement.together not in levels:
-        known = ", ".join(levels) or "none"
         message = f"cluster {context.cluster.cluster} has no topology level {placement.together}"
-        fix = f"use one of: {known}; or add `topology: {{{placement.together}: {{label: NODE-LABEL}}}}` to the profile"
+        fix = one_of(levels, f"add `topology: {{{placement.together}: {{label: NODE-LABEL}}}}` to the profile")
         yield found("TW434", context.locate.run("/placement/together"), message, fix)
 
 
@@ -155,7 +152,7 @@ def grouped_anyway(context: Context, resolution: Resolution) -> Iterator[Finding
     operator, _, installed = made_by
     if installed.gang_scheduler is None:
         return
-    message = f"the flag of {operator} makes a group of all pods of this run too, for {installed.gang_scheduler}"
+    message = f"by its flag {operator} makes a PodGroup of this run's pods too, for {installed.gang_scheduler}"
     if context.cluster.scheduling.gang is None:
         where, fix = context.locate.cluster("/scheduling"), "state that scheduler in scheduling.gang of the profile"
     elif not run.gang:
@@ -189,7 +186,7 @@ def watched(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     if kueue.integrations is None or target.kueue in kueue.integrations:
         return
-    message = f"Kueue of cluster {context.cluster.cluster} does not watch {target.kueue}, and the run is a {target.title}"
+    message = f"Kueue of cluster {context.cluster.cluster} does not watch {target.kueue}, the kind of this run ({target.title})"
     fix = (
         f"list {target.kueue} in Kueue's configuration and under kueue.integrations of the profile, choose another target, or "
         "remove queue"
@@ -233,7 +230,7 @@ def evictions(context: Context, resolution: Resolution) -> Iterator[Finding]:
         "longer before it makes the next: 10 s, 20 s and so on, up to 10 min"
     )
     others = _targets(context, resolution, lambda binding: not _delayed(binding, resolution))
-    fix = f"write target: {' or '.join(others)}; or accept the wait" if others else "accept the wait, or use a pool without spot"
+    fix = f"use target {' or '.join(others)}; or accept the wait" if others else "accept the wait, or use a pool without spot"
     yield found("TW455", context.locate.run("/target" if context.run.target else "/topology"), message, fix)
 
 
@@ -241,9 +238,10 @@ def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A rule of a Job ends the run at an eviction; other controllers make a new pod, or count a failure like any other."""
     if context.run.on_disruption == "restart" or resolution.binding.disruption_rule:
         return
-    message = f"the controller of a {resolution.plan.target_title} has no rule for evicted pods: on_disruption would not hold"
+    title = resolution.plan.target_title
+    message = f"the controller of a {title} has no rule for evicted pods, so `on_disruption: fail` would do nothing"
     others = _targets(context, resolution, lambda binding: binding.disruption_rule)
-    fix = f"write target: {' or '.join(others)}; or remove it" if others else "remove it"
+    fix = f"use target {' or '.join(others)}; or remove on_disruption" if others else "remove on_disruption"
     yield found("TW456", context.locate.run("/on_disruption"), message, fix)
 
 

@@ -42,10 +42,10 @@ def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     home = f"user: {USER_ID}, with the home /home/mpiuser in the image"
     if security.user:
-        message = f"ssh looks for its keys in the home of its user, and nothing says where that of user {security.user} is"
-        yield found("TW428", where, message, f"write {home}; or user: 0, where the level allows it")
+        message = f"ssh looks for its keys in its user's home, and nobody knows where the home of user {security.user} is"
+        yield found("TW428", where, message, f"write {home}; or user: 0, where the namespace's pod security allows it")
     elif security.non_root and security.level != RESTRICTED:
-        message = "the keys of ssh are in root's home unless the run states its user, and root: false refuses root"
+        message = "where the run states no user, the ssh keys are in root's home, and `root: false` refuses root"
         yield found("TW428", where, message, f"add {home}")
 
 
@@ -59,7 +59,7 @@ def user_is_stated(context: Context, resolution: Resolution, pods: Sequence[RunP
         main = pod.found.spec["containers"][0]
         users = [(owner.get("securityContext") or {}).get("runAsUser") for owner in (pod.found.spec, main)]
         if pod.role and users == [None, None]:
-            message = f"namespace {context.run.namespace} is restricted, and nothing says as which user the image runs there"
+            message = f"namespace {context.run.namespace} is restricted, and nothing states the user as which the image runs"
             fix = f"add `security: {{user: {USER_ID}}}`, with a user ID that may read the image's files; or use another namespace"
             yield found("TW317", context.locate.run("/security"), message, fix)
             return

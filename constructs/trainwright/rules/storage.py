@@ -10,7 +10,7 @@ from math import ceil
 from pathlib import PurePosixPath
 
 from trainwright.findings import Finding, Where
-from trainwright.findings.codes import found
+from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.limits import hides_the_system, path_problem
@@ -58,7 +58,7 @@ def store_credentials(context: Context) -> Iterator[Finding]:
         return
     half = [name for name in ACCESS_KEYS if name in stated]
     missing = [name for name in ACCESS_KEYS if name not in stated]
-    has = f"env has {half[0]} without {missing[0]}" if half else "nothing gives the pods credentials there"
+    has = f"env has {half[0]} without {missing[0]}" if half else "nothing gives the pods credentials for it"
     keys = ", ".join(f"{name}: {{secret: NAME, key: KEY}}" for name in missing)
     fix = f"write `env: {{{keys}}}`, or a service_account with a role; waive this if the nodes' own role may write there"
     yield found("TW245", context.locate.run("/checkpoints/store"), f"checkpoints go to {store}, and {has}", fix)
@@ -85,7 +85,8 @@ def _path_problem(path: str) -> tuple[str, str] | None:
         return f"{path} is not a plain absolute path", "write it without '.', '..', double slashes, or a slash at the end"
     for reserved in (*RESERVED_PATHS, TERMINATION_PATH):
         if PurePosixPath(reserved).is_relative_to(path) or PurePosixPath(path).is_relative_to(reserved):
-            return f"{path} is in the way of {reserved}, which the plan mounts", "mount it elsewhere"
+            taken = f"the plan itself mounts {path}" if path == reserved else f"{path} is in the way of the plan's {reserved}"
+            return taken, "use another path"
     if hides_the_system(path) or PurePosixPath(path).is_relative_to("/sys"):
         return f"{path} would hide what every program in the image needs", "mount it at a folder of its own, such as /data"
     return path_problem(path)
@@ -103,12 +104,11 @@ def claims(context: Context) -> Iterator[Finding]:
         where = context.locate.run(f"/mounts/{escape(path)}")
         claim = namespace.claims.get(mount.claim)
         if claim is None:
-            known = ", ".join(namespace.claims) or "none"
             yield found(
                 "TW234",
                 where,
                 f"namespace {run.namespace} has no claim {mount.claim}",
-                f"use one of: {known}; or add it to the cluster profile (managed: false if it is there already)",
+                one_of(namespace.claims, ADD_IT),
             )
         elif claim.access == "ReadOnlyMany" and not mount.read_only:
             written = path == run.checkpoints.root
@@ -149,7 +149,7 @@ def checkpoints_fit(context: Context, resolution: Resolution) -> Iterator[Findin
         yield found("TW238", context.locate.run(f"/mounts/{escape(context.run.checkpoints.mount)}"), message, larger)
     elif size * (checkpoint.keep + 1) > held:
         most = held // size - 1
-        fix = f"write keep: {most}, or {larger}" if most >= FEWEST_KEPT else f"{larger}: keep is at least {FEWEST_KEPT}"
+        fix = f"write keep: {most}, or {larger}" if most >= FEWEST_KEPT else f"{larger}: keep cannot be below {FEWEST_KEPT}"
         message = f"{checkpoint.keep} kept checkpoints and a new one do not fit: {each}"
         yield found("TW239", context.locate.run("/checkpoints/keep"), message, fix)
 
@@ -167,8 +167,9 @@ def grace_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found(
             "TW236",
             context.locate.run("/checkpoints"),
-            f"a final save needs {grace.seconds} s of grace, the spot pool {resolution.plan.world.pool} gives {spot.notice}",
-            "save more often, use a faster claim, or another pool",
+            f"a final save needs {grace.seconds} s of grace, and a node of the spot pool {resolution.plan.world.pool} ends "
+            f"{spot.notice} after its notice",
+            "use a claim that writes faster, or another pool; or save more often, and waive this",
         )
     elif grace.seconds > LONGEST_DRAIN:
         yield found(
@@ -205,7 +206,8 @@ def files(context: Context) -> Iterator[Finding]:
         yield from path_findings(path, where)
         above = next((other for other in run.files if path != other and PurePosixPath(path).is_relative_to(other)), None)
         if above is not None:
-            yield found("TW233", where, f"{path} lies below {above}, which is a file of the run too", "put one of them elsewhere")
+            message = f"{path} lies below {above}, which is a file of the run too"
+            yield found("TW233", where, message, "use another path for one of them")
         if path in run.mounts:
             yield found("TW233", where, f"{path} is a mount of the run too", "name a file below it, or use another path")
         if SECRET_VALUE.search(content if isinstance(content, str) else json.dumps(content)):
@@ -214,7 +216,7 @@ def files(context: Context) -> Iterator[Finding]:
     texts = [content if isinstance(content, str) else json.dumps(content, indent=2) for content in run.files.values()]
     size = sum(len(text.encode()) for text in texts)
     if size > LARGEST_FILES:
-        message = f"the files of the run have {size:,} bytes, and at most {LARGEST_FILES:,} fit"
+        message = f"the files of the run have {size:,} bytes, and at most {LARGEST_FILES:,} fit beside the specification"
         yield found("TW237", context.locate.run("/files"), message, "put large files into the image, or on a claim")
 
 

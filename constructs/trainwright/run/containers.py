@@ -87,7 +87,7 @@ class Probe(Model):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.command is None) == (self.port is None) or (self.http is not None and self.port is None):
-            raise ValueError("give either command, or port with or without http")
+            raise ValueError("it asks nothing, or two things; give either command, or port with or without http")
         return self
 
 

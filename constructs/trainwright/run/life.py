@@ -9,7 +9,7 @@ from trainwright.run.containers import HttpPath, PortNumber, Probe
 from trainwright.run.workload import Command
 from trainwright.units import Duration
 
-PortName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=15)]
+PortName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=15, examples=["metrics"])]
 """As IANA writes names of services."""
 
 DEFAULT_GRACE_SECONDS = 60
@@ -32,7 +32,7 @@ class Probes(Model):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if self.started is None and self.ready is None and self.alive is None:
-            raise ValueError("it says nothing: give started, ready or alive, or remove it")
+            raise ValueError("it says nothing; give started, ready or alive, or remove it")
         return self
 
 
@@ -52,5 +52,5 @@ class PreStop(Model):
     def _one_way(self) -> Self:
         ways = [way for way in (self.command, self.http, self.sleep) if way is not None]
         if len(ways) != 1 or (self.http is None) != (self.port is None):
-            raise ValueError("give one of command, http with its port, and sleep")
+            raise ValueError("it says nothing, or more than one thing; give one of command, http with its port, and sleep")
         return self

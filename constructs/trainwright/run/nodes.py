@@ -20,11 +20,11 @@ class NodeLabel(Model):
     @model_validator(mode="after")
     def _values_fit(self) -> Self:
         if self.operator in ("In", "NotIn") and not self.values:
-            raise ValueError(f"{self.operator} needs values")
+            raise ValueError(f"{self.operator} needs values; add `values: [a, b]`")
         if self.operator in ("Exists", "DoesNotExist") and self.values:
             raise ValueError(f"{self.operator} takes no values; remove them, or write In or NotIn")
         if self.operator in ("Gt", "Lt") and not (len(self.values) == 1 and self.values[0].isdecimal()):
-            raise ValueError(f"{self.operator} takes one whole number, in quotes")
+            raise ValueError(f"{self.operator} takes one whole number; write it in quotes, as in `values: [\"8\"]`")
         return self
 
 
@@ -48,5 +48,5 @@ class NodeAffinity(Model):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if not self.required and not self.preferred:
-            raise ValueError("it says nothing: give required or preferred, or remove it")
+            raise ValueError("it says nothing; give required or preferred, or remove it")
         return self

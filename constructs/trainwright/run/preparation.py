@@ -9,7 +9,8 @@ from trainwright.run.surroundings import SecretReference
 from trainwright.units import Bytes, Cpu
 
 Source = Annotated[
-    str, Field(pattern=r"^(s3|gs)://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[^/\x00-\x1f\x7f]+)*$", max_length=1024)
+    str, Field(pattern=r"^(s3|gs)://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[^/\x00-\x1f\x7f]+)*$", max_length=1024,
+               examples=["s3://bucket/data"])
 ]
 Endpoint = Annotated[
     str, Field(pattern=r"^https?://[A-Za-z0-9][-A-Za-z0-9.]*(:[0-9]{1,5})?(/[-A-Za-z0-9._~/]*)?$", max_length=512)
@@ -68,9 +69,9 @@ class Preparation(Model):
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         if any(part in (".", "..") for part in self.source.split("/")):
-            raise ValueError("source must not have '.' or '..' in it: write the prefix as the store has it")
+            raise ValueError("source must not have '.' or '..' in it; write the prefix as the store has it")
         if self.credentials and self.service_account:
-            raise ValueError("give one of credentials and service_account: a key, or an account that the cloud knows")
+            raise ValueError("credentials and service_account are both given; keep the key, or the account that the cloud knows")
         wanted = AccessKeys if self.store == "s3" else AccountKey
         if self.credentials and not isinstance(self.credentials, wanted):
             raise ValueError(f"credentials of {self.store}:// are {' and '.join(wanted.model_fields)}")

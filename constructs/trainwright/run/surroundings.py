@@ -13,13 +13,13 @@ ConfigKey = Annotated[str, Field(pattern=r"^([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a
 
 def _inside(path: str) -> str:
     if ".." in path.split("/"):
-        raise ValueError("it must stay inside the volume: remove '..'")
+        raise ValueError("it must stay inside the volume; remove '..'")
     return path
 
 
 RelativePath = Annotated[str, Field(pattern=r"^[^/\x00][^\x00]*$", max_length=512), AfterValidator(_inside)]
 
-FileMode = Annotated[str, Field(pattern=r"^0?[0-7]{3}$")]
+FileMode = Annotated[str, Field(pattern=r"^0?[0-7]{3}$", examples=["0555"])]
 """Permissions as `chmod` reads them, in quotes: YAML would take 0400 for four hundred."""
 
 
@@ -179,7 +179,7 @@ class ProjectedToken(Model):
     @model_validator(mode="after")
     def _long_enough(self) -> Self:
         if self.expires.seconds < 600:
-            raise ValueError("a token lives for 10 minutes at least: write 10m or more")
+            raise ValueError("a token lives for 10 minutes at least; write 10m or more")
         return self
 
 
@@ -248,7 +248,7 @@ class FieldReference(Model):
 
 def _can_be_set(value: str) -> str:
     if "\0" in value:
-        raise ValueError("it holds a NUL character, and no variable can: remove it")
+        raise ValueError("it holds a NUL character, and no variable can; remove it")
     return value
 
 

@@ -39,7 +39,7 @@ def init_container_is_admitted(context: Context, resolution: Resolution) -> Iter
     if namespace.pod_security == "restricted" and not installed.restricted_containers:
         message = f"pod security restricted of namespace {context.run.namespace} refuses the operator's container init-pytorch"
         fix = (
-            "name a restricted one by the operator's --pytorch-init-container-template-file and write "
+            "give it a restricted security context by the operator's flag --pytorch-init-container-template-file, and write "
             "operators.training-operator.restricted_containers: true; or choose another target, or a namespace of level baseline"
         )
         yield found("TW454", context.locate.cluster("/operators/training-operator"), message, fix)

@@ -69,7 +69,7 @@ def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What Ray's driver can be: our trainer, or a program that calls Ray itself."""
     work = context.run.workload
     if isinstance(work, ScriptWorkload):
-        message = "our supervisor starts one process a rank, and in a Ray cluster Ray does"
+        message = "the supervisor of a script starts its ranks, and in a Ray cluster Ray starts them"
         fix = "write kind: command, and have the program start its ranks through Ray Train; or use another topology"
         yield found("TW424", context.locate.run("/workload/kind"), message, fix)
     if isinstance(work, CommandWorkload) and work.args:
@@ -77,7 +77,7 @@ def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW424", context.locate.run("/workload/args"), message, "write the whole command under command")
     for number, word in enumerate((work.command or ()) if isinstance(work, CommandWorkload) else ()):
         if not _PLAIN.fullmatch(word):
-            message = f"argument {number} holds a character that a shell reads, and two shells read it on its way to the head"
+            message = f"`{word[:80]}` holds a character that a shell reads, and two shells read it on its way to the head"
             fix = "put the command into a file of the run (files), and start that: [bash, /app/start.sh]"
             yield found("TW424", context.locate.run(f"/workload/command/{number}"), message, fix)
 
@@ -88,7 +88,7 @@ def version_is_known(context: Context, resolution: Resolution) -> Iterator[Findi
     stated, tagged = resolution.needs.version, ray_version(resolution.image(head)[0], None)
     if stated is None and tagged is None:
         fix = "add topology.version, the release of Ray in the image: `python -c 'import ray; print(ray.__version__)'`"
-        message = "neither the run nor the image's tag says which release of Ray it is"
+        message = "neither the run nor the image's tag says which release of Ray the image contains"
         yield found("TW426", context.locate.run("/image"), message, fix)
     elif stated is not None and tagged is not None and stated != tagged.value:
         message = f"topology.version is {stated}, and the image's tag says {tagged.value}"

@@ -38,7 +38,7 @@ class DDP(ElasticTopology):
     @model_validator(mode="after")
     def _one_way_to_start(self) -> Self:
         if self.elastic and self.mpi:
-            raise ValueError("remove mpi or elastic: mpirun starts a fixed number of ranks")
+            raise ValueError("mpirun starts a fixed number of ranks, so mpi and elastic exclude each other; remove one of them")
         return self
 
     def needs(self) -> Needs:

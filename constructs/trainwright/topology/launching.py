@@ -62,7 +62,7 @@ def words_before(binding: Binding, told: frozenset[str]) -> tuple[str, ...]:
 def untold(needs: Needs, binding: Binding) -> str | None:
     """Why the pods cannot have ``LAUNCHER_VARIABLES``; None where they can."""
     if needs.elastic:
-        return "nodes of an elastic run come and go: none has a fixed number, and there is no fixed node 0"
+        return "nodes of an elastic run come and go, so none has a fixed number"
     if not needs.talk:
         return f"pods of this topology do not talk, so each has {NODE_RANK} and NNODES and nothing else"
     if needs.rendezvous is not Rendezvous.STATIC:

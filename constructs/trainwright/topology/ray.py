@@ -22,7 +22,7 @@ class Ray(PodTopology):
     """Workers of the Ray cluster; its head holds no ranks."""
     gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]
     """0 for a run on CPUs."""
-    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$")] | None = None
+    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", examples=["2.52.0"])] | None = None
     """Release of Ray in the image; not needed for Ray's own images, whose tag states it."""
 
     def needs(self) -> Needs:

@@ -91,20 +91,20 @@ class ZeRO(ElasticTopology):
     def _fits_the_engine(self) -> Self:
         other: ShardingEngine = "fsdp2" if self.engine == "deepspeed" else "deepspeed"
         if getattr(self, other) is not None:
-            raise ValueError(f"remove {other}: its settings are not read by engine {self.engine}; or write engine: {other}")
+            raise ValueError(f"engine {self.engine} does not read {other}; remove it, or write engine: {other}")
         if self.engine == "fsdp2" and self.stage < 3:
             raise ValueError(
-                f"engine fsdp2 shards weights too, which is zero3: write kind: zero3 or engine: deepspeed, not {self.kind}"
+                f"engine fsdp2 shards weights too, and {self.kind} does not; write kind: zero3, or engine: deepspeed"
             )
         if self.engine == "deepspeed" and self.elastic:
             other_way = "write engine: fsdp2" if self.stage == 3 else "write kind: zero3 and engine: fsdp2"
             raise ValueError(
-                "remove elastic: a checkpoint of DeepSpeed is sharded for its number of ranks, so no node may come or go; or "
+                "a checkpoint of DeepSpeed is sharded for its number of ranks, so no node may come or go; remove elastic, or "
                 f"{other_way}"
             )
         if self.engine == "fsdp2" and self.offload.weights != self.offload.optimizer:
             raise ValueError(
-                "engine fsdp2 moves weights and optimizer together: write offload: {optimizer: cpu, weights: cpu}, or none"
+                "engine fsdp2 moves weights and optimizer together; write offload: {optimizer: cpu, weights: cpu}, or none"
             )
         return self
 
@@ -118,28 +118,28 @@ class ZeRO(ElasticTopology):
         if moves:
             raise ValueError(
                 f"fsdp2.shard_degree {degree} does not divide the {self.ranks_per_node} ranks of a node, and elastic lets nodes "
-                "come and go, so a group would be torn: write a divisor of it, or remove shard_degree"
+                "come and go, so a group would be torn; write a divisor of it, or remove shard_degree"
             )
         raise ValueError(
             f"fsdp2.shard_degree {degree} does not divide the {ranks} ranks of {self.nodes} x {self.ranks_per_node}, so a group "
-            f"would not be whole: write a divisor of {ranks}, or remove shard_degree"
+            f"would not be whole; write a divisor of {ranks}, or remove shard_degree"
         )
 
     @model_validator(mode="after")
     def _fits_the_stage(self) -> Self:
         if self.offload.weights == "cpu" and self.stage < 3:
-            raise ValueError(f"remove offload.weights: {self.kind} keeps whole weights on every rank; only zero3 can move them")
+            raise ValueError(f"{self.kind} keeps whole weights on every rank; remove offload.weights, which needs zero3")
         if self.offload.weights == "cpu" and self.offload.optimizer == "none":
             raise ValueError(
-                "add offload.optimizer: cpu, which is the larger part; weights alone would be carried back for each step"
+                "weights alone would be carried back for each step; add offload.optimizer: cpu, which is the larger part"
             )
         fields = DeepSpeed.model_fields
         idle = [key for key in STAGE_3_ONLY if self.stage < 3 and getattr(self.deepspeed_settings, key) != fields[key].default]
         if idle:
-            raise ValueError(f"remove deepspeed.{idle[0]}: only zero3 reads it, and this is {self.kind}")
+            raise ValueError(f"only zero3 reads deepspeed.{idle[0]}, and this is {self.kind}; remove it")
         if self.deepspeed_settings.contiguous_gradients is False and self.offload.optimizer == "cpu":
             raise ValueError(
-                "remove deepspeed.contiguous_gradients: with offload.optimizer: cpu DeepSpeed always has them contiguous"
+                "with offload.optimizer: cpu DeepSpeed always has contiguous gradients; remove deepspeed.contiguous_gradients"
             )
         return self
 

@@ -80,18 +80,19 @@ def load_catalogue(folder: Path, groups: Collection[str] | None = None) -> Catal
 def _read(path: Path, groups: Collection[str] | None) -> Iterator[Crd | Finding]:
     try:
         if path.stat().st_size > LARGEST:
-            yield _unusable(path, "it is larger than 64 MiB", "check that this is the right file")
+            yield _unusable(path, "the file is larger than 64 MiB", "check that this is the right file")
             return
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        yield _unusable(path, f"it cannot be read: {error}", "check that it is a text file and that you may read it")
+        yield _unusable(path, f"the file cannot be read: {error}", "check that it is a text file and that you may read it")
         return
     if "CustomResourceDefinition" not in text or (groups is not None and not any(group in text for group in groups)):
         return
     try:
         documents = list(_documents(text))
     except Exception as error:  # libyaml and PyYAML raise several kinds, and a tag may ask for anything
-        yield _unusable(path, f"it is not YAML: {' '.join(str(error).split())[:200]}", "fetch it again with `trainwright crds`")
+        message = f"the file is not YAML: {' '.join(str(error).split())[:200]}"
+        yield _unusable(path, message, "fetch it again with `trainwright crds`")
         return
     for document in documents:
         for item in _items(document):  # `kubectl get crds -o yaml` prints a List
@@ -107,7 +108,8 @@ def _items(document: Any) -> list[Any]:
 def _crd(path: Path, document: Mapping[str, Any]) -> Crd | Finding:
     if document.get("apiVersion") != "apiextensions.k8s.io/v1":
         shown = document.get("apiVersion")
-        return _unusable(path, f"a CustomResourceDefinition of {shown} cannot be used", "use one of apiextensions.k8s.io/v1")
+        fix = "fetch one of apiextensions.k8s.io/v1, as with `trainwright crds`"
+        return _unusable(path, f"a CustomResourceDefinition of {shown} cannot be used", fix)
     try:
         spec = document["spec"]
         versions = {entry["name"]: _version(entry) for entry in spec["versions"]}

@@ -119,7 +119,7 @@ def ambiguous_scalars(text: str, file: str) -> Iterator[Finding]:
         where = Where(file, event.start_mark.line + 1, event.start_mark.column + 1)
         meaning = literal(read_by_kubectl(event.value))
         fix = f'write {meaning}, or "{event.value}" in quotes if it is text'
-        yield found("TW712", where, f"kubectl and Argo CD read {event.value} as {meaning}", fix)
+        yield found("TW712", where, f"kubectl and Argo CD read `{event.value}` as {meaning}", fix)
 
 
 def is_ambiguous(scalar: str) -> bool:

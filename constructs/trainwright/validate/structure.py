@@ -123,10 +123,10 @@ def _number(value: float, schema: Schema, pointer: str) -> Iterator[Problem]:
     above, below = schema.get("exclusiveMinimum") is True, schema.get("exclusiveMaximum") is True
     if least is not None and (value < least or (value == least and above)):
         bound = f"above {least}" if above else f"at least {least}"
-        yield Problem("TW705", pointer, f"{shown(pointer)} is {value}, and must be {bound}", f"write a number {bound}")
+        yield Problem("TW705", pointer, f"{shown(pointer)} is {value}, and must be {bound}", f"write a number that is {bound}")
     if most is not None and (value > most or (value == most and below)):
         bound = f"below {most}" if below else f"at most {most}"
-        yield Problem("TW705", pointer, f"{shown(pointer)} is {value}, and must be {bound}", f"write a number {bound}")
+        yield Problem("TW705", pointer, f"{shown(pointer)} is {value}, and must be {bound}", f"write a number that is {bound}")
     step = schema.get("multipleOf")
     if step and not float(value / step).is_integer():
         message = f"{shown(pointer)} is {value}, which is not a multiple of {step}"

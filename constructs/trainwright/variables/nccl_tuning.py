@@ -171,7 +171,7 @@ TUNING = (
         TEXT,
         PAGE,
         dead="has no effect: neither NCCL nor torch has ever read it",
-        instead="remove it; the trainer has budgets of its own, a program passes timeout= to init_process_group",
+        instead="remove it: the trainer has time limits of its own; a program of yours passes timeout= to init_process_group",
     ),
     nccl(
         "NCCL_ALGO",

@@ -81,7 +81,7 @@ def test_init_asks_on_a_terminal_until_the_answers_fit(here: Scratch) -> None:
         ("team", "Not A Team"),
         ("write not-a-team", "vision"),
         ("image", "ghcr.io/somebody/trainer:1"),
-        ("does not allow images from there", ""),
+        ("does not allow image ", ""),
         ("nodes", "many"),
         ("many is not a whole number", "4000"),
         ("4000", "2"),

@@ -106,4 +106,4 @@ def test_an_eviction_ends_a_run_that_says_so(target: str, work: Data) -> None:
 def test_other_controllers_cannot_end_it() -> None:
     operator = {"operators": {"training-operator": {"version": "1.9", "restricted_containers": True}}}
     (finding,) = findings({"target": "pytorch-job", "on_disruption": "fail"}, operator)
-    assert (finding.code, finding.fix) == ("TW456", "write target: indexed-job; or remove it")
+    assert (finding.code, finding.fix) == ("TW456", "use target indexed-job; or remove on_disruption")

@@ -90,15 +90,15 @@ def test_a_pod_that_cannot_hold_the_copy_is_refused() -> None:
     tight = run(FSDP2 | {"nodes": 1, "gpus_per_node": 1}, resources={"memory": "13Gi"})
     finding = refused(tight, "TW220")
     assert finding.where.pointer == "/resources/memory"
-    assert "13.0 GiB there (a rank's share of the pod's memory)" in finding.message
-    assert finding.fix.startswith("`checkpoints: {save: blocking}` fits: ")
+    assert "has 13.0 GiB (a rank's share of the pod's memory)" in finding.message
+    assert finding.fix.startswith("write `checkpoints: {save: blocking}`, which fits: ")
     assert finding.fix.endswith(" on the host")
     assert planned(tight | BLOCKING).host is not None
 
 
 def test_more_memory_is_proposed_where_a_node_has_it() -> None:
     finding = refused(run(**BLOCKING, resources={"memory": "64Gi"}), "TW220")
-    assert finding.fix.startswith("`resources: {memory: ")
+    assert finding.fix.startswith("write `resources: {memory: ")
     memory = finding.fix.split("memory: ")[1].split("}")[0]
     assert planned(run(**BLOCKING, resources={"memory": memory})).host is not None
 

@@ -47,7 +47,7 @@ def test_an_exemption_ends(project: Scratch) -> None:
     text = EXAMPLES["gpu-cap.yaml"].replace("teams: [research], ", "").replace("2026-12-31", "2026-01-31")
     project.write("charts/policies/gpu-cap.yaml", text)
     ended = project.run("check", "--quiet", "llama-1b-ddp")
-    assert_ended(ended, 1, "GPU-1", "of at most 16; its exemption ended on 2026-01-31")
+    assert_ended(ended, 1, "GPU-1", "at most 16 are allowed; its exemption ended on 2026-01-31")
 
 
 def test_a_run_that_breaks_a_policy_is_not_written_and_the_others_are(project: Scratch) -> None:
@@ -71,13 +71,13 @@ def test_a_warning_lets_the_run_through_and_is_shown(project: Scratch) -> None:
 def test_a_cap_on_all_names_those_that_count(project: Scratch) -> None:
     project.write("charts/policies/gpus.yaml", policy(gpus={"altogether": 40}, applies_to={"clusters": ["h100-ib"]}))
     ended = project.run("check", "--quiet")
-    assert_ended(ended, 1, "charts/policies/gpus.yaml:", "of at most 40: ", "llama-1b-ddp 32")
+    assert_ended(ended, 1, "charts/policies/gpus.yaml:", "at most 40 are allowed: ", "llama-1b-ddp 32")
     project.write("charts/policies/gpus.yaml", policy(gpus={"altogether": 4000}, applies_to={"clusters": ["h100-ib"]}))
     assert_ended(project.run("check", "--quiet"), 0)
 
 
 @pytest.mark.parametrize(("demand", "run", "words"), [
-    ({"registries": ["registry.example.com/trainwright"]}, "torchrun-command", "is from elsewhere than registry.example.com/"),
+    ({"registries": ["registry.example.com/trainwright"]}, "torchrun-command", "is not from registry.example.com/"),
     ({"queues": ["none-such"]}, "llama-finetune", "should be in one of none-such"),
     ({"priorities": ["none-such"]}, "llama-finetune", "priority"),
     ({"labels": {"cost-center": []}}, "digits-ddp", "label cost-center is missing"),

@@ -103,7 +103,7 @@ def test_a_sweep_has_the_defaults(few: Scratch) -> None:
         (PLAIN.replace(" runs()\n", " 'abc'\n"), "TW108", 11, "RUNS is of type str, not a list of runs"),
         (PLAIN.replace(" runs()\n", " [7]\n"), "TW108", 11, "RUNS[0] is of type int, not a run"),
         (PLAIN.replace("range(2)", "range(10**9)"), "TW108", 11, "RUNS has more than 1,000 runs"),
-        (PLAIN.replace("        yield", "        1 / seed\n        yield"), "TW108", 3, "the module fails: ZeroDivisionError"),
+        (PLAIN.replace("        yield", "        1 / seed\n        yield"), "TW108", 3, "the module raises ZeroDivisionError"),
         (PLAIN + "RUN = next(iter(runs()))\n", "TW109", 1, "run rate-sweep-0 is in a file called rate_sweep.py"),
         (SWEEP.replace("{number}", "0"), "TW109", 8, "RUNS[1] is called rate-sweep-0, and so is RUNS[0]"),
         ("from trainwright.run import Run\nRUNS = [\n  Run(run='rate-sweep-x', teem='a')]\n", "TW105", 3,

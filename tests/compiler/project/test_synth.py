@@ -430,6 +430,14 @@ def test_a_run_that_is_done_restarts_with_no_profile(here: Scratch) -> None:
     assert codes(here) == []
 
 
+def test_a_profile_that_was_never_written_is_called_new(here: Scratch) -> None:
+    here.synth()
+    for record in here.project.records.rglob("*.yaml"):
+        if "profile:" in record.read_text(encoding="utf-8"):
+            record.unlink()
+    assert ("TW502", "profile h100-ib is new, and dist/ was not written since") in errors(here)
+
+
 # One object, one file.
 
 

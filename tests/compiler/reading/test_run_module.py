@@ -61,7 +61,7 @@ def test_a_plain_dict_is_a_run_too(tmp_path: Path) -> None:
         ("import cdk8s._jsii\n", "TW108", 1, "may not import cdk8s", "trainwright.run"),
         ("import cdk8s_plus_33\n", "TW108", 1, "may not import", "trainwright.run"),
         ("import trainwright.cdk8s\n", "TW108", 1, "may not import trainwright.cdk8s", "trainwright.run"),
-        ("x = 1\ndef f(:\n", "TW108", 2, "it is not Python", "syntax"),
+        ("x = 1\ndef f(:\n", "TW108", 2, "not valid Python", "syntax"),
         ("def f():\n    return 1 / 0\n\nRUN = f()\n", "TW108", 2, "ZeroDivisionError: division by zero", "correct this line"),
         ("import json\njson.loads('{')\n", "TW108", 2, "JSONDecodeError", "correct this line"),
         ("raise ValueError('a\\nb')\n", "TW108", 1, "ValueError: a; b", "correct this line"),

@@ -61,7 +61,7 @@ def test_who_counts_a_wait_that_failed(target: str, topology: dict[str, Any], ex
     assert codes(without, {"operators": OPERATORS}).count("TW244") == 0
     for finding in said:
         if finding.code == "TW244":
-            assert ("; or write target: indexed-job or job-set" in finding.fix) == (topology == {})
+            assert ("; or use target indexed-job or job-set" in finding.fix) == (topology == {})
 
 
 def test_a_claim_that_nobody_writes() -> None:

@@ -72,7 +72,7 @@ def test_half_of_the_access_keys_is_named() -> None:
 
 
 def test_checkpoints_have_one_place() -> None:
-    with pytest.raises(ValueError, match="give one of mount and store"):
+    with pytest.raises(ValueError, match="remove one of the two"):
         codes(STORE | {"checkpoints": STORE["checkpoints"] | {"mount": "/checkpoints"}})
 
 
@@ -147,8 +147,8 @@ SIZE = 830_328
     ("held", "keep", "code", "fix"),
     [
         (2 * SIZE - 1, 2, "TW238", "use a claim of at least 3Mi"),
-        (2 * SIZE, 2, "TW239", "use a claim of at least 3Mi: keep is at least 2"),
-        (3 * SIZE - 1, 3, "TW239", "use a claim of at least 4Mi: keep is at least 2"),
+        (2 * SIZE, 2, "TW239", "use a claim of at least 3Mi: keep cannot be below 2"),
+        (3 * SIZE - 1, 3, "TW239", "use a claim of at least 4Mi: keep cannot be below 2"),
         (3 * SIZE, 3, "TW239", "write keep: 2, or use a claim of at least 4Mi"),
         (10 * SIZE, 50, "TW239", "write keep: 9, or use a claim of at least 41Mi"),
         (3 * SIZE, 2, None, None),

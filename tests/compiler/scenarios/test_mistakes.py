@@ -195,7 +195,7 @@ def test_a_slow_claim_does_not_fit_the_notice_of_spot_nodes() -> None:
     slow = {"namespaces": {"training": {"claims": {"training-checkpoints": {"write_mebibytes_per_second": 100}}}}}
     assert "TW236" not in {finding.code for finding in said("spot-resnet", {"workload": {"model": VIT}})}
     (finding,) = (finding for finding in said("spot-resnet", {"workload": {"model": VIT}}, slow) if finding.code == "TW236")
-    assert "gives 2 min" in finding.message
+    assert "ends 2 min after its notice" in finding.message
 
 
 def test_plain_python_is_right_where_the_operator_numbers_single_processes() -> None:

@@ -270,7 +270,7 @@ def test_a_variable_of_the_operator_is_refused() -> None:
 
 def test_another_topology_is_refused_with_what_would_carry_it() -> None:
     said = message({"target": "mpi-job"}, OPERATOR)
-    assert "MPIJob cannot carry DDP" in said
+    assert "MPIJob cannot run DDP" in said
     assert "indexed-job" in said
 
 

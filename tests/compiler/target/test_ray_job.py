@@ -223,7 +223,7 @@ def test_real_shells_agree(quote: Any) -> None:
 @pytest.mark.parametrize("word", ["$HOME", "a;b", "{}", '{"a": 1}', "a'b", "~", "*", "#a", "a|b", "`a`", "a\\b", "a\nb", "ä"])
 def test_a_word_that_shells_read_is_found(word: str) -> None:
     said = message({**command("python", word), **RAY}, PROFILE)
-    assert said.startswith("/workload/command/1: argument 1 holds a character that a shell reads")
+    assert said.startswith(f"/workload/command/1: `{word}` holds a character that a shell reads")
 
 
 # Findings

@@ -137,5 +137,5 @@ def test_a_harmless_override_reaches_its_pods() -> None:
 
 def test_another_topology_is_refused_with_what_would_carry_it() -> None:
     said = message({"target": "tf-job"}, OPERATOR)
-    assert "TFJob cannot carry DDP" in said
+    assert "TFJob cannot run DDP" in said
     assert "pytorch-job" in said

@@ -142,5 +142,5 @@ def test_a_variable_of_the_operator_is_refused() -> None:
 
 def test_another_topology_is_refused_with_what_would_carry_it() -> None:
     said = message({"target": "xgboost-job"}, OPERATORS)
-    assert "XGBoostJob cannot carry DDP" in said
+    assert "XGBoostJob cannot run DDP" in said
     assert "pytorch-job" in said

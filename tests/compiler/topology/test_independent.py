@@ -109,7 +109,7 @@ def test_only_a_command_fits() -> None:
 
 def test_a_command_that_looks_for_an_address_is_told_that_there_is_none() -> None:
     (found,) = findings(on("indexed-job", topology=SHAPE, **command("sh", "-c", "run $NODE_RANK $MASTER_ADDR")))
-    assert (found.code, found.message.split(":")[0]) == ("TW457", "the command reads MASTER_ADDR")
+    assert (found.code, found.message.split(";")[0]) == ("TW457", "the command reads MASTER_ADDR")
     assert "do not talk" in found.message
 
 

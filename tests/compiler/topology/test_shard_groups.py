@@ -147,4 +147,4 @@ def test_larger_groups_are_proposed_where_one_does_not_fit() -> None:
     with pytest.raises(CompileError) as caught:
         compile_data(CLUSTER, data)
     [found] = [finding for finding in caught.value.findings if finding.code == "TW220"]
-    assert found.fix.startswith("`topology: {fsdp2: {shard_degree: 4}}` fits"), found.fix
+    assert found.fix.startswith("write `topology: {fsdp2: {shard_degree: 4}}`, which fits"), found.fix

@@ -57,8 +57,8 @@ def test_scalars_are_those_of_yaml_1_2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("kind: CustomResourceDefinition\napiVersion: [", "it is not YAML"),
-        ("kind: CustomResourceDefinition\napiVersion: !!python/object:x y", "it is not YAML"),
+        ("kind: CustomResourceDefinition\napiVersion: [", "is not YAML"),
+        ("kind: CustomResourceDefinition\napiVersion: !!python/object:x y", "is not YAML"),
         (json.dumps({**widgets(), "apiVersion": "apiextensions.k8s.io/v1beta1"}), "cannot be used"),
         (json.dumps({**widgets(), "spec": {}}), "is not complete"),
         (json.dumps(widgets(versions=[{"name": "v1", "served": True, "schema": {}}])), "is not complete"),

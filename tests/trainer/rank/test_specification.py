@@ -52,12 +52,13 @@ def _set(*keys: str, value: object) -> Callable[[dict[str, Any]], None]:
     (_set("lifecycle", "grace_second", value=3), "lifecycle.grace_second is not a known key; did you mean grace_seconds?"),
     (_set("zzzzzz", value=3), "zzzzzz is not a known key; remove it"),
     (_set("work", "batch", "mikro", value=3), "work.batch.mikro is not a known key; did you mean micro?"),
-    (_set("world", "nodes", value=0), "world.nodes: input should be greater than or equal to 1 (it is 0)"),
-    (_set("work", "learning_rate", "peak", value="fast"), "work.learning_rate.peak: input should be a valid number"),
+    (_set("world", "nodes", value=0), "world.nodes must be at least 1 (it is 0)"),
+    (_set("work", "learning_rate", "peak", value="fast"), "work.learning_rate.peak must be a number (it is \"fast\")"),
     (_set("work", "model", "num_channels", value=3), "set model.num_channels to 1 instead of 3"),
     (_set("api_version", value="trainer.trainwright.dev/v9"), "use an image whose trainer knows that version"),
     (lambda document: document.pop("identity"), "identity is missing; add it"),
-    (_set("work", "kind", value="skript"), "work:"),
+    (_set("work", "kind", value="skript"), "work.kind is 'skript'; it must be one of 'trainer', "),
+    (lambda document: document["work"].pop("kind"), "work has no kind; add it"),
 ])
 def test_sentences(tmp_path: Path, document: dict[str, Any], edit: Callable[[dict[str, Any]], None], sentence: str) -> None:
     edit(document)

@@ -113,7 +113,7 @@ class Duration(Contract):
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
         if (self.epochs is None) == (self.steps is None):
-            raise ValueError("give exactly one of epochs and steps")
+            raise ValueError("epochs and steps are both given, or none of them; give exactly one")
         return self
 
 

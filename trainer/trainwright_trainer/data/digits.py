@@ -39,7 +39,7 @@ def load(data: Digits) -> Dataset:
     train = order[len(images) - data.train_samples:]
     held_out = order[:len(images) - data.train_samples]
     if not len(held_out) or not len(train):
-        raise DataError(f"data.held_out {data.held_out} of {len(images)} digits leaves one split empty")
+        raise DataError(f"data.held_out {data.held_out} of {len(images)} digits leaves one split empty; change it")
     digest = hashlib.sha256(f"digits v1:{data.held_out!r}".encode())
     digest.update(images.tobytes())
     digest.update(labels.tobytes())

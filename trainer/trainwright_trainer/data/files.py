@@ -37,7 +37,7 @@ def reading(path: Path) -> Iterator[None]:
         reason = error.strerror or str(error)
         if error.errno in _VOLUME_FAILED:
             raise StorageError("read", where, reason, "look at the events of the claim and the log of the storage") from error
-        raise DataError(f"{where} cannot be read: {reason}") from error
+        raise DataError(f"{where} cannot be read: {reason}; check the path, and what is mounted there") from error
 
 
 class Stream:

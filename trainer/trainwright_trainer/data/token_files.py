@@ -104,7 +104,7 @@ def _files(path: Path) -> list[Path]:
 def _check_file(data: TokenFiles, path: Path, size: int, record: TokenRecord | None) -> None:
     width = _dtype(data).itemsize
     if record is not None and record.dtype != data.dtype:
-        raise DataError(f"{path} was written as {record.dtype}, and data.dtype is {data.dtype}")
+        raise DataError(f"{path} was written as {record.dtype}, and data.dtype is {data.dtype}; set it to {record.dtype}")
     if size % width:
         raise DataError(
             f"{path} has {size:,} bytes, which is not a multiple of the {width} of a {data.dtype}: it was cut off, or "

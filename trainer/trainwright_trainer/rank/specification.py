@@ -82,10 +82,26 @@ def _sentence(problem: ErrorDetails, document: object) -> str:
     if problem["type"] == "value_error":
         text = str(problem["ctx"]["error"]) if "ctx" in problem else problem["msg"]
         return f"{key}: {text}" if key else text
+    if problem["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        context = problem["ctx"]
+        chooser, allowed = context["discriminator"].strip("'"), context.get("expected_tags")
+        if not allowed:
+            return f"{key} has no {chooser}; add it"
+        return f"{key}.{chooser} is {context['tag']!r}; it must be one of {allowed}"
     value = problem["input"]
     found = f" (it is {json.dumps(value, default=str)[:80]})" if not isinstance(value, dict | list) else ""
-    text = problem["msg"][0].lower() + problem["msg"][1:]
-    return f"{key}: {text}{found}"
+    text = problem["msg"].replace("greater than or equal to", "at least").replace("less than or equal to", "at most")
+    wanted = _TYPES.get(problem["type"]) or text.removeprefix("Input should be ")
+    return f"{key} must be {wanted}{found}" if wanted != text else f"{key}: {text[0].lower()}{text[1:]}{found}"
+
+
+_TYPES = {
+    "int_type": "a whole number", "int_parsing": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
+    "float_parsing": "a number", "bool_type": "true or false", "bool_parsing": "true or false", "string_type": "text",
+    "list_type": "a list", "tuple_type": "a list", "dict_type": "an object", "model_type": "an object",
+    "model_attributes_type": "an object", "finite_number": "a finite number",
+}
+"""Kind of a pydantic error -> what is wanted."""
 
 
 def _key(location: tuple[int | str, ...], document: object) -> str:

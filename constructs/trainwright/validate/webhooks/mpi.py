@@ -53,8 +53,8 @@ def _roles(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     elif number(manifest, f"{SPECS}/Launcher/replicas", 1) != 1:
         yield Objection(f"{SPECS}/Launcher/replicas", "an MPIJob has one Launcher", "write 1")
     if "Worker" in roles and number(manifest, f"{SPECS}/Worker/replicas", 0) < 1:
-        message = "Worker needs at least 1 replica, and the default is 0"
-        yield Objection(f"{SPECS}/Worker/replicas", message, "write the number of workers")
+        message = "Worker needs at least 1 replica, and has none (the default is 0)"
+        yield Objection(f"{SPECS}/Worker/replicas", message, "write the number of workers in `replicas`")
     for role in roles:
         place = f"{SPECS}/{role}"
         policy = at(manifest, f"{place}/restartPolicy")

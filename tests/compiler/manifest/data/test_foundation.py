@@ -56,7 +56,7 @@ def test_runs_that_fetch_the_same_in_two_ways(tmp_path: Path, change: dict[str, 
     [finding] = built(tmp_path / "project", first=PREPARED, second=other).findings
     assert finding.code == "TW242"
     assert (finding.where.file, finding.where.pointer) == ("charts/runs/second.yaml", "/prepare/~1data~1digits")
-    assert "run first, /data/digits" in finding.message
+    assert "run first fetches the same data into the same folder (/data/digits)" in finding.message
 
 
 def test_runs_that_fetch_something_else_or_to_elsewhere_are_fine(tmp_path: Path) -> None:

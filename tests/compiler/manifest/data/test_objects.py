@@ -169,7 +169,7 @@ def test_google_cloud_storage() -> None:
         ({"source": "s3://example-datasets//digits"}, "source"),
         ({"source": "s3://example-datasets/../other"}, "must not have '.' or '..'"),
         ({"source": "gs://example-datasets/digits"}, "credentials of gs:// are account_key"),
-        ({"service_account": "reader"}, "give one of credentials and service_account"),
+        ({"service_account": "reader"}, "keep the key, or the account"),
         ({"endpoint": "https://user:password@s3.example.com"}, "endpoint"),
         ({"credentials": {"access_key": "AKIA", "secret_key": "plain"}}, "credentials"),
         ({"source": "gs://example-datasets/digits", "credentials": None, "region": "eu"}, "gs:// has no region"),
