@@ -72,6 +72,9 @@ class Queue(Model):
     """Whether the foundation creates it; otherwise it must already exist."""
     cluster_queue: DnsSubdomain | None = None
     """The ClusterQueue that it uses."""
+    multikueue: bool = False
+    """Whether that ClusterQueue sends runs to other clusters (MultiKueue). Its runs say `managedBy`, so that no controller here
+    starts them."""
 
     @model_validator(mode="after")
     def _managed_needs_a_source(self) -> Self:

@@ -213,6 +213,8 @@ _ROWS = (
     Code("TW461", _W, "gate that somebody must lift", "The scheduler looks at no pod that has a gate.", True),
     Code("TW462", _W, "feature that must be switched on", "The API server would drop the field, and reject the pods.", True),
     Code("TW463", _W, "devices that Kueue does not admit", "The run would wait in its queue forever.", True),
+    Code("TW464", _W, "objects that do not go along",
+         "In the other cluster the pods would wait for files and addresses that are not there.", True),
     # The records and dist/
     Code("TW501", _E, "run would restart",
          "An identity changed although the run's own file did not: a profile edit or a new compiler would restart training."),

@@ -29,6 +29,26 @@ def queue_labels(resolution: Resolution) -> Tree:
     return {QUEUE_LABEL: Why(queue, "run:/queue", "the LocalQueue that admits the run")}
 
 
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+
+
+def dispatching_queue(resolution: Resolution) -> str | None:
+    """The queue of a run whose ClusterQueue sends runs to other clusters."""
+    run, cluster = resolution.run, resolution.cluster
+    namespace = cluster.namespaces.get(run.namespace)
+    stated = namespace.queues.get(run.queue) if namespace and run.queue and cluster.kueue else None
+    return run.queue if stated and stated.multikueue else None
+
+
+def managed_by(resolution: Resolution) -> Tree:
+    """Of the object that carries the run. Kueue copies it to another cluster without this field, and writes its status here."""
+    queue = dispatching_queue(resolution)
+    if queue is None:
+        return {}
+    pointer = f"cluster:/namespaces/{escape(resolution.run.namespace)}/queues/{escape(queue)}/multikueue"
+    return {"managedBy": Why(MULTIKUEUE, pointer, "the queue sends the run to another cluster, and nothing may start it here")}
+
+
 def top_labels(resolution: Resolution) -> Tree:
     """Labels of the object that carries the run."""
     return {**object_labels(resolution.run), **queue_labels(resolution)}

@@ -62,10 +62,12 @@ def check_manifests(context: Context, resolution: Resolution, manifests: Sequenc
     # found once: there are many rules, and many values to walk through
     pods = list(run_pods(TARGETS[resolution.plan.target], resolution, manifests))
     counted = [*objects.pods_are_counted(context, resolution, pods), *objects.images_are_counted(context, manifests)]
+    alone = scheduling.stays_behind(context, resolution, manifests)
     changed = pod.changed_pods(context, resolution, pods)
     rules = (*capacity.PODS, *scheduling.PODS, *environment.PODS, *security.PODS)
     return [
         *counted,
+        *alone,
         *(finding for rule in pod.CHANGED_PODS for finding in rule(context, resolution, changed)),
         *(finding for rule in rules for finding in rule(context, resolution, pods)),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from trainwright.cluster.addons import Operator, release
 from trainwright.findings import Finding, Where
@@ -12,7 +13,8 @@ from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
 from trainwright.handshake import Binding, Gang, OperatorName, Refusal
-from trainwright.manifest.scheduling import GROUP_ANNOTATION, GROUP_LABEL, QUEUE_LABEL
+from trainwright.manifest.kinds import GroupKind
+from trainwright.manifest.scheduling import GROUP_ANNOTATION, GROUP_LABEL, QUEUE_LABEL, dispatching_queue
 from trainwright.plan import Resolution
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.target import TARGETS
@@ -194,6 +196,34 @@ def watched(context: Context, resolution: Resolution) -> Iterator[Finding]:
     yield found("TW436", where, message, fix)
 
 
+def left_to_kueue(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """An operator that does not know ``managedBy`` would start the run here, beside its copy in another cluster."""
+    known = TARGETS[resolution.plan.target].operator
+    installed = context.cluster.operators.get(known.name) if known else None
+    if dispatching_queue(resolution) is None or known is None or known.managed_since is None or installed is None:
+        return
+    if release(installed.version) < known.managed_since:
+        title, first = resolution.plan.target_title, ".".join(map(str, known.managed_since))
+        message = (
+            f"queue {context.run.queue} sends its runs to other clusters, and {known.name} {installed.version} would start the "
+            f"{title} here too: its jobs have managedBy from {first} on"
+        )
+        where = context.locate.cluster(f"/operators/{known.name}/version")
+        yield found("TW433", where, message, f"upgrade {known.name} to {first} or newer, or use another queue or target")
+
+
+def stays_behind(context: Context, resolution: Resolution, manifests: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Kueue copies the object that carries the run to another cluster, and none of those that it needs there
+    (kubernetes-sigs/kueue, keps/693-multikueue)."""
+    target = TARGETS[resolution.plan.target]
+    kinds = dict.fromkeys(str(one["kind"]) for one in manifests if GroupKind.of(one) != target.kind)
+    if dispatching_queue(resolution) is None or not kinds:
+        return
+    message = f"queue {context.run.queue} sends the {target.title} to another cluster, without its {' and '.join(kinds)}"
+    fix = "let Argo CD sync these to every such cluster too, and waive this"
+    yield found("TW464", context.locate.run("/queue"), message, fix)
+
+
 def two_gates(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Kueue admits a run as a whole; a gang scheduler behind it is a second gate."""
     if resolution.plan.gang and context.run.queue and context.cluster.kueue:
@@ -263,7 +293,7 @@ def _bound(target: Target, context: Context, resolution: Resolution) -> Binding 
 
 
 RUN = (queue, topology_level, priority, by_hand)
-PLAN = (gang, sent_elsewhere, grouped_anyway, watched, two_gates, evictions, disruption)
+PLAN = (gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, two_gates, evictions, disruption)
 def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Dynamic resource allocation is on by default from 1.34 on (KEP-4381), and pods have claims in today's form from 1.31 on.
 

@@ -25,10 +25,10 @@ Rule = Callable[["Context", Resolution], Iterator["Finding"]]
 """A rule on the plan of a run, about one operator alone."""
 
 
-def managed_by(spec: str) -> Owned:
+def owned_manager(spec: str) -> Owned:
     """Which controller acts on an object; ``spec`` is a pattern of the pointer of its spec. Kueue states itself there, where a
     queue sends its runs to other clusters (MultiKueue)."""
-    fix = "remove it: every other controller would leave the object alone; for runs in other clusters use queue"
+    fix = "remove it: every other controller would leave the object alone; for runs in other clusters use a queue with multikueue"
     return Owned(f"{spec}/managedBy", "which controller acts on the run", fix)
 
 
@@ -81,6 +81,8 @@ class KnownOperator(NamedTuple):
     releases: Releases
     gang_flag: GangFlag | None = None
     """None where it makes no groups by a flag of its own."""
+    managed_since: tuple[int, int] | None = None
+    """Release from which its jobs can name another controller (``managedBy``); None where every known one has the field."""
 
 
 Template = tuple[GroupKind, str]

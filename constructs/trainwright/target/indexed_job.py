@@ -11,9 +11,9 @@ from trainwright.manifest.labels import object_labels
 from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import headless, pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_metadata
+from trainwright.manifest.scheduling import managed_by, top_metadata
 from trainwright.plan import Resolution
-from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, managed_by, run_kind
+from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, owned_manager, run_kind
 from trainwright.target.jobs import (
     BY_EXIT_CODE,
     INDEX_LABEL,
@@ -122,7 +122,7 @@ class IndexedJob(BaseTarget):
                     "remove it: all ranks come back together, or none does",
                 ),
                 Owned(r"/spec/(selector.*|manualSelector)", "how the Job finds its pods", "remove it: the controller writes it"),
-                managed_by("/spec"),
+                owned_manager("/spec"),
             ),
             mutable=("/spec/ttlSecondsAfterFinished",),
         ),
@@ -179,6 +179,7 @@ def _job(resolution: Resolution) -> Tree:
             **retries(resolution),
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": failure_rules(resolution, role)},
+            **managed_by(resolution),
             **deadline(run),
             **time_to_live(run),
             "template": pod_template(resolution, role, {"restartPolicy": "Never", **address}),

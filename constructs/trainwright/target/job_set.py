@@ -10,9 +10,9 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_metadata
+from trainwright.manifest.scheduling import managed_by, top_metadata
 from trainwright.plan import Resolution
-from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, managed_by, run_kind
+from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, owned_manager, run_kind
 from trainwright.target.jobs import (
     BY_EXIT_CODE,
     FIRST_FAILURE,
@@ -110,7 +110,7 @@ class JobSet(BaseTarget):
                     "how pods are found and what they mount",
                     "remove it: peers know rank 0 by its name, and claims are in mounts",
                 ),
-                managed_by("/spec"),
+                owned_manager("/spec"),
                 Owned(r"/spec/replicatedJobs/0/(name|replicas|groupName|dependsOn.*)", "the one Job of the run", "remove it"),
                 *owned_below_job_set(JOB),
             ),
@@ -146,6 +146,7 @@ def _job_set(resolution: Resolution) -> Tree:
         "metadata": top_metadata(resolution),
         "spec": {
             **(_together(resolution) if resolution.needs.talk else _APART),
+            **managed_by(resolution),
             **time_to_live(run),
             "replicatedJobs": [{"name": ROLE, "replicas": 1, "template": {"spec": _job(resolution)}}],
         },

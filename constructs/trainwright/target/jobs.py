@@ -6,7 +6,7 @@ from trainwright.handshake import Rendezvous, Role
 from trainwright.manifest.kinds import Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
-from trainwright.target.base import KnownOperator, Releases, managed_by
+from trainwright.target.base import KnownOperator, Releases, owned_manager
 from trainwright_trainer.contract import Disposition, codes_with
 
 JOB_SET_OPERATOR = KnownOperator("jobset", Releases((0, 8), (0, 13)))
@@ -61,7 +61,7 @@ def owned_below_job_set(job: str) -> tuple[Owned, ...]:
             "the failure rules, made from the trainer's exit codes, and the life of the Job",
             "remove it: all ranks come back together, or none does",
         ),
-        managed_by(job),
+        owned_manager(job),
     )
 
 

@@ -13,12 +13,13 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.scheduling import managed_by
 from trainwright.plan import Resolution
-from trainwright.target.base import GangFlag, KnownOperator, Releases, Template, managed_by, run_kind
+from trainwright.target.base import GangFlag, KnownOperator, Releases, Template, owned_manager, run_kind
 
 GROUP = "kubeflow.org"
 
-TRAINING_OPERATOR = KnownOperator("training-operator", Releases((1, 7), (1, 9)), GangFlag(keeps_scheduler=True))
+TRAINING_OPERATOR = KnownOperator("training-operator", Releases((1, 7), (1, 9)), GangFlag(keeps_scheduler=True), (1, 9))
 """It writes the flag's scheduler into pods that name none (pkg/controller.v1/control/podgroup_control.go)."""
 
 RESERVED_LABELS = ("training.kubeflow.org/",)
@@ -77,7 +78,7 @@ class ReplicaSpecs:
             Owned(r"/spec/runPolicy/ttlSecondsAfterFinished", "the life of the run", f"remove it: {ttl}"),
             Owned(r"/spec/runPolicy/backoffLimit", "the retry budget", "change restarts"),
             Owned(r"/spec/runPolicy/cleanPodPolicy", "how the run ends", "remove it: ended runs must not keep GPUs"),
-            managed_by("/spec/runPolicy"),
+            owned_manager("/spec/runPolicy"),
             Owned(r"/spec/runPolicy/schedulingPolicy.*", "how pods start together", "change gang, queue or priority"),
             Owned(rf"{self.pointer}/(?!({roles})(/|$))\w+(/.*)?", "the roles of the run", "remove it: ranks would wait for it"),
             Owned(rf"{self.pointer}/\w+/replicas", "the number of pods", "change topology"),
@@ -102,7 +103,7 @@ class ReplicaSpecs:
 
 def run_policy(resolution: Resolution, backoff_limit: Why) -> Tree:
     """How long pods stay, how often the run may fail, and how pods start together."""
-    life = {**deadline(resolution.run), **time_to_live(resolution.run)}
+    life = {**managed_by(resolution), **deadline(resolution.run), **time_to_live(resolution.run)}
     return {"cleanPodPolicy": "Running", "backoffLimit": backoff_limit, **life, **_scheduling_policy(resolution)}
 
 

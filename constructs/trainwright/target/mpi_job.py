@@ -26,7 +26,7 @@ from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 KIND = GroupKind(kubeflow.GROUP, "MPIJob")
-MPI_OPERATOR = KnownOperator("mpi-operator", Releases((0, 5), (0, 8)), GangFlag())
+MPI_OPERATOR = KnownOperator("mpi-operator", Releases((0, 5), (0, 8)), GangFlag(), (0, 6))
 """runLauncherAsWorker and MPICH came with 0.5. It overwrites the scheduler of its pods with that of its flag
 (pkg/controller/podgroup.go, decoratePodTemplateSpec)."""
 REPLICAS = kubeflow.ReplicaSpecs(

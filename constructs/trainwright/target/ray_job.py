@@ -17,7 +17,7 @@ from trainwright.manifest.labels import object_annotations, pod_labels
 from trainwright.manifest.life import deadline
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import pool_tolerations, top_labels
+from trainwright.manifest.scheduling import managed_by, pool_tolerations, top_labels
 from trainwright.manifest.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload, ScriptWorkload
@@ -30,7 +30,7 @@ from trainwright.target.base import (
     Rule,
     Target,
     Template,
-    managed_by,
+    owned_manager,
     run_kind,
 )
 from trainwright.units import GIB, Bytes, Cpu
@@ -189,7 +189,7 @@ class RayJob(BaseTarget):
                     r"/spec/(entrypoint.*|jobId|submissionMode|runtimeEnvYAML)", "the work of the run", "change workload or env"
                 ),
                 Owned(r"/spec/(backoffLimit|submitterConfig.*)", "the retry budget", "change restarts"),
-                managed_by("/spec(/rayClusterSpec)?"),
+                owned_manager("/spec(/rayClusterSpec)?"),
                 Owned(r"/spec/clusterSelector.*", "the cluster of the run", "remove it: every attempt has a cluster of its own"),
                 Owned(
                     r"/spec/rayClusterSpec/(rayVersion|enableInTreeAutoscaling|autoscalerOptions.*|suspend)",
@@ -313,6 +313,7 @@ def _job(resolution: Resolution) -> Tree:
             "entrypoint": _entrypoint(resolution),
             "shutdownAfterJobFinishes": True,
             "backoffLimit": Why(run.restarts, "run:/restarts", "tries after the first one, each on a new cluster"),
+            **managed_by(resolution),
             **deadline(run),
             "submissionMode": "K8sJobMode",
             "submitterConfig": {"backoffLimit": 3},

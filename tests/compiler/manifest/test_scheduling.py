@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.compiler.controllers import Pod, pods
 from tests.compiler.example import Data, compiled
-from tests.compiler.objects import the
+from tests.compiler.objects import lines_without_answer, problems_of, the, top
 from tests.compiler.targets import CASES, CLUSTER, flags, in_gangs
 from tests.compiler.targets import on as run_on
 
@@ -113,6 +113,29 @@ def test_pods_are_together_by_kueue_or_by_affinity(required: bool, word: str) ->
     assert rule == f"{word}DuringSchedulingIgnoredDuringExecution"
     term = term if required else term["podAffinityTerm"]
     assert term["topologyKey"] == "example.com/rack"
+
+
+MANAGER_AT = {
+    "indexed-job": "Job/spec", "job-set": "JobSet/spec", "train-job": "TrainJob/spec", "ray-job": "RayJob/spec",
+    "pytorch-job": "PyTorchJob/spec/runPolicy", "tf-job": "TFJob/spec/runPolicy", "xgboost-job": "XGBoostJob/spec/runPolicy",
+    "mpi-job": "MPIJob/spec/runPolicy",
+}  # fmt: skip
+
+
+def sending(sends: bool = True) -> Data:
+    """A profile whose queue sends its runs to other clusters."""
+    queues = {"gold": {"managed": False, "multikueue": sends}}
+    return {"namespaces": {"training": {"pod_security": "privileged", "queues": queues}}}
+
+
+@pytest.mark.parametrize("target", [name for name in CASES if CASES[name].kueue])
+def test_kueue_manages_a_run_that_it_sends_elsewhere(target: str) -> None:
+    result = on(target, {"queue": "gold"}, KUEUE | sending())
+    assert list(keys(result, "managedBy")) == [(MANAGER_AT[target], "kueue.x-k8s.io/multikueue")]
+    assert top(result)["metadata"]["labels"][QUEUE] == "gold"
+    assert problems_of(result) == lines_without_answer(result) == []
+    for run, cluster in (({"queue": "gold"}, KUEUE | sending(False)), ({}, KUEUE | sending()), ({"queue": "gold"}, sending())):
+        assert not list(keys(on(target, run, cluster | ({} if "kueue" in cluster else in_gangs("volcano"))), "managedBy"))
 
 
 MPI_AND_RAY = [("mpi-job", "launcher", "worker"), ("ray-job", "head", "worker"), ("train-job", "launcher", "node")]

@@ -119,6 +119,23 @@ def test_a_kueue_that_admits_no_job_of_an_old_trainer(kueue: str, trainer: str, 
     assert codes({"target": "job-set", "queue": "gold"}, cluster) == [], "other kinds do not need Trainer"
 
 
+@pytest.mark.parametrize(
+    ("target", "operator", "version", "expected"),
+    [
+        ("pytorch-job", "training-operator", "1.8.1", ["TW433"]), ("pytorch-job", "training-operator", "1.9.0", []),
+        ("mpi-job", "mpi-operator", "0.5.0", ["TW433"]), ("mpi-job", "mpi-operator", "0.6", []),
+    ],
+)  # fmt: skip
+def test_an_operator_that_leaves_no_run_to_kueue(target: str, operator: str, version: str, expected: list[str]) -> None:
+    queues = {"gold": {"managed": False, "multikueue": True}, "here": {"managed": False}}
+    cluster = {
+        "operators": {operator: {"version": version}}, "kueue": {"version": "0.19"},
+        "namespaces": {"training": {"pod_security": "privileged", "queues": queues}},
+    }  # fmt: skip
+    assert codes(run_on(target, queue="gold"), cluster) == (expected or ["TW464"])
+    assert codes(run_on(target, queue="here"), cluster) == []
+
+
 def test_everything_that_is_out_of_date_is_said_at_once() -> None:
     cluster = {
         "operators": {"jobset": {"version": "0.1"}}, "kueue": {"version": "0.1"}, "namespaces": QUEUES,

@@ -24,9 +24,9 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.life import deadline
 from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, repeat, transfer
-from trainwright.manifest.scheduling import top_metadata
+from trainwright.manifest.scheduling import managed_by, top_metadata
 from trainwright.plan import Resolution
-from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template, managed_by, run_kind
+from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template, owned_manager, run_kind
 from trainwright.target.jobs import INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
 from trainwright.target.train_job.releases import DEADLINE_SINCE, GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
@@ -139,7 +139,7 @@ class TrainJob(BaseTarget):
             owned=(
                 Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
                 Owned(r"/spec/runtimeRef.*", "the runtime of the run", "remove it: it follows from the run"),
-                managed_by("/spec"),
+                owned_manager("/spec"),
                 Owned(r"/spec/trainer.*", "what the pods run", "change image, workload, env, resources or topology"),
                 Owned(r"/spec/(runtimePatches|podTemplateOverrides).*", "what only this run's pods have", "use overrides.pod"),
                 Owned(
@@ -260,6 +260,7 @@ def _train_job(resolution: Resolution) -> Tree:
                     needs.processes_per_node, "run:/topology", "a number: auto counts CPUs where it finds no GPU (trainer #3974)"
                 ),
             },
+            **managed_by(resolution),
             **(deadline(resolution.run) if trainer_release(resolution) >= DEADLINE_SINCE else {}),
             **_patches(resolution),
         },

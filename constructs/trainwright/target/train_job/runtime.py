@@ -10,7 +10,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
-from trainwright.target.base import managed_by
+from trainwright.target.base import owned_manager
 from trainwright.target.jobs import (
     BY_EXIT_CODE,
     FIRST_FAILURE,
@@ -209,7 +209,7 @@ TRAINING_RUNTIME = ObjectKind(
             "how pods are found and what they mount",
             "remove it: peers know rank 0 by its name, and claims are in mounts",
         ),
-        managed_by("/spec/template/spec"),
+        owned_manager("/spec/template/spec"),
         Owned(f"{_EACH}/(name|replicas|groupName|dependsOn.*|template/metadata/labels.*)", "the Jobs of the run", "remove it"),
         *owned_below_job_set(f"{_EACH}/template/spec"),
     ),
