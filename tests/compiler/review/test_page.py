@@ -15,6 +15,7 @@ from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from tests.compiler.projects import ROOT, Scratch, assert_ended
 
@@ -71,12 +72,17 @@ def page(browser: Chrome, written: Path) -> Chrome:
 
 
 def opened(browser: Chrome, run: str | None = None) -> WebElement:
-    """The part of the page about a run, once it is there."""
+    """The part of the page about a run, or about the one that its address names, once that is what it shows.
+
+    The page unpacks a run in the background and then replaces all elements of this part, so only the part itself, which stays,
+    can say when that is done.
+    """
     if run is not None:
         browser.find_element(By.LINK_TEXT, run).click()
-    wait = WebDriverWait(browser, 20)
-    wait.until(lambda one: (title := one.find_elements(By.TAG_NAME, "h2")) and title[0].text == (run or title[0].text))
-    return browser.find_element(By.ID, "run")
+    name = run or browser.current_url.partition("#")[2] or browser.execute_script("return data.runs[0].run")
+    there = (By.CSS_SELECTOR, f'#run[data-run="{name}"]:not([aria-busy])')
+    found: WebElement = WebDriverWait(browser, 20).until(expected_conditions.presence_of_element_located(there))
+    return found
 
 
 def shown(browser: Chrome) -> list[str]:

@@ -120,28 +120,34 @@ function drawn(text) {
   return document.importNode(svg, true);
 }
 
-let asked = "";
+/** What the address names, or the first run. `data-run` says which run is shown, `aria-busy` that another one is on its way. */
+let asked = 0;
 async function open() {
   const name = decodeURIComponent(location.hash.slice(1)) || data.runs[0]?.run;
-  asked = name;
+  const ask = ++asked;
+  const part = byId("run");
   fleet.querySelectorAll("[aria-selected]").forEach((row) => row.removeAttribute("aria-selected"));
-  if (!(name in data.details)) {
-    byId("run").replaceChildren(element("p", { textContent: name ? `There is no run ${name}.` : "This project has no runs." }));
-    return;
-  }
-  rows.get(name).setAttribute("aria-selected", "true");
+  rows.get(name)?.setAttribute("aria-selected", "true");
+  part.setAttribute("aria-busy", "true");
+  const content = Object.hasOwn(data.details, name) ? await contentOf(name) : [element("p", { textContent: name ? `There is no run ${name}.` : "This project has no runs." })];
+  if (ask !== asked) return;
+  part.replaceChildren(...content);
+  part.scrollTop = 0;
+  part.dataset.run = name ?? "";
+  part.removeAttribute("aria-busy");
+}
+
+async function contentOf(name) {
   const run = await unpack(data.details[name]);
-  if (asked !== name) return;
   const remarks = (run.remarks ?? []).map((text) => element("p", { textContent: text }));
-  byId("run").replaceChildren(...[
+  return [
     element("h2", { textContent: name }), run.file ? element("p", { textContent: `${run.file}, as ${run.name}` }) : null, ...remarks,
     ...(run.change ? changes(run.change) : []),
     ...(run.findings.length ? [element("h3", { textContent: "Findings" }), ...run.findings.map(finding)] : []),
     ...(run.drawing ? [element("h3", { textContent: "Topology" }), drawn(run.drawing)] : []),
     ...(run.plan ? [element("h3", { textContent: "Plan" }), table("plan", run.plan, ([label, text]) => [element("th", { scope: "row", textContent: label }), cell(text)])] : []),
     ...(run.yaml ? yaml(run.yaml) : []),
-  ].filter((part) => part !== null));
-  byId("run").scrollTop = 0;
+  ].filter((part) => part !== null);
 }
 
 byId("project").textContent = data.project;
