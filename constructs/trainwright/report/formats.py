@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from enum import StrEnum
 from importlib.metadata import version
 from typing import Any
+from urllib.parse import quote
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from trainwright.findings import Finding, Severity
+from trainwright.findings.codes import CODES
 from trainwright.report.finding import to_json
 
 
@@ -45,9 +47,13 @@ def formatted(findings: Sequence[Finding], style: Format) -> str:
     raise ValueError(f"{style} is no format of a file")
 
 
+_PROJECT = "charts"
+"""Where a finding is that no file has: GitHub refuses an upload if one result has no place (github/codeql-action#2459)."""
+
+
 def _sarif(findings: Sequence[Finding]) -> dict[str, Any]:
     """One run of one tool, as SARIF 2.1.0 has it; a waiver is a suppression."""
-    rules = {one.code: {"id": one.code, "shortDescription": {"text": one.why or one.code}} for one in findings}
+    rules = {one.code: _rule(one) for one in findings}
     driver = {"name": "trainwright", "version": version("trainwright"), "rules": list(rules.values())}
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -56,18 +62,32 @@ def _sarif(findings: Sequence[Finding]) -> dict[str, Any]:
     }
 
 
+def _rule(finding: Finding) -> dict[str, Any]:
+    known = CODES.get(finding.code)
+    return {
+        "id": finding.code,
+        "shortDescription": {"text": known.title if known else finding.code},
+        "fullDescription": {"text": finding.why or finding.code},
+    }
+
+
 def _result(finding: Finding) -> dict[str, Any]:
+    region = {"startLine": finding.where.line or 1, "startColumn": finding.where.column or 1}
+    place = {"artifactLocation": {"uri": _uri(finding.where.file or _PROJECT)}, "region": region}
     result: dict[str, Any] = {
         "ruleId": finding.code,
         "level": _LEVELS[finding.severity],
         "message": {"text": _message(finding)},
+        "locations": [{"physicalLocation": place}],
     }
-    if finding.where.file:
-        region = {"startLine": finding.where.line or 1, "startColumn": finding.where.column or 1}
-        result["locations"] = [{"physicalLocation": {"artifactLocation": {"uri": finding.where.file}, "region": region}}]
     if finding.waived is not None:
         result["suppressions"] = [{"kind": "inSource", "justification": finding.waived}]
     return result
+
+
+def _uri(path: str) -> str:
+    """A URI, as SARIF demands: relative to the project, or of a file on this machine."""
+    return ("file://" if path.startswith("/") else "") + quote(path, errors="surrogateescape")
 
 
 def _junit(findings: Sequence[Finding]) -> str:
