@@ -5,6 +5,7 @@ from typing import Annotated, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from trainwright.model import Model
+from trainwright_trainer.contract.base import ListOf
 
 UserId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """Of a user or a group (core/v1 validation: 0 to 2147483647)."""
@@ -34,7 +35,7 @@ class Security(Model):
     """
     read_only_root: bool | None = None
     """Whether the image's files are read-only; `/tmp` is then scratch, and `HOME`. Default: true for our trainer."""
-    capabilities: Annotated[tuple[Capability, ...], Field(max_length=64)] | None = None
+    capabilities: Annotated[ListOf[Capability], Field(max_length=64)] | None = None
     """Linux capabilities in addition to the usual ones, such as `IPC_LOCK`."""
     privileged: bool | None = None
     """Whether the containers may do on the node what root can; only where the namespace's level is `privileged`."""

@@ -6,6 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from trainwright.model import DnsLabel, DnsSubdomain, LabelValue, Model, QualifiedName
 from trainwright.units import Duration
+from trainwright_trainer.contract.base import ListOf
 
 Version = Annotated[
     str, Field(pattern=r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})(\.(0|[1-9][0-9]{0,3}))?$", examples=["1.15.1", "1.15"])
@@ -44,7 +45,7 @@ class Scheduling(Model):
     """Its release, with or without the patch number."""
     scheduler_name: DnsSubdomain | None = None
     """Its name in pods; default `volcano`, or `scheduler-plugins-scheduler`."""
-    queues: tuple[DnsSubdomain, ...] | None = None
+    queues: ListOf[DnsSubdomain] | None = None
     """Volcano queues that runs may name; null: not checked."""
     with_kueue: bool = False
     """Whether gang scheduling stays on for runs in a Kueue queue; the two gates can then wait for each other."""
@@ -61,7 +62,7 @@ class Kueue(Model):
 
     version: Version
     """Its release, with or without the patch number."""
-    integrations: tuple[str, ...] | None = None
+    integrations: ListOf[str] | None = None
     """Kinds that its configuration lists (`batch/job`, `jobset.x-k8s.io/jobset`, …); null: all that it supports."""
 
 
@@ -118,7 +119,7 @@ class Monitoring(Model):
     """Labels by which Prometheus selects PodMonitors (podMonitorSelector)."""
     rule_labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
     """Labels by which Prometheus selects rules (ruleSelector)."""
-    watches: tuple[DnsLabel, ...] | None = None
+    watches: ListOf[DnsLabel] | None = None
     """Namespaces where Prometheus looks for both (podMonitorNamespaceSelector, ruleNamespaceSelector); null: all of them."""
     dashboard: Dashboard | None = None
     """Grafana, if it loads dashboards from ConfigMaps."""

@@ -11,6 +11,7 @@ from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelVal
 from trainwright.run.containers import PoolPods
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
+from trainwright_trainer.contract.base import ListOf
 
 AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
 PodSecurity = Literal["restricted", "baseline", "privileged"]
@@ -139,7 +140,7 @@ class NodePool(Model):
     """Network between the nodes; default: TCP at 10 Gb/s."""
     labels: dict[QualifiedName, LabelValue] = Field(default_factory=dict)
     """Labels that select its nodes: the pods' nodeSelector."""
-    taints: tuple[Taint, ...] = ()
+    taints: ListOf[Taint] = ()
     """Taints of its nodes, which the pods tolerate."""
     spot: Spot | None = None
     """Set this if nodes can be reclaimed."""
@@ -193,7 +194,7 @@ class Namespace(Model):
 
 
 class StorageClass(Model):
-    access: tuple[AccessMode, ...] = ("ReadWriteOnce",)
+    access: ListOf[AccessMode] = ("ReadWriteOnce",)
     """Access modes that volumes of this class support."""
 
 
@@ -214,7 +215,7 @@ class Cluster(Model):
     """Kueue, if it is installed."""
     topology: dict[DnsLabel, TopologyLevel] = Field(default_factory=dict)
     """Name of a topology level, such as `rack` -> its node label, the widest first."""
-    priorities: tuple[DnsSubdomain, ...] | None = None
+    priorities: ListOf[DnsSubdomain] | None = None
     """PriorityClasses that runs may name; null: not checked."""
     network_policy: bool = False
     """Whether runs are isolated: their ranks admit each other, the scraper of the metrics and nobody else."""
@@ -228,5 +229,5 @@ class Cluster(Model):
     """Namespaces for runs, with their storage and queues."""
     storage_classes: dict[DnsSubdomain, StorageClass] = Field(default_factory=dict)
     """Storage classes that claims may name, with the access modes of their volumes."""
-    registries: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = ()
+    registries: ListOf[Annotated[str, Field(min_length=1, max_length=253)]] = ()
     """Registries, or path prefixes in them, that images may come from; if empty, all are allowed."""

@@ -248,9 +248,9 @@ def _work(run: Run, name: str, ports: Ports, pool: NodePool) -> Work:
     return Work(
         name=name,
         ports=ports,
-        command=workload.command or () if isinstance(workload, CommandWorkload) else None,
-        args=workload.args if isinstance(workload, CommandWorkload) else (),
-        program=workload.command if isinstance(workload, ScriptWorkload) else RANK_COMMAND,
+        command=tuple(workload.command or ()) if isinstance(workload, CommandWorkload) else None,
+        args=tuple(workload.args) if isinstance(workload, CommandWorkload) else (),
+        program=tuple(workload.command) if isinstance(workload, ScriptWorkload) else RANK_COMMAND,
         interface=pool.fabric.interface,
     )
 
@@ -275,7 +275,7 @@ def _with_ports(run: Run, binding: Binding, processes: dict[str, Process]) -> di
 
 def _instead(planned: Process, parts: RoleParts) -> Process:
     """Another program in the same place. Of an sshd of its own nobody knows the port, nor what it needs to start."""
-    own = planned._replace(command=parts.command or planned.command, args=parts.args, supervised=False)
+    own = planned._replace(command=tuple(parts.command or planned.command), args=tuple(parts.args), supervised=False)
     return own._replace(ports=(), ready_port=None, capabilities={}) if planned.ready_port else own
 
 

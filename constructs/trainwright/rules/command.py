@@ -31,7 +31,7 @@ def command_of(context: Context) -> tuple[str, ...]:
     work = context.run.workload
     if isinstance(work, CommandWorkload):
         return work.words
-    return work.command if isinstance(work, ScriptWorkload) else ()
+    return tuple(work.command) if isinstance(work, ScriptWorkload) else ()
 
 
 def word_at(context: Context, number: int) -> Where:

@@ -21,6 +21,7 @@ from trainwright.run.surroundings import (
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
+from trainwright_trainer.contract.base import ListOf
 
 
 class SharedMount(Model):
@@ -120,7 +121,7 @@ class Container(Model):
     """Of a sidecar: what must be well before the next container starts."""
     ends_itself: bool = False
     """Of kind `beside`: that it ends when the work has ended; otherwise the pod would never be complete."""
-    roles: tuple[DnsLabel, ...] = ()
+    roles: ListOf[DnsLabel] = ()
     """Roles whose pods have it; default: those that hold ranks."""
 
     @model_validator(mode="after")
@@ -156,7 +157,7 @@ class PoolPods(Model):
     """Mounts of the container that trains, such as libraries on the node. A mount of the run at the same path wins."""
     resource_claims: dict[DnsLabel, ResourceClaim] = Field(default_factory=dict)
     """Devices that pods with ranks get by dynamic resource allocation. One of a run with the same name replaces one."""
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: ListOf[Toleration] = ()
     """Taints that are not on every node of the pool, such as those of nodes about to end."""
-    containers: tuple[Container, ...] = ()
+    containers: ListOf[Container] = ()
     """Sidecars, installers and other containers. A container of the run with the same name replaces one."""

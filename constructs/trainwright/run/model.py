@@ -18,6 +18,7 @@ from trainwright.run.workload import CommandWorkload, ScriptWorkload, Trained, T
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Duration
+from trainwright_trainer.contract.base import ListOf
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
@@ -152,7 +153,7 @@ class Overrides(Model):
 
     pod: dict[DnsLabel, dict[str, JsonValue]] = Field(default_factory=dict)
     """Role -> patch of its pod template's ``spec`` (lists merge by name)."""
-    objects: tuple[ObjectOverride, ...] = ()
+    objects: ListOf[ObjectOverride] = ()
     """Patches on whole objects."""
 
 
@@ -212,7 +213,7 @@ class Run(Model):
     """Where the pods run in relation to each other."""
     node_affinity: NodeAffinity | None = None
     """Nodes of the pool that the pods may, or should, be on."""
-    scheduling_gates: tuple[QualifiedName, ...] = ()
+    scheduling_gates: ListOf[QualifiedName] = ()
     """Gates that keep the pods from being scheduled until a controller of yours lifts them."""
     runtime_class: DnsSubdomain | None = None
     """RuntimeClass of the pods; default: the node's own runtime."""
@@ -226,11 +227,11 @@ class Run(Model):
     """Of one pod that holds ranks; requests equal limits, unless they are stated apart."""
     roles: dict[DnsLabel, RoleParts] = Field(default_factory=dict)
     """Role of the target, such as `launcher` -> what its pods have of their own."""
-    containers: tuple[Container, ...] = ()
+    containers: ListOf[Container] = ()
     """Containers next to the one that trains: those that end before it, sidecars, and others beside it."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Variable -> text, a key of a Secret or ConfigMap, or a field of the pod."""
-    env_from: tuple[EnvSource, ...] = ()
+    env_from: ListOf[EnvSource] = ()
     """Whole Secrets and ConfigMaps whose keys become variables. What `env` and the plan set wins over them."""
     security: Security = Field(default_factory=Security.model_construct)
     """Who the processes are, and what they may do; the namespace's level decides what is allowed."""
@@ -238,7 +239,7 @@ class Run(Model):
     """Name -> devices that pods with ranks get by dynamic resource allocation, beside those of the pool."""
     service_account: DnsSubdomain | None = None
     """Service account of the pods; if set, its token is mounted too."""
-    image_pull_secrets: tuple[DnsSubdomain, ...] = ()
+    image_pull_secrets: ListOf[DnsSubdomain] = ()
     """Secrets for pulling the image."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     """Default: Kubernetes' own, which is `Always` for tag `latest` or none, and otherwise `IfNotPresent`."""
@@ -280,7 +281,7 @@ class Run(Model):
     """A run that is done is no longer emitted."""
     overrides: Overrides = Field(default_factory=Overrides.model_construct)
     """The escape hatch; always shown in the review."""
-    waivers: tuple[Waiver, ...] = ()
+    waivers: ListOf[Waiver] = ()
     """Findings that the team accepts until a certain day."""
 
     @model_validator(mode="after")

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from trainwright.model import LabelValue, Model, QualifiedName
+from trainwright_trainer.contract.base import ListOf
 
 
 class NodeLabel(Model):
@@ -14,7 +15,7 @@ class NodeLabel(Model):
     """Key of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
     """How its value is compared with `values`."""
-    values: tuple[LabelValue, ...] = ()
+    values: ListOf[LabelValue] = ()
     """One or more for `In` and `NotIn`, one whole number for `Gt` and `Lt`, none else."""
 
     @model_validator(mode="after")
@@ -31,7 +32,7 @@ class NodeLabel(Model):
 class PreferredNode(Model):
     """Labels of nodes that are better than others."""
 
-    labels: Annotated[tuple[NodeLabel, ...], Field(min_length=1)]
+    labels: Annotated[ListOf[NodeLabel], Field(min_length=1)]
     """All of them must hold."""
     weight: Annotated[int, Field(ge=1, le=100)] = 100
     """How much better; the scheduler adds the weights up."""
@@ -40,9 +41,9 @@ class PreferredNode(Model):
 class NodeAffinity(Model):
     """Nodes of the pool that the pods may, or should, be on."""
 
-    required: tuple[NodeLabel, ...] = ()
+    required: ListOf[NodeLabel] = ()
     """All of them must hold of a node."""
-    preferred: tuple[PreferredNode, ...] = ()
+    preferred: ListOf[PreferredNode] = ()
     """The scheduler prefers these nodes, and takes others."""
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Field, Tag, model_validator
 
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, Model, by_keys
 from trainwright.units import Bytes, Duration
+from trainwright_trainer.contract.base import ListOf
 
 ConfigKey = Annotated[str, Field(pattern=r"^([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a-zA-Z0-9]*$", max_length=253)]
 """A key of a Secret or ConfigMap."""
@@ -195,7 +196,7 @@ ProjectedSource = Annotated[
 class ProjectedMount(Model):
     """Files from several places in one folder, which a pod can only read."""
 
-    projected: Annotated[tuple[ProjectedSource, ...], Field(min_length=1)]
+    projected: Annotated[ListOf[ProjectedSource], Field(min_length=1)]
     """Where they come from."""
     mode: FileMode | None = None
     """Permissions of the files, such as "0400" for a private key; default: "0644"."""

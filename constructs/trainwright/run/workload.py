@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from trainwright.model import AbsolutePath, Model
-from trainwright_trainer.contract.base import Count, Fraction
+from trainwright_trainer.contract.base import Count, Fraction, ListOf
 from trainwright_trainer.contract.boosting import Booster, MetricName, boosting_disagreements
 from trainwright_trainer.contract.data import Data, Table
 from trainwright_trainer.contract.metrics import Sink, sink_disagreements
@@ -38,8 +38,8 @@ def _can_be_given(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-Command = Annotated[tuple[Argument, ...], Field(min_length=1, max_length=1024), AfterValidator(_can_start)]
-Arguments = Annotated[tuple[Argument, ...], Field(max_length=1024), AfterValidator(_can_be_given)]
+Command = Annotated[ListOf[Argument], Field(min_length=1, max_length=1024), AfterValidator(_can_start)]
+Arguments = Annotated[ListOf[Argument], Field(max_length=1024), AfterValidator(_can_be_given)]
 
 
 class TrainerWorkload(Model):
@@ -93,7 +93,7 @@ class TrainerWorkload(Model):
     """Of weights, dropout and data order."""
     evaluation: Evaluation = Field(default_factory=Evaluation.model_construct)
     """How often to look at held-out data; always at the end."""
-    metrics: tuple[Sink, ...] = ()
+    metrics: ListOf[Sink] = ()
     """Where rank 0 writes the run's metrics, in addition to `/metrics` and the log."""
 
     @model_validator(mode="after")
@@ -122,7 +122,7 @@ class BoostingWorkload(Model):
     """The table, and the column to learn."""
     rounds: Annotated[int, Field(ge=1, le=2**53)]
     """Number of trees, or of trees per class."""
-    evaluation_metrics: Annotated[tuple[MetricName, ...], Field(max_length=8)] = ()
+    evaluation_metrics: Annotated[ListOf[MetricName], Field(max_length=8)] = ()
     """Default: the objective's own."""
     early_stopping_rounds: Annotated[int, Field(ge=1, le=2**53)] | None = None
     """End after this many rounds in which the last metric did not improve."""

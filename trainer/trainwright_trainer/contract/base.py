@@ -1,6 +1,6 @@
 """The two settings every contract model shares: frozen, and closed to unknown keys."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,6 +21,14 @@ AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00]*$", max_length=4096)]
 """Of a file or a directory inside the pod."""
 EntryName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][-A-Za-z0-9_.]*$", max_length=255)]
 """Name of one entry of a directory: no slash, no leading dot."""
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    ListOf = list[T] | tuple[T, ...]
+else:
+    ListOf = tuple[T, ...]
+"""What people write as a list, in files and in Python. The model keeps a tuple, which nobody can change."""
 
 
 class Contract(BaseModel):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright_trainer.contract.base import Contract, Count, Index, NonNegative, Positive
+from trainwright_trainer.contract.base import Contract, Count, Index, ListOf, NonNegative, Positive
 from trainwright_trainer.contract.data import Table
 from trainwright_trainer.contract.training import Checkpoints
 
@@ -72,7 +72,7 @@ class Boosting(Contract):
     data: Table
     rounds: Count
     """Trees, or for classes trees of each class, in all."""
-    evaluation_metrics: Annotated[tuple[MetricName, ...], Field(max_length=8)] = ()
+    evaluation_metrics: Annotated[ListOf[MetricName], Field(max_length=8)] = ()
     """Default: the objective's own."""
     early_stopping_rounds: Count | None = None
     """End after so many rounds in which the last metric on ``data.evaluation_path`` did not improve."""
@@ -84,7 +84,7 @@ class Boosting(Contract):
     @property
     def scored_by(self) -> tuple[MetricName, ...]:
         """``evaluation_metrics``, or the objective's own."""
-        return self.evaluation_metrics or (_SCORED_BY[self.booster.objective],)
+        return tuple(self.evaluation_metrics) or (_SCORED_BY[self.booster.objective],)
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainwright_trainer.contract.base import AbsolutePath, Contract, Count, EntryName, Fraction
+from trainwright_trainer.contract.base import AbsolutePath, Contract, Count, EntryName, Fraction, ListOf
 
 DIGITS_SAMPLES = 1797
 DIGITS_IMAGE_SIZE = 8
@@ -110,7 +110,7 @@ class HFDataset(Contract):
     """Samples to learn from."""
     evaluation_split: EntryName = "validation"
     """Samples to evaluate on."""
-    text_columns: Annotated[tuple[ColumnName, ...], Field(min_length=1, max_length=2)] = ("text",)
+    text_columns: Annotated[ListOf[ColumnName], Field(min_length=1, max_length=2)] = ("text",)
     """One column of text, or two that are read as a pair."""
     label_column: ColumnName | None = None
     """Column of class numbers (text-classification)."""

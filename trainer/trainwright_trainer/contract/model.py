@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from trainwright_trainer.contract.base import Contract, Count
+from trainwright_trainer.contract.base import Contract, Count, ListOf
 
 
 class LlamaRopeScaling(Contract):
@@ -143,9 +143,9 @@ class ResNet(Contract):
     """Colours of the image; 1 for grey."""
     embedding_size: Count = 64
     """Channels after the first convolution."""
-    hidden_sizes: Annotated[tuple[Count, ...], Field(min_length=1, max_length=8)] = (256, 512, 1024, 2048)
+    hidden_sizes: Annotated[ListOf[Count], Field(min_length=1, max_length=8)] = (256, 512, 1024, 2048)
     """Channels of each stage."""
-    depths: Annotated[tuple[Annotated[int, Field(ge=1, le=1000)], ...], Field(min_length=1, max_length=8)] = (3, 4, 6, 3)
+    depths: Annotated[ListOf[Annotated[int, Field(ge=1, le=1000)]], Field(min_length=1, max_length=8)] = (3, 4, 6, 3)
     """Blocks of each stage."""
     layer_type: Literal["basic", "bottleneck"] = "bottleneck"
     """Two 3 x 3 convolutions a block, or three with a narrow one in the middle (ResNet-50 and larger)."""

@@ -5,7 +5,17 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from trainwright_trainer.contract.base import AbsolutePath, Contract, Count, Fraction, Index, NonNegative, Positive, Seconds
+from trainwright_trainer.contract.base import (
+    AbsolutePath,
+    Contract,
+    Count,
+    Fraction,
+    Index,
+    ListOf,
+    NonNegative,
+    Positive,
+    Seconds,
+)
 from trainwright_trainer.contract.data import (
     BYTE_VOCABULARY,
     DIGITS_CLASSES,
@@ -191,7 +201,7 @@ class Training(Contract):
     evaluation: Evaluation = Field(default_factory=Evaluation)
     checkpoints: Checkpoints
     log_every_steps: Count = 10
-    metrics: tuple[Sink, ...] | None = None
+    metrics: ListOf[Sink] | None = None
     """Where metrics go, beside ``/metrics`` and the log. Default: nowhere else."""
 
     @property
