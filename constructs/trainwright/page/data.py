@@ -73,7 +73,8 @@ def _change(change: RunReview | None) -> Data | None:
         return None
     facts = [[one.label, _said(one.before), _said(one.after)] for one in change.facts]
     fields = [[f"{one.object} {one.path}", _said(one.before), _said(one.after)] for one in change.fields]
-    return {"class": change.change.words, "outcome": change.outcome, "cause": change.cause, "facts": facts, "fields": fields}
+    said = f"{change.change.words}; training {change.training}"
+    return {"class": said, "outcome": change.outcome, "cause": change.cause, "facts": facts, "fields": fields}
 
 
 def _said(value: object) -> str:

@@ -21,9 +21,9 @@ from trainwright.report.header import group
 from trainwright.report.words import label, told
 from trainwright.review.fields import FieldChange, Objects, field_changes, objects
 from trainwright.review.model import Class, CodeChange, FactChange, Review, RunReview, SharedReview
-from trainwright.review.outcome import class_of, outcome
+from trainwright.review.outcome import class_of, outcome, training
 from trainwright.review.side import Side
-from trainwright.units import Duration, UnitError
+from trainwright.units import Duration, UnitError, counted
 
 LOCK = "charts/lock/"
 CLAIM = ".claim"
@@ -91,7 +91,8 @@ class _Comparison:
         facts = fact_changes(before.facts, after.facts) if before and after else ()
         codes = tuple(_code_changes(before, after)) if before and after else ()
         return RunReview(
-            name, class_of(before, after), before, after, outcome(name, before, after), facts, fields, codes=codes
+            name, class_of(before, after), before, after, outcome(name, before, after), training(before, after), facts, fields,
+            codes=codes,
         )
 
     def _fields(
@@ -123,7 +124,8 @@ class _Comparison:
         gone = [name for name in before.keys() - after.keys() if name[1] == "PersistentVolumeClaim"]
         risk = "; ".join(_risk(name[3], before[name]) for name in sorted(gone))
         touched = [run for claim in gone for run in self._users(key, claim[3])]
-        return SharedReview(f"foundation {key}", tuple(dict.fromkeys(touched)), (), tuple(field_changes(before, after)), risk)
+        fields = tuple(field_changes(before, after))
+        return SharedReview(f"foundation {key}", tuple(dict.fromkeys(touched)), (), fields, risk, SHARED)
 
     def _users(self, key: str, claim: str) -> Iterator[str]:
         """Runs of the base that use a claim of a namespace."""
@@ -141,7 +143,7 @@ class _Comparison:
                 run = known.get(name)
                 if run is None:
                     before, after = (self._record(side, RunRecord, name) for side in (self.base, self.head))
-                    run = RunReview(name, Class.COSMETIC, before, after, outcome(name, before, after))
+                    run = RunReview(name, Class.COSMETIC, before, after, outcome(name, before, after), training(before, after))
                 known[name] = replace(run, change=Class.DATA_AT_RISK, outcome=f"{foundation.risk}; {run.outcome}")
         return list(known.values())
 
@@ -164,7 +166,10 @@ class _Comparison:
     def _touched(self, profiles: Mapping[str, tuple[FactChange, ...]], runs: list[RunReview]) -> Iterator[SharedReview]:
         for name, changes in profiles.items():
             title = f"profile {name}"
-            yield SharedReview(title, tuple(run.run for run in runs if _begins(run.cause) == title), changes)
+            touched = [run for run in runs if _begins(run.cause) == title]
+            restarts = sum(run.change in (Class.REPLACED, Class.DATA_AT_RISK) for run in touched)
+            effect = f"Restarts {counted(restarts, 'run')}." if restarts else "By itself, this edit restarts no run."
+            yield SharedReview(title, tuple(run.run for run in touched), changes, effect=effect)
 
     def _by_hand(self, changed: list[str]) -> Iterator[SharedReview]:
         """Files that change though no record says so."""
@@ -186,7 +191,16 @@ def fact_changes(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> tuple
     if _by_lineage(before) == _by_lineage(after):  # the path says no more than the lineage
         old, new = ({key: value for key, value in side.items() if key != "checkpoints"} for side in (old, new))
     keys = sorted((key for key in old.keys() | new.keys() if old.get(key) != new.get(key)), key=lambda key: (group(key), key))
-    return tuple(FactChange(key, label(key), old.get(key), new.get(key)) for key in keys)
+    return tuple(FactChange(key, _label(key, {**old, **new}), old.get(key), new.get(key)) for key in keys)
+
+
+def _label(key: str, facts: Mapping[str, Fact]) -> str:
+    """With what a reader needs who sees this fact alone, and not among the others of a plan."""
+    if key == "target":
+        return "made as (kind of Kubernetes job)"
+    if key == "learning_rate" and "learning_rate.base" in facts:
+        return "learning rate, scaled to the batch"
+    return "learning rate, as written" if key == "learning_rate.base" else label(key)
 
 
 def _with_products(facts: dict[str, Fact]) -> dict[str, Fact]:
@@ -231,10 +245,11 @@ def _dist(run: str, record: RunRecord | None) -> str | None:
 
 def _risk(claim: str, manifest: Mapping[str, object]) -> str:
     kept = "Prune=false" in str(manifest.get("metadata"))
-    what = "the cluster keeps it, and nobody looks after it any more" if kept else "Argo CD deletes it, with the data in it"
-    return f"the storage claim {claim} is no longer described here: {what}"
+    what = "the cluster keeps it and its data, but nothing here looks after it" if kept else "Argo CD deletes it, with its data"
+    return f"the storage {claim} is no longer described here: {what}"
 
 
+SHARED = "What the runs of a namespace share, such as its storage and its queues. By itself, this edit restarts no run."
 AND = " and "
 """Between two causes."""
 MOST_DEFAULTS = 3

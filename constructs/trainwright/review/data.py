@@ -30,6 +30,7 @@ def _run(run: RunReview) -> dict[str, Any]:
         "class": run.change.value,
         "identity": _change(*identities),
         "outcome": run.outcome,
+        "training": run.training,
         "cause": run.cause,
         "gpus": _change(*run.gpus),
         "facts": _facts(run.facts),
@@ -43,6 +44,7 @@ def _run(run: RunReview) -> dict[str, Any]:
 def _shared(shared: SharedReview) -> dict[str, Any]:
     return {
         "title": shared.title, "runs": list(shared.runs), "risk": shared.risk or None,
+        "effect": shared.effect or None,
         "facts": _facts(shared.facts), "fields": _fields(shared.fields),
     }
 

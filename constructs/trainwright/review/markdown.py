@@ -24,7 +24,8 @@ def markdown(review: Review, limit: int = LIMIT) -> str:
     """The comment; where it would be too long, the folded fields of some runs go first, then whole runs."""
     head = f"{MARKER}\n## Trainwright: {summary(review)}\n\nFrom {_code(review.base)} to {_code(review.head)}.\n"
     notes = "".join(f"\n> **Note:** {_code(note)}\n" for note in review.notes[:20])
-    budget = limit - RESERVE - _size(head) - _size(notes)
+    words = _words(review)
+    budget = limit - RESERVE - _size(head) - _size(notes) - _size(words)
     rows, budget = _fit([_row(run) for run in review.runs], budget)
     parts = [*map(_run, review.runs), *map(_shared, review.shared)]
     fields = [*(run.fields for run in review.runs), *(one.fields for one in review.shared)]
@@ -33,10 +34,10 @@ def markdown(review: Review, limit: int = LIMIT) -> str:
     folded, _ = _fit(folds, budget)
     table = f"{TABLE}{''.join(row or '' for row in rows)}" if review.runs else ""
     body = "".join(f"{part}{fold or ''}" for part, fold in zip(kept, folded, strict=True) if part)
-    return head + notes + table + body + _cut(rows, kept, [fold for fold, one in zip(folded, folds, strict=True) if one])
+    return head + notes + table + body + _cut(rows, kept, [fold for fold, one in zip(folded, folds, strict=True) if one]) + words
 
 
-TABLE = "\n| run | what happens | GPUs |\n|---|---|---|\n"
+TABLE = "\n| run | what happens | its training | GPUs |\n|---|---|---|---|\n"
 
 
 def _fit(parts: Iterable[str], budget: int) -> tuple[list[str | None], int]:
@@ -60,7 +61,7 @@ def _cut(*lists: Sequence[str | None]) -> str:
 def _row(run: RunReview) -> str:
     before, after = run.gpus
     gpus = str(after) if before == after else f"{before} → {after}"
-    return f"| {_code(run.run)} | **{run.change.words}** | {gpus if run.before or run.after else ''} |\n"
+    return f"| {_code(run.run)} | **{run.change.words}** | {run.training} | {gpus if run.before or run.after else ''} |\n"
 
 
 def _run(run: RunReview) -> str:
@@ -76,7 +77,18 @@ def _run(run: RunReview) -> str:
 def _shared(shared: SharedReview) -> str:
     touched = f"\nTouches {_code(some(shared.runs))}.\n" if shared.runs else ""
     risk = f"\n**Data at risk:** {_code(shared.risk)}\n" if shared.risk else ""
-    return f"\n### {_code(shared.title)}\n{touched}{risk}{''.join(_facts(shared.facts))}"
+    effect = f"\n{shared.effect}\n" if shared.effect else ""
+    return f"\n### {_code(shared.title)}\n{effect}{touched}{risk}{''.join(_facts(shared.facts))}"
+
+
+def _words(review: Review) -> str:
+    """What the words of this comment mean, folded, for those who read their first one."""
+    if not review.runs:
+        return ""
+    lines = [f"- **{one.words}**: {one.meaning}." for one in review.counts()]
+    lines.append("- **lineage**: the checkpoints of one model, data and optimizer. Edits of anything else resume from them.")
+    lines.append("- **IDENTITY**: the hash in the names of a job's objects. A job with another hash is another job.")
+    return f"\n<details><summary>What these words mean</summary>\n\n{chr(10).join(lines)}\n</details>\n"
 
 
 def _facts(changes: Sequence[FactChange]) -> Iterator[str]:

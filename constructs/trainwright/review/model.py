@@ -28,7 +28,21 @@ class Class(StrEnum):
 
     @property
     def words(self) -> str:
-        return {Class.DATA_AT_RISK: "DATA AT RISK", Class.REPLACED: "replaces a running job"}.get(self, self.value)
+        """As a heading has it."""
+        return {
+            Class.DATA_AT_RISK: "DATA AT RISK", Class.REPLACED: "replaces a running job", Class.COSMETIC: "no restart",
+        }.get(self, self.value)
+
+    @property
+    def meaning(self) -> str:
+        return {
+            Class.DATA_AT_RISK: "storage that the run uses is no longer described here, so nothing looks after its data",
+            Class.REPLACED: "the job that runs now is stopped, and another one starts with the new settings",
+            Class.NEW: "a run that was not there, or was done",
+            Class.RETIRED: "the run is gone, or marked as done: its job is stopped if it still runs",
+            Class.HELD: "the run keeps the job that it has, though new settings would restart it",
+            Class.COSMETIC: "pods go on; labels, alerts or comments beside them change",
+        }[self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +84,8 @@ class RunReview:
     after: RunRecord | None
     outcome: str
     """What happens, in a sentence."""
+    training: str
+    """What that means for its steps, in a few words."""
     facts: tuple[FactChange, ...] = ()
     fields: tuple[FieldChange, ...] = ()
     cause: str | None = None
@@ -97,6 +113,8 @@ class SharedReview:
     fields: tuple[FieldChange, ...] = ()
     risk: str = ""
     """What may be lost."""
+    effect: str = ""
+    """What it does to running jobs, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)

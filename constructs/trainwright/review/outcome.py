@@ -7,6 +7,10 @@ from trainwright.review.model import Class
 
 PLACE = ("cluster", "namespace", "checkpoints", "checkpoints.claim", "checkpoints.store")
 """Facts that say where a run looks for checkpoints."""
+OWN = ("script", "command")
+"""Workloads whose program is not ours, so that only its author knows what it can resume from."""
+AGAIN = "starts again at step 0"
+PERHAPS = "starts at step 0, unless its checkpoints are there"
 
 
 def class_of(before: RunRecord | None, after: RunRecord | None) -> Class:
@@ -20,24 +24,45 @@ def class_of(before: RunRecord | None, after: RunRecord | None) -> Class:
     return Class.HELD if after.hold is not None else Class.COSMETIC
 
 
+def training(before: RunRecord | None, after: RunRecord | None) -> str:
+    """What that means for its steps, in a few words: does it lose what it has trained?"""
+    if after is None:
+        return "ends"
+    if before is None:
+        return "starts"
+    if before.identity == after.identity and not _moved(before, after):
+        return "goes on"
+    return _start(before, after)[0]
+
+
 def outcome(run: str, before: RunRecord | None, after: RunRecord | None) -> str:
     """What happens to the run."""
     if after is None:
-        name = f"{run}-{before.identity}" if before else run
-        return f"job {name} is deleted, with the steps since its last save; its checkpoints stay"
+        return f"{_stop(run, before)}, and nothing starts in its place; its checkpoints stay" if before else "nothing starts"
+    name = f"{run}-{after.identity}"
     if before is None:
-        return f"{run}-{after.identity} starts on {_machines(after)}; {_checkpoints(after)}"
+        return f"{name} starts on {_machines(after)}; {_checkpoints(after)}"
     if before.identity != after.identity or _moved(before, after):
-        starts = f"{run}-{after.identity} starts on {_machines(after)}"
-        return f"job {run}-{before.identity} is deleted and {starts}; {_start(before, after)}"
+        return f"{_stop(run, before)}; {name} starts on {_machines(after)}; {_start(before, after)[1]}"
     if after.hold is not None:
         until = f" until {after.hold.until}" if after.hold.until else ""
-        return f"{run}-{after.identity} stays as it is{until}: {after.hold.why}"
+        return f"{name} stays as it is{until}: {after.hold.why}"
     if before.hold is not None:
-        return f"{run}-{after.identity} goes on, and is no longer held"
+        return f"{name} goes on, and is no longer held"
     if before.manifests != after.manifests:
-        return f"{run}-{after.identity} goes on; objects beside its pods change in place"
-    return f"{run}-{after.identity} goes on; no object changes"
+        return f"{name} goes on, and no pod restarts: only what stands beside its pods changes"
+    return f"{name} goes on; no object changes"
+
+
+def _stop(run: str, record: RunRecord) -> str:
+    """How the running job ends, and what it can still save."""
+    job, facts = f"job {run}-{record.identity}", record.facts
+    if not facts:
+        return f"{job} is stopped"
+    if "checkpoints.lineage" not in facts:
+        return f"{job} is stopped, and has no checkpoints"
+    who = "its program has" if facts.get("workload") in OWN else "it has"
+    return f"{job} is stopped: {who} {facts.get('grace_seconds', 30)} s to save"
 
 
 def _moved(before: RunRecord, after: RunRecord) -> bool:
@@ -52,27 +77,33 @@ def _machines(record: RunRecord) -> str:
 
 def _checkpoints(record: RunRecord) -> str:
     lineage = record.facts.get("checkpoints.lineage")
-    return f"resumes if lineage {lineage} has checkpoints, else starts at step 0" if lineage else "it has no checkpoints"
+    return f"resumes if lineage {lineage} has checkpoints, else starts at step 0" if lineage else "it saves no checkpoints"
 
 
-def _start(before: RunRecord, after: RunRecord) -> str:
-    """From which step it goes on."""
+def _start(before: RunRecord, after: RunRecord) -> tuple[str, str]:
+    """From which step it goes on: in a few words, and in a sentence."""
     lineage, last = after.facts.get("checkpoints.lineage"), before.facts.get("checkpoints.lineage")
     if lineage is None:
-        return "starts at step 0: it has no checkpoints"
+        return AGAIN, "it starts at step 0, and saves no checkpoints"
     if after.facts.get("checkpoints.resume") == "never":
-        return "starts at step 0: it says `resume: never`"
-    if not before.facts or (lineage == last and _elsewhere(before, after)):
-        return f"resumes only if lineage {lineage} is where it looks now, else starts at step 0"
-    own = after.facts.get("workload") in ("script", "command")
+        return AGAIN, "it starts at step 0, since it says `resume: never`"
+    if not before.facts:
+        return PERHAPS, f"it resumes if lineage {lineage} has checkpoints where it looks now, else it starts at step 0"
+    own = after.facts.get("workload") in OWN
+    if lineage == last and _elsewhere(before, after):
+        where = f"{after.facts.get('checkpoints')} on {after.facts.get('cluster')}, namespace {after.facts.get('namespace')}"
+        return PERHAPS, f"nothing copies its checkpoints: it resumes if they are in {where}, else it starts at step 0"
     if lineage == last and own:
-        return f"resumes in the directory of lineage {lineage}, if its program reads what is there"
+        reads = f"its program finds its checkpoints of lineage {lineage}, and resumes if it reads them"
+        return "goes on, if its program reads its checkpoints", reads
     if lineage == last:
-        return f"resumes from the last checkpoint of lineage {lineage}"
+        return "goes on from its last checkpoint", f"it resumes from the last checkpoint of lineage {lineage}"
+    stay = f"; checkpoints of {last} stay" if last else ""
     if own:
-        return f"it gets the empty checkpoint directory {lineage}, and starts at step 0; checkpoints of {last} stay"
+        keep = f", and `checkpoints: {{lineage: {last}}}` in its file would go on from them" if last else ""
+        return AGAIN, f"it gets the empty checkpoint directory {lineage}, and starts at step 0{stay}{keep}"
     why = "the model, the data, the kind of optimizer or the format of the checkpoints is another one"
-    return f"starts at step 0 in lineage {lineage}: {why}; checkpoints of {last} stay"
+    return AGAIN, f"it starts at step 0 in lineage {lineage}: {why}{stay}"
 
 
 def _elsewhere(before: RunRecord, after: RunRecord) -> bool:

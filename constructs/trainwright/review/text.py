@@ -25,7 +25,7 @@ def _lines(review: Review) -> Iterator[str]:
     for shared in review.shared:
         yield ""
         yield shared.title + (f": touches {some(shared.runs)}" if shared.runs else "")
-        yield from (f"  {part}" for part in ([f"DATA AT RISK: {shared.risk}"] if shared.risk else []))
+        yield from (f"  {part}" for part in (f"DATA AT RISK: {shared.risk}" if shared.risk else "", shared.effect) if part)
         yield from (f"  {fact(change)}" for change in shared.facts)
         yield from _fields(shared.fields)
     if review.notes:
@@ -34,7 +34,7 @@ def _lines(review: Review) -> Iterator[str]:
 
 
 def _run(run: RunReview) -> Iterator[str]:
-    yield f"{run.run}: {run.change.words}"
+    yield f"{run.run}: {run.change.words}; training {run.training}"
     yield f"  {run.outcome}"
     if run.cause:
         yield f"  its own file is the same; the cause: {run.cause}"

@@ -55,6 +55,25 @@ def test_each_edit_is_classed_by_what_it_does(answer: dict[str, Any]) -> None:
     assert answer["notes"] == []
 
 
+def test_each_edit_says_what_becomes_of_the_training(answer: dict[str, Any]) -> None:
+    """Whoever reads nothing else learns whether the steps so far are kept."""
+    assert {run["run"]: run["training"] for run in answer["runs"] if run["run"] in CLASSES} == {
+        "llama-1b-ddp": "goes on from its last checkpoint",
+        "spot-resnet": "goes on from its last checkpoint",
+        "resnet-train": "goes on from its last checkpoint",
+        "own-script": "starts again at step 0",
+        "gang-scheduled-training": "starts again at step 0",
+        "hostnetwork-ddp": "starts again at step 0",
+        "roce-tuning": "starts at step 0, unless its checkpoints are there",
+        "vit-horovod": "ends",
+        "llama-finetune": "goes on",
+    }
+    assert "is stopped: it has 60 s to save;" in run_of(answer, "llama-1b-ddp")["outcome"]
+    assert "its checkpoints stay" in run_of(answer, "vit-horovod")["outcome"]
+    queue = run_of(answer, "gang-scheduled-training")
+    assert f"`checkpoints: {{lineage: {queue['identity']['before']}}}` in its file would go on from them" in queue["outcome"]
+
+
 def test_a_rate_is_said_before_and_after_and_the_run_resumes(answer: dict[str, Any]) -> None:
     run = run_of(answer, "llama-1b-ddp")
     assert facts(run) == {"learning_rate": ("4.24264e-4", "2.82843e-4"), "learning_rate.base": ("3.0e-4", "2.0e-4")}
@@ -83,7 +102,8 @@ def test_an_image_a_queue_and_an_override_are_said(answer: dict[str, Any]) -> No
 def test_a_run_that_moves_looks_for_its_checkpoints_elsewhere(answer: dict[str, Any]) -> None:
     run = run_of(answer, "roce-tuning")
     assert facts(run)["cluster"] == ("roce-h200", "trainer-h100")
-    assert "resumes only if lineage 99kp7drn is where it looks now" in run["outcome"]
+    assert "nothing copies its checkpoints" in run["outcome"]
+    assert "resumes if they are in /checkpoints/roce-tuning/99kp7drn on trainer-h100, namespace research" in run["outcome"]
 
 
 def test_a_label_restarts_nothing(answer: dict[str, Any]) -> None:
@@ -93,7 +113,7 @@ def test_a_label_restarts_nothing(answer: dict[str, Any]) -> None:
 
 
 def test_a_claim_that_goes_is_data_at_risk_and_names_its_run(answer: dict[str, Any]) -> None:
-    words = "the storage claim training-checkpoints is no longer described here: the cluster keeps it"
+    words = "the storage training-checkpoints is no longer described here: the cluster keeps it and its data"
     assert words in run_of(answer, "hostnetwork-ddp")["outcome"]
     (risky,) = [one for one in answer["shared"] if one["risk"]]
     assert risky["title"] == "foundation kubeflow-a100/training-host"
@@ -106,6 +126,7 @@ def test_an_edit_of_alerts_is_said_once_of_the_profile(answer: dict[str, Any]) -
         "key": "monitoring/rule_labels/release", "label": "monitoring/rule_labels/release",
         "before": "prometheus", "after": "alerts",
     }]
+    assert profile["effect"] == "By itself, this edit restarts no run."
 
 
 def test_no_field_carries_an_identity(answer: dict[str, Any]) -> None:
@@ -240,9 +261,9 @@ def test_a_held_run_is_said_with_its_reason(edited_copy: Scratch) -> None:
 def test_the_text_names_each_run_with_what_happens(edited: Scratch) -> None:
     ended = edited.run("diff")
     assert_ended(ended, 0)
-    assert "own-script: replaces a running job\n" in ended.stdout
+    assert "own-script: replaces a running job; training starts again at step 0\n" in ended.stdout
     assert "  GPUs: 16 -> 32\n" in ended.stdout
-    assert "hostnetwork-ddp: DATA AT RISK\n" in ended.stdout
+    assert "hostnetwork-ddp: DATA AT RISK; training starts again at step 0\n" in ended.stdout
 
 
 @pytest.mark.parametrize(("gate", "code"), [("new", 0), ("data-at-risk", 1), ("retired", 1)])
@@ -257,7 +278,7 @@ def test_markdown_fits_a_comment_and_says_what_it_cut(edited: Scratch) -> None:
     whole = edited.run("diff", "main", "edits", "--format", "markdown").stdout
     assert len(whole.encode()) < LIMIT
     assert "Cut" not in whole
-    assert "| `own-script` | **replaces a running job** | 16 → 32 |" in whole
+    assert "| `own-script` | **replaces a running job** | starts again at step 0 | 16 → 32 |" in whole
     found = review(git_side(edited.root, "main"), git_side(edited.root, "edits"))
     for limit in (1_500, 3_000, 6_000, 9_000):
         short = markdown(found, limit)

@@ -112,7 +112,7 @@ def test_the_list_has_every_run_and_is_filtered_and_grouped(page: Chrome) -> Non
 @needs_chromium
 def test_a_run_shows_what_changes_and_what_it_is(page: Chrome) -> None:
     text = opened(page, "llama-1b-ddp").text
-    assert "This change: replaces a running job" in text
+    assert "This change: replaces a running job; training goes on from its last checkpoint" in text
     assert "learning rate base" in text
     assert "4 nodes x 8 H100 80Gi" in text
     drawn = page.find_element(By.CSS_SELECTOR, "#run svg")
