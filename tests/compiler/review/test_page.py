@@ -75,10 +75,11 @@ def opened(browser: Chrome, run: str | None = None) -> WebElement:
     """The part of the page about a run, or about the one that its address names, once that is what it shows.
 
     The page unpacks a run in the background and then replaces all elements of this part, so only the part itself, which stays,
-    can say when that is done.
+    can say when that is done. A run is opened by keyboard: a row far down gets its real height when it is scrolled to, so that a
+    click could land beside it.
     """
     if run is not None:
-        browser.find_element(By.LINK_TEXT, run).click()
+        browser.find_element(By.LINK_TEXT, run).send_keys(Keys.ENTER)
     name = run or browser.current_url.partition("#")[2] or browser.execute_script("return data.runs[0].run")
     there = (By.CSS_SELECTOR, f'#run[data-run="{name}"]:not([aria-busy])')
     found: WebElement = WebDriverWait(browser, 20).until(expected_conditions.presence_of_element_located(there))
