@@ -20,7 +20,7 @@ from trainwright.explain import Explainer
 from trainwright.findings.locate import Locator
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.project import Output
-from trainwright.validate import Catalogue, load_catalogue, object_problems
+from trainwright.validate import Catalogue, CheckedBy, load_catalogue, object_problems
 from trainwright.validate.core import is_core
 from trainwright.validate.core_schemas import known_version
 
@@ -91,9 +91,9 @@ def problems(manifests: Sequence[Data], kubernetes: str) -> list[str]:
     """What they have against objects; a kind without a schema is one problem more, where there are schemas of custom kinds."""
     said = []
     for manifest in manifests:
-        found, known = object_problems(manifest, catalogue(), known_version(kubernetes))
+        found, by = object_problems(manifest, catalogue(), known_version(kubernetes))
         said += [f"{manifest['kind']}{problem.pointer}: {problem.message}" for problem in found if problem.pointer not in EARLIER]
-        said += [] if known or UPSTREAM is None else [f"{manifest['kind']}: no schema"]
+        said += [] if by is CheckedBy.SCHEMA or UPSTREAM is None else [f"{manifest['kind']}: no schema"]
     return said
 
 

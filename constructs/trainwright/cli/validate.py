@@ -41,8 +41,8 @@ def command(
 ) -> None:
     """Say what the API server or an operator would refuse in manifests, without a cluster.
 
-    Ends with 1 where an object would be refused. Custom resources need their CustomResourceDefinitions; those without are named,
-    and are errors with --strict.
+    Ends with 1 where an object would be refused. Custom resources need their CustomResourceDefinitions; of those without only the
+    names of fields are checked, or nothing but their pods. They are named, and are errors with --strict.
     """
     from trainwright.project.load import version_for
     from trainwright.validate import validate_files
@@ -58,7 +58,8 @@ def command(
     if json:
         from trainwright.report.finding import to_json
 
-        data = {"objects": report.objects, "not_validated": report.unchecked, "findings": to_json(report.findings)}
+        left = {"not_validated": report.unchecked, "names_only": report.by_name}
+        data = {"objects": report.objects, **left, "findings": to_json(report.findings)}
         output(encoder.dumps(data, indent=2))
     elif style is not Format.TEXT:
         write_findings(report.findings, style)
@@ -90,8 +91,10 @@ def project_crds() -> Path:
 
 
 def _summary(report: Report) -> str:
-    unchecked = sum(report.unchecked.values())
-    objects = "1 object" if report.objects == 1 else f"{report.objects} objects"
-    errors = "no errors" if not report.errors else "1 error" if report.errors == 1 else f"{report.errors} errors"
+    from trainwright.units import counted
+
+    names, unchecked = sum(report.by_name.values()), sum(report.unchecked.values())
+    errors = counted(report.errors, "error") if report.errors else "no errors"
+    partly = f", {names} by names of fields only" if names else ""
     left = f", {unchecked} NOT VALIDATED: no schema of {', '.join(report.unchecked)}" if unchecked else ""
-    return f"{objects}, {errors}{left}"
+    return f"{counted(report.objects, 'object')}, {errors}{partly}{left}"

@@ -256,7 +256,7 @@ _ROWS = (
     Code("TW701", _E, "no such kind or version",
          "The API server would answer that it knows no such resource, and the sync would fail."),
     Code("TW702", _W, "kind without a schema",
-         "A kind that has no CustomResourceDefinition here is not validated: the cluster would be the first to check it."),
+         "What only a CustomResourceDefinition says of it is not validated: the cluster would be the first to check it."),
     Code("TW703", _E, "unknown field", "The API server silently drops it, or rejects the object if validation is strict."),
     Code("TW704", _E, "missing field", "The API server would reject the object."),
     Code("TW705", _E, "value that the API rejects", "The API server would reject the object."),

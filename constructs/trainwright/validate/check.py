@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import found
 from trainwright.manifest.kinds import GroupKind
-from trainwright.validate.core import core_problems, is_core, metadata_structure
+from trainwright.units import counted
+from trainwright.validate.admission import unknown_fields
+from trainwright.validate.core import core_problems, is_core, metadata_structure, template_structure
 from trainwright.validate.core_schemas import UnknownKindError, known_version
 from trainwright.validate.crd import Catalogue, load_catalogue
 from trainwright.validate.custom import STRUCTURAL, custom_problems, served_version
+from trainwright.validate.field_names import named
 from trainwright.validate.manifests import Manifest, files_below, read_manifests
 from trainwright.validate.metadata import identity_problems, metadata_problems
 from trainwright.validate.pods import pod_problems
 from trainwright.validate.problem import Problem
 from trainwright.validate.webhooks import objections
+
+
+class CheckedBy(Enum):
+    """What the fields of an object were held against."""
+
+    SCHEMA = "schema"
+    NAMES = "names"
+    """Those of an operator's release that is known here: no types, no required fields."""
+    NOTHING = "nothing"
 
 
 @dataclass(slots=True)
@@ -29,6 +42,8 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     unchecked: dict[str, int] = field(default_factory=dict)
     """Kind, as ``group/version Kind`` -> number of objects for which there was no schema."""
+    by_name: dict[str, int] = field(default_factory=dict)
+    """The same of kinds of whose fields only the names are known."""
 
     @property
     def errors(self) -> int:
@@ -90,38 +105,60 @@ def check_manifests(manifests: Iterable[tuple[Manifest, str]], catalogue: Catalo
         report.objects += 1
         problems = list(identity_problems(manifest.data))
         if not problems:
-            problems, known = object_problems(manifest.data, catalogue, kubernetes)
-            if not known:
+            problems, by = object_problems(manifest.data, catalogue, kubernetes)
+            if by is not CheckedBy.SCHEMA:
+                counts = report.by_name if by is CheckedBy.NAMES else report.unchecked
                 kind = f"{manifest.data['apiVersion']} {manifest.data['kind']}"
-                report.unchecked[kind] = report.unchecked.get(kind, 0) + 1
+                counts[kind] = counts.get(kind, 0) + 1
                 first.setdefault(kind, manifest)
         report.findings += [found(it.code, manifest.where(it.pointer), it.message, it.fix) for it in problems]
     report.findings += [_unchecked(kind, count, first[kind]) for kind, count in report.unchecked.items()]
+    if report.by_name:
+        report.findings.append(_by_name_only(report.by_name, first[next(iter(report.by_name))]))
     return report
 
 
-def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernetes: str) -> tuple[list[Problem], bool]:
-    """The problems of one object that has a kind and a name, and whether there was a schema to check it by."""
+def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernetes: str) -> tuple[list[Problem], CheckedBy]:
+    """The problems of one object that has a kind and a name, and what its fields were held against.
+
+    Everything that can be said is said at once, but for what follows from a value that is wrong or missing itself.
+    """
     crd = catalogue.crds.get(GroupKind.of(manifest))
     core = is_core(str(manifest["apiVersion"]))
     resource: Mapping[str, Any] = manifest
+    by = CheckedBy.SCHEMA
     if crd is not None:
         version = served_version(manifest, crd)
         if isinstance(version, Problem):
-            return [version], True
+            return [version], by
         problems, resource = custom_problems(manifest, version, kubernetes)
     elif core:
-        problems = _core(manifest, kubernetes)
-        if not problems:
-            return beyond_schema(manifest), True
+        try:
+            problems = core_problems(manifest, kubernetes)
+        except UnknownKindError:
+            message = f"Kubernetes {kubernetes} has no {manifest['apiVersion']} {manifest['kind']}"
+            return [Problem("TW701", "/kind", message, "write a kind and version that `kubectl api-resources` lists")], by
     else:
-        problems = [problem.below("/metadata") for problem in metadata_structure(manifest["metadata"], kubernetes)]
-    if not any(problem.code in STRUCTURAL for problem in problems):
-        if not core:
-            problems += pod_problems(manifest)
-        problems += metadata_problems(manifest, crd.namespaced if crd else None)
-        problems += [Problem("TW711", *objection) for objection in objections(resource)]
-    return list(dict.fromkeys(problems)), crd is not None or core
+        problems, by = _by_name(manifest, kubernetes)
+    if not core:  # fields are not looked at: what holds containers may be more than a pod, such as a Prometheus
+        told = {(problem.code, problem.pointer) for problem in problems}
+        values = (problem for problem in template_structure(resource, kubernetes) if problem.code != "TW703")
+        problems += [problem for problem in values if (problem.code, problem.pointer) not in told]
+    beyond = [*pod_problems(manifest), *metadata_problems(manifest, crd.namespaced if crd else None)]
+    beyond += [Problem("TW711", *objection) for objection in objections(resource)]
+    broken = [problem.pointer for problem in problems if problem.code in STRUCTURAL]
+    problems += [it for it in beyond if not any(f"{it.pointer}/".startswith(f"{place}/") for place in broken)]
+    return list(dict.fromkeys(problems)), by
+
+
+def _by_name(manifest: Mapping[str, Any], kubernetes: str) -> tuple[list[Problem], CheckedBy]:
+    """What can be said of a custom resource without its CRD."""
+    problems = metadata_structure(manifest["metadata"], kubernetes)
+    known = named(str(manifest["apiVersion"]), str(manifest["kind"]))
+    if known is None:
+        return problems, CheckedBy.NOTHING
+    unknown = unknown_fields(manifest, known.schema)
+    return [*(replace(it, message=f"{it.message} ({known.release})") for it in unknown), *problems], CheckedBy.NAMES
 
 
 def beyond_schema(manifest: Mapping[str, Any]) -> list[Problem]:
@@ -132,16 +169,14 @@ def beyond_schema(manifest: Mapping[str, Any]) -> list[Problem]:
     return list(dict.fromkeys(problems))
 
 
-def _core(manifest: Mapping[str, Any], kubernetes: str) -> list[Problem]:
-    try:
-        return core_problems(manifest, kubernetes)
-    except UnknownKindError:
-        message = f"Kubernetes {kubernetes} has no {manifest['apiVersion']} {manifest['kind']}"
-        return [Problem("TW701", "/kind", message, "write a kind and version that `kubectl api-resources` lists")]
-
-
 def _unchecked(kind: str, count: int, manifest: Manifest) -> Finding:
-    objects = "1 object" if count == 1 else f"{count} objects"
-    message = f"{objects} of {kind} NOT VALIDATED: there is no CustomResourceDefinition of it here"
+    message = f"{counted(count, 'object')} of {kind} NOT VALIDATED: there is no CustomResourceDefinition of it here"
+    fix = "run `trainwright crds`, or give the folder that has it: `--crds DIR`"
+    return found("TW702", manifest.where("/kind"), message, fix)
+
+
+def _by_name_only(counts: Mapping[str, int], manifest: Manifest) -> Finding:
+    what = f"of {counted(sum(counts.values()), 'object')} only the names of fields were validated, not types or required fields"
+    message = f"{what}: there is no CustomResourceDefinition here of {', '.join(counts)}"
     fix = "run `trainwright crds`, or give the folder that has it: `--crds DIR`"
     return found("TW702", manifest.where("/kind"), message, fix)

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from trainwright.findings.locate import escape
+from trainwright.findings.locate import at, escape
+from trainwright.manifest.pods import pods_in
 from trainwright.reading.shape import WORDS
 from trainwright.validate.core_schemas import definition, schema_of
+from trainwright.validate.fields import items, mapping
 from trainwright.validate.problem import Problem, shown, unknown_choice, unknown_field, written
 
 CORE_GROUPS = frozenset(
@@ -47,6 +49,10 @@ CORE_GROUPS = frozenset(
 """The groups of Kubernetes itself. ``snapshot.storage.k8s.io`` and everything under ``x-k8s.io`` come from CRDs."""
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_POD, _JOB = "io.k8s.api.core.v1.PodTemplateSpec", "io.k8s.api.batch.v1.JobTemplateSpec"
+
+_JOB_LISTS = ("/spec/replicatedJobs", "/spec/template/spec/replicatedJobs")
+"""Where custom resources hold templates of Jobs: a JobSet, and the JobSet in a TrainingRuntime."""
 
 _REASONS = {
     "pattern": "does not match the pattern",
@@ -73,9 +79,21 @@ def core_problems(manifest: Mapping[str, Any], version: str) -> list[Problem]:
     return list(_problems(_of_kind(str(manifest["kind"]), str(manifest["apiVersion"]), version), manifest))
 
 
-def metadata_structure(metadata: object, version: str) -> list[Problem]:
-    """The same for the metadata of an object of any kind."""
-    return list(_problems(_of_metadata(version), metadata))
+def metadata_structure(metadata: object, version: str, pointer: str = "/metadata") -> list[Problem]:
+    """The same for the metadata of an object of any kind, which is at ``pointer``."""
+    return list(_problems(_of_definition(_META, version), metadata, pointer))
+
+
+def template_structure(manifest: Mapping[str, Any], version: str) -> Iterator[Problem]:
+    """The same for templates of pods and Jobs in an object of any kind: a CRD has their fields, and few of their values."""
+    lists = ((owner, index, job) for owner in _JOB_LISTS for index, job in items(manifest, owner))
+    jobs = [f"{owner}/{index}/template" for owner, index, job in lists if mapping(job, "/template")]
+    for pointer in jobs:
+        yield from _problems(_of_definition(_JOB, version), at(manifest, pointer), pointer)
+    for found in pods_in(manifest):
+        if not found.pointer.startswith(tuple(f"{job}/" for job in jobs)):
+            template = {key: found.template[key] for key in ("metadata", "spec") if key in found.template}
+            yield from _problems(_of_definition(_POD, version), template, found.pointer.removesuffix("/spec"))
 
 
 @cache
@@ -84,8 +102,8 @@ def _of_kind(kind: str, api_version: str, version: str) -> Any:
 
 
 @cache
-def _of_metadata(version: str) -> Any:
-    return _validator(definition(_META, version))
+def _of_definition(name: str, version: str) -> Any:
+    return _validator(definition(name, version))
 
 
 def _validator(schema: Mapping[str, Any]) -> Any:
@@ -95,9 +113,10 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     return jsonschema.validators.Draft202012Validator(schema)
 
 
-def _problems(validator: Any, value: object) -> Iterator[Problem]:
+def _problems(validator: Any, value: object, above: str = "") -> Iterator[Problem]:
+    """The problems of a value that is at ``above`` in its object."""
     for error in sorted(validator.iter_errors(value), key=lambda error: [str(part) for part in error.absolute_path]):
-        pointer = "".join(f"/{escape(str(part))}" for part in error.absolute_path)
+        pointer = above + "".join(f"/{escape(str(part))}" for part in error.absolute_path)
         yield from _said(error, pointer)
 
 

@@ -38,7 +38,7 @@ def custom_problems(manifest: Mapping[str, Any], version: Version, kubernetes: s
     resource = admitted(manifest, schema)
     if version.drops_status:
         resource.pop("status", None)
-    problems += [problem.below("/metadata") for problem in metadata_structure(manifest.get("metadata"), kubernetes)]
+    problems += metadata_structure(manifest.get("metadata"), kubernetes)
     problems += structure_problems(resource, schema)
     problems += list_problems(resource, schema)
     problems += _embedded(resource, schema, kubernetes)
@@ -55,7 +55,7 @@ def _embedded(value: Any, schema: Schema | None, kubernetes: str, pointer: str =
                 if not isinstance(value.get(key), str) or not value[key]:
                     yield Problem("TW704", f"{pointer}/{key}", f"{pointer} has no `{key}`", f"add `{key}:`")
             if "metadata" in value:
-                yield from (problem.below(f"{pointer}/metadata") for problem in metadata_structure(value["metadata"], kubernetes))
+                yield from metadata_structure(value["metadata"], kubernetes, f"{pointer}/metadata")
         for key, item in value.items():
             yield from _embedded(item, field_schema(schema, key), kubernetes, f"{pointer}/{escape(key)}")
     elif isinstance(value, list):

@@ -25,6 +25,8 @@ class Pin:
     file: str
     url: str
     sha256: str
+    release: str = ""
+    """Repository and version that the file is from; only :mod:`trainwright.validate.field_names` asks."""
 
 
 class FetchError(Exception):

@@ -25,7 +25,7 @@ def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of the pods of any object, and of other kinds of Kubernetes itself, that a schema allows."""
     kind = GroupKind.of(manifest)
     # a StatefulSet's claims are volumes of its pods
-    claimed = [dict(claim.get("metadata", {})) for _, claim in items(manifest, "/spec/volumeClaimTemplates")]
+    claimed = [mapping(claim, "/metadata") for _, claim in items(manifest, "/spec/volumeClaimTemplates")]
     for pointer, template in pods_in(manifest):
         above = pointer.removesuffix("/spec")
         yield from (problem.below(above) for problem in template_problems(template))

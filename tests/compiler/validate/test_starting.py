@@ -13,7 +13,7 @@ from tests.compiler.objects import catalogue, needs_crds, the
 from tests.compiler.targets import CASES, on, profile_for
 
 from trainwright.reading.document import parse_yaml
-from trainwright.validate import Catalogue, check_manifests, object_problems, validate_files
+from trainwright.validate import Catalogue, CheckedBy, check_manifests, object_problems, validate_files
 from trainwright.validate.core_schemas import known_version
 from trainwright.validate.manifests import Manifest
 
@@ -138,7 +138,8 @@ def test_keys_of_secrets(kind: str, key: str) -> None:
 def test_a_runtime_is_completed_by_its_train_job() -> None:
     runtime = widget({"volumeMounts": [{"name": "elsewhere", "mountPath": "/data"}]})
     assert said(runtime) != []
-    assert said({**runtime, "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime"}) == []
+    completed = {**runtime, "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime"}
+    assert [it.partition("(")[0] for it in said(completed)] == ["TW703 /spec has no field `groups` "]
 
 
 @pytest.mark.skipif(not MANIFESTS, reason="TRAINWRIGHT_MANIFESTS names no folder of public manifests")
@@ -255,8 +256,8 @@ def test_annotations_of_a_train_job_are_not_in_its_spec() -> None:
 def test_with_definitions_at_hand_validate_finds_them_too(field: str) -> None:
     job = deepcopy(the(compiled(on("train-job"), profile_for("train-job")), "TrainJob"))
     job["spec"][field] = {"a": "b"}
-    problems, known = object_problems(job, catalogue(), known_version(None))
-    assert known
+    problems, by = object_problems(job, catalogue(), known_version(None))
+    assert by is CheckedBy.SCHEMA
     assert [(problem.code, problem.pointer) for problem in problems] == [("TW703", f"/spec/{field}")]
 
 

@@ -30,6 +30,7 @@ CASES: list[tuple[str, dict[str, Any], str]] = [
     ("PyTorchJob", {"/spec/elasticPolicy": {}, f"{PT}/Worker": GONE}, f"{PT}/Worker"),
     ("PyTorchJob", {"/spec/elasticPolicy": {"nProcPerNode": 8}}, "/spec/elasticPolicy/nProcPerNode"),
     ("PyTorchJob", {"/spec/runPolicy/managedBy": "me"}, "/spec/runPolicy/managedBy"),
+    ("PyTorchJob", {f"{PT}/Worker/restartPolicy": "OnFailur"}, f"{PT}/Worker/restartPolicy"),
     ("TFJob", {f"{TF}/Chief/{POD}/0/name": "tf"}, f"{TF}/Chief/{POD}"),
     ("TFJob", {f"{TF}/Master": {"replicas": 1, "template": {"spec": {"containers": [{"name": "tensorflow", "image": "x"}]}}}},
      f"{TF}/Master"),

@@ -14,6 +14,9 @@ from trainwright.validate.fields import items, mapping, number, text, whole
 from trainwright.validate.metadata import not_a_service_label
 from trainwright.validate.problem import Objection
 
+RESTART_POLICIES = ("Always", "ExitCode", "Never", "OnFailure")
+"""Of a role's pods. The operator writes any other value into them too, and the API server refuses the pods (pkg/core/pod.go)."""
+
 MANAGERS = ("kubeflow.org/training-operator", "kueue.x-k8s.io/multikueue")
 
 
@@ -67,6 +70,10 @@ def _common(manifest: Mapping[str, Any], specs: str, container: str) -> Iterator
         message = f"no controller manages {kind}s as {manager}"
         yield Objection("/spec/runPolicy/managedBy", message, f"write {' or '.join(MANAGERS)}")
     for role in mapping(manifest, specs):
+        policy = at(manifest, f"{specs}/{role}/restartPolicy")
+        if policy not in (None, "", *RESTART_POLICIES):
+            message = f"no pod of {role} can be made with restartPolicy {policy}"
+            yield Objection(f"{specs}/{role}/restartPolicy", message, f"write one of {', '.join(RESTART_POLICIES)}")
         yield from _containers(manifest, f"{specs}/{role}/template/spec/containers", kind, container)
 
 
