@@ -149,6 +149,8 @@ def _shrink_training(work: Tree) -> None:
     _shrink_model(work["model"])
     if work["data"]["source"] == "python-stdlib":
         _shrink_text(work["data"], work["model"])
+    elif work["data"]["source"] == "tokens":
+        _shrink_tokens(work["data"])
     _at_most(work["batch"], micro=MICRO_BATCH, accumulation=ACCUMULATION)
     work["duration"] = {"steps": min(STEPS, work["duration"].get("steps") or STEPS)}
     work["learning_rate"]["warmup_samples"] = 0
@@ -176,6 +178,12 @@ def _shrink_text(data: Tree, model: Tree) -> None:
     if "vocab_size" in model:  # what it has beyond the data's tokens, such as a mask, it keeps
         data["vocabulary"] -= spared
         model["vocab_size"] -= spared
+
+
+def _shrink_tokens(data: Tree) -> None:
+    """Shorter sequences, and any number of them: a piece of the files will do. Their vocabulary and the model's stay."""
+    _at_most(data, sequence_length=SEQUENCE_LENGTH)
+    data.pop("samples", None)
 
 
 def _shrink_model(model: Tree) -> None:

@@ -240,8 +240,8 @@ def _ranks(plan: Plan) -> tuple[str, str]:
 def _duration(plan: Plan) -> str:
     duration = plan.duration
     assert duration is not None  # noqa: S101 - asked only where there is one
-    epochs = f"{duration.epochs:g} epochs" if duration.epochs else ""
-    steps = f"{duration.steps:,} steps" if duration.steps else ""
+    epochs = f"{duration.epochs:g} {'epoch' if duration.epochs == 1 else 'epochs'}" if duration.epochs else ""
+    steps = counted(duration.steps, "step") if duration.steps else ""
     return f"{' = '.join(part for part in (epochs, steps) if part)} ({duration.reason})"
 
 

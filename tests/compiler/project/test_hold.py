@@ -67,7 +67,7 @@ def test_a_cause_is_said_once_with_both_ways_out(here: Scratch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["synth", "cdk8s"])
 def test_held_runs_keep_their_bytes(here: Scratch, way: str) -> None:
-    before = here.dist()
+    before, identity = here.dist(), record(here, "llama-1b-ddp")["identity"]
     held(here)
     assert here.dist() == before
     if way == "synth":
@@ -81,8 +81,8 @@ def test_held_runs_keep_their_bytes(here: Scratch, way: str) -> None:
     assert here.git("diff", "--name-only", "--", "dist") == ""
     said = record(here, "llama-1b-ddp")["hold"]
     assert (said["since"], said["why"]) == ("0.2.0.dev0", "until the evaluation is over")
-    assert said["identity"] != record(here, "llama-1b-ddp")["identity"] == "g5jypzxm"
-    assert "llama-1b-ddp is held as llama-1b-ddp-g5jypzxm: until the evaluation" in here.run("plan", "llama-1b-ddp").stdout
+    assert said["identity"] != record(here, "llama-1b-ddp")["identity"] == identity
+    assert f"llama-1b-ddp is held as llama-1b-ddp-{identity}: until the evaluation" in here.run("plan", "llama-1b-ddp").stdout
 
 
 @pytest.mark.slow
@@ -91,6 +91,7 @@ def test_what_ends_a_hold(here: Scratch) -> None:
     before = here.dist()
     held(here).synth()
     label, edited, rolled, retired = MOVED
+    identity = record(here, edited)["identity"]
     here.write(f"charts/runs/{label}.yaml", here.read(f"charts/runs/{label}.yaml") + "labels: {example.com/note: later}\n")
     here.write(f"charts/runs/{edited}.yaml", here.read(f"charts/runs/{edited}.yaml").replace("base: 3e-4", "base: 2e-4"))
     here.write(f"charts/runs/{retired}.yaml", here.read(f"charts/runs/{retired}.yaml") + "state: done\n")
@@ -100,7 +101,7 @@ def test_what_ends_a_hold(here: Scratch) -> None:
     after = here.dist()
     path = "h100-ib/training/runs/{}.k8s.yaml"
     assert after[path.format(label)] == before[path.format(label)]
-    assert f"{edited}-g5jypzxm".encode() not in after[path.format(edited)]
+    assert f"{edited}-{identity}".encode() not in after[path.format(edited)]
     assert f"{rolled}-{would_be[rolled]}".encode() in after[path.format(rolled)]
     assert path.format(retired) not in after
     assert [file.name for file in sorted((here.root / "charts/held").iterdir())] == [f"{label}.yaml"]

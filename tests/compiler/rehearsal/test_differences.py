@@ -27,7 +27,10 @@ from tests.compiler.rehearsal.stage import (
 from trainwright.rehearsal.differences import Scaled, scale_down
 from trainwright.rehearsal.objects import find_objects, read_manifests
 from trainwright_trainer.contract import RunSpec, Training
+from trainwright_trainer.contract.data import PythonSource, TokenFiles
 from trainwright_trainer.contract.spec import Preflight
+
+STDLIB = {"source": "python-stdlib", "tokenizer": "bpe", "vocabulary": 32000, "sequence_length": 2048}
 
 
 def scaled(found: list[Manifest], **changes: Any) -> Scaled:
@@ -62,6 +65,26 @@ def test_a_run_on_gpus_loses_its_size() -> None:
     assert "2 instead of 4" in text
     assert 'world.device "cuda" -> "cpu"' in text
     assert "work.model.num_hidden_layers 22 -> 2" in text
+    assert "work.data.sequence_length 2048 -> 128" in text
+
+
+def test_a_piece_of_the_token_files_will_do() -> None:
+    """Their vocabulary stays, and so the model's; only the cluster has as many sequences as the run states."""
+    found = scaled(read_manifests(LLAMA))
+    spec = spec_of(found)
+    assert isinstance(spec.work, Training)
+    assert spec.work.data == TokenFiles(path="/data/pretraining", sequence_length=128, vocabulary=32000, held_out=0.001)
+    assert spec.work.model.model_dump()["vocab_size"] == 32000
+    assert "work.data.samples 10260711 -> unset" in " ".join(map(str, found.differences))
+
+
+def test_a_tokenizer_that_is_learned_here_gets_fewer_tokens() -> None:
+    found = scaled(gpu_run(data=STDLIB))
+    spec = spec_of(found)
+    assert isinstance(spec.work, Training)
+    assert isinstance(spec.work.data, PythonSource)
+    assert (spec.work.data.files, spec.work.data.sequence_length) == (100, 128)
+    text = " ".join(map(str, found.differences))
     assert "work.model.vocab_size 32000 -> 1024" in text
     assert "work.data.vocabulary 32000 -> 1024" in text
 
@@ -123,13 +146,13 @@ def test_a_smaller_llama_is_still_one(head: int, heads: int, groups: int, layers
 def test_a_model_keeps_its_token_for_the_mask() -> None:
     bert = {"architecture": "bert", "vocab_size": 32001, "hidden_size": 64, "intermediate_size": 256, "num_hidden_layers": 2,
             "num_attention_heads": 4, "max_position_embeddings": 2048}
-    spec = spec_of(scaled(gpu_run(model=bert, task="masked-lm")))
+    spec = spec_of(scaled(gpu_run(model=bert, task="masked-lm", data=STDLIB)))
     assert isinstance(spec.work, Training)
     assert spec.work.model.model_dump()["vocab_size"] == 1025
 
 
 def test_a_model_whose_vocabulary_is_unknown_reads_the_tokens_it_was_made_for() -> None:
-    spec = spec_of(scaled(gpu_run(model={"architecture": "transformers", "model_type": "gpt2"})))
+    spec = spec_of(scaled(gpu_run(model={"architecture": "transformers", "model_type": "gpt2"}, data=STDLIB)))
     assert isinstance(spec.work, Training)
     assert spec.work.data.model_dump()["vocabulary"] == 32000
 

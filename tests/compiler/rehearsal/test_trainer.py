@@ -17,7 +17,8 @@ import pytest
 from rich.console import Console
 from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT
-from tests.compiler.rehearsal.stage import DIGITS, LLAMA, Manifest, Recorder, container_of, first_address, play
+from tests.compiler.rehearsal.stage import DIGITS, LLAMA, Manifest, Recorder, container_of, first_address, play, stated
+from tests.trainer.data.tokenizer_files import LIBRARY, byte_level
 
 from trainwright.compile import compile_run
 from trainwright.manifest.monitoring.series import served_metrics
@@ -166,9 +167,26 @@ def test_a_pod_that_is_killed_then_a_signal_and_on_from_the_committed_step(tmp_p
     assert "Complete: CompletionsReached" in second.text
 
 
+def token_files(folder: Path) -> Path:
+    """Two shards that the command wrote, from a part of the Python library's text and a tokenizer made for it."""
+    tokenizer, texts, tokens = byte_level(folder / "tokenizer", 2000), sorted(LIBRARY.glob("*.py")), folder / "tokens"
+    tokens.mkdir()
+    for number, shard in enumerate((texts[:20], texts[20:40])):
+        command = ["tokenize", *map(str, shard), "--tokenizer", str(tokenizer), "--output", str(tokens / f"{number:03}.bin")]
+        subprocess.run([sys.executable, "-m", "trainwright_trainer", *command], check=True)
+    return tokens
+
+
 def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
-    outcome, _ = play(read_manifests(on_ports_of_its_own(LLAMA, tmp_path)), tmp_path / "w", timeout_seconds=300.0)
+    """The pods read a piece of real token files, where the cluster has the whole, and no pod waits for it to be fetched."""
+    recorder, found = Recorder(), read_manifests(on_ports_of_its_own(LLAMA, tmp_path))
+    mounts = {"/data/pretraining": token_files(tmp_path)}
+    outcome, _ = play(found, tmp_path / "w", recorder, timeout_seconds=300.0, mounts=mounts)
     assert outcome.status == "Complete"
+    assert outcome.training.last_loss is not None
+    assert outcome.training.first_loss is not None
+    assert outcome.training.last_loss < outcome.training.first_loss
+    assert "is not fetched here" in " ".join(stated(recorder))
     assert outcome.training.step == 20
     assert outcome.committed_step == 20
 
