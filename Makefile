@@ -9,6 +9,10 @@
 #   ENGINES="xgboost"   the engines that `make engines` and `make test-engines` mean; all by default
 #   ENGINE_VENVS=.venv-engines   where each engine has an environment of its own
 #   BENCH_VENV=.venv-bench       where the trainers that we compare ours with are installed
+#   FAMILY=torch    the image that `make image` builds; docs/images.md has the families
+#   BASE=local      its base: IMAGE@sha256:DIGEST, or local for one from Debian's packages where no registry can be reached
+#   IMAGE=NAME:TAG  its name
+#   IMAGE_ARGS=...  more for the build, for example IMAGE_ARGS="--build-arg DEVICE=cuda --archive build/image.tar"
 
 ifeq ($(OS),Windows_NT)
   $(error Windows is not supported. Use Linux, macOS or the Windows Subsystem for Linux)
@@ -35,6 +39,10 @@ PYTEST_ARGS ?=
 RUN ?=
 ENGINE_VENVS ?= .venv-engines
 BENCH_VENV ?= .venv-bench
+FAMILY ?= torch
+BASE ?=
+IMAGE ?= localhost/trainwright-trainer-$(FAMILY):$(shell sed -n 's/^version = "\(.*\)"$$/\1/p' trainer/pyproject.toml)
+IMAGE_ARGS ?=
 
 # Those that start supervisors and ranks: longer than all others. The first wait more than they compute.
 TESTS_OF_SUPERVISION := tests/trainer/supervisor
@@ -68,7 +76,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help synth check rehearse wheels site crds test test-supervision test-runs test-commands test-compiler test-trainer lint fmt bench bench-train bench-gpu engines test-engines lock clean
+.PHONY: help synth check rehearse wheels site crds image test-image test test-supervision test-runs test-commands test-compiler test-trainer lint fmt bench bench-train bench-gpu engines test-engines lock clean
 
 help: ## This list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -91,6 +99,13 @@ site: $(STAMPS)/test ## Build the docs as a site into build/site, without the ne
 
 crds: $(STAMPS)/synth ## Fetch the operators' CRDs for `trainwright validate` into build/crds
 	$(BIN)/trainwright crds
+
+image: ## Build an image with buildah: make image FAMILY=torch, with BASE=local where no registry can be reached
+	$(PYTHON) tools/images/build.py $(FAMILY) --tag $(IMAGE) $(if $(BASE),--base $(BASE)) \
+	  $(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)) $(IMAGE_ARGS)
+
+test-image: image $(STAMPS)/synth ## Build that image and train the digits in it from dist/, as the kubelet would start its pods (root)
+	$(BIN)/python -m tools.images.play dist/laptop/training/runs/digits-ddp.k8s.yaml $(IMAGE)
 
 test: lint test-runs test-compiler test-supervision test-commands test-trainer ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
 

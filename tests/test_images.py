@@ -72,7 +72,7 @@ def copied(stage: Stage) -> list[tuple[str, str]]:
 def test_each_family_has_one_file_and_its_row_in_the_docs() -> None:
     assert sorted(path.name.removesuffix(".Dockerfile") for path in FOLDER.glob("*.Dockerfile")) == sorted(FAMILIES)
     assert not (ROOT / "trainer" / "Dockerfile").exists()
-    page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "images.md").read_text(encoding="utf-8").partition("\n## ")[0]
     assert sorted(re.findall(r"^\| `([a-z]+)` \|", page, flags=re.MULTILINE)) == sorted(FAMILIES)
 
 
@@ -119,6 +119,12 @@ def test_python_packages_come_from_the_locks(file: Dockerfile) -> None:
         torch = "install --requirement requirements/torch.txt" in install  # pinned by version: docs/images.md says why
         assert locked or own or torch, install
     assert any(words[:3] == ["/opt/trainer/bin/pip", "check"] or words[1:2] == ["check"] for words in commands(file))
+
+
+@each
+def test_python_packages_go_into_environments(file: Dockerfile) -> None:
+    """Debian's own Python refuses them: PEP 668."""
+    assert {words[0] for words in commands(file) if words[0].endswith("pip")} == {"/opt/build/bin/pip", "/opt/trainer/bin/pip"}
 
 
 @each

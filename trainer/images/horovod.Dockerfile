@@ -63,12 +63,13 @@ RUN for extra in $EXTRAS; do \
 COPY trainer/images/development.txt images/
 RUN /opt/trainer/bin/pip uninstall --yes --requirement images/development.txt
 
-# The builder's own Python builds the wheel, so that build tools stay out of the image.
+# Build tools have an environment of their own, which stays behind: Debian's own Python takes no packages from pip.
 COPY requirements/build.txt requirements/
-RUN pip install --require-hashes --no-deps --requirement requirements/build.txt
+RUN python -m venv /opt/build \
+ && /opt/build/bin/pip install --require-hashes --no-deps --requirement requirements/build.txt
 COPY trainer/pyproject.toml trainer/README.md trainer/
 COPY trainer/trainwright_trainer trainer/trainwright_trainer
-RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels ./trainer \
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir wheels ./trainer \
  && /opt/trainer/bin/pip install --no-deps wheels/trainwright_trainer-*.whl \
  && /opt/trainer/bin/pip check
 
