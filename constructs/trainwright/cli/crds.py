@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import Exit, output, say, stop
+from trainwright.cli.session import Exit, output, say, stop, watched
 from trainwright.cli.validate import project_crds
-from trainwright.validate.fetch import PINS, FetchError, fetch_all
+from trainwright.validate.fetch import PINS, FetchError, fetch_all, read_pins
 
 WITHOUT_NETWORK = (
     "Without a network: fetch them on another machine and copy the folder, or give `trainwright validate --crds` a folder with "
@@ -30,10 +30,11 @@ def command(
     """
     place = folder or project_crds()
     try:
-        fetched = fetch_all(pins, place)
+        rows = read_pins(pins)
+        fetched = fetch_all(watched(rows, "fetching CRDs"), place)
     except FetchError as error:
         stop(str(error))
-    output(f"{fetched.there} of {fetched.pinned} CRDs are in {place}, {fetched.new} of them new")
+    output(f"{fetched.there} of {len(rows)} CRDs are in {place}, {fetched.new} of them new")
     if fetched.failures:
         say("\n".join(["Not fetched:", *(f"  {failure}" for failure in fetched.failures), WITHOUT_NETWORK]))
         raise typer.Exit(Exit.ENVIRONMENT)

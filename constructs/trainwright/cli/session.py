@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from enum import IntEnum
 from pathlib import Path, PurePath
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, NoReturn, TextIO, TypeVar
 
 import typer
 
@@ -69,15 +69,20 @@ def detail(quiet: bool, verbose: bool) -> Detail:
 
 def output(text: str) -> None:
     """A result, on standard output. On a terminal, rows of a plan are wrapped at its width, in their own column."""
-    lines = [visible(line) for line in text.split("\n")]
-    if sys.stdout.isatty():
-        width = max(shutil.get_terminal_size().columns, 40)
-        lines = [part for line in lines for part in _wrapped(line, width)]
     try:
-        print("\n".join(lines), flush=True)
+        print(_for(sys.stdout, text), flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter says so once more when it ends
         raise SystemExit(Exit.READER_LEFT) from None
+
+
+def _for(stream: TextIO, text: str) -> str:
+    """A text as a stream shows it: a terminal in lines of its width."""
+    lines = [visible(line) for line in text.split("\n")]
+    if stream.isatty():
+        width = max(shutil.get_terminal_size().columns, 40)
+        lines = [part for line in lines for part in _wrapped(line, width)]
+    return "\n".join(lines)
 
 
 def _wrapped(line: str, width: int) -> list[str]:
@@ -112,7 +117,7 @@ PATIENCE = 2.0
 
 def say(text: str) -> None:
     """Progress or a message, on standard error."""
-    print("\n".join(map(visible, text.split("\n"))), file=sys.stderr)
+    print(_for(sys.stderr, text), file=sys.stderr)
 
 
 def open_project(folder: Path | None) -> Project:

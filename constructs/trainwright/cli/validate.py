@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trainwright.cli.session import Exit, FormatOption, JsonOption, output, show, stop, write_findings
+from trainwright.cli.session import Exit, FormatOption, JsonOption, output, show, stop, watched, write_findings
 from trainwright.findings import CompileError
 from trainwright.report.formats import Format
 
@@ -47,10 +47,12 @@ def command(
     from trainwright.project.load import version_for
     from trainwright.validate import validate_files
     from trainwright.validate.core_schemas import UnknownVersionError
+    from trainwright.validate.manifests import files_below
 
     folder = _folder(crds)
     try:
-        report = validate_files(files, folder, version_for if kubernetes is None else lambda _: kubernetes)
+        read = watched(list(files_below(files)), "reading manifests")
+        report = validate_files(read, folder, version_for if kubernetes is None else lambda _: kubernetes)
     except UnknownVersionError as error:
         stop(str(error))
     if not report.objects and not report.findings:

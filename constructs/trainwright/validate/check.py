@@ -55,7 +55,7 @@ def newest(_: Path) -> None:
 
 
 def validate_files(
-    paths: Sequence[Path], crds: Path | None, version_for: Callable[[Path], str | None] = newest
+    paths: Iterable[Path], crds: Path | None, version_for: Callable[[Path], str | None] = newest
 ) -> Report:
     """Everything that the API server or an operator would refuse in the objects of some files.
 

@@ -10,6 +10,7 @@ import http.client
 import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,24 +42,21 @@ class UnreachableError(FetchError):
 class Fetched:
     """What is in the folder now."""
 
-    pinned: int
     there: int
     new: int
     """Of those that are there."""
     failures: tuple[str, ...]
 
 
-def fetch_all(pins: Path, folder: Path) -> Fetched:
+def fetch_all(pins: Iterable[Pin], folder: Path) -> Fetched:
     """Have every file of the pins in the folder; one that fails does not stop the others, a server that is silent does.
 
     Raises:
-        FetchError: the pins themselves cannot be used.
-        OSError: the folder or the pins cannot be opened.
+        OSError: the folder cannot be written to.
     """
     failures: list[str] = []
     new = there = 0
-    rows = read_pins(pins)
-    for pin in rows:
+    for pin in pins:
         try:
             new += fetch(pin, folder)
             there += 1
@@ -66,11 +64,16 @@ def fetch_all(pins: Path, folder: Path) -> Fetched:
             failures.append(str(error))
             if isinstance(error, UnreachableError):
                 break
-    return Fetched(len(rows), there, new, tuple(failures))
+    return Fetched(there, new, tuple(failures))
 
 
 def read_pins(path: Path) -> list[Pin]:
-    """The pins of a file; a path that would leave the folder, or another protocol, is an error in it."""
+    """The pins of a file.
+
+    Raises:
+        FetchError: they cannot be used; a path that would leave the folder, or another protocol, is an error in them.
+        OSError: the file cannot be read.
+    """
     try:
         pins = [Pin(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8"))["crd"]]
     except (KeyError, TypeError, ValueError) as error:

@@ -8,7 +8,7 @@ by YAML 1.2 would validate another object than the one that is applied.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,15 +48,15 @@ class Manifest:
         return self.document.where(f"{self.pointer}{pointer}")
 
 
-def files_below(paths: Sequence[Path]) -> list[Path]:
-    """Files as they are, folders as the YAML and JSON files below them."""
-    found_files: dict[Path, None] = {}
+def files_below(paths: Iterable[Path]) -> Iterator[Path]:
+    """Files as they are, folders as the YAML and JSON files below them; each once, and as they are asked for."""
+    seen: set[Path] = set()
     for path in paths:
-        below = (
-            sorted(item for item in path.rglob("*") if item.suffix in SUFFIXES and item.is_file()) if path.is_dir() else [path]
-        )
-        found_files.update(dict.fromkeys(below))
-    return list(found_files)
+        below = (item for item in path.rglob("*") if item.suffix in SUFFIXES and item.is_file())
+        for file in sorted(below) if path.is_dir() else [path]:
+            if file not in seen:
+                seen.add(file)
+                yield file
 
 
 def read_manifests(path: Path) -> tuple[list[Manifest], list[Finding]]:

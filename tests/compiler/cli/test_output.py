@@ -13,7 +13,7 @@ import pytest
 from tests.compiler.cli.terminal import talk
 from tests.compiler.projects import ROOT, TRAINWRIGHT, Scratch, assert_ended, scratch
 
-from trainwright.cli import session
+from trainwright.cli import session, validate
 
 LLAMA = "charts/runs/llama-1b-ddp.yaml"
 
@@ -124,6 +124,13 @@ def test_rows_of_a_plan_go_on_in_their_column() -> None:
     assert lines[row + 1] == " " * 16 + "batch 256, x 1.414 at 512)"
 
 
+def test_messages_are_as_wide_as_the_terminal_too() -> None:
+    code, said = talk([str(TRAINWRIGHT), "explain", "nothing"], ROOT)
+    assert code == 2
+    assert len(said.splitlines()) == 2
+    assert max(map(len, said.splitlines())) <= 80
+
+
 def test_what_takes_seconds_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -135,3 +142,5 @@ def test_what_takes_seconds_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(sys, "stderr", stream)
         assert list(session.watched(range(3), "compiling runs")) == [0, 1, 2]
         assert ("compiling runs" in stream.getvalue()) is shows
+        validate.command([ROOT / "dist" / "laptop"])
+        assert ("reading manifests" in stream.getvalue()) is shows

@@ -12,7 +12,7 @@ from trainwright.reading.document import read_yaml
 from trainwright.validate import validate_files
 from trainwright.validate.manifests import files_below
 
-FILES = files_below([ROOT / "dist"])
+FILES = list(files_below([ROOT / "dist"]))
 CRDS = Path(UPSTREAM) if UPSTREAM else None
 
 

@@ -86,7 +86,7 @@ def test_folders_are_their_yaml_and_json_files(tmp_path: Path) -> None:
         "a/d.json",
         "b.yaml",
     ]
-    assert files_below([tmp_path / "e.txt"]) == [tmp_path / "e.txt"], "a file that is named is read"
+    assert list(files_below([tmp_path / "e.txt"])) == [tmp_path / "e.txt"], "a file that is named is read"
 
 
 @given(st.text(alphabet="ab:{}-.# \n'\"|%&*", max_size=60))
