@@ -124,7 +124,10 @@ class Needs(NamedTuple):
     restart: RestartUnit
     elastic: Elastic | None = None
     chief: bool = False
-    """Whether the first node is a role of its own, where the target leaves the choice."""
+    """Whether the first node is a role of its own, where the target leaves the choice. Beside parameter servers it is no node: it
+    holds no ranks."""
+    parameter_servers: int = 0
+    """Pods that hold variables for the ranks, and no ranks."""
     mpi: MPI | None = None
     replicas_per_process: int = 1
     """Copies of the model that one process trains, such as TensorFlow's one a GPU."""
@@ -176,6 +179,10 @@ class Role(NamedTuple):
     """Name of the container that trains; some operators prescribe it."""
     share: Share | None = None
     """Set for pods that hold no ranks, such as a launcher."""
+    works: bool = False
+    """Whether pods without ranks run what the run states too, as parameter servers do."""
+    counted_in: str = "run:/topology/nodes"
+    """Where the run states how many there are."""
 
     @property
     def holds_ranks(self) -> bool:
@@ -239,7 +246,7 @@ class Binding(NamedTuple):
 
     def runs_the_work(self, role: Role) -> bool:
         """Whether the pods of a role run what the run states: under mpirun the launcher does, and the others wait for it."""
-        return role == self.roles[0] if self.sshd else role.holds_ranks
+        return role == self.roles[0] if self.sshd else role.holds_ranks or role.works
 
 
 class Refusal(NamedTuple):

@@ -137,7 +137,7 @@ def _commands(shape: Shape) -> st.SearchStrategy[Data]:
 
 
 def _workloads(shape: Shape) -> st.SearchStrategy[Data]:
-    if shape.name in ("independent", "bare-mpi", "jax"):
+    if shape.name in ("independent", "bare-mpi", "jax", "parameter-server"):
         return _commands(shape)
     if shape.name == "xgboost":
         return st.one_of(_boosting(), _boosting(), _scripts(), _commands(shape))

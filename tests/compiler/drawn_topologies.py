@@ -55,6 +55,8 @@ def shapes(draw: st.DrawFn, cluster: Data) -> Shape:
         topology["launcher_is_node"] = draw(st.booleans())
     if name == "multi-worker-mirrored":
         topology["chief"] = draw(st.booleans())
+    if name == "parameter-server":
+        topology |= {"parameter_servers": draw(st.integers(1, 3)), "coordinator": draw(st.booleans())}
     if name == "ray":
         topology["version"] = "2.52.0"
     if name.startswith("zero"):

@@ -19,9 +19,9 @@ from trainwright.handshake import Gang
 from trainwright.identity import PLACEHOLDER
 from trainwright.project import Project, build_project, load_sources
 from trainwright.target import TARGETS
-from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, Ray, XGBoost, ZeRO
+from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, ParameterServer, Ray, XGBoost, ZeRO
 
-TOPOLOGIES = (DDP, ZeRO, Horovod, MultiWorkerMirrored, XGBoost, Ray, Independent, MPI, JAX)
+TOPOLOGIES = (DDP, ZeRO, Horovod, MultiWorkerMirrored, XGBoost, Ray, Independent, MPI, JAX, ParameterServer)
 
 MOVED = """\
 The identity of these runs moved, though nothing in their own files did:

@@ -38,6 +38,8 @@ TOPOLOGIES: dict[str, Topology] = {
         "ray": {"kind": "ray", "nodes": 4, "gpus_per_node": 8},
         "mpi": {"kind": "mpi", "nodes": 4, "gpus_per_node": 8},
         "jax": {"kind": "jax", "nodes": 4, "gpus_per_node": 8},
+        "parameter-server": {"kind": "parameter-server", "nodes": 4, "gpus_per_node": 8, "parameter_servers": 2},
+        "parameter-server, coordinator": {"kind": "parameter-server", "nodes": 4, "gpus_per_node": 8, "coordinator": True},
         "independent": {"kind": "independent", "nodes": 4, "gpus_per_node": 1},
     }.items()
 }

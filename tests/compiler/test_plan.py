@@ -91,7 +91,7 @@ def test_a_plan_is_plain_json_with_a_reason_for_each_variable(pair: tuple[Data, 
 def test_ranks_and_batches_multiply(pair: tuple[Data, Data]) -> None:
     run, plan = pair[1], compile_data(*pair).plan
     topology, gpus = run["topology"], run["topology"]["gpus_per_node"]
-    one_process = topology["kind"] in ("multi-worker-mirrored", "xgboost", "independent", "jax")
+    one_process = topology["kind"] in ("multi-worker-mirrored", "xgboost", "independent", "jax", "parameter-server")
     per_node = 1 if one_process else gpus or topology.get("processes_per_node", 1)
     if topology["kind"] == "mpi":
         per_node = topology.get("processes_per_node", gpus or 1)

@@ -19,6 +19,7 @@ from trainwright.cdk8s.topologies import (
     JAXJob,
     MPIJob,
     MultiWorkerMirroredJob,
+    ParameterServerJob,
     RayJob,
     XGBoostJob,
     ZeRO3Job,
@@ -26,6 +27,6 @@ from trainwright.cdk8s.topologies import (
 from trainwright.cdk8s.writer import write_files
 
 __all__ = [
-    "DDPJob", "HorovodJob", "IndependentJob", "JAXJob", "MPIJob", "MultiWorkerMirroredJob", "NodeError", "RayJob", "RunFields",
-    "RunWarning", "TrainingJob", "XGBoostJob", "ZeRO3Job", "write_files",
+    "DDPJob", "HorovodJob", "IndependentJob", "JAXJob", "MPIJob", "MultiWorkerMirroredJob", "NodeError", "ParameterServerJob",
+    "RayJob", "RunFields", "RunWarning", "TrainingJob", "XGBoostJob", "ZeRO3Job", "write_files",
 ]

@@ -102,6 +102,21 @@ class IndependentJob(_TopologyJob):
         super().__init__(scope, id, cluster, {"kind": "independent", "nodes": nodes, "gpus_per_node": gpus_per_node}, fields)
 
 
+class ParameterServerJob(_TopologyJob):
+    """A run of TensorFlow with parameter servers."""
+
+    def __init__(
+        self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int, parameter_servers: int = 1,
+        coordinator: bool = False, **fields: Unpack[RunFields],
+    ) -> None:
+        """``nodes`` are its workers; with ``coordinator`` a chief without GPUs directs them."""
+        topology = {
+            "kind": "parameter-server", "nodes": nodes, "gpus_per_node": gpus_per_node, "parameter_servers": parameter_servers,
+            "coordinator": coordinator,
+        }
+        super().__init__(scope, id, cluster, topology, fields)
+
+
 class JAXJob(_TopologyJob):
     """A run of JAX, one process a node."""
 

@@ -200,7 +200,8 @@ def keras(context: Context, resolution: Resolution) -> Iterator[Finding]:
     opaque = isinstance(context.run.workload, CommandWorkload | ScriptWorkload)
     if context.run.env.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
         return
-    if opaque and resolution.needs.rendezvous is Rendezvous.TF_CONFIG and resolution.needs.nodes > 1:
+    needs = resolution.needs
+    if opaque and needs.rendezvous is Rendezvous.TF_CONFIG and needs.nodes > 1 and not needs.parameter_servers:
         message = "model.fit of Keras 3 does not run under MultiWorkerMirroredStrategy"
         fix = 'add TF_USE_LEGACY_KERAS: "1" to env and tf_keras to the image; or write a loop around strategy.run, and waive this'
         yield found("TW429", context.locate.run("/workload/command"), message, fix)

@@ -183,7 +183,7 @@ class CommandWorkload(Model):
     command: Command | None = None
     """Program and arguments, each a list element; one process per pod. Default: the image's entrypoint, with `args`."""
     args: Arguments = ()
-    """Arguments after `command`, or of the image's entrypoint."""
+    """Arguments after `command`, or of the image's entrypoint; `[]` without a command starts that as it is."""
     launcher_variables: bool | None = None
     """Whether each pod is told `MASTER_ADDR`, `MASTER_PORT`, `NNODES`, `NODE_RANK` and `NPROC_PER_NODE`. Default: those that the
     command, or a file or variable of the run, reads.
@@ -193,8 +193,8 @@ class CommandWorkload(Model):
 
     @model_validator(mode="after")
     def _something_runs(self) -> Self:
-        if self.command is None and not self.args:
-            raise ValueError("nothing says what runs; write command, or args for the image's entrypoint")
+        if self.command is None and "args" not in self.model_fields_set:
+            raise ValueError("nothing says what runs; write command, or args for the image's entrypoint, [] if it needs none")
         return self
 
     @property

@@ -16,12 +16,13 @@ TOPOLOGIES = {
     "multi-worker-mirrored": "kind: multi-worker-mirrored",
     "xgboost": "kind: xgboost",
     "ray": "kind: ray, version: 2.60.0",
+    "parameter-server": "kind: parameter-server",
     "jax": "kind: jax",
     "mpi": "kind: mpi",
     "independent": "kind: independent",
 }
 """What one asks for -> how it is written; Ray in the release that our trainer asks for."""
-ONLY_COMMANDS = ("jax", "mpi", "independent")
+ONLY_COMMANDS = ("parameter-server", "jax", "mpi", "independent")
 """Those under which only a command fits."""
 WORKLOADS = ("trainer", "script", "command")
 """Our trainer, one's own program in each rank, or a command that starts the ranks itself."""

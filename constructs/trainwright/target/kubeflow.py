@@ -91,9 +91,10 @@ class ReplicaSpecs:
 
     def lower(self, resolution: Resolution, restart_policy: Callable[[Resolution, Role], str | Why]) -> Tree:
         """The pods of each role, under the name that the operator has for it."""
+        names = {role.lower(): role for role in self.roles}
         return {
-            role.name.capitalize(): {
-                "replicas": Why(role.pods, "run:/topology/nodes", "pods of this role"),
+            names[role.name]: {
+                "replicas": Why(role.pods, role.counted_in, "pods of this role"),
                 "restartPolicy": restart_policy(resolution, role),
                 "template": pod_template(resolution, role, {}),
             }

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from trainwright.cluster import Cluster
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
+from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Share
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template
+from trainwright.units import GIB, Bytes, Cpu
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -26,15 +27,20 @@ REPLICAS = kubeflow.ReplicaSpecs(
     {
         "Chief": "the first node: it writes what is written once",
         "Worker": "the nodes; worker 0 is chief where no other is",
+        "PS": "parameter servers: they hold the variables, and the workers ask them",
     },
 )
 PORT = 2222
 """What TensorFlow's servers listen on by the operator's default."""
 
 
+SERVER_SHARE = Share(Cpu(4000), Bytes(16 * GIB), "variables and the optimizer's state, of a model that nobody knows here")
+COORDINATOR_SHARE = Share(Cpu(4000), Bytes(16 * GIB), "it directs the workers, and holds no variables")
+
+
 def several_pods(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """The operator sets TF_CONFIG where there is more than one pod (tfjob_controller.go)."""
-    if resolution.needs.nodes == 1:
+    if sum(role.pods for role in resolution.binding.roles) == 1:
         message = "one pod gets no TF_CONFIG: the strategy trains on this pod alone, and a program that reads the variable fails"
         yield found("TW422", context.locate.run("/topology/nodes"), message, "raise nodes, or waive this where one pod is meant")
 
@@ -42,8 +48,8 @@ def several_pods(context: Context, resolution: Resolution) -> Iterator[Finding]:
 class TFJob(BaseTarget):
     """Pods ``<name>-chief-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name.
 
-    No Evaluator and no parameter server: the operator lists both in TF_CONFIG's cluster, and MultiWorkerMirroredStrategy waits
-    for every task there (tensorflow#46169).
+    Parameter servers are pods ``<name>-ps-<i>``, where a topology asks for them. No Evaluator: the operator lists it in
+    TF_CONFIG's cluster, and TensorFlow's strategies wait for every task there (tensorflow#46169).
     """
 
     name = "tf-job"
@@ -63,17 +69,14 @@ class TFJob(BaseTarget):
         if needs.rendezvous is not Rendezvous.TF_CONFIG:
             reason = f"the operator only sets TF_CONFIG, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
-        chief = Role(name="chief", pods=1, host="{name}-chief-{index}", container="tensorflow")
-        others = needs.nodes - needs.chief
-        workers = Role(name="worker", pods=others, host="{name}-worker-{index}", container="tensorflow")
-        roles = ((chief,) if needs.chief else ()) + ((workers,) if others else ())
+        roles = _roles(needs)
         return Binding(
             roles=roles,
             rank_zero_host="{name}-chief-0" if needs.chief else "{name}-worker-0",
             rendezvous_port=PORT,
             node_index_env=None,  # a pod's own place is in TF_CONFIG
             port_name="tfjob-port",
-            injects=_INJECTED if needs.nodes > 1 else {},
+            injects=_INJECTED if sum(role.pods for role in roles) > 1 else {},
             counts_init_failures=kubeflow.COUNTS_INIT_FAILURES,
             counts_new_pods=kubeflow.COUNTS_NEW_PODS,
             peer_list=("TF_CONFIG", f'"{{host}}.{{namespace}}.svc:{PORT}",'),
@@ -97,13 +100,14 @@ class TFJob(BaseTarget):
     )
 
     guide = """\
-- **Emits** a ConfigMap and a TFJob: workers, and a chief if the run asks for one. The operator gives each pod `TF_CONFIG`,
-  unless there is only one pod ([TW422](findings/TW422.md)).
+- **Emits** a ConfigMap and a TFJob: workers, and a chief or parameter servers if the run asks for them. The operator gives
+  each pod `TF_CONFIG`, unless there is only one pod ([TW422](findings/TW422.md)).
 - **Needs** the Training Operator v1, and for gangs its flag, as for a [PyTorchJob](#pytorchjob).
 - **Failures.** As for a PyTorchJob. The run is done when the chief, or else worker 0, is done. The supervisors are not
   connected: a pod that fails comes back alone. SIGTERM in any pod saves in all of them, because the workers agree at every
   step.
-- **Special.** No evaluator and no parameter server: both would be in the list, and every worker would wait for them.
+- **Special.** No evaluator: it would be in the list, and every worker would wait for it. Parameter servers never end; the
+  operator removes them when the run is done (`cleanPodPolicy: Running`).
 """
 
 
@@ -112,6 +116,22 @@ TARGET: Target = TFJob()
 _INJECTED = {"TF_CONFIG": "addresses of all tasks, and the pod's own place among them"}
 """Appended after the run's own, in container `tensorflow`, where there is more than one pod
 (pkg/controller.v1/tensorflow/tfjob_controller.go)."""
+
+
+def _roles(needs: Needs) -> tuple[Role, ...]:
+    """The chief is the first node; beside parameter servers it is a pod more, without ranks."""
+    servers = needs.parameter_servers
+    chief = Role(name="chief", pods=1, host="{name}-chief-{index}", container="tensorflow")
+    if servers:
+        chief = chief._replace(share=COORDINATOR_SHARE, works=True, counted_in="run:/topology/coordinator")
+    others = needs.nodes - (needs.chief and not servers)
+    workers = Role(name="worker", pods=others, host="{name}-worker-{index}", container="tensorflow")
+    stores = Role(
+        name="ps", pods=servers, host="{name}-ps-{index}", container="tensorflow", share=SERVER_SHARE, works=True,
+        counted_in="run:/topology/parameter_servers",
+    )  # fmt: skip
+    wanted = ((chief, needs.chief), (workers, others), (stores, servers))
+    return tuple(role for role, there in wanted if there)
 
 
 def _job(resolution: Resolution) -> Tree:

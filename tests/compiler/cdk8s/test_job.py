@@ -18,6 +18,7 @@ from trainwright.cdk8s import (
     JAXJob,
     MPIJob,
     MultiWorkerMirroredJob,
+    ParameterServerJob,
     RayJob,
     RunFields,
     RunWarning,
@@ -28,7 +29,7 @@ from trainwright.cdk8s import (
 from trainwright.model import Model
 from trainwright.run import ClaimMount, CommandWorkload, ScriptWorkload
 from trainwright.target import TARGETS
-from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, Ray, XGBoost, ZeRO
+from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, ParameterServer, Ray, XGBoost, ZeRO
 
 IMAGE = "registry.example.com/train@sha256:" + "0123456789abcdef" * 4
 CLUSTER = Cluster.model_validate({
@@ -78,6 +79,7 @@ CONSTRUCTS: dict[type[TrainingJob], tuple[type[Model], dict[str, Any]]] = {
     HorovodJob: (Horovod, {"gpus_per_node": 8}),
     MultiWorkerMirroredJob: (MultiWorkerMirrored, {"gpus_per_node": 8}),
     XGBoostJob: (XGBoost, {"gpus_per_node": 0}),
+    ParameterServerJob: (ParameterServer, {"gpus_per_node": 0, "parameter_servers": 2, "coordinator": True}),
     IndependentJob: (Independent, {"gpus_per_node": 0}),
     JAXJob: (JAX, {"gpus_per_node": 8}),
     MPIJob: (MPI, {"gpus_per_node": 8}),
@@ -95,7 +97,8 @@ def test_topology_arguments_are_those_of_the_topology(construct: type[TrainingJo
 def test_every_construct_makes_the_objects_of_its_target(construct: Any) -> None:
     topology, stated = CONSTRUCTS[construct]
     work = CommandWorkload(kind="command", command=("python", "train.py"))
-    target = {Horovod: "mpi-job", MPI: "mpi-job", MultiWorkerMirrored: "tf-job", Ray: "ray-job"}.get(topology, "job-set")
+    targets = {Horovod: "mpi-job", MPI: "mpi-job", MultiWorkerMirrored: "tf-job", ParameterServer: "tf-job", Ray: "ray-job"}
+    target = targets.get(topology, "job-set")
     settings: dict[str, Any] = {"team": "vision", "image": IMAGE, "mounts": MOUNTS, "target": target, "workload": work}
     if construct is XGBoostJob:
         settings |= {"workload": WORK}

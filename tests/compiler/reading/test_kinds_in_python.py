@@ -14,15 +14,17 @@ from trainwright.reading import validate_data
 from trainwright.report.facts import plan_facts
 from trainwright.report.schema import described_schema
 from trainwright.run import CommandWorkload, Run, ScriptWorkload, TrainerWorkload
-from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, Ray, XGBoost
+from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, ParameterServer, Ray, XGBoost
 from trainwright_trainer.contract.data import Digits
 from trainwright_trainer.contract.training import SGD
 
 
 def test_a_class_says_its_kind() -> None:
     assert DDP(nodes=2, gpus_per_node=8) == DDP(kind="ddp", nodes=2, gpus_per_node=8)
-    kinds = [kind(nodes=2, gpus_per_node=1).kind for kind in (Horovod, MultiWorkerMirrored, Ray, XGBoost, Independent, MPI, JAX)]
-    assert kinds == ["horovod", "multi-worker-mirrored", "ray", "xgboost", "independent", "mpi", "jax"]
+    classes = (Horovod, MultiWorkerMirrored, Ray, XGBoost, Independent, MPI, JAX, ParameterServer)
+    assert [kind(nodes=2, gpus_per_node=1).kind for kind in classes] == [
+        "horovod", "multi-worker-mirrored", "ray", "xgboost", "independent", "mpi", "jax", "parameter-server",
+    ]  # fmt: skip
     assert [ScriptWorkload(command=("x",)).kind, CommandWorkload(command=("x",)).kind] == ["script", "command"]
     assert [Digits().source, SGD().kind] == ["digits", "sgd"]
 
