@@ -141,8 +141,18 @@ def test_what_a_queue_adds_to_a_train_job_is_not_compared() -> None:
     assert ignored("train-job", admitted) == manifest
 
 
+def test_of_a_foundation_what_must_outlive_runs_is_not_pruned() -> None:
+    objects = [one for path in (ROOT / "dist").glob("*/*/foundation/*.yaml") for one in YAML(typ="safe").load_all(path)]
+    kept = {
+        one["kind"] for one in objects
+        if one["metadata"].get("annotations", {}).get("argocd.argoproj.io/sync-options") == "Prune=false,Delete=false"
+    }
+    assert kept == {"Namespace", "PersistentVolumeClaim", "LocalQueue", "TrainingRuntime"}
+    assert {one["kind"] for one in objects} - kept == {"Job", "PodMonitor", "PrometheusRule", "ConfigMap"}
+
+
 def test_the_settings_keep_what_must_be_kept() -> None:
-    assert FOUNDATION["spec"]["syncPolicy"]["automated"] == {"prune": False, "selfHeal": True}
+    assert FOUNDATION["spec"]["syncPolicy"]["automated"] == {"prune": True, "selfHeal": True}
     assert RUNS["spec"]["syncPolicy"]["automated"] == {"prune": True, "selfHeal": True}
     assert RUNS["spec"]["syncPolicy"]["retry"]["limit"] < 0
     assert RUNS["spec"]["syncPolicy"]["retry"]["refresh"], "a retry without an end would keep to the commit that failed"

@@ -23,12 +23,12 @@ from tests.engines.manifest_pods import Manifest, Pod, Tree, added_variables, ho
 from tests.engines.manifest_volumes import Volumes
 from tests.engines.processes import BIN
 from tests.processes import PATIENCE_SECONDS, own_network
+from tests.served import served_by
 
 from trainwright_trainer.checkpoint import read_complete
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.layout import SPEC_DIRECTORY, TERMINATION_PATH_ENV
-from trainwright_trainer.contract.served import served_by
 
 SCRAPE_SECONDS = 0.05
 """A rank takes longer to end than that."""

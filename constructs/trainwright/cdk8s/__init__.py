@@ -11,7 +11,7 @@ if "jsii" not in sys.modules:
     prepare_node()
 
 from trainwright.cdk8s.fields import RunFields
-from trainwright.cdk8s.job import RunWarning, TrainingJob
+from trainwright.cdk8s.job import Monitoring, RunWarning, TrainingJob
 from trainwright.cdk8s.topologies import (
     DDPJob,
     HorovodJob,
@@ -27,6 +27,6 @@ from trainwright.cdk8s.topologies import (
 from trainwright.cdk8s.writer import write_files
 
 __all__ = [
-    "DDPJob", "HorovodJob", "IndependentJob", "JAXJob", "MPIJob", "MultiWorkerMirroredJob", "NodeError", "ParameterServerJob",
-    "RayJob", "RunFields", "RunWarning", "TrainingJob", "XGBoostJob", "ZeRO3Job", "write_files",
+    "DDPJob", "HorovodJob", "IndependentJob", "JAXJob", "MPIJob", "Monitoring", "MultiWorkerMirroredJob", "NodeError",
+    "ParameterServerJob", "RayJob", "RunFields", "RunWarning", "TrainingJob", "XGBoostJob", "ZeRO3Job", "write_files",
 ]

@@ -1,4 +1,4 @@
-"""Training runs as constructs, for a chart author's own app."""
+"""Training runs, and what watches them, as constructs for a chart author's own app."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding, Severity, visible
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
+from trainwright.manifest.monitoring import WatchedRun, monitoring_objects, watched
 from trainwright.manifest.plain import problems
+from trainwright.manifest.provenance import split
 from trainwright.plan import Plan
 from trainwright.project import load_run_file
 from trainwright.reading import validate_data
@@ -41,6 +43,8 @@ class TrainingJob(Construct):
     """Warnings and notes; errors are raised."""
     api_objects: tuple[ApiObject, ...]
     """In the order of the YAML; none where the run's state is done. An object that runs of one shape share is the first run's."""
+    watched: WatchedRun | None
+    """What :class:`Monitoring` knows of it; None where nothing can watch it."""
 
     def __init__(self, scope: Construct, id: str, *, cluster: Cluster, run: Run | str | PathLike[str]) -> None:
         """Compile ``run``, a value or the path of a run file, for ``cluster``.
@@ -62,13 +66,36 @@ class TrainingJob(Construct):
             raise CompileError([found("TW110", locate.run("/cluster"), message, fix)])
         compiled = compile_run(self.run, cluster, locate)
         self.plan, self.findings = compiled.plan, compiled.findings
-        self.api_objects = () if self.run.state == "done" else tuple(_emit(self, compiled))
+        done = self.run.state == "done"
+        self.watched = None if done else watched(compiled.resolution)
+        self.api_objects = () if done else tuple(_emit(self, compiled))
         _warn(self.findings)
 
     @property
     def name(self) -> str:
         """Name of the run's objects: ``<run>-<hash>``."""
         return self.plan.name
+
+
+class Monitoring(Construct):
+    """What watches runs: a PodMonitor, a PrometheusRule and a dashboard in each of their namespaces, as the profile says.
+
+    Make one for all runs of a cluster: a second one would name the same objects.
+    """
+
+    api_objects: tuple[ApiObject, ...]
+    """None where the cluster has no monitoring, or no run serves metrics."""
+
+    def __init__(self, scope: Construct, id: str, *, cluster: Cluster, jobs: Sequence[TrainingJob]) -> None:
+        super().__init__(scope, id)
+        by_namespace: dict[str, list[WatchedRun]] = {}
+        for job in jobs:
+            by_namespace.setdefault(job.run.namespace, []).extend([job.watched] if job.watched else [])
+        self.api_objects = tuple(
+            _object(self, f"{manifest['kind'].lower()}-{namespace}", manifest)
+            for namespace, runs in by_namespace.items()
+            for manifest, _ in map(split, monitoring_objects(cluster, namespace, runs))
+        )
 
 
 def _emit(scope: Construct, compiled: CompiledRun) -> list[ApiObject]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from trainwright.cluster import Claim, Cluster
 from trainwright.cluster.addons import Queue
 from trainwright.findings.locate import escape
 from trainwright.manifest.kinds import GroupKind, ObjectKind
+from trainwright.manifest.labels import KEEP, MANAGED
+from trainwright.manifest.monitoring import KINDS as MONITORING
+from trainwright.manifest.monitoring import WatchedRun, monitoring_objects
 from trainwright.manifest.provenance import Why
-
-KEEP = {"argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
-"""Argo CD neither prunes the object nor deletes it with its Application: the end of a run must not delete checkpoints."""
 
 KINDS = (
     ObjectKind(
@@ -34,13 +35,20 @@ KINDS = (
     ),
     ObjectKind(
         GroupKind("kueue.x-k8s.io", "LocalQueue"),
-        reasons={"": "the queue that runs of this namespace name", "/metadata": "referenced by the runs' queue"},
+        reasons={
+            "": "the queue that runs of this namespace name",
+            "/metadata": "referenced by the runs' queue",
+            "/metadata/annotations": "removing an Application never takes the queue away from under a run",
+        },
     ),
+    *MONITORING,
 )
 
 
-def foundation(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
-    """The managed objects of one namespace, in the order in which they are needed; empty if there is nothing for us to create."""
+def foundation(cluster: Cluster, namespace: str, watched: Sequence[WatchedRun] = ()) -> list[dict[str, Any]]:
+    """The managed objects of one namespace, in the order in which they are needed, then what watches its runs; empty if there is
+    nothing for us to create.
+    """
     described = cluster.namespaces[namespace]
     pointer = f"cluster:/namespaces/{escape(namespace)}"
     objects = [_namespace(namespace, described.pod_security, pointer)] if described.managed else []
@@ -50,7 +58,7 @@ def foundation(cluster: Cluster, namespace: str) -> list[dict[str, Any]]:
     for name, queue in described.queues.items():
         if queue.managed:
             objects.append(_queue(namespace, name, queue, f"{pointer}/queues/{escape(name)}"))
-    return objects
+    return [*objects, *monitoring_objects(cluster, namespace, watched)]
 
 
 def _queue(namespace: str, name: str, queue: Queue, pointer: str) -> dict[str, Any]:
@@ -61,7 +69,8 @@ def _queue(namespace: str, name: str, queue: Queue, pointer: str) -> dict[str, A
         "metadata": {
             "name": Why(name, pointer, "as the cluster profile names it"),
             "namespace": namespace,
-            "labels": {"app.kubernetes.io/managed-by": "trainwright"},
+            "labels": dict(MANAGED),
+            "annotations": dict(KEEP),
         },
         "spec": {"clusterQueue": Why(queue.cluster_queue, f"{pointer}/cluster_queue", "as the cluster profile says")},
     }
@@ -75,7 +84,7 @@ def _namespace(name: str, pod_security: str, pointer: str) -> dict[str, Any]:
         "metadata": {
             "name": Why(name, pointer, "as the cluster profile names it"),
             "labels": {
-                "app.kubernetes.io/managed-by": "trainwright",
+                **MANAGED,
                 "pod-security.kubernetes.io/enforce": level,
                 "pod-security.kubernetes.io/warn": level,
             },
@@ -95,7 +104,7 @@ def _claim(namespace: str, name: str, claim: Claim, pointer: str) -> dict[str, A
         "metadata": {
             "name": Why(name, pointer, "as the cluster profile names it"),
             "namespace": namespace,
-            "labels": {"app.kubernetes.io/managed-by": "trainwright"},
+            "labels": dict(MANAGED),
             "annotations": dict(KEEP),
         },
         "spec": spec,

@@ -1,4 +1,4 @@
-"""Labels of objects and pods."""
+"""Labels and annotations of objects, and labels of pods."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ TEAM_LABEL = "trainwright.dev/team"
 ROLE_LABEL = "trainwright.dev/role"
 """On pods: which of the run's roles they have."""
 
+MANAGED = {"app.kubernetes.io/managed-by": "trainwright"}
+"""On every object."""
+
+KEEP = {"argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
+"""Argo CD neither prunes the object nor deletes it with its Application: the end of a run must not delete checkpoints."""
+
 FOUNDATION = {"app.kubernetes.io/component": "foundation"}
 """On an object that runs share, and that must be there before they are."""
 
@@ -38,7 +44,7 @@ def object_labels(run: Run) -> dict[str, Any]:
     """
     return {
         RUN_LABEL: Why(run.run, "run:/run", "the run"),
-        "app.kubernetes.io/managed-by": "trainwright",
+        **MANAGED,
         TEAM_LABEL: Why(run.team, "run:/team", "who owns the run"),
         **{key: Why(value, f"run:/labels/{escape(key)}", "as asked; objects only") for key, value in run.labels.items()},
     }

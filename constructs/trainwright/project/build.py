@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property, partial
@@ -16,6 +16,7 @@ from trainwright.findings.locate import Locator, escape
 from trainwright.manifest import foundation
 from trainwright.manifest.data.fetching import FETCH_JOB, job_name
 from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by_kind
+from trainwright.manifest.monitoring import watched
 from trainwright.manifest.plain import problems
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, Provenance, split
@@ -311,13 +312,20 @@ def _of_profile(finding: Finding, cluster: str) -> bool:
     return path.parent.name == "clusters" and path.stem == cluster
 
 
-def build_foundations(clusters: Mapping[str, ClusterFile], runs: Mapping[str, BuiltRun]) -> dict[str, BuiltFoundation]:
-    """What must be there before runs: managed objects of every profile, which depend on no run, then what runs share."""
+def build_foundations(
+    clusters: Mapping[str, ClusterFile], runs: Mapping[str, BuiltRun], pending: Collection[str] = ()
+) -> dict[str, BuiltFoundation]:
+    """What must be there before runs: the managed objects of every profile, what watches the runs, then what runs share.
+
+    What runs that are ``pending`` would share is left out: their files stay as they are.
+    """
     built = {}
     for name, file in sorted(clusters.items()):
         for namespace in sorted(file.cluster.namespaces):
-            parts = [split(tree) for tree in foundation.foundation(file.cluster, namespace)]
-            here = [run for run in runs.values() if (run.file.run.cluster, run.file.run.namespace) == (name, namespace)]
+            in_namespace = [run for run in runs.values() if (run.file.run.cluster, run.file.run.namespace) == (name, namespace)]
+            seen = [one for run in in_namespace if (one := watched(run.compiled.resolution))]
+            parts = [split(tree) for tree in foundation.foundation(file.cluster, namespace, seen)]
+            here = [run for run in in_namespace if run.file.run.run not in pending]
             shared = dict(_shared([run for run in here if run.held is None]))
             kept = _kept(here, shared)
             if parts or shared or kept:

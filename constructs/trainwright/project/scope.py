@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.manifest.kinds import ObjectKey
+from trainwright.manifest.monitoring import with_runs_of
 from trainwright.project.build import Build, BuiltFoundation, BuiltRun, build_foundations, run_of
 from trainwright.project.load import Project
 from trainwright.project.record import Records, cluster_path, foundation_path, run_path
@@ -97,8 +98,9 @@ def part_of(project: Project, build: Build, records: Records, chosen: Collection
     places = {_place(built) for built in runs.values()}
     foundations = {key: entry for key, entry in build.foundations.items() if key in places}
     if pending:
-        settled = build_foundations(build.clusters, {name: one for name, one in build.runs.items() if name not in pending})
-        foundations = {key: _keeping(project, settled[key]) for key in foundations if key in settled}
+        settled = build_foundations(build.clusters, build.runs, pending)
+        broken = pending - build.runs.keys()
+        foundations = {key: _keeping(project, settled[key], broken) for key in foundations if key in settled}
     done = {name: file for name, file in build.done.items() if name in chosen}
     return Part(replace(build, runs=runs, foundations=foundations, done=done), left, pending)
 
@@ -113,8 +115,10 @@ def _in_step(name: str, build: Build, records: Records) -> bool:
     return entry is not None and (entry.identity, entry.manifests) == (built.identity, built.output.digest)
 
 
-def _keeping(project: Project, entry: BuiltFoundation) -> BuiltFoundation:
-    """With the objects that its file has beside: a run that is left as it is may refer to them."""
+def _keeping(project: Project, entry: BuiltFoundation, broken: Collection[str]) -> BuiltFoundation:
+    """With the objects that its file has beside: a run that is left as it is may refer to them. Its alerts go on, too: of the
+    runs that do not compile they say what they said.
+    """
     path = project.dist / entry.output.path
     if not path.is_file():
         return entry
@@ -123,12 +127,14 @@ def _keeping(project: Project, entry: BuiltFoundation) -> BuiltFoundation:
     manifests, findings = read_manifests(path)
     if any(finding.severity is Severity.ERROR for finding in findings):
         raise CompileError(findings)
-    made = {ObjectKey.of(manifest) for manifest in entry.output.manifests}
-    kept: list[dict[str, Any]] = [manifest.data for manifest in manifests if ObjectKey.of(manifest.data) not in made]
+    before = {ObjectKey.of(manifest.data): manifest.data for manifest in manifests}
+    made = {ObjectKey.of(manifest): manifest for manifest in entry.output.manifests}
+    own = [with_runs_of(manifest, before.get(key), broken) for key, manifest in made.items()]
+    kept: list[dict[str, Any]] = [manifest for key, manifest in before.items() if key not in made]
     provenance = entry.output.provenance
     output = replace(
         entry.output,
-        manifests=(*entry.output.manifests, *kept),
+        manifests=(*own, *kept),
         provenance=lambda: (*provenance(), *({} for _ in kept)),
     )
-    return replace(entry, output=output) if kept else entry
+    return replace(entry, output=output)

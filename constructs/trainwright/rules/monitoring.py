@@ -9,15 +9,12 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
-from trainwright.manifest.labels import TEAM_LABEL
+from trainwright.manifest.labels import MANAGED
 from trainwright.manifest.monitoring import serving_pods
 from trainwright.model import changed_fields
 from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload
 from trainwright_trainer.contract.metrics import WandB
-
-OWN_LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/managed-by", TEAM_LABEL)
-"""Labels of every object of a run."""
 
 WANDB_KEY = "WANDB_API_KEY"
 """The variable that Weights & Biases reads its key from."""
@@ -63,7 +60,7 @@ def preflight_of_a_gpu(context: Context) -> Iterator[Finding]:
 
 
 def metrics(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """What the pods serve decides which objects and alerts there are."""
+    """What the pods serve decides which alerts can watch them."""
     if context.cluster.monitoring is None:
         return
     where = context.locate.run("/workload/kind")
@@ -71,15 +68,15 @@ def metrics(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found(
             "TW320",
             context.locate.run("/topology/kind"),
-            "the operator starts its own program in the pods, which serves none of our metrics: there is no PodMonitor, "
-            "no alert and no dashboard",
+            "the operator starts its own program in the pods, which serves none of our metrics: no alert watches the run, and "
+            "no dashboard shows it",
             "watch the metrics and the dashboard of Ray itself, and waive this; or use another topology",
         )
     elif not serving_pods(resolution):
         yield found(
             "TW320",
             where,
-            "no pod serves metrics: there is no PodMonitor, no alert and no dashboard",
+            "no pod serves metrics: no alert watches the run, and no dashboard shows it",
             "use workload script, which puts the program under the supervisor, or accept it",
         )
     elif not isinstance(context.run.workload, TrainerWorkload | BoostingWorkload):
@@ -105,23 +102,17 @@ def watched_namespace(context: Context) -> Iterator[Finding]:
 
 
 def selecting_labels(context: Context) -> Iterator[Finding]:
-    """A label by which the cluster's monitoring selects may not be one that says something else of the run."""
+    """A label by which the cluster's monitoring selects may not be one that says something else."""
     if context.cluster.monitoring is None:
         return
     for pointer, key, value in _wanted(context.cluster.monitoring):
-        if key in OWN_LABELS:
+        if MANAGED.get(key, value) != value:
             yield found(
                 "TW323",
                 context.locate.cluster(pointer),
-                f"label {key} names the run on its own objects",
+                f"label {key} is {MANAGED[key]} on every object that Trainwright makes, and the cluster's monitoring selects by "
+                f"{key}: {value}",
                 "select monitors, rules and dashboards by another label",
-            )
-        elif context.run.labels.get(key, value) != value:
-            yield found(
-                "TW323",
-                context.locate.run(f"/labels/{escape(key)}"),
-                f"label {key} is {context.run.labels[key]} here, and the cluster's monitoring selects by {key}: {value}",
-                f"remove it, or write {key}: {value}",
             )
 
 

@@ -16,6 +16,7 @@ from trainwright.cdk8s import (
     HorovodJob,
     IndependentJob,
     JAXJob,
+    Monitoring,
     MPIJob,
     MultiWorkerMirroredJob,
     ParameterServerJob,
@@ -26,6 +27,8 @@ from trainwright.cdk8s import (
     XGBoostJob,
     ZeRO3Job,
 )
+from trainwright.cluster.addons import Dashboard
+from trainwright.cluster.addons import Monitoring as PrometheusOperator
 from trainwright.model import Model
 from trainwright.run import ClaimMount, CommandWorkload, ScriptWorkload
 from trainwright.target import TARGETS
@@ -174,6 +177,18 @@ def test_runs_and_other_constructs_share_a_chart() -> None:
     assert first.name.startswith("one-")
     assert second.name.startswith("two-")
     assert len(cdk8s.Testing.synth(scope)) == 7
+
+
+def test_one_construct_watches_the_runs_of_a_cluster() -> None:
+    watching = CLUSTER.model_copy(update={"monitoring": PrometheusOperator(kind="prometheus-operator", dashboard=Dashboard())})
+    here = chart()
+    jobs = [TrainingJob(here, name, cluster=watching, run=RUN.model_copy(update={"run": name})) for name in ("one", "two")]
+    made = [item.to_json() for item in Monitoring(here, "monitoring", cluster=watching, jobs=jobs).api_objects]
+    assert [one["kind"] for one in made] == ["PodMonitor", "PrometheusRule", "ConfigMap"]
+    assert {one["metadata"]["namespace"] for one in made} == {"training"}
+    known, _ = made[1]["spec"]["groups"]
+    assert [rule["labels"]["run"] for rule in known["rules"]] == ["one", "two"]
+    assert Monitoring(here, "nothing", cluster=CLUSTER, jobs=jobs).api_objects == ()
 
 
 def test_a_run_that_is_done_has_a_plan_and_no_objects() -> None:

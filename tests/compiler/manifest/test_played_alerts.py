@@ -1,8 +1,9 @@
-"""The alerts play in Prometheus' own engine: series of a run go in, and each alert must fire when it should, and only then."""
+"""The alerts play in Prometheus' own engine: series of runs go in, and each alert must fire when it should, and only then."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -17,10 +18,13 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.target.test_mpi_job import HOROVOD
 from tests.compiler.target.test_xgboost_job import BOOSTING
 
-from trainwright.manifest.monitoring import monitoring_objects
+from trainwright.manifest.monitoring import WatchedRun, monitoring_objects, watched
 from trainwright.manifest.monitoring.series import IDENTITY
 from trainwright.manifest.monitoring.series import RUN as RUN_KEY
 from trainwright.manifest.provenance import split
+from trainwright.plan import Resolution
+from trainwright_trainer.contract.limits import PODS_LIMIT, limits
+from trainwright_trainer.contract.spec import RunSpec
 
 PROFILE: Data = {
     "monitoring": {"kind": "prometheus-operator", "dcgm": True},
@@ -42,6 +46,7 @@ RUNS: dict[str, Data] = {
 """An Indexed Job's pods come back under new names, those on a node's network under the old ones, and those of an elastic run one
 by one; under mpirun it is the launcher that comes back."""
 
+EMPTY = "trainwright_attempts_without_commit"
 DCGM = 'DCGM_FI_DEV_GPU_UTIL{namespace="gpu-operator",pod="exporter-1",exported_namespace="training",exported_pod="%s",gpu="%s"}'
 HONORED = 'DCGM_FI_DEV_GPU_UTIL{namespace="training",pod="%s",gpu="%s"}'
 
@@ -97,6 +102,12 @@ def supervisors(count: int, minutes: int) -> dict[str, str]:
 def restarts(count: int, minutes: int) -> dict[str, str]:
     """Two pods that are replaced, and begin an attempt each time."""
     return supervisors(count, minutes) | anew("trainwright_attempt=n", count, minutes)
+
+
+def in_vain(series: dict[str, str]) -> dict[str, str]:
+    """The same, where no attempt commits anything."""
+    name = "trainwright_attempt@"
+    return series | {key.replace(name, f"{EMPTY}@"): values for key, values in series.items() if key.startswith(name)}
 
 
 def in_place(count: int, minutes: int) -> dict[str, str]:
@@ -179,10 +190,14 @@ SCENES = (
     scene("the save after a slow one is quick", 100, "", TRAINING | {
         "trainwright_checkpoint_save_seconds": "4000+0x29 20+0x270",
     }),
-    scene("every save fails, unseen", 100, "FailingCheckpoints", restarts(3, 34)),
-    scene("three preemptions, each saved", 100, "", restarts(3, 34) | {
-        "trainwright_last_commit_timestamp_seconds@0-0": "_x30 1800+0x3",
-        "trainwright_last_commit_timestamp_seconds@0-1": "_x66 3960+0x2",
+    scene("every save fails, unseen", 100, "FailingCheckpoints", in_vain(restarts(3, 34))),
+    scene("three attempts, each of which saved", 100, "", restarts(3, 34) | {
+        f"{EMPTY}@0-{attempt}": after(34 * attempt, "1x29 0x3") for attempt in range(3)
+    }),
+    scene("the third attempt commits", 105, "", in_vain(restarts(3, 34)) | {
+        **{f"{EMPTY}@{pod}-2": after(68, "3x10 0x60") for pod in (0, 1)},
+        **{f"trainwright_up@{pod}-2": after(68, "1x80") for pod in (0, 1)},
+        **{f"trainwright_attempt@{pod}-2": after(68, "3x80") for pod in (0, 1)},
     }),
     scene("four starts in an hour", 59, "RestartLoop", restarts(4, 15)),
     scene("two starts in an hour", 59, "", restarts(2, 30)),
@@ -202,26 +217,24 @@ SCENES = (
     scene("four starts, and an hour of peace", 160, "", {
         key: f"{values} {1 if 'up' in key else 5}x200" for key, values in in_place(4, 12).items()
     }, "host"),
-    scene("every save fails, unseen", 100, "FailingCheckpoints", in_place(3, 34), "host"),
+    scene("every save fails, unseen", 100, "FailingCheckpoints", in_vain(in_place(3, 34)), "host"),
     scene("four launchers in an hour", 59, "RestartLoop", launchers(4, 15), "mpi"),
     scene("two launchers in an hour", 59, "", launchers(2, 30), "mpi"),
     scene("four launchers, and no attempt begins", 59, "RestartLoop", waiting_launchers(4, 15), "mpi"),
-    scene("every save fails, unseen", 100, "FailingCheckpoints", launchers(3, 34), "mpi"),
+    scene("every save fails, unseen", 100, "FailingCheckpoints", in_vain(launchers(3, 34)), "mpi"),
     scene("three launchers, each of which saved", 100, "", launchers(3, 34) | {
-        "trainwright_last_commit_timestamp_seconds@launcher-1": "_x66 3960+0x2",
+        f"{EMPTY}@launcher-1": "_x34 1x29 0x4",
     }, "mpi"),
     scene("a GPU of a worker idles", 50, "GpuIdle", WORKERS | {
-        "trainwright_ranks_alive@launcher": "16x300", DCGM % ("pod-0", 1): "1x300",
+        "trainwright_ranks_alive@launcher": "16x300", DCGM % ("example-0", 1): "1x300",
         **{f"{metric}@launcher": values for metric, values in TRAINING.items() if metric != "trainwright_ranks_alive"},
     }, "mpi"),
     scene("a GPU idles while the launcher waits", 50, "", WORKERS | {
-        "trainwright_ranks_alive@launcher": "0x300", DCGM % ("pod-0", 1): "1x300",
+        "trainwright_ranks_alive@launcher": "0x300", DCGM % ("example-0", 1): "1x300",
     }, "mpi"),
-    scene("two pods are lost in an hour, and come back", 59, "", rounds(5, 12) | {
-        "trainwright_last_commit_timestamp_seconds@0": "_x30 1800x60",
-    }, "elastic"),
+    scene("two pods are lost in an hour, and come back", 59, "", rounds(5, 12) | {f"{EMPTY}@0": "1x29 0x60"}, "elastic"),
     scene("pods come and go", 59, "RestartLoop", rounds(7, 8), "elastic"),
-    scene("every save fails, unseen", 80, "FailingCheckpoints", rounds(5, 16), "elastic"),
+    scene("every save fails, unseen", 80, "FailingCheckpoints", in_vain(rounds(5, 16)), "elastic"),
     scene("all is well", 240, "", TRAINING, "boosting"),
     scene("the last round is long ago", 60, "StalledStep", TRAINING | {
         "trainwright_step": "0+60x20 1200+0x60", "trainwright_last_step_timestamp_seconds": "0+60x20 1200+0x60",
@@ -231,26 +244,44 @@ SCENES = (
     scene("four starts in an hour", 59, "RestartLoop", restarts(4, 15), "boosting"),
     scene("four starts in an hour", 59, "RestartLoop", restarts(4, 15), "script"),
     scene("two starts in an hour", 59, "", restarts(2, 30), "script"),
-    scene("one GPU of a pod idles", 50, "GpuIdle", TRAINING | {DCGM % ("pod-0", 0): "99+0x300", DCGM % ("pod-0", 1): "1+0x300"}),
-    scene("the same, with honored labels", 50, "GpuIdle", TRAINING | {HONORED % ("pod-0", 1): "1+0x300"}),
-    scene("all GPUs are busy", 50, "", TRAINING | {DCGM % ("pod-0", 0): "99+0x300", DCGM % ("pod-1", 0): "97+0x300"}),
+    scene("one GPU of a pod idles", 50, "GpuIdle", TRAINING | {
+        DCGM % ("example-0", 0): "99+0x300", DCGM % ("example-0", 1): "1+0x300",
+    }),
+    scene("the same, with honored labels", 50, "GpuIdle", TRAINING | {HONORED % ("example-0", 1): "1+0x300"}),
+    scene("all GPUs are busy", 50, "", TRAINING | {DCGM % ("example-0", 0): "99+0x300", DCGM % ("example-1", 0): "97+0x300"}),
     scene("somebody else's GPU idles", 50, "", TRAINING | {
         DCGM % ("notebook", 0): "0+0x300", HONORED % ("notebook", 0): "0+0x300",
     }),
     scene("a GPU idles before the ranks start", 50, "", TRAINING | {
-        "trainwright_ranks_alive": "0+0x300", DCGM % ("pod-0", 1): "1+0x300",
+        "trainwright_ranks_alive": "0+0x300", DCGM % ("example-0", 1): "1+0x300",
     }),
 )
 
 
-def series_name(key: str) -> str:
+ONE = re.compile(r"(?<![\w.+-])1(\+0)?(?=[x ]|$)")
+
+
+def limited(scene: Scene, spec: RunSpec) -> dict[str, str]:
+    """The series with the limits of the run, which a pod serves for as long as its supervisor is up."""
+    found = dict(scene.series)
+    for key, values in scene.series.items():
+        metric, at, pod = key.partition("@")
+        if metric == "trainwright_up":
+            stays = scene.run == "mpi" and not pod.startswith("launcher") and bool(at)
+            for name, limit in limits(spec).items():
+                if not (stays and name == PODS_LIMIT):
+                    found[f"{name}{at}{pod}"] = ONE.sub(f"{limit:g}\\g<1>", values)
+    return found
+
+
+def series_name(key: str, run: str = "example") -> str:
     """A metric of pod 0, ``metric@pod``, or a series with labels of its own."""
     if "{" in key:
         return key
     metric, _, pod = key.partition("@")
     labels = {
-        "namespace": "training", RUN_KEY: "example", IDENTITY: "example-abcdefgh",
-        "pod": f"pod-{pod or 0}", "instance": f"10.0.0.{pod or 0}:9400", "job": "training/example",
+        "namespace": "training", RUN_KEY: run, IDENTITY: f"{run}-abcdefgh",
+        "pod": f"{run}-{pod or 0}", "instance": f"10.0.0.{pod or 0}:9400", "job": "training/trainwright",
     }
     return metric + "{" + ",".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
@@ -259,11 +290,17 @@ def expected(alert: str, scene: Scene) -> list[dict[str, Any]]:
     """It fires once, for the identity or for the pod, or not at all."""
     if alert not in scene.fires:
         return []
-    subject = {"pod": "pod-0"} if alert == "TrainwrightGpuIdle" else {IDENTITY: "example-abcdefgh"}
-    return [{"exp_labels": subject}]
+    pod = {"pod": "example-0"} if alert == "TrainwrightGpuIdle" else {}
+    return [{"exp_labels": {**pod, **fired("example")}}]
 
 
-def unit_tests(rules: str, alerts: list[str], scenes: list[Scene]) -> dict[str, Any]:
+def fired(run: str) -> dict[str, str]:
+    return {
+        IDENTITY: f"{run}-abcdefgh", RUN_KEY: run, "namespace": "training", "team": "vision", "severity": "warning",
+    }
+
+
+def unit_tests(rules: str, alerts: list[str], scenes: list[Scene], spec: RunSpec) -> dict[str, Any]:
     """What promtool reads: for each scene, every alert with what is expected of it; labels are checked where it fires."""
     return {
         "rule_files": [rules],
@@ -272,7 +309,7 @@ def unit_tests(rules: str, alerts: list[str], scenes: list[Scene]) -> dict[str, 
             {
                 "name": each.name,
                 "interval": "1m",
-                "input_series": [{"series": series_name(key), "values": values} for key, values in each.series.items()],
+                "input_series": [{"series": series_name(key), "values": values} for key, values in limited(each, spec).items()],
                 "alert_rule_test": [
                     {"eval_time": f"{each.minute}m", "alertname": alert, "exp_alerts": expected(alert, each)} for alert in alerts
                 ],
@@ -291,32 +328,83 @@ def promtool() -> str:
 
 
 @cache
-def rules(name: str) -> dict[str, Any]:
-    """What the PrometheusRule of a run holds: what promtool reads as a file of rules."""
-    objects = [split(tree)[0] for tree in monitoring_objects(compiled(RUNS[name], PROFILE).resolution)]
+def seen(name: str) -> Resolution:
+    return compiled(RUNS[name], PROFILE).resolution
+
+
+def spec_of(name: str) -> RunSpec:
+    spec = seen(name).spec
+    assert spec is not None
+    return spec
+
+
+def rules(*runs: WatchedRun) -> dict[str, Any]:
+    """What the PrometheusRule of a namespace holds: what promtool reads as a file of rules."""
+    objects = [split(tree)[0] for tree in monitoring_objects(seen("job").cluster, "training", runs)]
     spec: dict[str, Any] = next(each["spec"] for each in objects if each["kind"] == "PrometheusRule")
     return spec
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_prometheus_takes_the_rules(promtool: str, name: str, tmp_path: Path) -> None:
+def without_texts(spec: dict[str, Any]) -> dict[str, Any]:
+    """promtool would compare them as well."""
+    return {"groups": [
+        {**group, "rules": [{key: value for key, value in rule.items() if key != "annotations"} for rule in group["rules"]]}
+        for group in spec["groups"]
+    ]}
+
+
+def alerts_in(spec: dict[str, Any]) -> list[str]:
+    return [rule["alert"] for group in spec["groups"] for rule in group["rules"] if "alert" in rule]
+
+
+def test_prometheus_takes_the_rules(promtool: str, tmp_path: Path) -> None:
     """Expressions, and the templates of the texts."""
-    (tmp_path / "rules.json").write_text(json.dumps(rules(name)))
+    (tmp_path / "rules.json").write_text(json.dumps(rules(WatchedRun("example", "vision", "whole"))))
     run(promtool, "check", "rules", str(tmp_path / "rules.json"))
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_alerts_fire_when_they_should_and_only_then(promtool: str, name: str, tmp_path: Path) -> None:
-    """Without their texts, which promtool would compare as well."""
-    bare = [{**rule, "labels": {}, "annotations": {}} for group in rules(name)["groups"] for rule in group["rules"]]
-    (tmp_path / "rules.json").write_text(json.dumps({"groups": [{"name": "bare", "rules": bare}]}))
+    known = watched(seen(name))
+    assert known is not None
+    spec = rules(known)
+    (tmp_path / "rules.json").write_text(json.dumps(without_texts(spec)))
     scenes = [each for each in SCENES if each.run == name]
-    (tmp_path / "tests.json").write_text(json.dumps(unit_tests("rules.json", [rule["alert"] for rule in bare], scenes)))
+    (tmp_path / "tests.json").write_text(json.dumps(unit_tests("rules.json", alerts_in(spec), scenes, spec_of(name))))
+    run(promtool, "test", "rules", str(tmp_path / "tests.json"))
+
+
+ILL = {7: "the last step is long ago", 70: "a save failed", 170: "a save misses the grace period"}
+"""Of 200 runs: number -> what happens to it."""
+
+
+@pytest.mark.slow
+def test_a_namespace_of_200_runs(promtool: str, tmp_path: Path) -> None:
+    """Three are ill, and each of them raises its own alert for its own team; no other run says anything."""
+    names = [f"run-{number}" for number in range(200)]
+    spec = rules(*(WatchedRun(name, "vision", "whole") for name in names))
+    scenes = {each.name: each for each in SCENES if each.run == "job"}
+    played = [scenes[ILL.get(number, "all is well")] for number in range(len(names))]
+    series = [
+        {"series": series_name(key, name), "values": values}
+        for name, each in zip(names, played, strict=True) for key, values in limited(each, spec_of("job")).items()
+    ]
+    told = {alert: (scenes[name].minute, number) for number, name in ILL.items() for alert in scenes[name].fires}
+    expected = [
+        {"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": [{"exp_labels": fired(f"run-{number}")} for number in ill]}
+        for alert in alerts_in(spec) for minute, *ill in [told.get(alert, (60,))]
+    ]
+    assert [len(told), len(expected)] == [3, 7]
+    (tmp_path / "rules.json").write_text(json.dumps(without_texts(spec)))
+    (tmp_path / "tests.json").write_text(json.dumps({
+        "rule_files": ["rules.json"], "evaluation_interval": "1m",
+        "tests": [{"interval": "1m", "input_series": series, "alert_rule_test": expected}],
+    }))
     run(promtool, "test", "rules", str(tmp_path / "tests.json"))
 
 
 def test_every_alert_fires_in_a_scene() -> None:
-    assert {rule["alert"] for group in rules("job")["groups"] for rule in group["rules"]} == {
+    assert set(alerts_in(rules(WatchedRun("example", "vision", "whole")))) == {
         alert for each in SCENES for alert in each.fires if each.run == "job"
     }
 

@@ -10,18 +10,21 @@ from tests.compiler.example import Data, compiled, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.target.test_tf_job import WORKERS
 from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
-
-from trainwright.manifest.monitoring.series import served_metrics
-from trainwright_trainer.boosting.report import BoostingReport
-from trainwright_trainer.contract.metrics import METRICS, StepSplit
-from trainwright_trainer.contract.served import (
+from tests.served import (
     KNOWN_BESIDE_OTHERS,
     LEFT_OUT_IMAGES,
+    LIMITS,
     OF_PREFLIGHT,
     PACE,
     SUPERVISED,
     UNKNOWN_TO_BOOSTING_ON_GPUS,
+    served_by,
 )
+
+from trainwright_trainer.boosting.report import BoostingReport
+from trainwright_trainer.contract.limits import ATTEMPTS_LIMIT, PODS_LIMIT, limits
+from trainwright_trainer.contract.metrics import METRICS, StepSplit
+from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.learner import Position
@@ -57,13 +60,20 @@ def of_a_round() -> set[str]:
 
 
 def served(run: Data) -> frozenset[str]:
-    return served_metrics(compiled(run, OPERATORS).resolution)
+    return served_by(spec(run))
+
+
+def spec(run: Data) -> RunSpec:
+    found = compiled(run, OPERATORS).resolution.spec
+    assert found is not None
+    return found
 
 
 def test_our_trainer_serves_the_table() -> None:
     images = {"source": "image-folder", "path": "/checkpoints/images", "image_size": 8, "channels": 1, "classes": 10}
-    assert served({"workload": {"data": images}}) == set(METRICS)
-    assert served({}) == set(METRICS) - {LEFT_OUT_IMAGES}, "images that are no files cannot be broken"
+    both = {"checkpoints": {"every": "30m", "every_steps": 100}}
+    assert served({"workload": {"data": images}, **both}) == set(METRICS)
+    assert served(both) == set(METRICS) - {LEFT_OUT_IMAGES}, "images that are no files cannot be broken"
 
 
 @pytest.mark.parametrize(("run", "reported"), [({}, of_a_step()), (WORKERS, of_a_step()), (BOOSTING, of_a_round())])
@@ -72,14 +82,16 @@ def test_of_a_step_is_served_what_is_reported(run: Data, reported: set[str]) -> 
 
 
 def test_tensorflow_serves_all_but_how_long_it_stands_still() -> None:
-    unserved = set(METRICS) - served(WORKERS)
+    unserved = set(METRICS) - LIMITS - served(WORKERS)
     assert unserved == {"trainwright_checkpoint_stall_seconds", LEFT_OUT_IMAGES, *PACE}, "and nothing connects a TFJob's pods"
 
 
 def test_no_supervisor_of_an_elastic_run_hears_all_ranks() -> None:
     elastic = {"topology": {"elastic": {"min_nodes": 1, "max_nodes": 2, "batch": "keep"}}, "target": "pytorch-job"}
     operators = {"operators": {"training-operator": {"version": "1.9.4"}}}
-    assert set(served({})) - served_metrics(compiled(elastic, operators).resolution) == set(PACE)
+    found = compiled(elastic, operators).resolution.spec
+    assert found is not None
+    assert set(served({})) - served_by(found) == set(PACE)
 
 
 def test_a_gpu_that_boosts_is_not_tried_with_a_matrix_product() -> None:
@@ -110,9 +122,31 @@ def test_trees_are_scored_by_what_the_run_asks_for(metrics: list[str], scores: s
 
 
 def test_a_script_serves_what_its_supervisor_knows() -> None:
-    assert served({**script("python", "train.py")}) == set(SUPERVISED)
+    assert served({**script("python", "train.py")}) == {*SUPERVISED, PODS_LIMIT, ATTEMPTS_LIMIT}
 
 
 def test_nothing_keeps_count_without_a_volume() -> None:
     run = {**script("python", "train.py"), "mounts": {"/checkpoints": None}}
-    assert served(run) == set(SUPERVISED) - {"trainwright_attempt"}
+    assert served(run) == {*SUPERVISED, PODS_LIMIT} - {"trainwright_attempt"}
+
+
+# --- limits -------------------------------------------------------------------------------------------------------------------
+
+
+def test_limits_follow_the_run() -> None:
+    by_time, by_steps = (limits(spec({"checkpoints": each})) for each in ({"every": "10m"}, {"every_steps": 500}))
+    assert "trainwright_unsaved_limit_seconds" not in by_steps
+    assert by_steps["trainwright_unsaved_limit_steps"] == 2 * 500 + 3 * 10
+    assert "trainwright_unsaved_limit_steps" not in by_time
+    assert 2 * 600 < by_time["trainwright_unsaved_limit_seconds"] < 3 * 600
+    assert by_time["trainwright_save_limit_seconds"] == compiled().resolution.plan.grace.seconds - 5
+    assert [limits(spec({"topology": {"nodes": nodes}}))[PODS_LIMIT] for nodes in (2, 8)] == [8, 32]
+
+
+def test_a_boosting_run_has_the_limits_of_a_trainer() -> None:
+    assert limits(spec(BOOSTING)).keys() == LIMITS - {"trainwright_unsaved_limit_steps"}
+
+
+def test_a_run_that_is_scored_after_each_round_may_spend_its_time_on_that() -> None:
+    early = overlay(BOOSTING, {"workload": {"data": {"evaluation_path": "/data/held-out"}, "early_stopping_rounds": 20}})
+    assert limits(spec(BOOSTING)).keys() - limits(spec(early)).keys() == {"trainwright_goodput_limit"}

@@ -18,10 +18,10 @@ from rich.console import Console
 from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT
 from tests.compiler.rehearsal.stage import DIGITS, LLAMA, Manifest, Recorder, container_of, first_address, play, stated
+from tests.served import served_by
 from tests.trainer.data.tokenizer_files import LIBRARY, byte_level
 
 from trainwright.compile import compile_run
-from trainwright.manifest.monitoring.series import served_metrics
 from trainwright.project import load_run_file
 from trainwright.project.load import load_cluster
 from trainwright.rehearsal import rehearse_file
@@ -107,7 +107,9 @@ def promised(path: Path) -> frozenset[str]:
     """What the run of a file of ``dist/`` is taken to serve."""
     file = load_run_file(ROOT / "charts" / "runs" / f"{path.name.partition('.')[0]}.yaml", "")
     cluster = load_cluster(ROOT / "charts" / "clusters" / f"{file.run.cluster}.yaml")
-    return served_metrics(compile_run(file.run, cluster, today=TODAY).resolution)
+    spec = compile_run(file.run, cluster, today=TODAY).resolution.spec
+    assert spec is not None
+    return served_by(spec)
 
 
 def pod_processes(workspace: Path, index: int) -> list[int]:

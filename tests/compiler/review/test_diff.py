@@ -55,6 +55,18 @@ def test_each_edit_is_classed_by_what_it_does(answer: dict[str, Any]) -> None:
     assert answer["notes"] == []
 
 
+def test_an_edit_of_the_rate_changes_twelve_lines_of_what_is_applied(edited: Scratch) -> None:
+    """Two of the plan above the objects, the rate itself, and the nine places where Kubernetes needs the new job's name."""
+    path = "dist/h100-ib/training/runs/llama-1b-ddp.k8s.yaml"
+    changed = edited.git("diff", "--unified=0", "main", "edits", "--", path).splitlines()
+    lines = [line for line in changed if line.startswith("+") and not line.startswith("+++")]
+    assert len(lines) == 12
+    assert sum("llama-1b-ddp-" in line for line in lines) == 9
+    assert [line.split(":")[0].strip("+# \"") for line in lines if "llama-1b-ddp-" not in line] == [
+        "learning rate", "learning rate base", "peak",
+    ]
+
+
 def test_each_edit_says_what_becomes_of_the_training(answer: dict[str, Any]) -> None:
     """Whoever reads nothing else learns whether the steps so far are kept."""
     assert {run["run"]: run["training"] for run in answer["runs"] if run["run"] in CLASSES} == {

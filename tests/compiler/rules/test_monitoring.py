@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 from tests.compiler import example
-from tests.compiler.example import Data, codes, command, compiled, findings, message, script
+from tests.compiler.example import Data, codes, command, findings, message, script
 
 from trainwright.findings import Finding
-from trainwright.manifest.labels import object_labels
-from trainwright.rules.monitoring import OWN_LABELS
 
 WATCHED: Data = {"kind": "prometheus-operator"}
+MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
 def on_monitoring(run: Data | None = None, monitoring: Any = WATCHED) -> list[Finding]:
@@ -37,31 +36,18 @@ def test_who_is_watched(run: Data, monitoring: Any, expected: list[str]) -> None
     assert [finding.code for finding in on_monitoring(run, monitoring)] == expected
 
 
-@pytest.mark.parametrize("field", ["pod_monitor_labels", "rule_labels"])
-def test_a_label_that_the_run_gives_another_value(field: str) -> None:
-    monitoring = WATCHED | {field: {"release": "stack"}}
-    assert on_monitoring({"labels": {"release": "stack", "example.com/release": "7"}}, monitoring) == []
-    [finding] = on_monitoring({"labels": {"release": "7"}}, monitoring)
-    assert finding.code == "TW323"
-    assert finding.fix == "remove it, or write release: stack"
-
-
-def test_the_label_of_the_dashboard_counts_too() -> None:
-    [finding] = on_monitoring({"labels": {"grafana_dashboard": "0"}}, WATCHED | {"dashboard": {}})
-    assert finding.code == "TW323"
-    assert on_monitoring({"labels": {"grafana_dashboard": "0"}}, WATCHED) == []
-
-
-@pytest.mark.parametrize("key", OWN_LABELS)
-def test_a_label_of_every_run(key: str) -> None:
-    [finding] = on_monitoring({}, WATCHED | {"rule_labels": {key: "prometheus"}})
+@pytest.mark.parametrize(("field", "value"), [
+    ("pod_monitor_labels", {MANAGED_BY: "Helm"}), ("rule_labels", {MANAGED_BY: "Helm"}), ("dashboard", {"label": MANAGED_BY}),
+])
+def test_a_label_that_every_object_has(field: str, value: Data) -> None:
+    [finding] = on_monitoring({}, WATCHED | {field: value})
     assert finding.code == "TW323"
     assert "another label" in finding.fix
 
 
-def test_own_labels_are_those_of_the_objects() -> None:
-    result = compiled()
-    assert tuple(object_labels(result.run)) == OWN_LABELS
+def test_labels_of_a_run_are_its_own() -> None:
+    monitoring = WATCHED | {"rule_labels": {"release": "stack", MANAGED_BY: "trainwright"}, "dashboard": {}}
+    assert on_monitoring({"labels": {"release": "7", "grafana_dashboard": "0"}}, monitoring) == []
 
 
 ON_CPUS: Data = {"topology": {"gpus_per_node": 0}}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.compiler.scenarios.committed import CHARTS, mount, objects, pods_of, run, the
 
+from trainwright.manifest.monitoring import watched
+
 FOUNDATION = "kubeflow-a100/training/foundation/training.k8s.yaml"
 RUNS = sorted(path.stem for path in (CHARTS / "runs").glob("*.yaml"))
-WATCHED = [name for name in RUNS if any(manifest["kind"] == "PodMonitor" for manifest in run(name).manifests)]
+WATCHED = [name for name in RUNS if watched(run(name).resolution)]
 
 
 def test_data_is_fetched_once_and_complete_before_it_is_read() -> None:
@@ -51,12 +53,14 @@ def test_the_claim_of_the_data_is_as_stated() -> None:
 @pytest.mark.parametrize("name", WATCHED)
 def test_metrics_are_scraped_by_labels_that_pods_have(name: str) -> None:
     """A ServiceMonitor needs labels on Services, which operators make without the run's."""
-    monitor = the(name, "PodMonitor")
+    plan = run(name).plan
+    file = f"{plan.cluster}/{plan.namespace}/foundation/{plan.namespace}.k8s.yaml"
+    (monitor,) = (manifest for manifest in objects(file) if manifest["kind"] == "PodMonitor")
     (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
     assert endpoint["interval"] == "30s"
     for pods in pods_of(name).values():
         for pod in pods:
-            assert monitor["spec"]["selector"]["matchLabels"].items() <= pod.labels.items()
+            assert monitor["spec"]["selector"]["matchExpressions"][0]["key"] in pod.labels
             assert endpoint["port"] in {port["name"] for port in pod.container["ports"]}
 
 

@@ -3,8 +3,9 @@
 ``FAKE_PLANS`` maps a rank's number (or ``*``) to its behaviour: ``finish:N`` does N ticks and is done (the default is 30),
 ``fail:CODE:N`` reports a code before tick N, ``exit:CODE:N`` exits without a word, ``abort:N`` aborts, ``starting`` never
 begins, ``mute`` starts and never answers, ``hang:N`` stays in tick N for ever, ``slow:N`` says that its own part of a step
-takes N milliseconds (others: 10), ``stuck`` does not stop when told, ``leak:N`` leaves two orphans, one of them in a
-session of its own, and does N ticks. What it did is appended to ``FAKE_JOURNAL``.
+takes N milliseconds (others: 10), ``commit:N`` commits at tick N and goes on for ever, ``stuck`` does not stop when told,
+``leak:N`` leaves two orphans, one of them in a session of its own, and does N ticks. What it did is appended to
+``FAKE_JOURNAL``.
 """
 
 from __future__ import annotations
@@ -61,14 +62,14 @@ def leave_orphans() -> None:
 
 
 def train(link: Link, kind: str, numbers: list[int]) -> None:
-    last = numbers[-1] if numbers and kind != "slow" else 10**9
+    last = numbers[-1] if numbers and kind not in ("slow", "commit") else 10**9
     committed: int | None = None
     link.phase("training", 0)
     for tick in range(1, 10**9):
         action = link.boundary(tick)
         if tick == 2:
             note("training")
-        if action == "save":
+        if action == "save" or (kind == "commit" and tick == numbers[0]):
             note("save", tick=tick)
             committed = tick - 1
             link.phase("saving", committed)

@@ -72,6 +72,8 @@ class Past(Contract):
     """For steps that were done for the first time."""
     down_seconds: NonNegative = 0
     """In which no attempt is known to have been at work."""
+    attempts_without_progress: Index = 0
+    """Of them in a row, up to this one, began at the same commit; those that were preempted do not count."""
     reached_step: Index = 0
     """Highest step that any of them is known to have done."""
 

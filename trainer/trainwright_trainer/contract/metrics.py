@@ -59,6 +59,8 @@ METRICS = _table(
     Metric("trainwright_checkpoint_failures", "counter", "Checkpoints that could not be committed"),
     Metric("trainwright_left_out_images", "counter", "Images that the pod's ranks left out because they cannot be decoded"),
     Metric("trainwright_attempt", "gauge", "Attempts at this identity so far, this one included"),
+    Metric("trainwright_attempts_without_commit", "gauge",
+           "Attempts in a row that began at the same commit, this one included; 0 once it has committed"),
     Metric("trainwright_goodput", "gauge", "Share of the time since the first attempt spent on steps done for the first time"),
     Metric("trainwright_phase_seconds", "counter", "Seconds of this attempt by phase, those for steps done before as replaying",
            label="phase"),
@@ -72,6 +74,15 @@ METRICS = _table(
            "Bus bandwidth of an all-reduce over all ranks before training"),
     Metric("trainwright_preflight_storage_seconds", "gauge", "Seconds to write a file durably, rename it and read it back"),
     Metric("trainwright_preflight_clock_skew_seconds", "gauge", "Seconds by which the clock is ahead of rank 0's, at the least"),
+    Metric("trainwright_log_interval_steps", "gauge", "Optimizer steps between two that are reported"),
+    Metric("trainwright_stall_limit_seconds", "gauge", "Seconds without a step, besides 3 logging intervals, that are no stall"),
+    Metric("trainwright_goodput_limit", "gauge", "Share of an hour that new steps are to take, at the least"),
+    Metric("trainwright_unsaved_limit_seconds", "gauge", "Seconds of training that a commit may be behind"),
+    Metric("trainwright_unsaved_limit_steps", "gauge", "Optimizer steps that a commit may be behind"),
+    Metric("trainwright_save_limit_seconds", "gauge", "Seconds that the grace period of a pod leaves for a save"),
+    Metric("trainwright_attempts_without_commit_limit", "gauge", "Attempts in a row without a commit that are too many"),
+    Metric("trainwright_attempts_limit", "gauge", "Restarts within an hour that are too many"),
+    Metric("trainwright_pods_limit", "gauge", "Pods within an hour that are too many (only of pods that a restart replaces)"),
 )
 
 

@@ -23,6 +23,7 @@ from trainwright_trainer import __version__
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH, Cause, ExitCode, TerminationMessage, reason_of
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import TERMINATION_PATH_ENV
+from trainwright_trainer.contract.limits import limits
 from trainwright_trainer.contract.spec import MPIRendezvous, RunSpec, TrackerRendezvous, World
 from trainwright_trainer.observe import log
 from trainwright_trainer.observe.log import get_log
@@ -148,6 +149,7 @@ class _Supervisor:
         spec = self._report.spec = specification.spec
         log.configure(spec.run, spec.identity)
         setting = Setting(self._environ, specification, self._program, self._trainer_command, Measurements())
+        setting.measurements.update(limits(spec))
         role = role_of(setting)
         self._report.node = role.place.node
         log.configure(spec.run, spec.identity, None, role.place.node)

@@ -1,7 +1,8 @@
-"""The alerts on a run: when each fires, why at that number, and what to do then.
+"""The alerts on the runs of a namespace: when each fires, why at that number, and what to do then.
 
-Every condition is written for one run and gives one sample an identity of it, so that an edited run, which starts while the old
-one still saves, is judged on its own.
+Every condition gives one sample an identity of a run, so that an edited run, which starts while the old one still saves, is
+judged on its own. What a run may do follows from its specification: its pods serve that as limits beside what they measure, and a
+run that serves no limit of a kind raises no alert of it.
 """
 
 from __future__ import annotations
@@ -10,55 +11,30 @@ from collections.abc import Callable
 from textwrap import indent
 from typing import NamedTuple
 
-from trainwright.manifest.monitoring.series import IDENTITY, MonitoredRun
+from trainwright.manifest.monitoring.series import IDENTITY, RUN, RUN_INFO, Series
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
-from trainwright_trainer.contract.served import ATTEMPTS
+from trainwright_trainer.contract.limits import (
+    ATTEMPTS_LIMIT,
+    EMPTY_ATTEMPTS,
+    EMPTY_ATTEMPTS_LIMIT,
+    GOODPUT,
+    GOODPUT_LIMIT,
+    LOG_INTERVAL,
+    LOG_INTERVALS,
+    MISSED_SAVES,
+    PODS_LIMIT,
+    RESTARTS,
+    SAVE_LIMIT,
+    SAVES,
+    STALL_LIMIT,
+    STALL_SECONDS,
+    UNSAVED_SECONDS_LIMIT,
+    UNSAVED_STEPS_LIMIT,
+)
 
 SEEN = "15m"
 """The longest gap of a run that restarts: a Job waits up to six minutes between two pods."""
-
-
-def restarted(run: MonitoredRun, times: int, seconds: int) -> str:
-    """PromQL for an identity that restarted ``times`` times within ``seconds``, and that was there recently.
-
-    One of two counts is enough. The ledger's count works wherever an attempt began: in new pods (an Indexed Job), under the old
-    names and addresses (a PyTorchJob on the node's network), or with no more than a new launcher (an MPIJob). The count of series
-    holds where no attempt begins, or nobody keeps a ledger: a pod that comes back under a new name or address is a series of its
-    own.
-    """
-    counts = [_series_renewed(run, times, seconds)]
-    if ATTEMPTS in run.served:
-        counts.insert(0, _attempts_begun(run, times, seconds))
-    return "or\n".join(counts)
-
-
-def _attempts_begun(run: MonitoredRun, times: int, seconds: int) -> str:
-    """The latest number of an attempt, less the first one of the window: one that no scrape saw is counted all the same."""
-    attempt = run.series.select(ATTEMPTS)
-    return (
-        f"max by ({IDENTITY}) (max_over_time({attempt}[{SEEN}]))\n"
-        f"  - min by ({IDENTITY}) (min_over_time({attempt}[{seconds}s])) >= {times * run.attempts_an_incident}\n"
-    )
-
-
-def _series_renewed(run: MonitoredRun, times: int, seconds: int) -> str:
-    pods = run.series.select(run.renewed)
-    return (
-        f"count by ({IDENTITY}) (max_over_time({pods}[{seconds}s])) >= {(times + 1) * run.renewed_pods}\n"
-        f"  and count by ({IDENTITY}) (max_over_time({pods}[{SEEN}]))\n"
-    )
-
-
-STALL_SECONDS = 900
-LOG_INTERVALS = 3
-SAVES = 4
-"""The trainer ends a run that hangs by itself, after minutes."""
 FIRST_STEP_MINUTES = 30
-GOODPUT = 0.75
-MISSED_SAVES = 2
-EMPTY_ATTEMPTS = 3
-RESTARTS = 3
-HOUR = 3600
 IDLE_PERCENT = 5
 
 
@@ -76,88 +52,98 @@ class Alert(NamedTuple):
     """What to do."""
     reason: str
     """Why at this number."""
-    condition: Callable[[MonitoredRun], str | None]
-    """PromQL; None where the run serves too little to tell."""
+    condition: Callable[[Series], str]
+    """PromQL, with the labels of the run and its identity."""
+    of_gpus: bool = False
+    """Whether it asks dcgm-exporter."""
+
+    def expression(self, series: Series) -> str:
+        """The condition, with what is known of the run as labels: who is told, and how urgently."""
+        gpus = ',gpus="whole"' if self.of_gpus else ""
+        info = f'{RUN_INFO}{{namespace="{series.namespace}"{gpus}}}'
+        return f"(\n{indent(self.condition(series), '  ')}) * on ({RUN}) group_left (team, severity) {info}\n"
 
 
-def _stalled_step(run: MonitoredRun) -> str | None:
-    if run.log_every_steps is None:
-        return None
-    last, pace = run.series.highest("trainwright_last_step_timestamp_seconds"), run.series.highest("trainwright_step_seconds")
-    patience = STALL_SECONDS + SAVES * run.save_seconds
-    return f"time() - {last}\n  > {patience} + {LOG_INTERVALS * run.log_every_steps} * {pace}\n"
+def _stalled_step(series: Series) -> str:
+    last, pace = series.highest("trainwright_last_step_timestamp_seconds"), series.highest("trainwright_step_seconds")
+    patience = f"{series.highest(STALL_LIMIT)}\n    + {LOG_INTERVALS} * {series.highest(LOG_INTERVAL)} * {pace}"
+    return f"time() - {last}\n  > {patience}\n"
 
 
-def _no_first_step(run: MonitoredRun) -> str | None:
-    if run.log_every_steps is None:
-        return None
-    alive, last = run.series.highest("trainwright_ranks_alive"), run.series.highest("trainwright_last_step_timestamp_seconds")
-    return f"{alive} > 0\n  unless {last}\n"
+def _no_first_step(series: Series) -> str:
+    """A program that reports no steps has no limit for them."""
+    alive, last = series.highest("trainwright_ranks_alive"), series.highest("trainwright_last_step_timestamp_seconds")
+    return f"{alive} > 0\n  and {series.highest(STALL_LIMIT)}\n  unless {last}\n"
 
 
-def _low_goodput(run: MonitoredRun) -> str | None:
-    if run.log_every_steps is None or run.scored_each_step:
-        return None
-    step, pace = run.series.select("trainwright_step"), run.series.select("trainwright_step_seconds")
+def _low_goodput(series: Series) -> str:
+    step, pace = series.select("trainwright_step"), series.select("trainwright_step_seconds")
+    by = f"by ({RUN}, {IDENTITY})"
     return (
-        f"(\n    max by ({IDENTITY}) (max_over_time({step}[10m]))\n"
-        f"  - max by ({IDENTITY}) (max_over_time({step}[10m] offset 1h))\n"
-        f"  + {run.log_every_steps}\n)\n"
-        f"  * max by ({IDENTITY}) (avg_over_time({pace}[1h]))\n"
-        f"  / 3600 < {GOODPUT}\n"
+        f"(\n    max {by} (max_over_time({step}[10m]))\n"
+        f"  - max {by} (max_over_time({step}[10m] offset 1h))\n"
+        f"  + {series.highest(LOG_INTERVAL)}\n)\n"
+        f"  * max {by} (avg_over_time({pace}[1h]))\n"
+        f"  / 3600 < {series.highest(GOODPUT_LIMIT)}\n"
     )
 
 
-def _failing_checkpoints(run: MonitoredRun) -> str | None:
-    if run.log_every_steps is None:
-        return None
-    step, committed = run.series.highest("trainwright_step"), run.series.highest("trainwright_committed_step")
-    failures = run.series.select("trainwright_checkpoint_failures")
+def _failing_checkpoints(series: Series) -> str:
+    step, committed = series.highest("trainwright_step"), series.highest("trainwright_committed_step")
+    failures, pace = series.select("trainwright_checkpoint_failures"), series.highest("trainwright_step_seconds")
     unsaved = f"({step}\n    - ({committed} or 0 * {step}))"
     lately, before = f"max_over_time({failures}[30m])", f"max_over_time({failures}[{SEEN}] offset 30m)"
-    conditions = [f"max by ({IDENTITY}) ({lately} unless {lately} <= {before}) > 0\n"]  # it has grown since
-    if run.save_every_seconds:
-        pace = run.series.highest("trainwright_step_seconds")
-        patience = round(MISSED_SAVES * run.save_every_seconds) + SAVES * run.save_seconds
-        conditions.append(f"{unsaved}\n    * {pace} > {patience}\n")
-    if run.save_every_steps:
-        conditions.append(f"{unsaved}\n    > {MISSED_SAVES * run.save_every_steps + LOG_INTERVALS * run.log_every_steps}\n")
-    return "or\n  ".join([*conditions, _attempts_without_commit(run)])
+    return "or\n  ".join([
+        f"max by ({RUN}, {IDENTITY}) ({lately} unless {lately} <= {before}) > 0\n",  # it has grown since
+        f"{unsaved}\n    * {pace} > {series.highest(UNSAVED_SECONDS_LIMIT)}\n",
+        f"{unsaved}\n    > {series.highest(UNSAVED_STEPS_LIMIT)}\n",
+        _attempts_without_commit(series),
+    ])
 
 
-def _attempts_without_commit(run: MonitoredRun) -> str:
+def _attempts_without_commit(series: Series) -> str:
     """Failed saves end an attempt, at times before a scrape sees them, and the next one starts over from the last commit.
 
     Quicker loops have an alert of their own: they may not live long enough to save at all.
     """
-    window = round(max(HOUR, EMPTY_ATTEMPTS * (run.save_every_seconds or 0)))
-    committed = run.series.select("trainwright_last_commit_timestamp_seconds")
+    attempts = series.highest("trainwright_attempts_without_commit", SEEN)
     return (
-        f"(\n{indent(restarted(run, EMPTY_ATTEMPTS - 1, window), '    ')}"
-        f"  ) unless (\n{indent(restarted(run, RESTARTS, HOUR), '    ')}"
-        f"  ) unless max by ({IDENTITY}) (max_over_time({committed}[{window}s])) > time() - {window}\n"
+        f"(\n    {attempts} >= {series.highest(EMPTY_ATTEMPTS_LIMIT, SEEN)}\n"
+        f"  ) unless (\n{indent(_restart_loop(series), '    ')}  )\n"
     )
 
 
-def _save_beyond_grace(run: MonitoredRun) -> str | None:
-    if run.log_every_steps is None:
-        return None
-    return f"{run.series.highest('trainwright_checkpoint_save_seconds')} > {run.seconds_for_save:g}\n"
+def _save_beyond_grace(series: Series) -> str:
+    return f"{series.highest('trainwright_checkpoint_save_seconds')} > {series.highest(SAVE_LIMIT)}\n"
 
 
-def _restart_loop(run: MonitoredRun) -> str | None:
-    return restarted(run, RESTARTS, HOUR)
+def _restart_loop(series: Series) -> str:
+    """An identity that restarted too often within an hour, and that was there recently. One of two counts is enough.
 
-
-def _gpu_idle(run: MonitoredRun) -> str | None:
-    """Whether ranks run is asked of the whole run: under mpirun the launcher has all ranks, and the workers have the GPUs."""
-    if not run.gpus_seen:
-        return None
-    alive = run.series.highest("trainwright_ranks_alive")
+    The ledger's count works wherever an attempt began: in new pods (an Indexed Job), under the old names and addresses (a
+    PyTorchJob on the node's network), or with no more than a new launcher (an MPIJob). It is the latest number of an attempt,
+    less the first one of the hour: one that no scrape saw is counted all the same. The count of series holds where no attempt
+    begins, or nobody keeps a ledger: a pod that comes back under a new name or address is a series of its own.
+    """
+    attempt, pods = series.select("trainwright_attempt"), series.select(PODS_LIMIT)
+    by = f"by ({RUN}, {IDENTITY})"
     return (
-        f"min by (pod) (\n    {run.series.gpu_utilization('10m')}\n  ) < {IDLE_PERCENT}\n"
-        f"  and on (pod) (\n    max by (pod, {IDENTITY}) ({run.series.select('trainwright_up')})\n"
-        f"    and on ({IDENTITY}) {alive} > 0\n  )\n"
+        f"{series.highest('trainwright_attempt', SEEN)}\n"
+        f"  - min {by} (min_over_time({attempt}[1h]))\n"
+        f"  >= {series.highest(ATTEMPTS_LIMIT, SEEN)}\n"
+        f"or\ncount {by} (max_over_time({pods}[1h]))\n"
+        f"  >= {series.highest(PODS_LIMIT, SEEN)}\n"
+    )
+
+
+def _gpu_idle(series: Series) -> str:
+    """Whether ranks run is asked of the whole run: under mpirun the launcher has all ranks, and the workers have the GPUs."""
+    alive = series.highest("trainwright_ranks_alive")
+    return (
+        f"(\n  min by (pod) (\n    {series.gpu_utilization('10m')}\n  ) < {IDLE_PERCENT}\n"
+        f") * on (pod) group_left ({RUN}, {IDENTITY}) (\n"
+        f"  max by (pod, {RUN}, {IDENTITY}) ({series.select('trainwright_up')})\n"
+        f"    and on ({RUN}, {IDENTITY}) {alive} > 0\n)\n"
     )
 
 
@@ -273,6 +259,7 @@ ALERTS = (
             "minutes there is no work, and start-up is over after half an hour"
         ),
         condition=_gpu_idle,
+        of_gpus=True,
     ),
 )
 """Every alert, in the order of the docs."""

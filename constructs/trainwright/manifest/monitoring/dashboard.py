@@ -1,4 +1,7 @@
-"""The Grafana dashboard of one run, in a ConfigMap that Grafana's sidecar loads: its panels together show every metric."""
+"""The Grafana dashboard of a namespace's runs, in a ConfigMap that Grafana's sidecar loads.
+
+Its panels together show every metric but the limits, which the alerts compare them with.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,9 @@ from typing import Any, Literal, NamedTuple
 
 from trainwright.cluster.addons import Dashboard, Monitoring
 from trainwright.identity import short_hash
-from trainwright.manifest.labels import object_labels
-from trainwright.manifest.monitoring.series import IDENTITY, MonitoredRun, Series, monitored_run
+from trainwright.manifest.labels import MANAGED
+from trainwright.manifest.monitoring.series import IDENTITY, RUN, Series
 from trainwright.manifest.provenance import Why
-from trainwright.plan import Resolution
 from trainwright_trainer.contract.metrics import METRICS
 
 
@@ -35,10 +37,8 @@ class Panel(NamedTuple):
         """The table's own words."""
         return METRICS[self.metric].help
 
-    def query(self, run: MonitoredRun, series: Series) -> Query | None:
-        """What it draws; None where the run does not serve the metric."""
-        if self.metric not in run.served:
-            return None
+    def query(self, series: Series) -> Query:
+        """What it draws, for the runs and identities that are chosen."""
         identity, pod = f"{{{{{IDENTITY}}}}}", "{{pod}}"
         match self.form:
             case "run":
@@ -48,21 +48,20 @@ class Panel(NamedTuple):
             case "age":
                 return Query(f"time() - {series.highest(self.metric)}", identity)
             case "failures":
-                return Query(f"max by ({IDENTITY}) (max_over_time({series.select(self.metric)}[1h]))", identity)
+                return Query(series.highest(self.metric, "1h"), identity)
             case "phases":
-                return Query(f"max by ({IDENTITY}, phase) (rate({series.select(self.metric)}[10m]))", f"{identity} {{{{phase}}}}")
+                by = f"by ({RUN}, {IDENTITY}, phase)"
+                return Query(f"max {by} (rate({series.select(self.metric)}[10m]))", f"{identity} {{{{phase}}}}")
 
 
 class GpuPanel(Panel):
-    """What dcgm-exporter knows of the pods' GPUs, where it is there."""
+    """What dcgm-exporter knows of the pods' GPUs."""
 
     @property
     def help(self) -> str:
         return "Share of the time in which a GPU did anything at all, waiting in a collective included, in percent"
 
-    def query(self, run: MonitoredRun, series: Series) -> Query | None:
-        if not run.gpus_seen:
-            return None
+    def query(self, series: Series) -> Query:
         own = f"max by (pod) ({series.select(self.metric)})"
         return Query(f"min by (pod) (\n    {series.gpu_utilization('5m')}\n  )\n  and on (pod) {own}\n", "{{pod}}")
 
@@ -87,6 +86,7 @@ PANELS = (
     Panel("Goodput", "percentunit", "trainwright_goodput"),
     Panel("Time by phase", "percentunit", "trainwright_phase_seconds", "phases"),
     Panel("Attempt", "short", "trainwright_attempt"),
+    Panel("Attempts without a commit", "short", "trainwright_attempts_without_commit"),
     Panel("Time between attempts", "s", "trainwright_down_seconds"),
     Panel("Slowest rank", "short", "trainwright_slowest_rank"),
     Panel("Slowest rank over median", "short", "trainwright_slowest_rank_ratio"),
@@ -99,9 +99,10 @@ PANELS = (
     Panel("Pods connected", "short", "trainwright_peers_connected"),
     Panel("Supervisors", "short", "trainwright_up", "pod"),
     Panel("Ranks alive", "short", "trainwright_ranks_alive", "pod"),
-    GpuPanel("Least busy GPU", "percent", "trainwright_up"),
 )
 """In the order of the page, three a row: what is learnt, how fast, how safe, and who is there."""
+LEAST_BUSY_GPU = GpuPanel("Least busy GPU", "percent", "trainwright_up")
+"""The last one, where dcgm-exporter is scraped."""
 
 
 COLUMNS, WIDTH, HEIGHT = 3, 8, 8
@@ -110,47 +111,45 @@ SCHEMA = 39
 """Of Grafana 10.3; newer ones read it and upgrade it in memory."""
 
 
-def dashboard_map(resolution: Resolution, monitoring: Monitoring, grafana: Dashboard) -> dict[str, Any]:
+def dashboard_map(namespace: str, monitoring: Monitoring, grafana: Dashboard) -> dict[str, Any]:
     """A ConfigMap with one file, whose name is unique in the cluster: the sidecar puts the files of all namespaces into one
     folder.
     """
-    run = resolution.run
     label = {grafana.label: Why(grafana.value, "cluster:/monitoring/dashboard", "Grafana's sidecar looks for it")}
-    namespace = Why(run.namespace, "run:/namespace", "beside its run: the sidecar looks in every namespace")
+    place = Why(namespace, "trainwright", "beside its runs: the sidecar looks in every namespace")
     if grafana.namespace:
-        namespace = Why(grafana.namespace, "cluster:/monitoring/dashboard/namespace", "where Grafana's sidecar looks")
-    key = f"trainwright-{run.namespace}-{run.run}.json"
-    text = Why(_text(_dashboard(monitored_run(resolution))), "trainwright", "a panel for every metric that the run serves")
-    kind = "a Grafana dashboard of the run"
+        place = Why(grafana.namespace, "cluster:/monitoring/dashboard/namespace", "where Grafana's sidecar looks")
+    name = f"trainwright-{namespace}"
+    text = Why(_text(_dashboard(namespace, monitoring)), "trainwright", "a panel for every metric")
+    kind = "a Grafana dashboard of the runs of this namespace"
     return {
         "apiVersion": Why("v1", "trainwright", kind),
         "kind": Why("ConfigMap", "trainwright", kind),
         "metadata": Why(
-            {
-                "name": Why(run.run, "run:/run", "one for all identities of the run"),
-                "namespace": namespace,
-                "labels": object_labels(run) | label,
-            },
+            {"name": name, "namespace": place, "labels": {**MANAGED, **label}},
             "trainwright",
-            "named like the run, without a hash: it may change in place, and outlives an identity",
+            "named after the namespace: dashboards of several may lie in one",
         ),
-        "data": Why({key: text}, "trainwright", "Grafana reads files that end with .json"),
+        "data": Why({f"{name}.json": text}, "trainwright", "Grafana reads files that end with .json"),
     }
 
 
-def _dashboard(run: MonitoredRun) -> dict[str, Any]:
-    shown = Series(run.series.run, run.series.namespace, identity="$identity")
-    panels = [(panel, query) for panel in PANELS if (query := panel.query(run, shown)) is not None]
+def _dashboard(namespace: str, monitoring: Monitoring) -> dict[str, Any]:
+    shown = Series(namespace, f',{RUN}=~"$run",{IDENTITY}=~"$identity"')
+    panels = (*PANELS, LEAST_BUSY_GPU) if monitoring.dcgm else PANELS
+    up = Series(namespace).select("trainwright_up")
+    of_runs = Series(namespace, f',{RUN}=~"$run"').select("trainwright_up")
+    chosen = [_variable("run", "Run", up, RUN), _variable("identity", "Identity", of_runs, IDENTITY)]
     return {
-        "uid": f"trainwright-{short_hash([run.series.namespace, run.series.run])}",
-        "title": f"{run.series.run} ({run.series.namespace})",
+        "uid": f"trainwright-{short_hash(namespace)}",
+        "title": f"Training runs ({namespace})",
         "tags": ["trainwright"],
         "schemaVersion": SCHEMA,
         "editable": False,
         "refresh": "1m",
         "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": [_datasource(), _identity(run.series)]},
-        "panels": [_panel(index, panel, query) for index, (panel, query) in enumerate(panels)],
+        "templating": {"list": [_datasource(), *chosen]},
+        "panels": [_panel(index, panel, panel.query(shown)) for index, panel in enumerate(panels)],
     }
 
 
@@ -158,15 +157,14 @@ def _datasource() -> dict[str, Any]:
     return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
 
 
-def _identity(series: Series) -> dict[str, Any]:
-    """Which identities to show: an edited run has a new one, and its curves go on where the old ones end."""
-    query = f"label_values({series.select('trainwright_up')}, {IDENTITY})"
+def _variable(name: str, label: str, series: str, values_of: str) -> dict[str, Any]:
+    """What to show of a label: an edited run has a new identity, and its curves go on where the old ones end."""
     return {
-        "name": "identity",
-        "label": "Identity",
+        "name": name,
+        "label": label,
         "type": "query",
         "datasource": _source(),
-        "query": {"query": query, "refId": "identity"},
+        "query": {"query": f"label_values({series}, {values_of})", "refId": name},
         "refresh": 2,
         "multi": True,
         "includeAll": True,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from trainwright.cluster.addons import Monitoring
 from trainwright.findings.locate import escape
-from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import RUN_LABEL, object_labels
+from trainwright.manifest.kinds import GroupKind, ObjectKind
+from trainwright.manifest.labels import MANAGED, ROLE_LABEL
 from trainwright.manifest.monitoring.alerts import ALERTS, Alert
-from trainwright.manifest.monitoring.series import POD_LABELS, monitored_run
+from trainwright.manifest.monitoring.series import LABELS, RUN, RUN_INFO, Series, WatchedRun, discovered
 from trainwright.manifest.provenance import Why
-from trainwright.plan import Resolution
+
+NAME = "trainwright"
+"""Of both objects: there is one of each in a namespace."""
 
 
 def selected_by(labels: Mapping[str, str], field: str) -> dict[str, Why]:
@@ -21,28 +23,29 @@ def selected_by(labels: Mapping[str, str], field: str) -> dict[str, Why]:
     return {key: Why(value, f"cluster:/monitoring/{field}/{escape(key)}", reason) for key, value in labels.items()}
 
 
-def pod_monitor(resolution: Resolution, monitoring: Monitoring) -> dict[str, Any]:
-    """Every pod of every identity of the run, by the label that our own pod template sets.
+def pod_monitor(namespace: str, monitoring: Monitoring) -> dict[str, Any]:
+    """Every pod of every run, by a label that our own pod template sets.
 
     A ServiceMonitor would select Services by labels, and which those have is up to each operator.
     """
-    run = resolution.run
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
         "metadata": {
-            "name": Why(run.run, "run:/run", "one for all identities of the run"),
-            "namespace": run.namespace,
-            "labels": object_labels(run) | selected_by(monitoring.pod_monitor_labels, "pod_monitor_labels"),
+            "name": NAME,
+            "namespace": namespace,
+            "labels": {**MANAGED, **selected_by(monitoring.pod_monitor_labels, "pod_monitor_labels")},
         },
         "spec": {
-            "selector": {"matchLabels": {RUN_LABEL: Why(run.run, "run:/run", "the run's pods, whatever their hash")}},
-            "podTargetLabels": list(POD_LABELS),
+            "selector": {"matchExpressions": [{"key": ROLE_LABEL, "operator": "Exists"}]},
             "podMetricsEndpoints": [
                 {
                     "port": "http",
                     "path": "/metrics",
                     "interval": Why(monitoring.interval.canonical, "cluster:/monitoring/interval", "as the cluster profile says"),
+                    "relabelings": [
+                        {"sourceLabels": [discovered(label)], "targetLabel": name} for name, label in LABELS.items()
+                    ],
                 },
             ],
         },
@@ -52,70 +55,73 @@ def pod_monitor(resolution: Resolution, monitoring: Monitoring) -> dict[str, Any
 POD_MONITOR = ObjectKind(
     GroupKind("monitoring.coreos.com", "PodMonitor"),
     reasons={
-        "": "tells Prometheus to scrape the run's pods",
-        "/metadata": "named like the run, without a hash: it may change in place, and outlives an identity",
-        "/metadata/labels": "labels of the run, and those that the Prometheus selects by",
+        "": "tells Prometheus to scrape the pods of the runs",
+        "/metadata": "one for all runs of the namespace",
+        "/metadata/labels": "whose it is, and what the Prometheus selects by",
         "/spec/selector": "the pods themselves, by a label of ours: operators label their Services each in their own way",
-        "/spec/podTargetLabels": "every series says which run and which identity it is of",
         "/spec/podMetricsEndpoints": "the supervisor's port; a pod without a port of this name is left out",
+        "/spec/podMetricsEndpoints/0/relabelings": "every series says which run and which identity of it it is of",
     },
-    owned=(
-        Owned(
-            r"/spec/(selector|namespaceSelector|podTargetLabels|podMetricsEndpoints|jobLabel).*",
-            "who is scraped, and how",
-            "change monitoring in the cluster profile",
-        ),
-    ),
-    free=tuple(
-        f"/spec/{field}"
-        for field in (
-            "attachMetadata", "bodySizeLimit", "keepDroppedTargets", "labelLimit", "labelNameLengthLimit",
-            "labelValueLengthLimit", "sampleLimit", "scrapeClass", "scrapeProtocols", "targetLimit",
-        )
-    ),
 )
 
 
-def prometheus_rule(resolution: Resolution, monitoring: Monitoring) -> dict[str, Any]:
-    """The alerts that the run serves the metrics for."""
-    run, seen = resolution.run, monitored_run(resolution)
-    conditions = ((alert, alert.condition(seen)) for alert in ALERTS)
+def prometheus_rule(namespace: str, monitoring: Monitoring, runs: Sequence[WatchedRun]) -> dict[str, Any]:
+    """What is known of each run, then the alerts on all of them."""
+    alerts = [_alert(namespace, monitoring, alert) for alert in ALERTS if monitoring.dcgm or not alert.of_gpus]
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": {
-            "name": Why(run.run, "run:/run", "one for all identities of the run"),
-            "namespace": run.namespace,
-            "labels": object_labels(run) | selected_by(monitoring.rule_labels, "rule_labels"),
+            "name": NAME,
+            "namespace": namespace,
+            "labels": {**MANAGED, **selected_by(monitoring.rule_labels, "rule_labels")},
         },
         "spec": {
             "groups": [
-                {
-                    "name": f"trainwright.{run.run}",
-                    "rules": [_rule(resolution, monitoring, alert, text) for alert, text in conditions if text is not None],
-                },
+                {"name": "trainwright.runs", "rules": [_known(namespace, run) for run in runs]},
+                {"name": "trainwright.alerts", "rules": alerts},
             ],
         },
     }
 
 
-def _rule(resolution: Resolution, monitoring: Monitoring, alert: Alert, condition: str) -> dict[str, Any]:
-    run = resolution.run
+def with_runs_of(manifest: dict[str, Any], before: Mapping[str, Any] | None, runs: Collection[str]) -> dict[str, Any]:
+    """A PrometheusRule with what an earlier one knows of some runs, after its own; any other object as it is."""
+    if before is None or GroupKind.of(manifest) != PROMETHEUS_RULE.key:
+        return manifest
+    known, alerts = manifest["spec"]["groups"]
+    earlier = (rule for group in before["spec"]["groups"] for rule in group["rules"] if "record" in rule)
+    kept = [dict(rule) for rule in earlier if rule["labels"].get(RUN) in runs]
+    return {**manifest, "spec": {"groups": [{**known, "rules": [*known["rules"], *kept]}, alerts]}}
+
+
+def _known(namespace: str, run: WatchedRun) -> dict[str, Any]:
+    """A series of one run, whose labels its alerts take over: labels on its pods would give it a new identity."""
+    reason = f"as run {run.run} says"
+    return {
+        "record": RUN_INFO,
+        "expr": "vector(1)",
+        "labels": {
+            "namespace": namespace,
+            RUN: Why(run.run, "trainwright", "the run, as all of its series say"),
+            "team": Why(run.team, "trainwright", reason),
+            "severity": Why("warning", "trainwright", _SEVERITY),
+            "gpus": Why(run.gpus, "trainwright", "whether dcgm-exporter can tell how busy its GPUs are"),
+        },
+    }
+
+
+def _alert(namespace: str, monitoring: Monitoring, alert: Alert) -> dict[str, Any]:
     return {
         "alert": Why(alert.name, "trainwright", alert.when),
-        "expr": Why(condition, "trainwright", alert.reason),
+        "expr": Why(alert.expression(Series(namespace)), "trainwright", alert.reason),
         "for": Why(alert.wait, "trainwright", alert.reason),
-        "labels": {
-            "severity": "warning",
-            "namespace": run.namespace,
-            "run": Why(run.run, "run:/run", "the run"),
-            "team": Why(run.team, "run:/team", "who is told"),
-        },
-        "annotations": {
-            "summary": alert.summary,
-            "description": alert.action,
-            **_runbook(monitoring, alert),
-        },
+        "labels": Why({"namespace": namespace}, "trainwright", "besides those of the run"),
+        "annotations": Why(
+            {"summary": alert.summary, "description": alert.action, **_runbook(monitoring, alert)},
+            "trainwright",
+            "what happened, what to do, and where there is more",
+        ),
     }
 
 
@@ -128,21 +134,13 @@ def _runbook(monitoring: Monitoring, alert: Alert) -> dict[str, Any]:
 
 
 _SEVERITY = "nothing burns: training can resume; wake somebody by team, in Alertmanager's routes"
-_RULE = "/spec/groups/0/rules"
 
 PROMETHEUS_RULE = ObjectKind(
     GroupKind("monitoring.coreos.com", "PrometheusRule"),
     reasons={
-        "": "alerts on the run, from the metrics that its own pods serve",
-        "/metadata": "named like the run, without a hash: it may change in place, and outlives an identity",
-        "/metadata/labels": "labels of the run, and those that the Prometheus selects by",
-        "/spec/groups": "one group a run: its alerts are evaluated together",
-        _RULE: "only alerts that the run serves the metrics for",
-        **{f"{_RULE}/{index}/labels": "who the alert is about, and for whom" for index in range(len(ALERTS))},
-        **{f"{_RULE}/{index}/labels/severity": _SEVERITY for index in range(len(ALERTS))},
-        **{f"{_RULE}/{index}/annotations": "what happened, what to do, and where there is more" for index in range(len(ALERTS))},
+        "": "alerts on the runs, from the metrics that their own pods serve",
+        "/metadata": "one for all runs of the namespace",
+        "/metadata/labels": "whose it is, and what the Prometheus selects by",
+        "/spec/groups": "what is known of each run, and the alerts that take it over",
     },
-    owned=(
-        Owned(r"/spec/groups.*", "the alerts, made from the run", "add a PrometheusRule of your own beside it"),
-    ),
 )

@@ -1,41 +1,38 @@
-"""What the pods of a run serve to Prometheus: the series and their selectors, and what decides which of them there are."""
+"""What the pods of a namespace serve to Prometheus: the series and their selectors, and which runs are watched by them."""
 
 from __future__ import annotations
 
-from math import ceil
 from typing import NamedTuple
 
-from trainwright.handshake import Rendezvous
 from trainwright.manifest.labels import IDENTITY_LABEL, RUN_LABEL
 from trainwright.plan import Resolution
-from trainwright.run import Run
-from trainwright_trainer.contract.boosting import Boosting
-from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 from trainwright_trainer.contract.metrics import METRICS
-from trainwright_trainer.contract.served import ATTEMPTS, SUPERVISED, served_by
-from trainwright_trainer.contract.training import Training
 
-POD_LABELS = (RUN_LABEL, IDENTITY_LABEL)
-"""Labels of the pods that every series of a run carries: the run, and its identity."""
+RUN, IDENTITY = "run", "identity"
+LABELS = {RUN: RUN_LABEL, IDENTITY: IDENTITY_LABEL}
+"""Label of every series -> label of the pods that it is taken from."""
 
-RUN, IDENTITY = (label.translate(str.maketrans("./", "__")) for label in POD_LABELS)
-"""The same as Prometheus spells them: every character that a label's name cannot have becomes an underscore."""
+
+def discovered(label: str) -> str:
+    """A pod's label as Prometheus spells it while it relabels: what a name there cannot have becomes an underscore."""
+    return f"__meta_kubernetes_pod_label_{label.translate(str.maketrans('./-', '___'))}"
+
 
 GPU_UTILIZATION = "DCGM_FI_DEV_GPU_UTIL"
-"""Of dcgm-exporter, in percent. The only series in our expressions that the trainer does not serve."""
+"""Of dcgm-exporter, in percent."""
+RUN_INFO = "trainwright_run_info"
+"""Recorded as 1 for each run, with what its alerts say of it. This and the former are all that the trainer does not serve."""
+
+DCGM_RESOURCE = "nvidia.com/gpu"
+"""Whole GPUs. A slice of one has no utilization of its own (DCGM user guide, MIG)."""
 
 
 class Series(NamedTuple):
-    """Selectors for the series of one run, over all its identities and pods."""
+    """Selectors for the series of one namespace, over all its runs, identities and pods."""
 
-    run: str
     namespace: str
-    identity: str | None = None
-    """A regular expression for the identities to look at; None: all."""
-
-    @classmethod
-    def of(cls, run: Run, identity: str | None = None) -> Series:
-        return cls(run=run.run, namespace=run.namespace, identity=identity)
+    matchers: str = ""
+    """More of them, each after a comma."""
 
     def select(self, metric: str) -> str:
         """One sample a pod of a metric in the trainer's table.
@@ -46,12 +43,12 @@ class Series(NamedTuple):
         row = METRICS[metric]
         # The text format ends the samples of a counter with _total; prometheus-client adds it.
         name = f"{row.name}_total" if row.kind == "counter" else row.name
-        identity = f',{IDENTITY}=~"{self.identity}"' if self.identity else ""
-        return f'{name}{{namespace="{self.namespace}",{RUN}="{self.run}"{identity}}}'
+        return f'{name}{{namespace="{self.namespace}"{self.matchers}}}'
 
-    def highest(self, metric: str) -> str:
+    def highest(self, metric: str, window: str = "") -> str:
         """One sample an identity: ranks of several pods report the same number, some a moment later."""
-        return f"max by ({IDENTITY}) ({self.select(metric)})"
+        selected = self.select(metric)
+        return f"max by ({RUN}, {IDENTITY}) ({f'max_over_time({selected}[{window}])' if window else selected})"
 
     def gpu_utilization(self, window: str) -> str:
         """Mean of each GPU over a window, under the label ``pod`` of the pod that uses it; of all pods in the namespace.
@@ -64,39 +61,13 @@ class Series(NamedTuple):
         return f'label_replace({exported}, "pod", "$1", "exported_pod", "(.+)")\n    or\n    {honored}'
 
 
-def served_metrics(resolution: Resolution) -> frozenset[str]:
-    """Names of the metrics that the pods serve once the run is under way. Without a specification nothing keeps count."""
-    return served_by(resolution.spec) if resolution.spec else frozenset(SUPERVISED) - {ATTEMPTS}
+class WatchedRun(NamedTuple):
+    """What the alerts of a namespace say of a run, and what only the compiler knows of it."""
 
-
-DCGM_RESOURCE = "nvidia.com/gpu"
-"""Whole GPUs. A slice of one has no utilization of its own (DCGM user guide, MIG)."""
-
-
-class MonitoredRun(NamedTuple):
-    """A run as its alerts see it."""
-
-    series: Series
-    served: frozenset[str]
-    """Metrics of the trainer's table that its pods serve."""
-    renewed: str
-    """Metric that is served by every pod which a new attempt replaces."""
-    renewed_pods: int
-    """How many of those there are, at most."""
-    attempts_an_incident: int
-    """An elastic run restarts without the pod that is lost, and once more with the one that replaces it."""
-    log_every_steps: int | None
-    """How often the trainer reports a step, or a round; None where the program is the user's own and reports none."""
-    scored_each_step: bool
-    """Whether held-out data is scored after every step: then much time outside steps is normal."""
-    save_every_seconds: float | None
-    save_every_steps: int | None
-    save_seconds: int
-    """What one save is expected to take."""
-    seconds_for_save: float
-    """What the grace period of a pod that is told to end leaves for one, by the trainer's own arithmetic."""
-    gpus_seen: bool
-    """Whether dcgm-exporter tells how busy the run's GPUs are."""
+    run: str
+    team: str
+    gpus: str
+    """``whole``, where dcgm-exporter can tell how busy its GPUs are, ``other`` or ``none``."""
 
 
 def serving_pods(resolution: Resolution) -> int:
@@ -106,24 +77,10 @@ def serving_pods(resolution: Resolution) -> int:
     return max(pods, elastic.maximum) if pods and elastic else pods
 
 
-def monitored_run(resolution: Resolution) -> MonitoredRun:
-    """What the alerts of a run depend on; for runs with :func:`serving_pods`, on a cluster with monitoring."""
-    spec, monitoring = resolution.spec, resolution.cluster.monitoring
-    work = spec.work if spec is not None and isinstance(spec.work, Training | Boosting) else None
-    by_launcher = resolution.needs.rendezvous is Rendezvous.MPI_HOSTFILE
+def watched(resolution: Resolution) -> WatchedRun | None:
+    """The run, if its cluster has monitoring and its pods serve metrics."""
+    if resolution.cluster.monitoring is None or not serving_pods(resolution):
+        return None
     gpu = resolution.pool.gpu if resolution.needs.gpus_per_node else None
-    return MonitoredRun(
-        series=Series.of(resolution.run),
-        served=served_metrics(resolution),
-        # Under mpirun the supervisors of the workers stay, and the one of the launcher decides for all.
-        renewed="trainwright_peers_connected" if by_launcher else "trainwright_up",
-        renewed_pods=1 if by_launcher else serving_pods(resolution),
-        attempts_an_incident=2 if resolution.needs.elastic else 1,
-        log_every_steps=work.log_every_steps if work else None,
-        scored_each_step=isinstance(work, Boosting) and work.early_stopping_rounds is not None,
-        save_every_seconds=work.checkpoints.every_seconds if work else None,
-        save_every_steps=work.checkpoints.every_steps if work else None,
-        save_seconds=ceil(spec.lifecycle.save_seconds) if spec else 0,
-        seconds_for_save=spec.lifecycle.grace_seconds - EXIT_MARGIN_SECONDS if spec else 0,
-        gpus_seen=bool(monitoring and monitoring.dcgm and gpu and gpu.resource == DCGM_RESOURCE),
-    )
+    gpus = "none" if gpu is None else "whole" if gpu.resource == DCGM_RESOURCE else "other"
+    return WatchedRun(resolution.run.run, resolution.run.team, gpus)

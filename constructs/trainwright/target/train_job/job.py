@@ -21,6 +21,7 @@ from trainwright.handshake import (
 )
 from trainwright.identity import PLACEHOLDER, short_hash
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.labels import KEEP
 from trainwright.manifest.life import deadline
 from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, repeat, transfer
@@ -304,3 +305,4 @@ def _name(runtime: Traced, job: Traced) -> None:
     kind = manifest["metadata"]["name"].removesuffix(PLACEHOLDER)
     content = {**manifest, "metadata": {key: value for key, value in manifest["metadata"].items() if key != "name"}}
     manifest["metadata"]["name"] = job[0]["spec"]["runtimeRef"]["name"] = kind + short_hash(content)
+    manifest["metadata"].setdefault("annotations", {}).update(KEEP)  # no part of its content

@@ -7,12 +7,14 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.processes import wait_until
 from tests.trainer.supervisor.conftest import NewRun
 
 from trainwright_trainer.checkpoint.ledger import Past
 from trainwright_trainer.contract import ExitCode
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.observe.metrics import Timesheet
+from trainwright_trainer.supervisor.pod.observer import EMPTY_ATTEMPTS
 
 
 def attempt(past: Past, first: int, last: int) -> Timesheet:
@@ -102,3 +104,19 @@ def test_goodput_is_served(new_run: NewRun) -> None:
         assert "\ntrainwright_attempt 1.0" in metrics
         assert '\ntrainwright_phase_seconds_total{phase="training"} ' in metrics
         assert "\ntrainwright_goodput 0." in metrics
+
+
+def test_attempts_without_a_commit_are_counted_until_there_is_one(new_run: NewRun) -> None:
+    run = new_run(nodes=1)
+    run.plans = {"*": f"fail:{ExitCode.INTERNAL}:2"}
+    for _ in range(2):
+        run.pods.clear()
+        run.start_all()
+        assert run.wait() == [ExitCode.INTERNAL], run.logs()
+    run.pods.clear()
+    run.plans = {"*": "commit:100"}
+    pod = run.start(0)
+    pod.wait_for_event("supervisor_started")
+    wait_until(lambda: f"\n{EMPTY_ATTEMPTS} 3.0" in pod.get("/metrics")[1], "the third attempt", told=run.logs)
+    assert f"\n{EMPTY_ATTEMPTS}_limit 3.0" in pod.get("/metrics")[1]
+    wait_until(lambda: f"\n{EMPTY_ATTEMPTS} 0.0" in pod.get("/metrics")[1], "a commit", told=run.logs)

@@ -37,7 +37,7 @@ class Chain:
         self._count += 1
         beginning: Beginning = await self._history.begin(f"a{self._count}")
         await self._history.end(f"a{self._count}", code, beginning.committed_step)
-        return beginning.attempts_without_progress, beginning.resume_before
+        return beginning.past.attempts_without_progress, beginning.resume_before
 
 
 @pytest.fixture

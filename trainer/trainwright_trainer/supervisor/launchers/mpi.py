@@ -22,6 +22,7 @@ from pathlib import Path
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import RANK_COMMAND
+from trainwright_trainer.contract.limits import PODS_LIMIT
 from trainwright_trainer.contract.spec import MPIRendezvous, Script, World
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.supervisor import shim
@@ -227,6 +228,7 @@ class WorkerRole:
         self._sshd: subprocess.Popen[bytes] | None = None
         self._ended: asyncio.Future[PodOutcome] = asyncio.get_running_loop().create_future()
         self._told = False
+        setting.measurements.forget([PODS_LIMIT])  # a restart replaces the launcher, not this pod
 
     attempt: str | None = None
     step: int | None = None

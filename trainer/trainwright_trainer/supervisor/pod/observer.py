@@ -19,7 +19,7 @@ from trainwright_trainer.observe.hang import Dumped, RankState, Stuck
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Gathering, Measurements, Timesheet
 from trainwright_trainer.observe.stacks import STACKS_SIGNAL, Frame, main_thread_frame
-from trainwright_trainer.rank.messages import FromRankMessage, Heartbeat, Measured, Pace, PhaseChanged, Result
+from trainwright_trainer.rank.messages import Committed, FromRankMessage, Heartbeat, Measured, Pace, PhaseChanged, Result
 from trainwright_trainer.supervisor.event_loop import in_daemon_thread
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
@@ -33,7 +33,8 @@ WRITE_SECONDS = flight_recorder.ANSWER_SECONDS + 4.0
 """For the volume, which may be what hangs."""
 _STATES = {"R": "running", "S": "sleeping", "D": "in uninterruptible sleep", "T": "stopped", "t": "stopped", "Z": "gone"}
 CHECK_SECONDS = 1.0
-OVER_ALL_ATTEMPTS = ("trainwright_attempt", "trainwright_down_seconds", "trainwright_goodput")
+EMPTY_ATTEMPTS = "trainwright_attempts_without_commit"
+OVER_ALL_ATTEMPTS = ("trainwright_attempt", "trainwright_down_seconds", "trainwright_goodput", EMPTY_ATTEMPTS)
 """Metrics that only a pod serves that was told of the earlier attempts: in an elastic run another pod in each round."""
 
 
@@ -53,7 +54,7 @@ class Observer:
         if self._knows_past:
             measurements.update({"trainwright_attempt": past.attempts})
         if self._times is not None and self._knows_past:
-            measurements.update({"trainwright_down_seconds": past.down_seconds})
+            measurements.update({"trainwright_down_seconds": past.down_seconds, EMPTY_ATTEMPTS: past.attempts_without_progress})
 
     def heard(self, rank: Rank, message: FromRankMessage, now: float) -> Paces | Times | None:
         """Take what a rank said. Gives what node 0 should hear: how the time goes, and once all have told it, the pod's paces."""
@@ -66,6 +67,8 @@ class Observer:
                     self._times.follow(rank.phase, rank.step, now)
                 case Result():
                     self._times.close(now)
+                case Committed(seconds=seconds) if seconds > 0 and self._knows_past:  # 0: restored, not saved
+                    self._measurements.update({EMPTY_ATTEMPTS: 0})
             self._measurements.update_labelled("trainwright_phase_seconds", self._times.seconds(now))
             if self._knows_past:
                 self._measurements.update({"trainwright_goodput": self._times.goodput(now)})

@@ -171,7 +171,7 @@ class Coordinator:
         self.attempt = attempt
         if self.state != "opening":
             return
-        if beginning.attempts_without_progress > limit:
+        if beginning.past.attempts_without_progress > limit:
             newer = "a checkpoint" if beginning.committed_step is None else f"one newer than step {beginning.committed_step}"
             message = f"{limit} attempts in a row ended without {newer}; see the attempt ledger beside the checkpoints"
             self._everyone_leaves(ExitCode.NO_PROGRESS, Cause(kind="NoProgress", message=message))

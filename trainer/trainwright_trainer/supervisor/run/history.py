@@ -31,8 +31,6 @@ class Beginning:
     """What an attempt starts from."""
 
     committed_step: int | None
-    attempts_without_progress: int
-    """This attempt included."""
     past: Past = field(default_factory=Past)
     resume_before: int | None = None
     """Set for the last attempt that the run may make without progress: the step of the commit that the others began with."""
@@ -65,7 +63,7 @@ class History:
         directory, identity = self._directory, self._spec.identity
         long_enough = SCRIPT_PROGRESS if isinstance(self._spec.work, Script) else timedelta.max
         if directory is None:
-            return Beginning(None, 0, Past(attempts=1))
+            return Beginning(None, Past(attempts=1))
 
         def note() -> Beginning:
             committed = self._newest_commit(directory)
@@ -73,7 +71,8 @@ class History:
             ledger.append(AttemptStarted(identity=identity, attempt=attempt, committed_step=committed))
             attempts = ledger.attempts_without_progress(identity, long_enough)
             before = committed if attempts == self._spec.lifecycle.attempts_without_progress > 1 else None
-            return Beginning(committed, attempts, ledger.past(identity), before)
+            past = ledger.past(identity).model_copy(update={"attempts_without_progress": attempts})
+            return Beginning(committed, past, before)
 
         return await _on_volume(note)
 
@@ -126,7 +125,7 @@ class ReadOnlyHistory(History):
 
     async def begin(self, attempt: str) -> Beginning:
         directory = self._directory
-        return Beginning(None if directory is None else await _on_volume(lambda: self._newest_commit(directory)), 0)
+        return Beginning(None if directory is None else await _on_volume(lambda: self._newest_commit(directory)))
 
     async def note_times(self) -> None:
         pass

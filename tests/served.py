@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from trainwright_trainer.contract.boosting import ERRORS, LOSSES, Boosting
 from trainwright_trainer.contract.data import ImageFolder
+from trainwright_trainer.contract.limits import LOG_INTERVAL, limits
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.contract.spec import ElasticRendezvous, Preflight, RunSpec, Script, TFConfigRendezvous, World
 from trainwright_trainer.contract.training import Training
@@ -46,6 +47,9 @@ KNOWN_BESIDE_OTHERS = (
 STORAGE_SECONDS = "trainwright_preflight_storage_seconds"
 """Measured on volumes."""
 
+LIMITS = frozenset((*(name for name in METRICS if "_limit" in name), LOG_INTERVAL))
+"""What follows from the specification alone."""
+
 PACE = ("trainwright_slowest_rank", "trainwright_slowest_rank_ratio")
 """Worked out by node 0's supervisor from what the ranks of all pods tell (observe/metrics.py)."""
 
@@ -53,10 +57,10 @@ PACE = ("trainwright_slowest_rank", "trainwright_slowest_rank_ratio")
 def served_by(spec: RunSpec) -> frozenset[str]:
     """Names in the table that the run's pods together write once it is under way."""
     if isinstance(spec.work, Script):
-        return frozenset(SUPERVISED) - (frozenset() if spec.state_directory else {ATTEMPTS})
+        return frozenset((*SUPERVISED, *limits(spec))) - (frozenset() if spec.state_directory else {ATTEMPTS})
     unknown = _unknown_to_boosting(spec.work, spec.world) if isinstance(spec.work, Boosting) else _unknown_to_training(spec.work)
     unheard = () if _hears_all_ranks(spec.world) else PACE
-    return frozenset(METRICS).difference(unknown, _not_tried(spec), unheard)
+    return frozenset(METRICS).difference(unknown, _not_tried(spec), unheard, LIMITS - limits(spec).keys())
 
 
 def _unknown_to_training(work: Training) -> Iterator[str]:
