@@ -104,10 +104,11 @@ def _resources(requests: Mapping[str, Any], limits: Mapping[str, Any], place: st
         least, most = amount(asked), amount(limits.get(name))
         pointer = f"{place}/resources/requests/{escape(name)}"
         if "/" in name and not name.startswith("kubernetes.io/") and (most is None or least != most):
-            message = f"{place} requests {asked} {name} and has {'no limit' if most is None else f'a limit of {limits[name]}'}"
+            limit = "no limit" if most is None else f"a limit of {limits[name]}"
+            message = f"the container requests {asked} {name} and has {limit}"
             yield Problem("TW705", pointer, message, "write the same amount in requests and limits: devices are not shared")
         elif least is not None and most is not None and least > most:
-            message = f"{place} requests {asked} {name}, more than its limit of {limits[name]}"
+            message = f"the container requests {asked} {name}, more than its limit of {limits[name]}"
             yield Problem("TW705", pointer, message, "request at most the limit")
 
 

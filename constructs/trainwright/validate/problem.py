@@ -56,7 +56,7 @@ def unknown_choice(pointer: str, value: object, allowed: Collection[str]) -> Pro
 def duplicate(pointer: str, index: int, earlier: int, key: Any) -> Problem:
     """The problem of an item that a list already holds."""
     same = ", ".join(f"{name} {value}" for name, value in key.items()) if isinstance(key, Mapping) else str(key)
-    message = f"{pointer}/{index} has the same {same or 'empty key'} as {pointer}/{earlier}"
+    message = f"item {index} of {pointer.rpartition('/')[2] or 'the list'} has the same {same or 'empty key'} as item {earlier}"
     return Problem("TW706", f"{pointer}/{index}", message[:240], "change one of the two, or remove it")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ from trainwright.validate.fetch import PINS, read_pins
 from trainwright.validate.field_names import TABLE, named
 
 NONE = Catalogue()
+MANIFESTS = os.environ.get("TRAINWRIGHT_MANIFESTS")
 CUSTOM = names(custom=True)
 CATALOGUES = [NONE, upstream()] if UPSTREAM else [NONE]
 needs_crds = pytest.mark.skipif(not UPSTREAM, reason="TRAINWRIGHT_CRDS names no folder of CRDs; `trainwright crds` fetches them")
@@ -112,6 +114,14 @@ def test_names_say_what_the_crd_says(name: str) -> None:
     for place, _, spoilt in misspelt(name):
         said = [(it.pointer, it.message) for it in unknown_fields(spoilt, by_name)]
         assert said == [(it.pointer, it.message) for it in unknown_fields(spoilt, crd)], place
+
+
+@pytest.mark.skipif(not MANIFESTS, reason="TRAINWRIGHT_MANIFESTS names no folder of public manifests")
+def test_public_manifests_have_no_field_that_is_not_known() -> None:
+    report = validate_files([Path(str(MANIFESTS))], None)
+    assert [finding for finding in report.findings if finding.code == "TW703"] == []
+    assert report.unchecked == {}
+    assert sum(report.by_name.values()) > 20
 
 
 def test_a_finding_names_the_release_that_has_no_such_field() -> None:
