@@ -168,7 +168,8 @@ class _Comparison:
             title = f"profile {name}"
             touched = [run for run in runs if _begins(run.cause) == title]
             restarts = sum(run.change in (Class.REPLACED, Class.DATA_AT_RISK) for run in touched)
-            effect = f"Restarts {counted(restarts, 'run')}." if restarts else "By itself, this edit restarts no run."
+            does = f"This edit restarts {counted(restarts, 'run')}." if restarts else NO_RESTART
+            effect = f"What is said of the cluster {name}. {does}"
             yield SharedReview(title, tuple(run.run for run in touched), changes, effect=effect)
 
     def _by_hand(self, changed: list[str]) -> Iterator[SharedReview]:
@@ -249,7 +250,8 @@ def _risk(claim: str, manifest: Mapping[str, object]) -> str:
     return f"the storage {claim} is no longer described here: {what}"
 
 
-SHARED = "What the runs of a namespace share, such as its storage and its queues. By itself, this edit restarts no run."
+NO_RESTART = "By itself, this edit restarts no run."
+SHARED = f"What the runs of a namespace share, such as its storage and its queues. {NO_RESTART}"
 AND = " and "
 """Between two causes."""
 MOST_DEFAULTS = 3

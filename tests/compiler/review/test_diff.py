@@ -138,7 +138,7 @@ def test_an_edit_of_alerts_is_said_once_of_the_profile(answer: dict[str, Any]) -
         "key": "monitoring/rule_labels/release", "label": "monitoring/rule_labels/release",
         "before": "prometheus", "after": "alerts",
     }]
-    assert profile["effect"] == "By itself, this edit restarts no run."
+    assert profile["effect"] == "What is said of the cluster h100-ib. By itself, this edit restarts no run."
 
 
 def test_no_field_carries_an_identity(answer: dict[str, Any]) -> None:
@@ -260,6 +260,7 @@ def test_a_held_run_is_said_with_its_reason(edited_copy: Scratch) -> None:
     assert "until @everyone has seen it" in run_of(answer, "digits-ddp")["outcome"]
     (profile,) = answer["shared"]
     assert profile["title"] == "profile laptop"
+    assert profile["effect"] == "What is said of the cluster laptop. This edit restarts 1 run."
     assert "stdlib-lm" in profile["runs"]
     ended = here.run("diff", "edits", "--format", "markdown")
     (line,) = [line for line in ended.stdout.splitlines() if "@everyone" in line]
