@@ -64,10 +64,14 @@ def _tree(root: int) -> list[int]:
     """The process and all below it."""
     found = [root]
     for pid in found:
-        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            threads = list(Path(f"/proc/{pid}/task").glob("*/children"))
+        except OSError:  # it has ended
+            continue
+        for children in threads:
             try:
                 found += [int(child) for child in children.read_text().split()]
-            except OSError:  # it has ended
+            except OSError:  # likewise
                 continue
     return found
 
