@@ -79,8 +79,6 @@ def test_a_reader_of_junit_finds_what_failed_and_what_did_not(findings: list[Fin
         assert outcome.message.startswith(one.message if one.message.isprintable() else "")
         assert case.name.startswith(one.code)
         assert case.classname
-    suite.update_statistics()  # type: ignore[no-untyped-call]  # its author has not typed it
-    assert (suite.failures, suite.skipped, suite.errors) == stated, "a reader counts the same"
 
 
 @pytest.mark.parametrize("style", [style.value for style in Format if style is not Format.TEXT])
