@@ -332,6 +332,8 @@ def _volcano_job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
                 "VK_TASK_INDEX": str(index), "VC_TASK_INDEX": str(index),
                 f"VC_{about}_HOSTS": ",".join(hosts), f"VC_{about}_NUM": str(len(hosts)),
             }  # fmt: skip
+            if "tensorflow" in spec["plugins"]:
+                variables["TF_CONFIG"] = f"{task['name']} {index}"
             pod = _pod(task["name"], index, host, task["template"], labels, variables)
             group = {"scheduling.k8s.io/group-name": f"{name}-uid"}
             yield replace(

@@ -104,7 +104,7 @@ class Target(Protocol):
     """What Kueue's configuration calls this kind (``integrations.frameworks``); None where Kueue has no integration for it."""
     minimum_kubernetes: tuple[int, int]
     templates: Mapping[str, Template]
-    """Role -> where its pod template is."""
+    """Role -> where its pod template is. Two roles that no run has together may share a place."""
     helpers: tuple[Template, ...]
     """Pod templates besides those of the roles: pods that hold no ranks, and that no override may touch."""
     kinds: tuple[ObjectKind, ...]
@@ -157,10 +157,10 @@ class RunPod(NamedTuple):
 
 def run_pods(target: Target, resolution: Resolution, manifests: Iterable[Mapping[str, Any]]) -> Iterator[RunPod]:
     """Every pod in a run's own objects, wherever it is; those of the roles come first, in the order of ``templates``."""
-    templates = {place: role for role, place in target.templates.items()}
     roles = {role.name for role in resolution.binding.roles}
+    templates = {place: role for role, place in target.templates.items() if role in roles}
     pods = [
-        RunPod(role if role in roles else None, kind, found)
+        RunPod(role, kind, found)
         for manifest in manifests
         if not in_foundation(manifest)
         for kind in [GroupKind.of(manifest)]

@@ -128,6 +128,15 @@ class JobSet(BaseTarget):
   permanent code ends it (rule `FailJobSet`). Under an opaque `command`, nobody tells the peers of an evicted pod that it is
   gone, and they would wait for it until NCCL's own timeout. So an eviction fails the Job, and the set restarts without
   counting it (rule `RestartJobSetAndIgnoreMaxRestarts`).
+- **Its failure rules** follow from the run, so none is stated by hand:
+
+  | rule | when | by |
+  | --- | --- | --- |
+  | `FailJobSet` on `PodFailurePolicy` | a permanent code, an eviction that ends it | exit codes; `on_disruption: fail` |
+  | `RestartJobSetAndIgnoreMaxRestarts` on `PodFailurePolicy` | an eviction without the supervisor | workload `command` |
+  | `FailJobSet` on `DeadlineExceeded` | the time is over | `deadline` |
+  | none, which means `RestartJobSet` | any other failure | `restarts` |
+
 - **Pods that do not talk** ([`independent`](topologies.md#independent)) have no Service. The Job brings back each by itself, up
   to `restarts` times, and the set never starts again: that would repeat the pods that are done.
 - **Special.** The controller restarts all pods together. On the other targets each pod must notice that a peer is lost; the

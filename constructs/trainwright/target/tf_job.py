@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
-from trainwright.findings import Finding
-from trainwright.findings.codes import found
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Share
+from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template
-from trainwright.units import GIB, Bytes, Cpu
-
-if TYPE_CHECKING:
-    from trainwright.findings.context import Context
+from trainwright.target.tensorflow import PORT, several_pods, tasks
 
 KIND = GroupKind(kubeflow.GROUP, "TFJob")
 REPLICAS = kubeflow.ReplicaSpecs(
@@ -30,19 +24,6 @@ REPLICAS = kubeflow.ReplicaSpecs(
         "PS": "parameter servers: they hold the variables, and the workers ask them",
     },
 )
-PORT = 2222
-"""What TensorFlow's servers listen on by the operator's default."""
-
-
-SERVER_SHARE = Share(Cpu(4000), Bytes(16 * GIB), "variables and the optimizer's state, of a model that nobody knows here")
-COORDINATOR_SHARE = Share(Cpu(4000), Bytes(16 * GIB), "it directs the workers, and holds no variables")
-
-
-def several_pods(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """The operator sets TF_CONFIG where there is more than one pod (tfjob_controller.go)."""
-    if sum(role.pods for role in resolution.binding.roles) == 1:
-        message = "one pod gets no TF_CONFIG: the strategy trains on this pod alone, and a program that reads the variable fails"
-        yield found("TW422", context.locate.run("/topology/nodes"), message, "raise nodes, or waive this where one pod is meant")
 
 
 class TFJob(BaseTarget):
@@ -69,7 +50,7 @@ class TFJob(BaseTarget):
         if needs.rendezvous is not Rendezvous.TF_CONFIG:
             reason = f"the operator only sets TF_CONFIG, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
-        roles = _roles(needs)
+        roles = tuple(tasks(needs).values())
         return Binding(
             roles=roles,
             rank_zero_host="{name}-chief-0" if needs.chief else "{name}-worker-0",
@@ -116,22 +97,6 @@ TARGET: Target = TFJob()
 _INJECTED = {"TF_CONFIG": "addresses of all tasks, and the pod's own place among them"}
 """Appended after the run's own, in container `tensorflow`, where there is more than one pod
 (pkg/controller.v1/tensorflow/tfjob_controller.go)."""
-
-
-def _roles(needs: Needs) -> tuple[Role, ...]:
-    """The chief is the first node; beside parameter servers it is a pod more, without ranks."""
-    servers = needs.parameter_servers
-    chief = Role(name="chief", pods=1, host="{name}-chief-{index}", container="tensorflow")
-    if servers:
-        chief = chief._replace(share=COORDINATOR_SHARE, works=True, counted_in="run:/topology/coordinator")
-    others = needs.nodes - (needs.chief and not servers)
-    workers = Role(name="worker", pods=others, host="{name}-worker-{index}", container="tensorflow")
-    stores = Role(
-        name="ps", pods=servers, host="{name}-ps-{index}", container="tensorflow", share=SERVER_SHARE, works=True,
-        counted_in="run:/topology/parameter_servers",
-    )  # fmt: skip
-    wanted = ((chief, needs.chief), (workers, others), (stores, servers))
-    return tuple(role for role, there in wanted if there)
 
 
 def _job(resolution: Resolution) -> Tree:

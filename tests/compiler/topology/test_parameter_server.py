@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.compiler.controllers import pods
 from tests.compiler.example import codes, command, compiled, message
 from tests.compiler.objects import container, lines_without_answer, problems_of, top
 from tests.compiler.targets import CASES, on, profile_for
@@ -69,7 +70,7 @@ def test_only_a_command_fits() -> None:
     assert "a parameter server has no rank" in message(on("tf-job", topology=SHAPE, **work), profile_for("tf-job"))
 
 
-@pytest.mark.parametrize("target", CASES.keys() - {"tf-job"})
+@pytest.mark.parametrize("target", CASES.keys() - {"tf-job", "volcano-job"})
 def test_other_targets_refuse_it(target: str) -> None:
     assert codes(on(target, **{"topology": SHAPE, **WORK}), profile_for(target)) == ["TW401"]
 
@@ -83,3 +84,46 @@ def test_servers_are_no_part_of_another_topology() -> None:
 def test_an_image_may_need_no_words() -> None:
     result = run(workload={"kind": "command", "args": []})
     assert not {"command", "args"} & container(result, "tfReplicaSpecs", "PS").keys()
+
+
+VOLCANO = profile_for("volcano-job")
+
+
+def on_volcano(**fields: Any) -> CompiledRun:
+    return compiled(on("volcano-job", **{"topology": SHAPE, **WORK, **fields}), VOLCANO)
+
+
+@pytest.mark.parametrize(("coordinator", "last"), [(False, "worker"), (True, "chief")])
+def test_on_volcano_each_role_is_a_task_and_the_chief_ends_the_run(coordinator: bool, last: str) -> None:
+    result = on_volcano(topology={**SHAPE, "coordinator": coordinator})
+    spec = top(result)["spec"]
+    assert {task["name"]: task["replicas"] for task in spec["tasks"]} == {
+        "worker": 3, "ps": 2, **({"chief": 1} if coordinator else {}),
+    }  # fmt: skip
+    assert [task["name"] for task in spec["tasks"] if "policies" in task] == [last]
+    assert "minSuccess" not in spec, "servers never end"
+    assert spec["minAvailable"] == (6 if coordinator else 5)
+    assert spec["plugins"]["tensorflow"] == []
+    assert problems_of(result) == lines_without_answer(result) == []
+
+
+def test_volcanos_pods_are_told_what_the_plan_says() -> None:
+    result = on_volcano(topology={**SHAPE, "coordinator": True})
+    assert len(list(pods(result.manifests))) == 6
+    assert sorted(result.resolution.binding.injects) == [
+        "TF_CONFIG", "VC_CHIEF_HOSTS", "VC_CHIEF_NUM", "VC_PS_HOSTS", "VC_PS_NUM", "VC_TASK_INDEX", "VC_WORKER_HOSTS",
+        "VC_WORKER_NUM", "VK_TASK_INDEX",
+    ]  # fmt: skip
+    assert codes(on("volcano-job", topology=SHAPE, env={"TF_CONFIG": "{}"}, **WORK), VOLCANO) == ["TW403"]
+
+
+def test_an_override_reaches_one_role_on_volcano() -> None:
+    tasks = top(on_volcano(overrides={"pod": {"ps": {"priorityClassName": "high"}}}))["spec"]["tasks"]
+    assert [task["template"]["spec"].get("priorityClassName") for task in tasks] == [None, "high"]
+    node = on("volcano-job", topology=SHAPE, overrides={"pod": {"node": {"priorityClassName": "high"}}}, **WORK)
+    assert codes(node, VOLCANO) == ["TW602"]
+
+
+def test_workers_that_mirror_have_a_tf_job() -> None:
+    mirrored = {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 8}
+    assert "target: tf-job" in message(on("volcano-job", topology=mirrored, **WORK), VOLCANO)
