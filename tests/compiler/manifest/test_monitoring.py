@@ -133,6 +133,7 @@ def test_a_rule_keeps_what_an_earlier_one_knows_of_broken_runs() -> None:
     earlier, now = objects_of(*runs)["PrometheusRule"], objects_of(runs[0])["PrometheusRule"]
     kept = with_runs_of(now, earlier, {"two"})
     assert [rule["labels"]["run"] for rule in kept["spec"]["groups"][0]["rules"]] == ["one", "two"]
+    assert with_runs_of(objects_of(runs[1])["PrometheusRule"], earlier, {"one"}) == kept
     assert kept["spec"]["groups"][1] == now["spec"]["groups"][1]
 
 

@@ -86,13 +86,14 @@ def prometheus_rule(namespace: str, monitoring: Monitoring, runs: Sequence[Watch
 
 
 def with_runs_of(manifest: dict[str, Any], before: Mapping[str, Any] | None, runs: Collection[str]) -> dict[str, Any]:
-    """A PrometheusRule with what an earlier one knows of some runs, after its own; any other object as it is."""
+    """A PrometheusRule with what an earlier one knows of some runs; any other object as it is."""
     if before is None or GroupKind.of(manifest) != PROMETHEUS_RULE.key:
         return manifest
     known, alerts = manifest["spec"]["groups"]
     earlier = (rule for group in before["spec"]["groups"] for rule in group["rules"] if "record" in rule)
     kept = [dict(rule) for rule in earlier if rule["labels"].get(RUN) in runs]
-    return {**manifest, "spec": {"groups": [{**known, "rules": [*known["rules"], *kept]}, alerts]}}
+    rules = sorted([*known["rules"], *kept], key=lambda rule: str(rule["labels"][RUN]))
+    return {**manifest, "spec": {"groups": [{**known, "rules": rules}, alerts]}}
 
 
 def _known(namespace: str, run: WatchedRun) -> dict[str, Any]:
