@@ -251,7 +251,7 @@ def _risk(claim: str, manifest: Mapping[str, object]) -> str:
 
 
 NO_RESTART = "By itself, this edit restarts no run."
-SHARED = f"What the runs of a namespace share, such as its storage and its queues. {NO_RESTART}"
+SHARED = f"What the runs of a namespace share, such as its storage, queues and alerts. {NO_RESTART}"
 AND = " and "
 """Between two causes."""
 MOST_DEFAULTS = 3
