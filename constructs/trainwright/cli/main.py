@@ -10,11 +10,12 @@ from importlib import import_module
 from importlib.metadata import version
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
-from trainwright.cli.session import Exit, output, say, show
+from trainwright.cli.session import Exit, output, reader_left, say, show
 from trainwright.findings import CompileError
 
 COMMANDS = (
@@ -35,11 +36,25 @@ def command_line(asked: str | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["--help", "-h"]},
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
+        cls=_Program,
     )
     app.callback()(_options)
     for name in [asked] if asked in COMMANDS else COMMANDS:
         app.command(name=name)(import_module(f"trainwright.cli.{name}").command)
     return app
+
+
+class _Program(typer.core.TyperGroup):
+    """Typer's group, with what its libraries say of a wrong value in plain words, and an end of its own for a broken pipe."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")  # pydantic's
+            raise
+        except BrokenPipeError:  # Typer would end with 1, as for a finding
+            reader_left()
 
 
 def _print_version(asked: bool) -> None:
@@ -67,6 +82,8 @@ def main() -> None:
     except CompileError as error:
         show(error.findings)
         sys.exit(Exit.FINDINGS)
+    except BrokenPipeError:
+        reader_left()
     except OSError as error:
         say(f"trainwright: {error.filename}: {error.strerror}" if error.filename and error.strerror else f"trainwright: {error}")
         sys.exit(Exit.ENVIRONMENT)

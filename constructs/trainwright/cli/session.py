@@ -72,8 +72,14 @@ def output(text: str) -> None:
     try:
         print(_for(sys.stdout, text), flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter says so once more when it ends
-        raise SystemExit(Exit.READER_LEFT) from None
+        reader_left()
+
+
+def reader_left() -> NoReturn:
+    """End quietly where nobody reads on."""
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # or the interpreter says so once more when it ends
+    raise SystemExit(Exit.READER_LEFT)
 
 
 def _for(stream: TextIO, text: str) -> str:
@@ -151,7 +157,11 @@ def show(findings: Sequence[Finding]) -> None:
     if findings:
         from rich.console import Console
 
-        render_findings(findings, Console(stderr=True, highlight=False))
+        class Messages(Console):
+            def on_broken_pipe(self) -> None:  # Rich would end with 1, as for a finding
+                reader_left()
+
+        render_findings(findings, Messages(stderr=True, highlight=False))
 
 
 def fail(findings: Sequence[Finding]) -> NoReturn:

@@ -330,6 +330,26 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert "Broken pipe" not in ended.stderr
 
 
+@pytest.mark.parametrize("said", ["new p --cluster laptop", "check", "plan nothing"])
+def test_a_reader_of_messages_that_leaves_early_is_no_finding(said: str, tmp_path: Path) -> None:
+    """Both streams go to a pipe that nobody reads; what could not be said is no error of the project."""
+    project = scratch(tmp_path / "project")
+    project.edit("charts/runs/digits-ddp.yaml", "nodes: 2", "node: 2")
+    reads, writes = os.pipe()
+    os.close(reads)
+    ended = subprocess.run(
+        [TRAINWRIGHT, *said.split()], cwd=project.root, stdin=subprocess.DEVNULL, stdout=writes, stderr=writes, check=False,
+        timeout=120,
+    )
+    os.close(writes)
+    assert ended.returncode == 141
+
+
+def test_a_wrong_value_is_said_in_plain_words() -> None:
+    ended = Scratch(ROOT).run("check", "--format", "xml")
+    assert_ended(ended, 2, "Invalid value for '--format': 'xml' is not one of 'text', 'json'")
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_a_terminal_without_unicode_is_no_error(encoding: str) -> None:
     ended = subprocess.run(
