@@ -89,8 +89,8 @@ def compile_run(
     final = _lower_finally(context, last)
     findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
     findings += _after_waivers(context, list(values_are_plain(final.manifests, final.provenance, context.locate)))
-    findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole))
-    findings += _after_waivers(context, list(is_accepted(context, final.whole, final.manifests)))
+    findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole, final.origins))
+    findings += _after_waivers(context, list(is_accepted(context, final.whole, final.manifests, final.provenance)))
     findings += unused_waivers(findings, run, context.locate)
     return CompiledRun(
         run=run,
@@ -107,6 +107,8 @@ class _Lowered(NamedTuple):
     resolution: Resolution
     whole: list[Manifest]
     """With whole pods at the target's ``templates``."""
+    origins: list[Provenance]
+    """Of these."""
     manifests: list[Manifest]
     """As they are written."""
     provenance: list[Provenance]
@@ -157,7 +159,7 @@ def _lower(resolution: Resolution, locate: Locator) -> _Lowered:
         whole, touched, findings = patched.manifests, patched.touched, patched.findings
     finished = target.finish(resolution, list(zip(whole, provenance, strict=True)))
     manifests, answers = [manifest for manifest, _ in finished], [answer for _, answer in finished]
-    return _Lowered(resolution, whole, manifests, answers, _as_written(touched, finished), findings)
+    return _Lowered(resolution, whole, provenance, manifests, answers, _as_written(touched, finished), findings)
 
 
 def _as_written(touched: tuple[tuple[str, str], ...], finished: list[Traced]) -> tuple[str, ...]:

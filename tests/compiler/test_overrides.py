@@ -335,6 +335,19 @@ def test_an_override_that_the_api_would_refuse(run: Data) -> None:
     assert "TW603" in codes(run)
 
 
+@pytest.mark.parametrize(
+    ("run", "pointer"),
+    [
+        (main(stdin="yes"), "/overrides/pod/node/containers/0/stdin"),
+        (main(stdn=True), "/overrides/pod/node/containers/0/stdn"),
+        (patched("Service", {"spec": {"sessionAffinity": 5}}), "/overrides/objects/0/patch/spec/sessionAffinity"),
+        (patched("Job", {"unknown": 1}), "/overrides/objects/0/patch/unknown"),
+    ],
+)
+def test_what_the_api_would_refuse_is_named_where_it_is_written(run: Data, pointer: str) -> None:
+    assert {one.where.pointer for one in findings(run) if one.code == "TW603"} == {pointer}
+
+
 @pytest.mark.parametrize("value", [float("nan"), ("a",), {1}, b"x", 1j])
 def test_an_override_that_json_cannot_hold_makes_no_run(value: object) -> None:
     with pytest.raises(ValidationError):

@@ -7,6 +7,7 @@ from typing import Any
 
 from trainwright.findings import Finding
 from trainwright.findings.context import Context
+from trainwright.manifest.provenance import Provenance
 from trainwright.plan import Resolution
 from trainwright.rules import (
     capacity,
@@ -54,9 +55,11 @@ def check_plan(context: Context, resolution: Resolution) -> list[Finding]:
     return [finding for rule in (*_PLAN, *TARGETS[resolution.plan.target].rules) for finding in rule(context, resolution)]
 
 
-def check_manifests(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> list[Finding]:
+def check_manifests(
+    context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]], provenance: Sequence[Provenance]
+) -> list[Finding]:
     """What the finished objects show, overrides included."""
-    findings = [finding for rule in objects.MANIFESTS for finding in rule(context, resolution, manifests)]
+    findings = list(objects.overrides_are_valid(context, manifests, provenance))
     if findings:
         return findings  # the rules on pods read what the API's schema allows
     # found once: there are many rules, and many values to walk through

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Manifest = dict[str, Any]
 
 
-def schema_problems(manifests: Sequence[Manifest], version: str) -> Iterator[tuple[str, str]]:
-    """A sentence with the path, and a fix, for each problem; unknown fields are problems. Loads the schemas on first use.
+def schema_problems(manifests: Sequence[Manifest], version: str) -> Iterator[tuple[int, Problem]]:
+    """The number of the manifest with each problem; unknown fields are problems. Loads the schemas on first use.
 
     Of a kind that is not Kubernetes' own the metadata is validated, and every template of a pod or Job in it.
     """
@@ -33,13 +33,12 @@ def schema_problems(manifests: Sequence[Manifest], version: str) -> Iterator[tup
     from trainwright.validate.core_schemas import known_version
 
     known = known_version(version)
-    for manifest in manifests:
-        kind = str(manifest["kind"])
+    for number, manifest in enumerate(manifests):
         if is_core(str(manifest["apiVersion"])):
-            yield from ((_of_kind(kind, problem), problem.fix) for problem in core_problems(manifest, known))
+            yield from ((number, problem) for problem in core_problems(manifest, known))
             continue
         for problem in (*metadata_structure(manifest["metadata"], known), *template_structure(manifest, known)):
-            yield _of_kind(kind, problem), problem.fix
+            yield number, problem
 
 
 def _of_kind(kind: str, problem: Problem) -> str:
@@ -98,15 +97,26 @@ def values_are_plain(manifests: Sequence[Manifest], provenance: Sequence[Provena
             yield found("TW107", where, f"{manifest['kind']}{pointer} {reason}", fix)
 
 
-def overrides_are_valid(context: Context, resolution: Resolution, manifests: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+def overrides_are_valid(
+    context: Context, manifests: Sequence[Manifest], provenance: Sequence[Provenance]
+) -> Iterator[Finding]:
     """Patched objects must pass the API's own schema; what the compiler wrote alone is proven by its tests."""
     overrides = context.run.overrides
     if overrides.pod or overrides.objects:
-        for problem, fix in schema_problems(manifests, context.cluster.kubernetes):
-            yield found("TW603", context.locate.run("/overrides"), problem, fix)
+        for number, problem in schema_problems(manifests, context.cluster.kubernetes):
+            yield _invalid(context, str(manifests[number]["kind"]), problem, provenance[number])
 
 
-def is_accepted(context: Context, whole: Sequence[Manifest], manifests: Sequence[Manifest]) -> Iterator[Finding]:
+def _invalid(context: Context, kind: str, problem: Problem, answers: Provenance) -> Finding:
+    """A problem of a patched object, on the line of the override that made it, where one is known."""
+    source, below = origin(answers, problem.pointer)
+    where = context.locate.source(source, below) if source.startswith("run:/overrides/") else None
+    return found("TW603", where or patch_of(context, kind), _of_kind(kind, problem), problem.fix)
+
+
+def is_accepted(
+    context: Context, whole: Sequence[Manifest], manifests: Sequence[Manifest], provenance: Sequence[Provenance]
+) -> Iterator[Finding]:
     """Patched objects, as they are written, must pass what `trainwright validate` knows without CRDs, operators' webhooks too.
 
     ``whole`` are the objects that :func:`overrides_are_valid` found to fit their schemas. Most are written just as they are,
@@ -121,13 +131,13 @@ def is_accepted(context: Context, whole: Sequence[Manifest], manifests: Sequence
         from trainwright.validate.crd import Catalogue
 
         known = known_version(context.cluster.kubernetes)
-        for manifest in manifests:
+        for manifest, answers in zip(manifests, provenance, strict=True):
             kind = str(manifest["kind"])
             core = is_core(str(manifest["apiVersion"]))
             fits = core and any(manifest is one for one in whole)
             for problem in beyond_schema(manifest) if fits else object_problems(manifest, Catalogue(), known)[0]:
                 if CODES[problem.code].severity is Severity.ERROR and (core or problem.code != "TW703"):
-                    yield found("TW603", patch_of(context, kind), _of_kind(kind, problem), problem.fix)
+                    yield _invalid(context, kind, problem, answers)
 
 
 def pods_are_counted(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
@@ -158,4 +168,3 @@ def patch_of(context: Context, kind: str) -> Where:
 
 RUN = (labels,)
 PLAN = (generated_names,)
-MANIFESTS = (overrides_are_valid,)

@@ -11,7 +11,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, ScratchMount
-from trainwright.units import Cpu, Duration
+from trainwright.units import Bytes, Cpu, Duration
 from trainwright_trainer.contract.training import AdamW
 
 DIVERGES, ADAM_DIVERGES = 100.0, 0.1
@@ -23,6 +23,9 @@ SHORTEST_LIMIT = 10
 
 SMALLEST_SHARED_MEMORY = 64 * 2**20
 """What a container runtime gives without being asked."""
+
+LEAST_MEMORY = 16 * 2**20
+"""Bytes of a pod: an interpreter alone takes about as much."""
 
 LEAST_CPU = 250
 """Millicores of a rank: its threads of NCCL, the loader and the step share them."""
@@ -81,6 +84,9 @@ def starved(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = f"shared memory of {resources.shm} is less than the 64Mi that a container has without it"
         fix = "write the unit, as in 16Gi; or remove it"
         yield found("TW218", context.locate.run("/resources/shared_memory"), message, fix)
+    if isinstance(asked.memory, Bytes) and resources.memory.bytes < LEAST_MEMORY:
+        message = f"a pod with {resources.memory.bytes:,} bytes of memory starts no program"
+        yield found("TW218", context.locate.run("/resources/memory"), message, "write the unit, as in 64Gi; or remove it")
     if isinstance(asked.cpu, Cpu) and resources.cpu.millicores < LEAST_CPU * each:
         message = f"{each} ranks share {resources.cpu} CPU: each waits for its turn, and GPUs wait for ranks"
         yield found("TW218", context.locate.run("/resources/cpu"), message, f"write {each} or more, or remove it")
