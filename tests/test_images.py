@@ -161,6 +161,8 @@ def test_debian_packages_are_known_and_leave_no_lists(file: Dockerfile) -> None:
             assert "apt-get update" in line
             assert "--no-install-recommends" in line
             assert "rm -rf /var/lib/apt/lists/*" in line
+    kept = [line for line in file.last.values("RUN") if "apt-get install" in line and "/var/cache/apt/*" not in line]
+    assert not kept, "what apt fetched would be in the image"
 
 
 @each
@@ -182,7 +184,10 @@ def test_tests_and_build_tools_leave_the_image_again() -> None:
     listed = {line for line in (FOLDER / "development.txt").read_text(encoding="utf-8").splitlines() if not line.startswith("#")}
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
     asked = [entry for name in ("build", "engines") for entry in groups[name] if isinstance(entry, str)]
-    assert {canonicalize_name(Requirement(entry).name) for entry in asked} <= listed
+    locks = (ROOT / "requirements" / "trainer.txt", *(ROOT / "requirements" / "images").glob("*.txt"))
+    needed = {name for lock in locks for name in versions(lock)}
+    assert not listed & needed, "what transformers, datasets or an extra needs stays"
+    assert {canonicalize_name(Requirement(entry).name) for entry in asked} - needed <= listed
     for file in FILES:
         takes_out = any("uninstall --yes --requirement images/development.txt" in " ".join(words) for words in commands(file))
         engine = ROOT / "requirements" / "engines" / f"{file.family}.txt"

@@ -78,11 +78,11 @@ FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="trainwright-trainer-deepspeed" org.opencontainers.image.licenses="Apache-2.0"
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends libgomp1 \
- && rm -rf /var/lib/apt/lists/*
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 # g++ where runs ask for `compile: true`, for torch compiles with it as it trains.
 ARG SYSTEM_PACKAGES=""
 RUN if [ -n "$SYSTEM_PACKAGES" ]; then \
-      apt-get update && apt-get install --yes --no-install-recommends $SYSTEM_PACKAGES && rm -rf /var/lib/apt/lists/*; \
+      apt-get update && apt-get install --yes --no-install-recommends $SYSTEM_PACKAGES && rm -rf /var/lib/apt/lists/* /var/cache/apt/*; \
     fi
 COPY --from=build /opt/trainer /opt/trainer
 

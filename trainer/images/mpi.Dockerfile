@@ -45,11 +45,11 @@ LABEL org.opencontainers.image.title="trainwright-trainer-mpi" org.opencontainer
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends openmpi-bin openssh-client openssh-server \
  && rm -f /etc/ssh/ssh_host_* \
- && rm -rf /var/lib/apt/lists/*
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 # g++ where runs ask for `compile: true`, for torch compiles with it as it trains.
 ARG SYSTEM_PACKAGES=""
 RUN if [ -n "$SYSTEM_PACKAGES" ]; then \
-      apt-get update && apt-get install --yes --no-install-recommends $SYSTEM_PACKAGES && rm -rf /var/lib/apt/lists/*; \
+      apt-get update && apt-get install --yes --no-install-recommends $SYSTEM_PACKAGES && rm -rf /var/lib/apt/lists/* /var/cache/apt/*; \
     fi
 COPY --from=build /opt/trainer /opt/trainer
 

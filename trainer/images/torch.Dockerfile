@@ -44,7 +44,7 @@ LABEL org.opencontainers.image.title="trainwright-trainer" org.opencontainers.im
 # g++ where runs ask for `compile: true`, for torch compiles with it as it trains.
 ARG SYSTEM_PACKAGES=""
 RUN if [ -n "$SYSTEM_PACKAGES" ]; then \
-      apt-get update && apt-get install --yes --no-install-recommends $SYSTEM_PACKAGES && rm -rf /var/lib/apt/lists/*; \
+      apt-get update && apt-get install --yes --no-install-recommends $SYSTEM_PACKAGES && rm -rf /var/lib/apt/lists/* /var/cache/apt/*; \
     fi
 COPY --from=build /opt/trainer /opt/trainer
 
