@@ -89,14 +89,19 @@ def _leaves(before: Any, after: Any, path: str) -> Iterator[Leaf]:
 
 
 def _named(value: Any) -> Mapping[str, Any] | None:
-    """A mapping, or a list whose items have names of their own."""
+    """A mapping, or a list whose items have names of their own. A rule of Prometheus is called after its alert or its run."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
-        names = [one.get("name") if isinstance(one, Mapping) else None for one in value]
+        names = [_name(one) if isinstance(one, Mapping) else None for one in value]
         if all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
             return {f"[{name}]": one for name, one in zip(names, value, strict=True)}
     return None
+
+
+def _name(item: Mapping[str, Any]) -> Any:
+    labels = item.get("labels")
+    return item.get("name") or item.get("alert") or (labels.get("run") if isinstance(labels, Mapping) else None)
 
 
 def _step(key: str, path: str) -> str:

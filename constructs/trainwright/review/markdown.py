@@ -22,7 +22,8 @@ MARKER = "<!-- trainwright diff -->"
 
 def markdown(review: Review, limit: int = LIMIT) -> str:
     """The comment; where it would be too long, the folded fields of some runs go first, then whole runs."""
-    head = f"{MARKER}\n## Trainwright: {summary(review)}\n\nFrom {_code(review.base)} to {_code(review.head)}.\n"
+    sides = f"this is what {_code(review.head)} does where it is merged and applied, compared with {_code(review.base)}"
+    head = f"{MARKER}\n## Trainwright: {summary(review)}\n\nNothing has happened yet: {sides}.\n"
     notes = "".join(f"\n> **Note:** {_code(note)}\n" for note in review.notes[:20])
     words = _words(review)
     budget = limit - RESERVE - _size(head) - _size(notes) - _size(words)
@@ -86,7 +87,11 @@ def _words(review: Review) -> str:
     if not review.runs:
         return ""
     lines = [f"- **{one.words}**: {one.meaning}." for one in review.counts()]
-    lines.append("- **lineage**: the checkpoints of one model, data and optimizer. Edits of anything else resume from them.")
+    lines.append(
+        "- **lineage**: the checkpoints of one model, data and kind of optimizer: after an edit of anything else, the rate "
+        "included, training resumes from them. Of a script or command nobody knows what it can resume from: each edit that "
+        "restarts it begins another lineage, unless its file names one."
+    )
     lines.append("- **IDENTITY**: the hash in the names of a job's objects. A job with another hash is another job.")
     return f"\n<details><summary>What these words mean</summary>\n\n{chr(10).join(lines)}\n</details>\n"
 

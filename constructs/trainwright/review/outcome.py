@@ -84,7 +84,7 @@ def _start(before: RunRecord, after: RunRecord) -> tuple[str, str]:
     """From which step it goes on: in a few words, and in a sentence."""
     lineage, last = after.facts.get("checkpoints.lineage"), before.facts.get("checkpoints.lineage")
     if lineage is None:
-        return AGAIN, "it starts at step 0, and saves no checkpoints"
+        return AGAIN, f"it starts at step 0, and saves no checkpoints{f'; checkpoints of {last} stay' if last else ''}"
     if after.facts.get("checkpoints.resume") == "never":
         return AGAIN, "it starts at step 0, since it says `resume: never`"
     if not before.facts:
@@ -92,7 +92,9 @@ def _start(before: RunRecord, after: RunRecord) -> tuple[str, str]:
     own = after.facts.get("workload") in OWN
     if lineage == last and _elsewhere(before, after):
         where = f"{after.facts.get('checkpoints')} on {after.facts.get('cluster')}, namespace {after.facts.get('namespace')}"
-        return PERHAPS, f"nothing copies its checkpoints: it resumes if they are in {where}, else it starts at step 0"
+        old = f"{before.facts.get('checkpoints')} on {before.facts.get('cluster')}, namespace {before.facts.get('namespace')}"
+        copy = f"its checkpoints stay in {old}, and nothing copies them"
+        return PERHAPS, f"{copy}: it resumes if somebody copies them to {where} before it starts, else it starts at step 0"
     if lineage == last and own:
         reads = f"its program finds its checkpoints of lineage {lineage}, and resumes if it reads them"
         return "goes on, if its program reads its checkpoints", reads
@@ -100,7 +102,7 @@ def _start(before: RunRecord, after: RunRecord) -> tuple[str, str]:
         return "goes on from its last checkpoint", f"it resumes from the last checkpoint of lineage {lineage}"
     stay = f"; checkpoints of {last} stay" if last else ""
     if own:
-        keep = f", and `checkpoints: {{lineage: {last}}}` in its file would go on from them" if last else ""
+        keep = f"; to go on from them, write `checkpoints: {{lineage: {last}}}` in its file before the merge" if last else ""
         return AGAIN, f"it gets the empty checkpoint directory {lineage}, and starts at step 0{stay}{keep}"
     why = "the model, the data, the kind of optimizer or the format of the checkpoints is another one"
     return AGAIN, f"it starts at step 0 in lineage {lineage}: {why}{stay}"

@@ -83,7 +83,7 @@ def test_each_edit_says_what_becomes_of_the_training(answer: dict[str, Any]) -> 
     assert "is stopped: it has 60 s to save;" in run_of(answer, "llama-1b-ddp")["outcome"]
     assert "its checkpoints stay" in run_of(answer, "vit-horovod")["outcome"]
     queue = run_of(answer, "gang-scheduled-training")
-    assert f"`checkpoints: {{lineage: {queue['identity']['before']}}}` in its file would go on from them" in queue["outcome"]
+    assert f"`checkpoints: {{lineage: {queue['identity']['before']}}}` in its file before the merge" in queue["outcome"]
 
 
 def test_a_rate_is_said_before_and_after_and_the_run_resumes(answer: dict[str, Any]) -> None:
@@ -114,8 +114,15 @@ def test_an_image_a_queue_and_an_override_are_said(answer: dict[str, Any]) -> No
 def test_a_run_that_moves_looks_for_its_checkpoints_elsewhere(answer: dict[str, Any]) -> None:
     run = run_of(answer, "roce-tuning")
     assert facts(run)["cluster"] == ("roce-h200", "trainer-h100")
-    assert "nothing copies its checkpoints" in run["outcome"]
-    assert "resumes if they are in /checkpoints/roce-tuning/99kp7drn on trainer-h100, namespace research" in run["outcome"]
+    assert "its checkpoints stay in /checkpoints/roce-tuning/" in run["outcome"]
+    assert "on roce-h200, namespace training, and nothing copies them" in run["outcome"]
+    assert "them to /checkpoints/roce-tuning/99kp7drn on trainer-h100, namespace research before it starts" in run["outcome"]
+
+
+def test_what_the_alerts_know_of_a_run_comes_and_goes_with_it(answer: dict[str, Any]) -> None:
+    fields = {one["title"]: [field["path"] for field in one["fields"]] for one in answer["shared"]}
+    assert fields["foundation kubeflow-a100/training"] == ["spec.groups[trainwright.runs].rules[vit-horovod]"]
+    assert "spec.groups[trainwright.runs].rules[roce-tuning]" in fields["foundation trainer-h100/research"]
 
 
 def test_a_label_restarts_nothing(answer: dict[str, Any]) -> None:
