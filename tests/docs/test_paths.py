@@ -17,7 +17,7 @@ UPSTREAM = ("torch/", "deepspeed/", "transformers/", "runtime/", "stage3.py", "p
 """What pages cite from other projects."""
 
 CODE = re.compile(r"`([^`\n]+)`")
-DOTTED = re.compile(r"(?<![\w/.-])(trainwright(?:_trainer)?)\.([A-Za-z_][\w.]*\w)")
+DOTTED = re.compile(r"(?<![\w/.-])(trainwright(?:_trainer)?)\.([A-Za-z_][\w.]*\w)(?![\w/])")
 
 
 def prose(page: Path) -> str:
