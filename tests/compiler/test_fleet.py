@@ -103,7 +103,9 @@ def test_foundations_are_valid() -> None:
     """Of every profile, those with something in them: claims and queues to create, or what runs share."""
     assert fleet().foundations.keys() >= {"bare/training", "edge/a", "fabric/research", "trainer/training"}
     kinds = {manifest["kind"] for built in fleet().foundations.values() for manifest in built.output.manifests}
-    assert kinds == {"Namespace", "PersistentVolumeClaim", "LocalQueue", "TrainingRuntime", "Job"}
+    assert kinds == {
+        "Namespace", "PersistentVolumeClaim", "LocalQueue", "TrainingRuntime", "Job", "PodMonitor", "PrometheusRule", "ConfigMap",
+    }
     for built in fleet().foundations.values():
         for manifest in built.output.manifests:
             assert_accepted(manifest, built.cluster.cluster.kubernetes)

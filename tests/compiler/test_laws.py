@@ -23,6 +23,7 @@ from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.manifest.foundation import foundation
+from trainwright.manifest.labels import KEEP
 from trainwright.manifest.plain import problems
 from trainwright.reading.document import read_yaml
 from trainwright.target import TARGETS
@@ -64,7 +65,8 @@ def assert_well_formed(compiled: CompiledRun) -> None:
         keys = {key for _, node in walk(manifest) if isinstance(node, dict) for key in node}
         assert not keys & {"suspend", "generateName"}
         assert "ttlSecondsAfterFinished" not in keys or compiled.run.ttl
-        assert not [key for key in keys if key.startswith("argocd.argoproj.io/") or key.startswith("helm.sh/hook")]
+        hooks = {key for key in keys if key.startswith(("argocd.argoproj.io/", "helm.sh/hook"))}
+        assert hooks <= (KEEP.keys() if number in compiled.shared else set()), "what runs share is not pruned"
         assert manifest["metadata"]["name"] in (compiled.plan.name, compiled.run.run) or number in compiled.shared
         metadata = manifest["metadata"]
         identities.append((manifest["apiVersion"], manifest["kind"], metadata["namespace"], metadata["name"]))

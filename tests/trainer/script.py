@@ -29,6 +29,7 @@ def main() -> None:
     print(f"rank {rank} of {world} ends at loss {loss.item():.3f}", flush=True)
     dist.barrier()  # no rank is gone while another still takes its connections down
     dist.destroy_process_group()
+    os._exit(0)  # gloo's threads are still there, and one that wakes while the interpreter takes itself down aborts the process
 
 
 if __name__ == "__main__":

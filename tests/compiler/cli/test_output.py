@@ -93,7 +93,8 @@ def test_quiet_and_verbose_contradict_each_other() -> None:
 
 
 def test_a_reader_that_leaves_ends_it_as_a_shell_expects() -> None:
-    command = [str(TRAINWRIGHT), "explain", "dist/h100-ib/training/runs/llama-1b-ddp.k8s.yaml"]
+    longer_than_a_pipe_holds = "dist/kubeflow-a100/training/foundation/training.k8s.yaml"
+    command = [str(TRAINWRIGHT), "explain", longer_than_a_pipe_holds]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
