@@ -9,6 +9,7 @@ from trainwright.manifest import scheduling
 from trainwright.manifest.data import fetching
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import IDENTITY_LABEL, RUN_LABEL, object_labels
+from trainwright.manifest.monitoring import serves_metrics
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.volumes import CONFIG_MAP
 from trainwright.plan import Resolution
@@ -93,8 +94,7 @@ def _pods(resolution: Resolution) -> Tree:
 
 def _scraper(resolution: Resolution) -> list[Tree | Why]:
     monitoring = resolution.cluster.monitoring
-    supervised = any(process.supervised for process in resolution.processes.values())
-    if monitoring is None or not supervised:
+    if monitoring is None or not serves_metrics(resolution):
         return []
     prometheus = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": monitoring.namespace}}}
     port = {"port": "http", "protocol": "TCP"}

@@ -91,10 +91,9 @@ def _start(before: RunRecord, after: RunRecord) -> tuple[str, str]:
         return PERHAPS, f"it resumes if lineage {lineage} has checkpoints where it looks now, else it starts at step 0"
     own = after.facts.get("workload") in OWN
     if lineage == last and _elsewhere(before, after):
-        where = f"{after.facts.get('checkpoints')} on {after.facts.get('cluster')}, namespace {after.facts.get('namespace')}"
-        old = f"{before.facts.get('checkpoints')} on {before.facts.get('cluster')}, namespace {before.facts.get('namespace')}"
-        copy = f"its checkpoints stay in {old}, and nothing copies them"
-        return PERHAPS, f"{copy}: it resumes if somebody copies them to {where} before it starts, else it starts at step 0"
+        stay = f"its checkpoints stay in {_folder(before)}, and nothing copies them"
+        if_copied = f"it resumes if somebody copies them to {_folder(after)} before it starts, else it starts at step 0"
+        return PERHAPS, f"{stay}: {if_copied}"
     if lineage == last and own:
         reads = f"its program finds its checkpoints of lineage {lineage}, and resumes if it reads them"
         return "goes on, if its program reads its checkpoints", reads
@@ -106,6 +105,11 @@ def _start(before: RunRecord, after: RunRecord) -> tuple[str, str]:
         return AGAIN, f"it gets the empty checkpoint directory {lineage}, and starts at step 0{stay}{keep}"
     why = "the model, the data, the kind of optimizer or the format of the checkpoints is another one"
     return AGAIN, f"it starts at step 0 in lineage {lineage}: {why}{stay}"
+
+
+def _folder(record: RunRecord) -> str:
+    facts = record.facts
+    return f"{facts.get('checkpoints')} on {facts.get('cluster')}, namespace {facts.get('namespace')}"
 
 
 def _elsewhere(before: RunRecord, after: RunRecord) -> bool:

@@ -10,7 +10,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.labels import MANAGED
-from trainwright.manifest.monitoring import serving_pods
+from trainwright.manifest.monitoring import serves_metrics
 from trainwright.model import changed_fields
 from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, CommandWorkload, ScriptWorkload, TrainerWorkload
@@ -72,7 +72,7 @@ def metrics(context: Context, resolution: Resolution) -> Iterator[Finding]:
             "no dashboard shows it",
             "watch the metrics and the dashboard of Ray itself, and waive this; or use another topology",
         )
-    elif not serving_pods(resolution):
+    elif not serves_metrics(resolution):
         yield found(
             "TW320",
             where,

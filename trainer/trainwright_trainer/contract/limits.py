@@ -42,25 +42,31 @@ def limits(spec: RunSpec) -> dict[str, float]:
 
 
 def _of_restarts(spec: RunSpec) -> dict[str, float]:
-    """An incident brings all ranks down once; those of an elastic run once more when the pod that was lost is back."""
-    rendezvous = spec.world.rendezvous
-    elastic = isinstance(rendezvous, ElasticRendezvous)
-    pods = rendezvous.max_nodes if isinstance(rendezvous, ElasticRendezvous) else spec.world.nodes
-    replaced = 1 if isinstance(rendezvous, MPIRendezvous) else pods
+    match spec.world.rendezvous:
+        case ElasticRendezvous(max_nodes=most):
+            replaced = most
+        case MPIRendezvous():
+            replaced = 1
+        case _:
+            replaced = spec.world.nodes
     found: dict[str, float] = {PODS_LIMIT: (RESTARTS + 1) * replaced}
     if spec.state_directory is not None:
-        found[ATTEMPTS_LIMIT] = RESTARTS * (2 if elastic else 1)
+        found[ATTEMPTS_LIMIT] = RESTARTS * _attempts_an_incident(spec)
     return found
+
+
+def _attempts_an_incident(spec: RunSpec) -> int:
+    """All ranks are brought down once; those of an elastic run once more when the pod that was lost is back."""
+    return 2 if isinstance(spec.world.rendezvous, ElasticRendezvous) else 1
 
 
 def _of_steps(spec: RunSpec, work: Training | Boosting) -> dict[str, float]:
     saves, save_seconds = work.checkpoints, ceil(spec.lifecycle.save_seconds)
-    incident = 2 if isinstance(spec.world.rendezvous, ElasticRendezvous) else 1
     found: dict[str, float] = {
         LOG_INTERVAL: work.log_every_steps,
         STALL_LIMIT: STALL_SECONDS + SAVES * save_seconds,
         SAVE_LIMIT: spec.lifecycle.grace_seconds - EXIT_MARGIN_SECONDS,
-        EMPTY_ATTEMPTS_LIMIT: (EMPTY_ATTEMPTS - 1) * incident + 1,
+        EMPTY_ATTEMPTS_LIMIT: (EMPTY_ATTEMPTS - 1) * _attempts_an_incident(spec) + 1,
     }
     if not (isinstance(work, Boosting) and work.early_stopping_rounds is not None):  # which scores after every round
         found[GOODPUT_LIMIT] = GOODPUT

@@ -9,7 +9,7 @@ from trainwright.identity import short_hash
 from trainwright.manifest.data.awaiting import literal, script
 from trainwright.manifest.data.store import credentials, settings
 from trainwright.manifest.kinds import GroupKind, ObjectKind
-from trainwright.manifest.labels import FOUNDATION
+from trainwright.manifest.labels import FOUNDATION, MANAGED
 from trainwright.manifest.provenance import Tree, Why, split
 from trainwright.manifest.scheduling import pool_placement
 from trainwright.manifest.security import container_security, pod_security
@@ -45,7 +45,7 @@ def _job(resolution: Resolution, name: str, data: DataPlan) -> Tree:
         "metadata": {
             "name": Why(name, _source(data), "the claim, and a hash of all that is in the Job: a finished Job is never changed"),
             "namespace": resolution.plan.namespace,
-            "labels": {"app.kubernetes.io/managed-by": "trainwright", **FOUNDATION},
+            "labels": {**MANAGED, **FOUNDATION},
         },
         "spec": _spec(resolution, data),
     }
@@ -63,7 +63,7 @@ def _spec(resolution: Resolution, data: DataPlan) -> Tree:
             "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
         },
         "template": {
-            "metadata": {"labels": {"app.kubernetes.io/managed-by": "trainwright", "sidecar.istio.io/inject": "false"}},
+            "metadata": {"labels": {**MANAGED, "sidecar.istio.io/inject": "false"}},
             "spec": {
                 "restartPolicy": "Never",
                 "terminationGracePeriodSeconds": 30,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from trainwright.cluster import Cluster
 from trainwright.manifest.kinds import ObjectKind
 from trainwright.manifest.monitoring.objects import POD_MONITOR, PROMETHEUS_RULE, pod_monitor, prometheus_rule, with_runs_of
-from trainwright.manifest.monitoring.series import WatchedRun, serving_pods, watched
+from trainwright.manifest.monitoring.series import WatchedRun, serves_metrics, watched
 from trainwright.manifest.provenance import Tree
 
 
@@ -31,4 +31,4 @@ def monitoring_objects(cluster: Cluster, namespace: str, runs: Sequence[WatchedR
 KINDS: tuple[ObjectKind, ...] = (POD_MONITOR, PROMETHEUS_RULE)
 """Not the dashboard's ConfigMap: its lines all carry their own reason, and the data of every ConfigMap is the plan's already."""
 
-__all__ = ["KINDS", "WatchedRun", "monitoring_objects", "serving_pods", "watched", "with_runs_of"]
+__all__ = ["KINDS", "WatchedRun", "monitoring_objects", "serves_metrics", "watched", "with_runs_of"]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from textwrap import indent
 from typing import NamedTuple
 
-from trainwright.manifest.monitoring.series import IDENTITY, RUN, RUN_INFO, Series
+from trainwright.manifest.monitoring.series import BY, IDENTITY, RUN, RUN_INFO, Series
 from trainwright_trainer.contract.layout import EXIT_MARGIN_SECONDS
 from trainwright_trainer.contract.limits import (
     ATTEMPTS_LIMIT,
@@ -78,12 +78,11 @@ def _no_first_step(series: Series) -> str:
 
 def _low_goodput(series: Series) -> str:
     step, pace = series.select("trainwright_step"), series.select("trainwright_step_seconds")
-    by = f"by ({RUN}, {IDENTITY})"
     return (
-        f"(\n    max {by} (max_over_time({step}[10m]))\n"
-        f"  - max {by} (max_over_time({step}[10m] offset 1h))\n"
+        f"(\n    max {BY} (max_over_time({step}[10m]))\n"
+        f"  - max {BY} (max_over_time({step}[10m] offset 1h))\n"
         f"  + {series.highest(LOG_INTERVAL)}\n)\n"
-        f"  * max {by} (avg_over_time({pace}[1h]))\n"
+        f"  * max {BY} (avg_over_time({pace}[1h]))\n"
         f"  / 3600 < {series.highest(GOODPUT_LIMIT)}\n"
     )
 
@@ -94,7 +93,7 @@ def _failing_checkpoints(series: Series) -> str:
     unsaved = f"({step}\n    - ({committed} or 0 * {step}))"
     lately, before = f"max_over_time({failures}[30m])", f"max_over_time({failures}[{SEEN}] offset 30m)"
     return "or\n  ".join([
-        f"max by ({RUN}, {IDENTITY}) ({lately} unless {lately} <= {before}) > 0\n",  # it has grown since
+        f"max {BY} ({lately} unless {lately} <= {before}) > 0\n",  # it has grown since
         f"{unsaved}\n    * {pace} > {series.highest(UNSAVED_SECONDS_LIMIT)}\n",
         f"{unsaved}\n    > {series.highest(UNSAVED_STEPS_LIMIT)}\n",
         _attempts_without_commit(series),
@@ -126,12 +125,11 @@ def _restart_loop(series: Series) -> str:
     begins, or nobody keeps a ledger: a pod that comes back under a new name or address is a series of its own.
     """
     attempt, pods = series.select("trainwright_attempt"), series.select(PODS_LIMIT)
-    by = f"by ({RUN}, {IDENTITY})"
     return (
         f"{series.highest('trainwright_attempt', SEEN)}\n"
-        f"  - min {by} (min_over_time({attempt}[1h]))\n"
+        f"  - min {BY} (min_over_time({attempt}[1h]))\n"
         f"  >= {series.highest(ATTEMPTS_LIMIT, SEEN)}\n"
-        f"or\ncount {by} (max_over_time({pods}[1h]))\n"
+        f"or\ncount {BY} (max_over_time({pods}[1h]))\n"
         f"  >= {series.highest(PODS_LIMIT, SEEN)}\n"
     )
 

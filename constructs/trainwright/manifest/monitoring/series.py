@@ -12,6 +12,9 @@ RUN, IDENTITY = "run", "identity"
 LABELS = {RUN: RUN_LABEL, IDENTITY: IDENTITY_LABEL}
 """Label of every series -> label of the pods that it is taken from."""
 
+BY = f"by ({RUN}, {IDENTITY})"
+"""One sample an identity."""
+
 
 def discovered(label: str) -> str:
     """A pod's label as Prometheus spells it while it relabels: what a name there cannot have becomes an underscore."""
@@ -48,7 +51,7 @@ class Series(NamedTuple):
     def highest(self, metric: str, window: str = "") -> str:
         """One sample an identity: ranks of several pods report the same number, some a moment later."""
         selected = self.select(metric)
-        return f"max by ({RUN}, {IDENTITY}) ({f'max_over_time({selected}[{window}])' if window else selected})"
+        return f"max {BY} ({f'max_over_time({selected}[{window}])' if window else selected})"
 
     def gpu_utilization(self, window: str) -> str:
         """Mean of each GPU over a window, under the label ``pod`` of the pod that uses it; of all pods in the namespace.
@@ -70,16 +73,14 @@ class WatchedRun(NamedTuple):
     """``whole``, where dcgm-exporter can tell how busy its GPUs are, ``other`` or ``none``."""
 
 
-def serving_pods(resolution: Resolution) -> int:
-    """The largest number of pods that serve metrics: those whose first process is our supervisor."""
-    pods = sum(role.pods for role in resolution.binding.roles if resolution.processes[role.name].supervised)
-    elastic = resolution.needs.elastic
-    return max(pods, elastic.maximum) if pods and elastic else pods
+def serves_metrics(resolution: Resolution) -> bool:
+    """Whether pods of the run do: those whose first process is our supervisor."""
+    return any(process.supervised for process in resolution.processes.values())
 
 
 def watched(resolution: Resolution) -> WatchedRun | None:
     """The run, if its cluster has monitoring and its pods serve metrics."""
-    if resolution.cluster.monitoring is None or not serving_pods(resolution):
+    if resolution.cluster.monitoring is None or not serves_metrics(resolution):
         return None
     gpu = resolution.pool.gpu if resolution.needs.gpus_per_node else None
     gpus = "none" if gpu is None else "whole" if gpu.resource == DCGM_RESOURCE else "other"

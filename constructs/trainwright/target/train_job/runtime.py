@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from trainwright.handshake import Rendezvous, Role
 from trainwright.identity import PLACEHOLDER
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.labels import MANAGED
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
@@ -63,7 +64,7 @@ def training_runtime(resolution: Resolution) -> Tree:
             "name": runtime_name(resolution),
             "namespace": resolution.plan.namespace,
             "labels": {
-                "app.kubernetes.io/managed-by": "trainwright",
+                **MANAGED,
                 "trainer.kubeflow.org/framework": POLICIES[resolution.needs.rendezvous],
             },
         },
