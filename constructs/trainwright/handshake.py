@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from trainwright.units import Bytes, Cpu
 
@@ -113,8 +113,42 @@ class Elastic(NamedTuple):
     keep_alive_attempts: int = 3
 
 
+class Share(NamedTuple):
+    """What a pod that holds no ranks takes of a node."""
+
+    cpu: Cpu
+    memory: Bytes
+    reason: str
+
+
+Start = Literal["before", "with", "after"]
+"""When pods start, seen from those that hold ranks: these wait until they are ready, or the other way round, or neither."""
+
+
+MOST_FURTHER = 6
+"""Further roles of a run."""
+
+
+class Bounds(NamedTuple):
+    """Fewest and most pods."""
+
+    least: int
+    most: int
+
+
+class FurtherRole(NamedTuple):
+    """Pods that a run has besides those of its topology, such as a data service or an evaluator. They hold no ranks."""
+
+    name: str
+    pods: int
+    share: Share
+    starts: Start = "with"
+    must_end: bool = False
+    """Whether the run is done only when they have ended with 0 too; otherwise they end with the pods that hold ranks."""
+
+
 class Needs(NamedTuple):
-    """What a topology asks of a target."""
+    """What a run asks of a target: its topology, and the further roles that it states."""
 
     nodes: int
     processes_per_node: int
@@ -133,6 +167,11 @@ class Needs(NamedTuple):
     """Copies of the model that one process trains, such as TensorFlow's one a GPU."""
     version: str | None = None
     """Release of the topology's own system in the image, as the run states it, where the operator wants to know."""
+    further: tuple[FurtherRole, ...] = ()
+    autoscaled: Mapping[str, Bounds] = {}
+    """Role -> how many pods it may have, where an autoscaler decides while the run goes on."""
+    runtime_env: Mapping[str, Any] | None = None
+    """Of Ray: what it brings to the pods before the driver starts, by Ray's own names."""
 
     @property
     def world_size(self) -> int:
@@ -160,14 +199,6 @@ class Needs(NamedTuple):
         return self.world_size * self.replicas_per_process
 
 
-class Share(NamedTuple):
-    """What a pod that holds no ranks takes of a node."""
-
-    cpu: Cpu
-    memory: Bytes
-    reason: str
-
-
 class Role(NamedTuple):
     """Pods that run the same thing."""
 
@@ -183,6 +214,8 @@ class Role(NamedTuple):
     """Whether pods without ranks run what the run states too, as parameter servers do."""
     counted_in: str = "run:/topology/nodes"
     """Where the run states how many there are."""
+    further: FurtherRole | None = None
+    """What the run states of it, where it is none of its topology's."""
 
     @property
     def holds_ranks(self) -> bool:
@@ -214,6 +247,8 @@ class Binding(NamedTuple):
     """Variable by which a pod knows that it is the ``launcher`` or a ``worker``; the plan sets it where the operator does not."""
     hostfile: str | None = None
     """Path of MPI's list of hosts, on the launcher."""
+    brings_hostfile: bool = False
+    """Whether the run brings that list itself, since nobody else writes it."""
     sshd: tuple[str, ...] = ()
     """What an MPI worker runs."""
     as_root: bool = False
@@ -232,6 +267,8 @@ class Binding(NamedTuple):
     """Whether each eviction makes the next new pod wait twice as long: always, or where it is ignored (under the supervisor)."""
     peer_list: tuple[str, str] | None = None
     """Variable in which the operator names every pod, and what it writes for one, with ``{host}`` and ``{namespace}``."""
+    api_access: Mapping[str, str] = {}
+    """Role -> why its pods must reach the API server, and so have a token."""
     gang: Gang = Gang.OURS
     guarantees: frozenset[Guarantee] = frozenset()
     generated_names: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ Written from what the controllers do, and from nothing in the compiler:
 - TrainJob: kubeflow/trainer 2.3, pkg/runtime/core/trainingruntime.go and pkg/runtime/framework/plugins/{torch,xgboost,mpi,jobset}
 - MPIJob: kubeflow/mpi-operator 0.8, pkg/controller/mpi_job_controller.go
 - RayJob: ray-project/kuberay 1.7, ray-operator/controllers/ray/common/pod.go
-- Volcano Job: volcano 1.15, pkg/controllers/job/job_controller_util.go and plugins/{env,svc}
+- Volcano Job: volcano 1.15, pkg/controllers/job/job_controller_util.go and plugins/{env,svc,distributed-framework}
 """
 
 from __future__ import annotations
@@ -160,16 +160,19 @@ def _train_job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
         job, labels = replicated["template"]["spec"], replicated["template"].get("metadata", {}).get("labels", {})
         for patch in _patches_of(spec, replicated["name"]):
             _patch(job["template"], patch)
-        (container,) = [one for one in job["template"]["spec"]["containers"] if one["name"] == "node"]
         ancestor = labels.get("trainer.kubeflow.org/trainjob-ancestor-step") == "trainer"
-        job["completions"] = job["parallelism"] = _count(policy, trainer, replicated["name"])
+        if ancestor or ("mpi" in policy and replicated["name"] == "node"):
+            job["completions"] = job["parallelism"] = _count(policy, trainer, replicated["name"])
         if ancestor:
+            (container,) = [one for one in job["template"]["spec"]["containers"] if one["name"] == "node"]
             trains.append(container)
             container |= {key: trainer[key] for key in ("image", "command") if key in trainer}
             container["resources"] = trainer.get("resourcesPerNode", container.get("resources"))
             container["env"] = [*container.get("env", []), *trainer.get("env", [])]
     (container,) = trains
-    yield from _of_job_set(name, job_set, _policy_variables(policy, name, trainer, container))
+    told = _policy_variables(policy, name, trainer, container)
+    for pod in _of_job_set(name, job_set, _nothing):
+        yield pod if pod.role not in ("node", "launcher") else replace(pod, injected={**pod.injected, **told(pod.index)})
 
 
 def _count(policy: Data, trainer: Data, name: str) -> int:
@@ -222,6 +225,10 @@ def _policy_variables(policy: Data, name: str, trainer: Data, container: Data) -
     if "mpi" in policy:
         return _nothing  # a host file, and for the launcher what Open MPI 4 reads
     address, nodes = f"{name}-node-0-0.{name}", trainer["numNodes"]
+    if "jax" in policy:
+        return lambda index: {
+            "JAX_COORDINATOR_ADDRESS": f"{address}:29500", "JAX_NUM_PROCESSES": str(nodes), "JAX_PROCESS_ID": str(index),
+        }  # fmt: skip
     if "torch" in policy:
         return lambda index: {
             "PET_NNODES": str(nodes), "PET_NPROC_PER_NODE": str(trainer["numProcPerNode"]), "PET_NODE_RANK": str(index),
@@ -309,9 +316,8 @@ def _ray_job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
     for group in cluster["workerGroupSpecs"]:
         for index in range(group["replicas"]):
             variables = {"RAY_PORT": "6379", "RAY_ADDRESS": f"{name}-abcde-head-svc:6379", "FQ_RAY_IP": f"{name}-abcde-head-svc"}
-            yield _pod(
-                group["groupName"], index, f"{name}-abcde-{index}", group["template"], {"ray.io/node-type": "worker"}, variables
-            )
+            host, label = f"{name}-abcde-{group['groupName']}-worker-{index}", {"ray.io/node-type": "worker"}
+            yield _pod(group["groupName"], index, host, group["template"], label, variables)
 
 
 def _volcano_job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
@@ -320,20 +326,24 @@ def _volcano_job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
     assert env == []
     assert "--publish-not-ready-addresses=true" in svc, "ranks look for each other before they are ready"
     assert spec["minAvailable"] <= sum(task["replicas"] for task in spec["tasks"])
+    hosts = {
+        task["name"]: [f"{name}-{task['name']}-{index}.{name}" for index in range(task["replicas"])] for task in spec["tasks"]
+    }
+    about = {task: task.upper().replace("-", "_") for task in hosts}
+    everyone = {f"VC_{about[task]}_HOSTS": ",".join(names) for task, names in hosts.items()}
+    everyone |= {f"VC_{about[task]}_NUM": str(len(names)) for task, names in hosts.items()}
     for task in spec["tasks"]:
-        hosts = [f"{name}-{task['name']}-{index}.{name}" for index in range(task["replicas"])]
-        about = task["name"].upper().replace("-", "_")
-        for index, host in enumerate(hosts):
+        for index, host in enumerate(hosts[task["name"]]):
             labels = {
                 "volcano.sh/job-name": name, "volcano.sh/job-namespace": manifest["metadata"]["namespace"],
                 "volcano.sh/task-spec": task["name"], "volcano.sh/task-index": str(index), "volcano.sh/queue-name": spec["queue"],
             }  # fmt: skip
-            variables = {
-                "VK_TASK_INDEX": str(index), "VC_TASK_INDEX": str(index),
-                f"VC_{about}_HOSTS": ",".join(hosts), f"VC_{about}_NUM": str(len(hosts)),
-            }  # fmt: skip
+            variables = {"VK_TASK_INDEX": str(index), "VC_TASK_INDEX": str(index), **everyone}
             if "tensorflow" in spec["plugins"]:
                 variables["TF_CONFIG"] = f"{task['name']} {index}"
+            if "mpi" in spec["plugins"] and task["name"] == "launcher" and "worker" in hosts:
+                assert "--worker=worker" in spec["plugins"]["mpi"]
+                variables["MPI_HOST"] = ",".join(hosts["worker"])
             pod = _pod(task["name"], index, host, task["template"], labels, variables)
             group = {"scheduling.k8s.io/group-name": f"{name}-uid"}
             yield replace(

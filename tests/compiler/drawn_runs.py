@@ -21,7 +21,7 @@ def role_of(shape: Shape) -> str:
     """A role that the run has for certain."""
     if shape.topology.get("chief"):
         return "chief"
-    return "worker" if shape.name == "elastic" else next(iter(CASES[shape.target].roles))
+    return "worker" if shape.name == "elastic" else next(iter(CASES[shape.target].roles_of(shape.name)))
 
 
 @st.composite
@@ -193,7 +193,7 @@ _VOLUMES: Data = {
 
 def _overrides(shape: Shape) -> st.SearchStrategy[Data]:
     role, case = role_of(shape), CASES[shape.target]
-    container, (_, kind) = case.roles[role], case.kind
+    container, (_, kind) = case.roles_of(shape.name).get(role, "tensorflow"), case.kind
     patches: list[Data] = [
         {"pod": {role: {"runtimeClassName": "nvidia"}}},
         {"pod": {role: {"containers": [{"name": container, "env": [{"name": "EXTRA", "value": "1"}]}]}}},
@@ -225,6 +225,29 @@ def _of_roles(draw: st.DrawFn, shape: Shape, work: str) -> Data:
         if work == "command":
             optional["args"] = st.lists(texts(), min_size=1, max_size=2)
     return {role_of(shape): draw(st.fixed_dictionaries({}, optional=optional))}
+
+
+@st.composite
+def _further(draw: st.DrawFn, shape: Shape, level: str, waits: bool) -> Data:
+    """Roles besides those of the topology. ``waits`` says whether some pods may wait for others."""
+    case = CASES[shape.target]
+    own: Data = {"image": f"{REGISTRY}/team/service@{DIGEST}", **({"security": {"user": 1000}} if level == "restricted" else {})}
+    optional: dict[str, st.SearchStrategy[Any]] = {
+        "env": st.just({"APP_ROLE": "beside"}), "resources": st.just({"cpu": "500m", "memory": "1Gi", "shared_memory": "256Mi"}),
+    }
+    if shape.name != "ray":
+        optional |= {
+            "command": st.just(["serve", "--port", "9000"]), "args": st.just(["-v"]), "ports": st.just({"grpc": 9000}),
+            "ready": st.just({"command": ["ready"]}),
+        }
+    if case.orders_start and waits:
+        optional["starts"] = st.sampled_from(("before", "after", "with"))
+    names = draw(st.lists(st.sampled_from(case.further), min_size=1, max_size=2, unique=True))
+    ending = {"must_end": draw(st.booleans())} if case.orders_start else {}
+    return {
+        name: {"pods": draw(st.integers(1, 3)), **own, **ending, **draw(st.fixed_dictionaries({}, optional=optional))}
+        for name in names
+    }
 
 
 def _containers(level: str) -> st.SearchStrategy[list[Data]]:
@@ -411,6 +434,9 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
         run["containers"] = draw(_containers(level))
     if draw(st.integers(0, 3)) == 0:
         run["roles"] = draw(_of_roles(shape, workload["kind"]))
+    if CASES[shape.target].further and shape.name != "independent" and draw(st.integers(0, 3)) == 0:
+        in_gang = run.get("gang", True) and cluster.get("scheduling", {}).get("gang") is not None
+        run["roles"] = run.get("roles", {}) | draw(_further(shape, level, waits=not in_gang))
     run |= draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))
     if run.get("files") and draw(st.booleans()):
         run["file_modes"] = {min(run["files"]): draw(st.sampled_from(("0444", "555")))}

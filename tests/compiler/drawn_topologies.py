@@ -24,9 +24,9 @@ class Shape:
     @property
     def longest_name(self) -> int:
         """Characters that the run's name may have: names that operators derive from it stay below 64, or 48 for a RayJob."""
-        hashed, nodes, case = len("-12345678"), self.topology["nodes"], CASES[self.target]
-        pod = "-launcher-0-0-abcde" if self.name in ("mpi", "bare-mpi", "horovod") else f"-node-0-{nodes - 1}-abcde"
-        return min(40, case.longest_name - hashed - (len(pod) if case.job_per_role else 0))
+        hashed, case = len("-12345678"), CASES[self.target]
+        pod = f"-{max((*case.further, 'launcher'), key=len)}-0" + ("-0-abcde" if case.job_per_role else "")
+        return min(40, case.longest_name - hashed - (0 if case.longest_name < 63 else len(pod)))
 
 
 def _targets(shape: str, cluster: Data) -> list[str]:

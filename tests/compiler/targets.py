@@ -83,6 +83,8 @@ KUBEFLOW: Statuses = {
 }
 
 SHARDED = ("zero1", "zero2", "zero3")
+BY_MPIRUN, TENSORFLOW = ("mpi", "bare-mpi", "horovod"), ("multi-worker-mirrored", "parameter-server")
+FURTHER = ("data-service", "evaluator")
 POD = "/template/spec/template/spec"
 JOB_SET_POD = f"/spec/replicatedJobs/0{POD}"
 RUNTIME_POD = f"/spec/template/spec/replicatedJobs/0{POD}"
@@ -103,6 +105,12 @@ class Case:
     """Role -> its main container; the first is one that every run has, but for elastic ones and for a chief."""
     shapes: tuple[str, ...]
     """Of the topologies that it carries, as ``drawn_topologies`` calls them."""
+    roles_of_shape: Mapping[str, Mapping[str, str]] = field(default_factory=dict, kw_only=True)
+    """Shape -> its roles, where they are called otherwise."""
+    further: tuple[str, ...] = field(default=(), kw_only=True)
+    """Further roles that it carries beside any shape."""
+    orders_start: bool = field(default=False, kw_only=True)
+    """Whether a further role can be ready first, or wait for the ranks."""
     statuses: Statuses
     run: Data = field(default_factory=dict)
     """Changes of the example run with which it compiles here, with a pod in each role."""
@@ -127,6 +135,10 @@ class Case:
 
     too_old: Mapping[str, str] = field(default_factory=dict)
     """Shape -> the known minor release of its operator that does not carry it yet."""
+
+    def roles_of(self, shape: str) -> Mapping[str, str]:
+        """Role -> its main container, of a shape of topology."""
+        return self.roles_of_shape.get(shape, self.roles)
 
     @property
     def operator(self) -> str | None:
@@ -189,6 +201,8 @@ _ALL = (
             ("torchrun", "JobSet", f"{JOB_SET_POD}/containers/0/env/2/value", "other"),
         ),
         job_per_role=True,
+        further=FURTHER,
+        orders_start=True,
     ),
     Case(
         name="pytorch-job",
@@ -211,7 +225,7 @@ _ALL = (
         kind=("trainer.kubeflow.org", "TrainJob"),
         kueue="trainer.kubeflow.org/trainjob",
         roles={"node": "node"},
-        shapes=("ddp", *SHARDED, "mpi", "bare-mpi", "horovod", "xgboost"),
+        shapes=("ddp", *SHARDED, "mpi", "bare-mpi", "horovod", "xgboost", "jax"),
         statuses={
             "new": ({}, *NO_VERDICT),
             "waits in a queue": QUEUED,
@@ -230,7 +244,9 @@ _ALL = (
         ),
         job_per_role=True,
         host_network=False,
-        too_old={"xgboost": "2.1"},
+        too_old={"xgboost": "2.1", "jax": "2.1"},
+        further=FURTHER,
+        orders_start=True,
     ),
     Case(
         name="mpi-job",
@@ -297,13 +313,20 @@ _ALL = (
         longest_name=47,
         host_network=False,
         hosts_are_known=False,
+        further=FURTHER,
     ),
     Case(
         name="volcano-job",
         kind=("batch.volcano.sh", "Job"),
         kueue=None,
         roles={"node": "trainer"},
-        shapes=("ddp", *SHARDED),
+        shapes=("ddp", *SHARDED, *BY_MPIRUN, *TENSORFLOW),
+        roles_of_shape={
+            **{shape: {"launcher": "mpi"} for shape in BY_MPIRUN}, **{shape: {"worker": "tensorflow"} for shape in TENSORFLOW},
+        },
+        mpi=("openmpi", "intel", "mpich"),
+        further=FURTHER,
+        orders_start=True,
         statuses={
             "new": ({}, "Progressing", ": "),
             "waits in a queue": ({"state": {"phase": "Pending"}}, "Progressing", "Pending: "),

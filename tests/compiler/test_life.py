@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.compiler.example import RUN, Data, codes, command, compiled, findings, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.objects import assert_accepted
+from tests.compiler.objects import assert_accepted, lines_without_answer
 from tests.compiler.targets import CASES, on, profile_for
 
 from trainwright.findings import CompileError
@@ -99,6 +99,53 @@ def test_ports_of_the_plan_stay_its_own() -> None:
     assert "TW460" not in codes(script("python", "x.py") | {"ports": {"mine": 4000}})
 
 
+@pytest.mark.parametrize(("ports", "words"), [
+    ({"ports": {"mine": 4000, "again": 4000}}, "ports mine and again are both 4000"),
+    ({"ports": {"mine": 4000}, "roles": {"node": {"ports": {"mine": 4001}}}}, "ports mine and mine are one name in one pod"),
+    ({"roles": {"node": {"ports": {"mine": 29500}}}}, "port mine (29500) is taken by port rendezvous (29500) of the plan"),
+])  # fmt: skip
+def test_no_two_ports_of_a_pod_are_the_same(ports: Data, words: str) -> None:
+    (found,) = [one for one in findings(script("python", "x.py") | ports) if one.code == "TW460"]
+    assert found.message.startswith(words)
+
+
+@pytest.mark.parametrize("name", CASES.keys() - {"ray-job"})
+def test_a_program_starts_where_it_was_asked_to(name: str) -> None:
+    result = compiled(on(name, **overlay(command("work"), {"workload": {"working_dir": "/app"}})), profile_for(name))
+    binding, where = result.resolution.binding, {}
+    for pod in run_pods(TARGETS[name], result.resolution, result.manifests):
+        where[pod.role] = pod.found.spec["containers"][0].get("workingDir")
+    assert {where[role.name] for role in binding.roles} == {"/app"}
+
+
+def test_ray_starts_its_driver_elsewhere() -> None:
+    run = on("ray-job", **overlay(command("work"), {"workload": {"working_dir": "/app"}}))
+    assert [one.where.pointer for one in findings(run, profile_for("ray-job"))] == ["/workload/working_dir"]
+
+
+WORKER: Data = {
+    "command": ["/usr/sbin/sshd", "-D", "-p", "2222"], "working_dir": "/srv", "ports": {"login": 2222}, "ready": {"port": 2222},
+}  # fmt: skip
+
+
+def test_the_program_of_a_role_has_ports_and_a_directory_of_its_own() -> None:
+    run = on("mpi-job", **overlay(command("mpirun", "a"), {"workload": {"working_dir": "/app"}}), roles={"worker": WORKER})
+    result = compiled(run, profile_for("mpi-job"))
+    launcher, worker = (
+        pod.found.spec["containers"][0] for pod in run_pods(TARGETS["mpi-job"], result.resolution, result.manifests)
+    )
+    assert (launcher["workingDir"], worker["workingDir"]) == ("/app", "/srv")
+    assert "readinessProbe" not in launcher
+    assert worker["readinessProbe"]["tcpSocket"] == {"port": 2222}
+    assert worker["ports"] == [{"name": "login", "containerPort": 2222, "protocol": "TCP"}]
+    assert set(lines_without_answer(result)) == set()
+
+
+def test_the_readiness_of_a_role_is_refused_where_a_service_hides_pods() -> None:
+    run = on("pytorch-job", **command("work"), roles={"worker": {"command": ["serve"], "ready": {"port": 1}}})
+    assert [one.where.pointer for one in findings(run, profile_for("pytorch-job"))] == ["/roles/worker/ready"]
+
+
 def test_a_script_has_a_hook_and_the_probes_of_its_supervisor() -> None:
     run = script("python", "x.py") | {"pre_stop": {"sleep": "10s"}, "grace": "2m"}
     (pod,) = [one for one in compiled(run).manifests if one["kind"] == "Job"]
@@ -111,6 +158,7 @@ def test_a_script_has_a_hook_and_the_probes_of_its_supervisor() -> None:
     ({"ttl": "1d"}, "ttl is for a script or a command"),
     ({"ports": {"x": 1}}, "ports is for a script or a command"),
     (script("x") | {"probes": {"alive": {"port": 80}}}, "a script has the probes of its supervisor"),
+    (command("x") | {"roles": {"node": {"ready": {"port": 80}}}}, "ready is for a program of the role's own"),
     (command("x") | {"probes": {}}, "give started, ready or alive"),
     (command("x") | {"pre_stop": {"http": "/x"}}, "give one of command, http with its port, and sleep"),
     (command("x") | {"pre_stop": {"sleep": "1m"}}, "which leaves none"),

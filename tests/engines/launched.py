@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -36,13 +37,14 @@ def play(manifests: Sequence[Tree], folder: Path, image: Path, path: Sequence[Pa
         path: Where programs are looked for first.
     """
     manifest = _manifest(manifests)
-    pods = manifest.pods(2)
+    pods = _in_order(manifest.pods(2))
     here = _Here(manifest, pods, folder, image)
     here.write_files()
     running = list[tuple[subprocess.Popen[bytes], Path]]()
     search = os.pathsep.join([*map(str, path), str(BIN), os.environ.get("PATH", os.defpath)])
     try:
         for pod in pods:
+            here.wait_for(pod.after)
             words, variables = here.started(pod)
             output = folder / f"{pod.name}.log"
             with output.open("wb") as file:
@@ -51,7 +53,7 @@ def play(manifests: Sequence[Tree], folder: Path, image: Path, path: Sequence[Pa
                     env={"PATH": search, "HOME": str(folder), **variables, **QUIET},
                 )
             running.append((process, output))
-        return _ended(running)
+        return _ended(running, [pod.ends for pod in pods])
     finally:
         for process, _ in running:
             with suppress(ProcessLookupError):
@@ -59,16 +61,25 @@ def play(manifests: Sequence[Tree], folder: Path, image: Path, path: Sequence[Pa
             process.wait()
 
 
-def _ended(running: Sequence[tuple[subprocess.Popen[bytes], Path]]) -> list[str]:
+def _in_order(pods: Sequence[Pod]) -> list[Pod]:
+    """Those first for which others wait."""
+    waits_for = {pod.role: pod.after for pod in pods}
+
+    def depth(role: str | None) -> int:
+        return 0 if role is None else 1 + depth(waits_for[role])
+
+    return sorted(pods, key=lambda pod: depth(pod.role))
+
+
+def _ended(running: Sequence[tuple[subprocess.Popen[bytes], Path]], ends: Sequence[bool]) -> list[str]:
+    """What each has printed; those that do not end by themselves are still there then."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    said = []
-    for process, output in running:
+    for process, output in (one for one, ending in zip(running, ends, strict=True) if ending):
         with suppress(subprocess.TimeoutExpired):
             process.wait(max(1.0, deadline - time.monotonic()))
         everything = "\n".join(log.read_text(errors="replace") for _, log in running)
         assert process.poll() == 0, f"{output.stem} ended with {process.poll()}:\n{everything}"
-        said.append(output.read_text(errors="replace"))
-    return said
+    return [output.read_text(errors="replace") for _, output in running]
 
 
 def _manifest(manifests: Sequence[Tree]) -> Manifest:
@@ -84,7 +95,8 @@ class _Here:
     def __init__(self, manifest: Manifest, pods: Sequence[Pod], folder: Path, image: Path) -> None:
         self._manifest, self._pods, self._folder, self._port = manifest, pods, folder, free_port()
         base = own_network()
-        hosts = {name: f"{base}{pod.number + 1}" for pod in pods for name in pod.hosts}
+        self._addresses = {pod.name: f"{base}{place + 1}" for place, pod in enumerate(pods)}
+        hosts = {name: self._addresses[pod.name] for pod in pods for name in pod.hosts}
         self._names = {
             "/app/": f"{image}/", **{f"{path}/": f"{folder}{path}/" for path in self._mounts()},
             **dict(sorted(hosts.items(), key=lambda pair: len(pair[0]), reverse=True)), PORT: str(self._port),
@@ -104,6 +116,14 @@ class _Here:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(self._manifest.files[key])
 
+    def wait_for(self, role: str | None) -> None:
+        """Until all pods of a role are ready, as far as their probes tell."""
+        for pod in (one for one in self._pods if one.role == role and one.ready_port):
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not _listens(self._addresses[pod.name], pod.ready_port or 0):
+                assert time.monotonic() < deadline, f"{pod.name} does not become ready"
+                time.sleep(0.05)
+
     def started(self, pod: Pod) -> tuple[list[str], dict[str, str]]:
         """The words of a pod's command and its variables. References in ``env`` see what is above them, those in the command
         all, also what the controller has added (Kubernetes, pkg/kubelet/kubelet_pods.go)."""
@@ -121,6 +141,14 @@ class _Here:
         for there, here in self._names.items():
             text = text.replace(there, here)
         return text
+
+
+def _listens(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:

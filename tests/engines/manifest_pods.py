@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,15 @@ class Pod:
     """Whether it ends by itself when the run does."""
     before: tuple[Tree, ...] = ()
     """Containers that run first, one after the other."""
+    after: str | None = None
+    """Role whose pods are ready first."""
+
+    @property
+    def ready_port(self) -> int | None:
+        """On which something listens once it is ready; None where nothing tells."""
+        probe = self.container.get("readinessProbe", {}).get("tcpSocket", {})
+        named = {port["name"]: port["containerPort"] for port in self.container.get("ports", [])}
+        return named.get(probe.get("port"))
 
 
 @dataclass(frozen=True)
@@ -88,44 +98,65 @@ def _indexed(manifest: Manifest, count: int) -> list[Pod]:
 
 
 def _volcano_job(manifest: Manifest, count: int) -> list[Pod]:
-    """Pods of the one task, each with the index that the plugin ``env`` appends."""
-    [task] = manifest.workload["spec"]["tasks"]
-    assert count <= task["replicas"]
-    pods = _numbered(manifest, [(f"{manifest.name}-node-{number}", manifest.name) for number in range(count)], task["template"])
+    """Pods of each task, with the index that the plugin ``env`` appends."""
+    pods = []
+    for task in manifest.workload["spec"]["tasks"]:
+        there = _first_of(task["name"], task["replicas"], count)
+        names = [(f"{manifest.name}-{task['name']}-{number}", manifest.name) for number in range(there)]
+        ends = task["name"] == "node" or "minSuccess" in manifest.workload["spec"]
+        pods += _numbered(manifest, names, task["template"], task["name"], ends, task.get("dependsOn", {}).get("name"))
     for pod in pods:
         pod.container["env"] = [*pod.container["env"], {"name": "VC_TASK_INDEX", "value": str(pod.number)}]
     return pods
 
 
+def _first_of(role: str, replicas: int, count: int) -> int:
+    """Pods of a role that are to run here: the first of the nodes, and all of further roles."""
+    assert role != "node" or count <= replicas
+    return count if role == "node" else replicas
+
+
 def _job_set(manifest: Manifest, count: int) -> list[Pod]:
-    [replicated] = manifest.workload["spec"]["replicatedJobs"]
-    job = replicated["template"]["spec"]
-    assert (replicated["replicas"], job["completionMode"]) == (1, "Indexed")
-    subdomain = manifest.workload["spec"]["network"]["subdomain"]
-    names = [(f"{manifest.name}-{replicated['name']}-0-{number}", subdomain) for number in range(count)]
-    return _numbered(manifest, names, job["template"])
+    spec = manifest.workload["spec"]
+    return _of_job_set(manifest, spec, spec["network"]["subdomain"], count)
+
+
+def _of_job_set(manifest: Manifest, spec: Tree, subdomain: str, count: int) -> list[Pod]:
+    awaited, pods = spec["successPolicy"].get("targetReplicatedJobs"), []
+    for replicated in spec["replicatedJobs"]:
+        name, job = replicated["name"], replicated["template"]["spec"]
+        assert (replicated["replicas"], job["completionMode"]) == (1, "Indexed")
+        there = count if name == "node" else job["completions"]
+        names = [(f"{manifest.name}-{name}-0-{number}", subdomain) for number in range(there)]
+        after = [one["name"] for one in replicated.get("dependsOn", [])]
+        pods += _numbered(manifest, names, job["template"], name, awaited is None or name in awaited, after)
+    return pods
 
 
 def _train_job(manifest: Manifest, count: int) -> list[Pod]:
     """The runtime's container ``node``, with the TrainJob's command, image and variables, and what its patches add."""
     assert manifest.runtime is not None
-    spec, [job] = manifest.workload["spec"], manifest.runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    spec, jobs = manifest.workload["spec"], deepcopy(manifest.runtime["spec"]["template"]["spec"])
     assert count <= spec["trainer"]["numNodes"]
-    container = _container(job["template"]["spec"]["template"])
-    assert job["name"] == container["name"] == "node"
-    container |= {key: spec["trainer"][key] for key in ("image", "command", "args", "env") if key in spec["trainer"]}
+    of_role = {job["name"]: job["template"]["spec"]["template"]["spec"]["containers"][0] for job in jobs["replicatedJobs"]}
+    assert of_role["node"]["name"] == "node"
+    of_role["node"] |= {key: spec["trainer"][key] for key in ("image", "command", "args", "env") if key in spec["trainer"]}
     for patch in spec["runtimePatches"]:
         for patched in patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]:
-            [added] = patched["template"]["spec"]["template"]["spec"]["containers"]
-            assert added.keys() <= {"name", "volumeMounts"}
-            container["volumeMounts"] = [*container.get("volumeMounts", []), *added.get("volumeMounts", [])]
-    names = [f"{manifest.name}-node-0-{number}" for number in range(count)]
-    return [Pod(name, "node", number, container, _hosts(manifest, name, manifest.name)) for number, name in enumerate(names)]
+            for added in patched["template"]["spec"]["template"]["spec"].get("containers", []):
+                container, allowed = of_role[patched["name"]], {"name", "volumeMounts"}
+                assert added.keys() <= (allowed if patched["name"] == "node" else allowed | {"env"})
+                container |= {key: [*container.get(key, []), *added[key]] for key in ("volumeMounts", "env") if key in added}
+    return _of_job_set(manifest, jobs, manifest.name, count)
 
 
-def _numbered(manifest: Manifest, names: Sequence[tuple[str, str]], template: Tree) -> list[Pod]:
+def _numbered(
+    manifest: Manifest, names: Sequence[tuple[str, str]], template: Tree, role: str = "node", ends: bool = True,
+    after: Sequence[str] | None = None,
+) -> list[Pod]:
+    first, waits_for = _before(template), after[0] if after else None
     return [
-        Pod(name, "node", number, _container(template), _hosts(manifest, name, subdomain), before=_before(template))
+        Pod(name, role, number, _container(template), _hosts(manifest, name, subdomain), ends, first, waits_for)
         for number, (name, subdomain) in enumerate(names)
     ]
 
@@ -207,7 +238,9 @@ def added_variables(manifest: Manifest, pod: Pod, pods: Sequence[Pod], port: Cal
     if kind in ("Job", "JobSet"):
         return {"JOB_COMPLETION_INDEX": str(pod.number)}
     if kind == "TrainJob":
-        return {"JOB_COMPLETION_INDEX": str(pod.number), **_of_runtime(manifest, pod, pods, str(port(first)))}
+        own = [one for one in pods if one.role == "node"]
+        of_policy = _of_runtime(manifest, pod, own, str(port(own[0]))) if pod in own else {}
+        return {"JOB_COMPLETION_INDEX": str(pod.number), **of_policy}
     if kind == "MPIJob":
         return _of_mpi(pod, spec)
     if kind == "TFJob":

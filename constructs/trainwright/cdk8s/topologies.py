@@ -12,12 +12,14 @@ from collections.abc import Mapping
 from typing import Any, Literal, Unpack
 
 from constructs import Construct
+from pydantic import JsonValue
 
 from trainwright.cdk8s.fields import RunFields, run_from_fields
 from trainwright.cdk8s.job import TrainingJob, caller
 from trainwright.cluster import Cluster
 from trainwright.handshake import MPIName
 from trainwright.topology.ddp import DDPSettings
+from trainwright.topology.ray import AutoscaledPods
 from trainwright.topology.torch import ElasticNodes
 from trainwright.topology.zero import FSDP2, DeepSpeed, Offload
 
@@ -158,8 +160,14 @@ class RayJob(_TopologyJob):
 
     def __init__(
         self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int, version: str | None = None,
+        autoscaling: Mapping[str, AutoscaledPods] | None = None, runtime_env: Mapping[str, JsonValue] | None = None,
         **fields: Unpack[RunFields],
     ) -> None:
-        """``version`` is the release of Ray in the image, where its tag does not say it."""
-        topology = {"kind": "ray", "nodes": nodes, "gpus_per_node": gpus_per_node, "version": version}
+        """``version`` is the release of Ray in the image, where its tag does not say it; with ``autoscaling``, which is by role,
+        workers come and go; ``runtime_env`` is what Ray brings to the pods before a command starts.
+        """
+        topology = {
+            "kind": "ray", "nodes": nodes, "gpus_per_node": gpus_per_node, "version": version, "autoscaling": autoscaling,
+            "runtime_env": runtime_env,
+        }
         super().__init__(scope, id, cluster, topology, fields)

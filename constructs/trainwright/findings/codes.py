@@ -136,6 +136,8 @@ _ROWS = (
     Code("TW326", _E, "GPUs stated twice", "The plan counts GPUs by the topology; a second number would contradict it."),
     Code("TW327", _E, "no such role", "Nothing would read it: the pods would run without what it says."),
     Code("TW328", _E, "no node of the pool fits", "The pods would stay Pending forever."),
+    Code("TW329", _E, "field that the role cannot have", "Nothing would read it, or the pods would not be where the plan counts them."),
+    Code("TW330", _E, "role without a program", "Its pods would run whatever the image starts by itself, or end at once."),
     # Topology and target
     Code("TW401", _E, "target refuses the topology", "The target cannot give the ranks what they need to find each other."),
     Code("TW402", _E, "generated name too long",
@@ -194,6 +196,8 @@ _ROWS = (
     Code("TW438", _W, "operator makes a gang anyway",
          "Pods wait until all of them fit, at a scheduler that the plan does not name.", True),
     Code("TW440", _I, "run is not isolated", "Anyone who reaches its ports can join or end the run.", True),
+    Code("TW441", _E, "order of start in a gang",
+         "The gang waits for pods that are made only after others have started, so no pod ever starts."),
     # Starting, and starting again
     Code("TW450", _W, "nobody starts the ranks",
          "GPUs stay idle, and each pod trains alone or waits for ranks that never come.", True),
@@ -215,6 +219,8 @@ _ROWS = (
     Code("TW463", _W, "devices that Kueue does not admit", "The run would wait in its queue forever.", True),
     Code("TW464", _W, "objects that do not go along",
          "In the other cluster the pods would wait for files and addresses that are not there.", True),
+    Code("TW465", _W, "fetched at every start",
+         "Another start may get another release, and none at all where the package index does not answer.", True),
     # The records and dist/
     Code("TW501", _E, "run would restart",
          "An identity changed although the run's own file did not: a profile edit or a new compiler would restart training."),

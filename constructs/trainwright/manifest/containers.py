@@ -28,13 +28,15 @@ def pull_policy(run: Run) -> Tree:
     return {"imagePullPolicy": Why(policy, "run:/image_pull_policy", "as asked")} if policy else {}
 
 
-def stated_containers(resolution: Resolution) -> list[Stated]:
-    """Those of the pool, and then those of the run; one of the run replaces one of the pool with the same name."""
-    run, pool = resolution.run, resolution.plan.world.pool
+def stated_containers(resolution: Resolution, role: Role | None = None) -> list[Stated]:
+    """Those of the pool of a role, by default of the pods that hold ranks, and then those of the run; one of the run replaces one
+    of the pool with the same name.
+    """
+    run, (pool, offered) = resolution.run, resolution.pool_of(role or resolution.binding.ranks)
     own = {container.name: Stated(container, f"run:/containers/{number}") for number, container in enumerate(run.containers)}
     brought = [
         Stated(container, f"cluster:/node_pools/{escape(pool)}/pods/containers/{number}")
-        for number, container in enumerate(resolution.pool.pods.containers)
+        for number, container in enumerate(offered.pods.containers)
         if container.name not in own
     ]
     return [*brought, *own.values()]
@@ -44,7 +46,7 @@ def containers_of_role(resolution: Resolution, role: Role) -> list[Stated]:
     """Those in the pods of one role."""
     return [
         one
-        for one in stated_containers(resolution)
+        for one in stated_containers(resolution, role)
         if role.name in one.container.roles or (not one.container.roles and role.holds_ranks)
     ]
 

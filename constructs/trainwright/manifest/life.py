@@ -24,16 +24,13 @@ def time_to_live(run: Run) -> Tree:
 
 
 def probes(resolution: Resolution, role: Role) -> Tree:
-    """Those of a command; under the supervisor, and where an operator needs another, they are the plan's."""
-    stated = resolution.run.probes
-    if stated is None or not resolution.binding.runs_the_work(role):
-        return {}
-    fields = (("startupProbe", "started"), ("readinessProbe", "ready"), ("livenessProbe", "alive"))
-    return {
-        field: Why(probe(one), f"run:/probes/{name}", "as asked")
-        for field, name in fields
-        if (one := getattr(stated, name)) is not None
-    }
+    """Those of a command, and of a role; under the supervisor, and where an operator needs another, they are the plan's."""
+    parts, stated = resolution.run.roles.get(role.name), resolution.run.probes
+    own = {"readinessProbe": (parts.ready, f"run:/roles/{role.name}/ready")} if parts and parts.ready else {}
+    if stated and not role.further and resolution.binding.runs_the_work(role):
+        fields = {"startupProbe": "started", "readinessProbe": "ready", "livenessProbe": "alive"}
+        own = {field: (getattr(stated, name), f"run:/probes/{name}") for field, name in fields.items()} | own
+    return {field: Why(probe(one), source, "as asked") for field, (one, source) in own.items() if one}
 
 
 def lifecycle(resolution: Resolution, role: Role) -> Tree:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
 from trainwright.manifest import life, scheduling
@@ -15,7 +16,7 @@ from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated, value_from
 from trainwright.plan.model import EnvironmentVariable
 from trainwright.plan.resources import uses_rdma
-from trainwright.run import CommandWorkload, EnvSource, ResourceClaim, WholeSecret
+from trainwright.run import CommandWorkload, EnvSource, ResourceClaim, ScriptWorkload, WholeSecret
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
 
@@ -33,11 +34,11 @@ def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
         **begins,
         "terminationGracePeriodSeconds": Why(plan.grace.seconds, "trainwright", plan.grace.reason),
         **scheduling.pod_fields(resolution, role),
-        **scheduling.pool_placement(resolution.pool, plan.world.pool),
+        **scheduling.pool_placement(*resolution.pool_of(role)),
         **_network(resolution),
-        **_service_account(resolution),
+        **_service_account(resolution, role),
         "enableServiceLinks": False,
-        "securityContext": pod_security(plan.security),
+        "securityContext": pod_security(resolution.security_of(role)),
         **({"initContainers": waiting} if waiting else {}),
         "containers": [_container(resolution, role, process), *beside(resolution, role, by_path)],
         **({"volumes": brought} if brought else {}),
@@ -49,14 +50,14 @@ def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
         key: Why(value, f"run:/pod_annotations/{escape(key)}", "as asked; part of the identity")
         for key, value in run.pod_annotations.items()
     }
-    annotations = {**_of_pool(resolution), **asked, **scheduling.pod_annotations(resolution, role), **_adapters(resolution, role)}
+    of_pool, of_schedulers = _of_pool(*resolution.pool_of(role)), scheduling.pod_annotations(resolution, role)
+    annotations = {**of_pool, **asked, **of_schedulers, **_adapters(resolution, role)}
     return {"metadata": metadata | ({"annotations": annotations} if annotations else {}), "spec": spec}
 
 
-def _of_pool(resolution: Resolution) -> Tree:
+def _of_pool(name: str, pool: NodePool) -> Tree:
     """Annotations that every pod of the pool has."""
-    source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/annotations"
-    stated = resolution.pool.pods.annotations
+    source, stated = f"cluster:/node_pools/{escape(name)}/pods/annotations", pool.pods.annotations
     return {key: Why(text, f"{source}/{escape(key)}", "of every pod in the pool") for key, text in stated.items()}
 
 
@@ -101,10 +102,12 @@ def _network(resolution: Resolution) -> Tree:
     }
 
 
-def _service_account(resolution: Resolution) -> Tree:
-    run = resolution.run
+def _service_account(resolution: Resolution, role: Role) -> Tree:
+    run, reason = resolution.run, resolution.binding.api_access.get(role.name)
     account: Tree = {}
-    if run.service_account:
+    if reason and not run.service_account:
+        account["automountServiceAccountToken"] = Why(True, "trainwright", reason)
+    elif run.service_account:
         account["serviceAccountName"] = Why(run.service_account, "run:/service_account", "as asked")
         account["automountServiceAccountToken"] = Why(True, "run:/service_account", "a run that names an account uses its token")
     else:
@@ -123,6 +126,7 @@ def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
         "image": Why(image, stated, "as asked"),
         **pull_policy(run),
         **({} if resolution.binding.replaces_command else _command(resolution, role, process)),
+        **_working_dir(resolution, role),
         "env": [_variable(variable) for variable in resolution.environment(role)],
         **({"envFrom": [_source(number, source) for number, source in enumerate(run.env_from)]} if run.env_from else {}),
         **({"ports": [_port(port) for port in process.ports]} if process.ports else {}),
@@ -143,6 +147,8 @@ def _command(resolution: Resolution, role: Role, process: Process) -> Tree:
     own = bool(parts and process.command == parts.command)
     given = f"run:/roles/{role.name}/args" if parts and parts.args else "run:/workload/args"
     args = {"args": Why(list(process.args), given, "as asked")} if process.args else {}
+    if role.further and process.command:
+        return {"command": Why(list(process.command), f"run:/roles/{role.name}/command", "as asked"), **args}
     if not process.command:
         return args
     if process.supervised:
@@ -158,6 +164,16 @@ def _command(resolution: Resolution, role: Role, process: Process) -> Tree:
         before = [Why(word, "trainwright", told) for word in process.before]
         return {"command": [*before, *(Why(word, source, reason) for word in process.command)], **args}
     return {"command": Why(list(process.command), source, reason), **args}
+
+
+def _working_dir(resolution: Resolution, role: Role) -> Tree:
+    """That of the role, else that of the work; a further role has another program, and perhaps another image."""
+    workload, parts = resolution.run.workload, resolution.run.roles.get(role.name)
+    if parts and parts.working_dir:
+        return {"workingDir": Why(parts.working_dir, f"run:/roles/{role.name}/working_dir", "as asked")}
+    if isinstance(workload, ScriptWorkload | CommandWorkload) and workload.working_dir and not role.further:
+        return {"workingDir": Why(workload.working_dir, "run:/workload/working_dir", "as asked")}
+    return {}
 
 
 def _variable(variable: EnvironmentVariable) -> Why:
@@ -202,7 +218,7 @@ def _resources(resolution: Resolution, role: Role) -> Tree:
 
 
 def _container_security(resolution: Resolution, role: Role, process: Process) -> Tree:
-    planned = resolution.plan.security
+    planned = resolution.security_of(role)
     security = container_security(planned)
     # where nothing is dropped, the usual capabilities have them
     added = [Why(name, "trainwright", reason) for name, reason in process.capabilities.items() if planned.hardened]

@@ -84,16 +84,16 @@ def pod_annotations(resolution: Resolution, role: Role) -> Tree:
     return annotations
 
 
-def pool_placement(pool: NodePool, name: str) -> Tree:
+def pool_placement(name: str, pool: NodePool) -> Tree:
     """What brings a pod to the nodes of a pool, and past their taints."""
     placement: Tree = {}
     if pool.labels:
         pointer = f"cluster:/node_pools/{escape(name)}/labels"
         placement["nodeSelector"] = Why(dict(pool.labels), pointer, "the nodes of the pool")
-    return {**placement, **pool_tolerations(pool, name, "the pool's taints, so that pods may go there")}
+    return {**placement, **pool_tolerations(name, pool, "the pool's taints, so that pods may go there")}
 
 
-def pool_tolerations(pool: NodePool, name: str, reason: str) -> Tree:
+def pool_tolerations(name: str, pool: NodePool, reason: str) -> Tree:
     """What brings a pod past the taints of a pool; nothing where it has none."""
     if not pool.taints and not pool.pods.tolerations:
         return {}
@@ -126,12 +126,13 @@ def pod_fields(resolution: Resolution, role: Role) -> Tree:
         fields["schedulerName"] = Why(gang.scheduler_name, "cluster:/scheduling", reason)
     if run.priority:
         fields["priorityClassName"] = Why(run.priority, "run:/priority", "as asked")
-    if run.runtime_class:
+    if run.runtime_class and not role.further:
         fields["runtimeClassName"] = Why(run.runtime_class, "run:/runtime_class", "as asked")
     if run.scheduling_gates:
         gates = [{"name": name} for name in run.scheduling_gates]
         fields["schedulingGates"] = Why(gates, "run:/scheduling_gates", "as asked; somebody else lifts them")
-    affinity = {**_node_affinity(run), **_affinity(resolution), **_anti_affinity(resolution, role)}
+    near = {} if role.further else {**_node_affinity(run), **_affinity(resolution)}  # said of the nodes that ranks are on
+    affinity = {**near, **_anti_affinity(resolution, role)}
     return fields | ({"affinity": affinity} if affinity else {})
 
 

@@ -13,6 +13,7 @@ from trainwright.manifest.labels import object_labels
 from trainwright.manifest.provenance import Answer, Provenance, Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import ControlPlan, DataPlan
+from trainwright.plan.specification import Payload
 from trainwright.run import (
     ClaimMount,
     ConfigMapMount,
@@ -97,15 +98,14 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """Volumes for shared memory, scratch, the run's files, then its own mounts; a claim mounted twice is one volume."""
     run, plan = resolution.run, resolution.plan
     own: list[dict[str, Any]] = []
-    if _shares_memory(resolution, role):
-        size = Why(str(plan.resources.shm), "trainwright", plan.resources.shm_reason)
-        own.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}})
-    if plan.security.read_only_root:
+    if memory := _shared_memory(resolution, role):
+        own.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": memory}})
+    if resolution.security_of(role).read_only_root:
         own.append({"name": "tmp", "emptyDir": Why({}, "trainwright", "scratch: the root file system is read-only")})
-    if resolution.payloads:
+    if _payloads(resolution, role):
         name = Why(plan.name, "trainwright", "the run's files")
         own.append({"name": "spec", "configMap": {"name": name, **_own_modes(resolution)}})
-    if plan.control and plan.control.secret:
+    if plan.control and plan.control.secret and not role.further:
         own.append({"name": CONTROL_SECRET, "secret": _control_secret(plan.control, plan.namespace)})
     names = volume_names(run)
     for path, mount in run.mounts.items():
@@ -117,13 +117,14 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
             if all(m.read_only for m in run.mounts.values() if isinstance(m, ClaimMount) and m.claim == mount.claim):
                 claim["readOnly"] = Why(True, f"{source}/read_only", "every mount of this claim is read-only")
             own.append({"name": names[path], "persistentVolumeClaim": claim})
-    return [*own, *({"name": name, **volume_of_its_own(mount, source)} for name, _, mount, source in _of_pool(resolution))]
+    return [*own, *({"name": name, **volume_of_its_own(mount, source)} for name, _, mount, source in _of_pool(resolution, role))]
 
 
-def _of_pool(resolution: Resolution) -> Iterator[tuple[str, str, OwnMount, str]]:
+def _of_pool(resolution: Resolution, role: Role) -> Iterator[tuple[str, str, OwnMount, str]]:
     """Name, path, mount and source of what the node pool mounts, where the run mounts nothing."""
-    source = f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/mounts"
-    for number, (path, mount) in enumerate(resolution.pool.pods.mounts.items()):
+    pool, offered = resolution.pool_of(role)
+    source = f"cluster:/node_pools/{escape(pool)}/pods/mounts"
+    for number, (path, mount) in enumerate(offered.pods.mounts.items()):
         if path not in resolution.run.mounts:
             yield f"of-pool-{number}", path, mount, f"{source}/{escape(path)}"
 
@@ -201,24 +202,30 @@ def _read_only(mount: NfsMount | CsiMount) -> Tree:
     return {"readOnly": True} if mount.read_only else {}
 
 
-def _shares_memory(resolution: Resolution, role: Role) -> bool:
-    """Whether the pod gets shared memory from us: its ranks' and their loaders'. It is sized for them, so next to the small share
-    of a pod without ranks it would promise more than there is; the runtime's own 64 MiB stay.
+def _shared_memory(resolution: Resolution, role: Role) -> Why | None:
+    """Size of the shared memory that the pod gets from us: its ranks' and their loaders'. It is sized for them, so next to the
+    small share of a pod without ranks it would promise more than there is; the runtime's own 64 MiB stay. A further role has what
+    it states.
     """
-    return role.holds_ranks and not resolution.binding.own_shared_memory
+    resources = resolution.plan.resources
+    if role.further and (stated := resolution.run.roles[role.name].resources.shared_memory):
+        return Why(str(stated), f"run:/roles/{role.name}/resources/shared_memory", "as asked")
+    if not role.holds_ranks or resolution.binding.own_shared_memory:
+        return None
+    return Why(str(resources.shm), "trainwright", resources.shm_reason)
 
 
 def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """The mounts of the main container, in the order of the volumes."""
     run, plan = resolution.run, resolution.plan
     mounts: list[dict[str, Any]] = []
-    if _shares_memory(resolution, role):
-        mounts.append({"name": "shm", "mountPath": Why("/dev/shm", "trainwright", plan.resources.shm_reason)})  # noqa: S108
-    if plan.security.read_only_root:
+    if memory := _shared_memory(resolution, role):
+        mounts.append({"name": "shm", "mountPath": Why("/dev/shm", memory.source, memory.reason)})  # noqa: S108
+    if resolution.security_of(role).read_only_root:
         scratch = Why("/tmp", "trainwright", "scratch: the root file system is read-only")  # noqa: S108
         mounts.append({"name": "tmp", "mountPath": scratch})
-    mounts += _files(resolution)
-    if plan.control and plan.control.secret:
+    mounts += _files(resolution, role)
+    if plan.control and plan.control.secret and not role.further:
         where = Why(SECRET_DIRECTORY, "trainwright", "the secret by which the pods of the run know each other")
         mounts.append({"name": CONTROL_SECRET, "mountPath": where, "readOnly": True})
     names, prepared = volume_names(run), {data.path: data for data in plan.data}
@@ -233,7 +240,7 @@ def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
         if getattr(mount, "read_only", False):
             entry["readOnly"] = Why(True, f"{source}/read_only", "as asked")
         mounts.append(entry)
-    for name, path, mount, source in _of_pool(resolution):
+    for name, path, mount, source in _of_pool(resolution, role):
         read_only = {"readOnly": True} if getattr(mount, "read_only", False) else {}
         mounts.append({"name": name, "mountPath": Why(path, source, "of every pod in the pool"), **read_only})
     return [*mounts, *(_prepared(data, names) for data in prepared.values())]
@@ -260,10 +267,15 @@ def _own_modes(resolution: Resolution) -> Tree:
     return {"items": items} if modes else {}
 
 
-def _files(resolution: Resolution) -> list[dict[str, Any]]:
+def _payloads(resolution: Resolution, role: Role) -> list[Payload]:
+    """The files that a role's pods read: those of the trainer are for ranks."""
+    return [payload for payload in resolution.payloads if payload.mounted_alone or not role.further]
+
+
+def _files(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """The trainer's folder as a whole, and each file of the run at its own path."""
     mounts: list[dict[str, Any]] = []
-    if any(not payload.mounted_alone for payload in resolution.payloads):
+    if any(not payload.mounted_alone for payload in _payloads(resolution, role)):
         mounts.append(
             {"name": "spec", "mountPath": Why(SPEC_DIRECTORY, "trainwright", "the run's specification"), "readOnly": True}
         )

@@ -84,14 +84,14 @@ def apply_overrides(
 
 def _patches(resolution: Resolution, locate: Locator) -> tuple[list[Patch], list[Finding]]:
     overrides, target, patches, findings = resolution.run.overrides, TARGETS[resolution.plan.target], [], []
-    roles = [role.name for role in resolution.binding.roles]
+    places = target.places(resolution.binding)
     for role, value in overrides.pod.items():
         source = f"/overrides/pod/{escape(role)}"
-        if role not in roles:
+        if role not in places:
             message = f"this {target.title} has no pod role {role}"
-            findings.append(found("TW602", locate.run(source), message, f"use one of: {', '.join(roles)}"))
+            findings.append(found("TW602", locate.run(source), message, f"use one of: {', '.join(places)}"))
             continue
-        kind, pointer = target.templates[role]
+        kind, pointer = places[role]
         patches.append(Patch(kind.kind, kind.group, f"{pointer}/spec", value, source))
     for number, override in enumerate(overrides.objects):
         source = f"/overrides/objects/{number}"

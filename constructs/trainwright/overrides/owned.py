@@ -139,14 +139,12 @@ def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
     kind, target = GroupKind.of(manifest), TARGETS[resolution.plan.target]
     parts = [*OBJECT, *scheduled()]
     parts += [part for one in (*target.kinds, *supporting.KINDS) if one.key == kind for part in one.owned]
-    roles = {role.name for role in resolution.binding.roles}
-    for role, (template_kind, pointer) in target.templates.items():
-        there = template_kind == kind and at(manifest, pointer) is not None
-        if there and role in roles:
-            parts += _of_template(resolution, manifest, role, pointer)
-        elif template_kind == kind and not there:
+    for role, (template_kind, pointer) in target.places(resolution.binding).items():
+        parts += _of_template(resolution, manifest, role, pointer) if template_kind == kind else []
+    for template_kind, pointer in target.templates.values():
+        if template_kind == kind and at(manifest, pointer) is None:
             absent = re.escape(pointer.rpartition("/")[0])
-            parts.append(Owned(f"{absent}(/.*)?", "the roles of the run", "change topology"))
+            parts.append(Owned(f"{absent}(/.*)?", "the roles of the run", "change topology or roles"))
     return parts
 
 

@@ -35,7 +35,7 @@ def _row(name: str, built: BuiltRun, build: Build) -> Data:
     warnings = sum(one.severity is Severity.WARNING for one in built.compiled.findings)
     return {
         **_bare(name, state, run.team, run.cluster, run.queue),
-        "gpus": plan.world.nodes * plan.world.gpus_per_node,
+        "gpus": built.compiled.resolution.gpus,
         "nodes": plan.world.nodes,
         "topology": plan.topology,
         "target": plan.target_title,

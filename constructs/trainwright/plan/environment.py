@@ -13,6 +13,7 @@ from trainwright.plan.network import network_variables
 from trainwright.run import CommandWorkload, ConfigMapReference, EnvValue, FieldReference, Run, SecretReference, TrainerWorkload
 from trainwright.topology import LAUNCHER_VARIABLES, names_read, untold
 from trainwright.topology.launching import NODE_RANK
+from trainwright.topology.mpirun import HOSTFILE_VARIABLES
 from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, SPEC_ENV
 
 POD_IP = "status.podIP"
@@ -27,6 +28,8 @@ class EnvironmentInputs(NamedTuple):
 
     needs: Needs
     binding: Binding
+    name: str
+    """Of the run's objects."""
     variables: Sequence[Variable]
     """What the topology tells its ranks."""
     told: frozenset[str]
@@ -47,7 +50,7 @@ def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVa
     """
     needs, binding = inputs.needs, inputs.binding
     opaque = isinstance(run.workload, CommandWorkload)
-    own = [_literal(variable) for variable in inputs.variables]
+    own = [_literal(variable) for variable in (*inputs.variables, *host_variables(binding, inputs.name))]
     if not opaque and not binding.replaces_command:
         own.append(_field(BIND_ENV, POD_IP, "the supervisor listens on the pod's own address"))
     if opaque:
@@ -77,7 +80,7 @@ def told_to_launcher(run: Run, needs: Needs, binding: Binding) -> frozenset[str]
 
 def names_read_by(run: Run) -> frozenset[str]:
     """What an opaque command, the run's files and its variables read of ``LAUNCHER_VARIABLES``, but for what the run states."""
-    parts = run.roles.values()
+    parts = [one for one in run.roles.values() if not one.is_further]
     commands = [run.workload.words if isinstance(run.workload, CommandWorkload) else ()]
     commands += [(*(part.command or ()), *part.args) for part in parts]
     env = [value for values in (run.env, *(part.env for part in parts)) for value in values.values() if isinstance(value, str)]
@@ -106,6 +109,48 @@ def environment_of(
         return (*_role(binding, "launcher", "the pod that runs mpirun"), *environment)
     of_every_pod = (variable for variable in environment if variable.name in _OF_EVERY_POD)
     return (*_role(binding, "worker", "a pod that runs sshd"), *of_every_pod)
+
+
+def further_environment(
+    run: Run, binding: Binding, name: str, role: Role, share: Share, pool: str, pool_env: Mapping[str, EnvValue], home: bool,
+    directory: str | None,
+) -> tuple[EnvironmentVariable, ...]:
+    """What the pods of a further role are told: their place, where others are, and what the run and the pool state.
+
+    Args:
+        name: of the run's objects.
+        home: whether the root file system is read-only, so that programs need another home.
+        directory: of the checkpoints.
+    """
+    place = [
+        Variable("NNODES", str(role.pods), "pods of this role", role.counted_in),
+        Variable("MASTER_ADDR", binding.rank_zero_host.format(name=name), "the pod that holds rank 0"),
+        *host_variables(binding, name),
+    ]
+    usual = [*([_HOME] if home else []), _UNBUFFERED, _threads(share)]
+    stated = {*run.env, *pool_env}
+    own = [_literal(variable) for variable in (*place, *(one for one in usual if one.name not in stated), *_directory(directory))]
+    if binding.index_field:
+        own.append(_field(NODE_RANK, binding.index_field, "the pod's number among those of its role, by label"))
+    source = f"cluster:/node_pools/{escape(pool)}/pods/env"
+    of_pool = [_asked(key, value, f"{source}/{key}") for key, value in pool_env.items() if key not in run.env]
+    return (*own, *of_pool, *_from_run(run))
+
+
+def host_variables(binding: Binding, name: str) -> list[Variable]:
+    """Where the pods of each further role are, for all pods of the run."""
+    roles = [role for role in binding.roles if role.further and "*" not in role.host]
+    return [_hosts(role, name) for role in roles]
+
+
+def _hosts(role: Role, name: str) -> Variable:
+    hosts = ",".join(role.host.format(name=name, index=index) for index in range(role.pods))
+    return Variable(hosts_variable(role.name), hosts, f"host names of the pods of role {role.name}", role.counted_in)
+
+
+def hosts_variable(role: str) -> str:
+    """``EVALUATOR_HOSTS``: variable with the host names of a further role's pods, separated by commas."""
+    return f"{role.upper().replace('-', '_')}_HOSTS"
 
 
 def with_own(
@@ -145,7 +190,11 @@ def _of_share(variable: EnvironmentVariable, share: Share) -> EnvironmentVariabl
     """A pod without ranks has fewer CPUs than theirs; what the run says of its threads holds there too."""
     if variable.name != THREADS or variable.source != "trainwright":
         return variable
-    return _literal(Variable(THREADS, str(max(1, share.cpu.millicores // 1000)), f"CPUs {share.cpu}, of a pod without ranks"))
+    return _literal(_threads(share))
+
+
+def _threads(share: Share) -> Variable:
+    return Variable(THREADS, str(max(1, share.cpu.millicores // 1000)), f"CPUs {share.cpu}, of a pod without ranks")
 
 
 def _role(binding: Binding, value: str, reason: str) -> list[EnvironmentVariable]:
@@ -155,8 +204,9 @@ def _role(binding: Binding, value: str, reason: str) -> list[EnvironmentVariable
 
 
 def forwarded(environment: Sequence[EnvironmentVariable]) -> tuple[str, ...]:
-    """Names that a launcher passes on to its ranks: not those taken from a field of the pod, which differ in each."""
-    return tuple(variable.name for variable in environment if variable.field is None)
+    """Names that a launcher passes on to its ranks: not what is mpirun's own, nor a field of the pod, which differs in each."""
+    own = HOSTFILE_VARIABLES.values()
+    return tuple(variable.name for variable in environment if variable.field is None and variable.name not in own)
 
 
 def _literal(variable: Variable) -> EnvironmentVariable:
@@ -171,14 +221,17 @@ def _defaults(run: Run, inputs: EnvironmentInputs) -> list[Variable]:
     """Defaults that a run may override."""
     needs, resources = inputs.needs, inputs.resources
     threads = max(1, resources.cpu.millicores // 1000 // needs.processes_per_node)
-    home = Variable("HOME", "/tmp", "the root file system is read-only; caches go to the pod's scratch")  # noqa: S108
     return [
-        *([home] if inputs.read_only_root else []),
-        Variable("PYTHONUNBUFFERED", "1", "log lines leave the pod as they are written"),
+        *([_HOME] if inputs.read_only_root else []),
+        _UNBUFFERED,
         *([Variable("HF_HUB_OFFLINE", "1", "nothing is downloaded while training")] if run.trainer else []),
         Variable(THREADS, str(threads), f"CPUs {resources.cpu}, processes {needs.processes_per_node}"),
         *(_of_torch(run.trainer, needs) if run.trainer else []),
     ]
+
+
+_HOME = Variable("HOME", "/tmp", "the root file system is read-only; caches go to the pod's scratch")  # noqa: S108
+_UNBUFFERED = Variable("PYTHONUNBUFFERED", "1", "log lines leave the pod as they are written")
 
 
 def _of_torch(work: TrainerWorkload, needs: Needs) -> Iterator[Variable]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from trainwright.cluster import Cluster, Fabric, NodePool
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator
-from trainwright.handshake import Binding, Needs, Ports
+from trainwright.handshake import Binding, Needs, Ports, Role
 from trainwright.plan.model import GangPlan, PlacementPlan, WorldPlan
 from trainwright.run import Run
 from trainwright_trainer.contract.layout import CONTROL_PORT, HTTP_PORT, RENDEZVOUS_PORT
@@ -22,29 +23,44 @@ def choose_pool(run: Run, cluster: Cluster, needs: Needs, locate: Locator) -> tu
     Raises:
         CompileError: where no pool fits, or not the one that the run names; the fix says which pools there are.
     """
-    offers = ", ".join(f"{name} ({_gpus(pool)} GPUs per node)" for name, pool in cluster.node_pools.items())
+    asked = needs.gpus_per_node
+    found_pool = pool_for(run.node_pool, asked, cluster, locate, "/node_pool", "/topology/gpus_per_node")
     if run.node_pool is not None:
-        _check_named_pool(run.node_pool, cluster, needs, locate, offers)
         return run.node_pool, "as asked"
-    without_gpu = [name for name, pool in cluster.node_pools.items() if pool.gpu is None]
-    fitting = [name for name, pool in cluster.node_pools.items() if needs.gpus_per_node <= _gpus(pool)]
-    if needs.gpus_per_node == 0 and without_gpu:
-        return without_gpu[0], "the first pool without GPUs, since the run uses none"
-    if not fitting:
-        message = f"no node pool of cluster {cluster.cluster} has {needs.gpus_per_node} GPUs on a node"
-        fix = f"lower topology.gpus_per_node and raise nodes; pools: {offers}"
-        raise CompileError([found("TW302", locate.run("/topology/gpus_per_node"), message, fix)])
-    return fitting[0], f"the first pool with {needs.gpus_per_node} GPUs on a node" if needs.gpus_per_node else "the first pool"
+    if found_pool is None:
+        return next(iter(cluster.node_pools)), "the first pool"
+    if asked:
+        return found_pool, f"the first pool with {asked} GPUs on a node"
+    return found_pool, "the first pool without GPUs, since the run uses none"
 
 
-def _check_named_pool(name: str, cluster: Cluster, needs: Needs, locate: Locator, offers: str) -> None:
-    where, pool = locate.run("/node_pool"), cluster.node_pools.get(name)
-    if pool is None:
-        message = f"cluster {cluster.cluster} has no node pool {name}"
-        raise CompileError([found("TW301", where, message, f"use one of: {offers}")])
-    if needs.gpus_per_node > _gpus(pool):
-        message = f"a node of pool {name} has {_gpus(pool)} GPUs, the run asks for {needs.gpus_per_node} on each"
-        raise CompileError([found("TW302", where, message, f"lower topology.gpus_per_node, or use one of: {offers}")])
+def pool_for(named: str | None, gpus: int, cluster: Cluster, locate: Locator, at_name: str, at_gpus: str) -> str | None:
+    """The pool of that name, or the first one that fits a pod with so many GPUs; None where a pod without GPUs may go anywhere.
+
+    Args:
+        at_name: pointer of the field that names the pool.
+        at_gpus: pointer of the field that states the GPUs.
+
+    Raises:
+        CompileError: where no pool fits, or not the one that is named; the fix says which pools there are.
+    """
+    offers = ", ".join(f"{name} ({_gpus(pool)} GPUs per node)" for name, pool in cluster.node_pools.items())
+    field = at_gpus[1:].replace("/", ".")
+    if named is not None:
+        pool = cluster.node_pools.get(named)
+        if pool is None:
+            message = f"cluster {cluster.cluster} has no node pool {named}"
+            raise CompileError([found("TW301", locate.run(at_name), message, f"use one of: {offers}")])
+        if gpus > _gpus(pool):
+            message = f"a node of pool {named} has {_gpus(pool)} GPUs, the run asks for {gpus} on each"
+            raise CompileError([found("TW302", locate.run(at_name), message, f"lower {field}, or use one of: {offers}")])
+        return named
+    fitting = [name for name, pool in cluster.node_pools.items() if (gpus <= _gpus(pool) if gpus else pool.gpu is None)]
+    if gpus and not fitting:
+        message = f"no node pool of cluster {cluster.cluster} has {gpus} GPUs on a node"
+        fix = f"lower {field} and raise the number of pods; pools: {offers}"
+        raise CompileError([found("TW302", locate.run(at_gpus), message, fix)])
+    return fitting[0] if fitting else None
 
 
 def _gpus(pool: NodePool) -> int:
@@ -78,12 +94,15 @@ def plan_world(needs: Needs, cluster: Cluster, pool: str, reason: str) -> WorldP
     )
 
 
-def plan_placement(run: Run, binding: Binding) -> PlacementPlan | None:
-    """None where pods may share a node. On the node's network a launcher needs a node of its own too: it has ports as well."""
-    ranks = sum(role.pods for role in binding.roles if role.holds_ranks)
+def plan_placement(run: Run, roles: Sequence[Role]) -> PlacementPlan | None:
+    """None where pods may share a node. On the node's network a launcher needs a node of its own too: it has ports as well.
+
+    ``roles`` are those whose pods go to the pool of the run.
+    """
+    ranks = sum(role.pods for role in roles if role.holds_ranks)
     if run.host_network:
-        nodes = sum(role.pods for role in binding.roles)
-        beside = [role.name for role in binding.roles if not role.holds_ranks]
+        nodes = sum(role.pods for role in roles)
+        beside = [role.name for role in roles if not role.holds_ranks]
         others = f", and {nodes - ranks} of them is for the {' and '.join(beside)}, which holds no ranks" if beside else ""
         return PlacementPlan(nodes, f"pods would want the same ports of a node{others}")
     return PlacementPlan(ranks, "as asked, for pods that hold ranks") if run.placement.one_per_node else None
@@ -102,7 +121,8 @@ def plan_gang(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> Gan
         return None
     if (pods == 1 or not needs.talk) and not in_volcano_queue(run, cluster):
         return None
-    minimum = needs.elastic.minimum if needs.elastic else pods if needs.talk else 1
+    fewest = sum(needs.autoscaled[role.name].least if role.name in needs.autoscaled else role.pods for role in binding.roles)
+    minimum = needs.elastic.minimum if needs.elastic else fewest if needs.talk else 1
     return GangPlan(
         scheduler=scheduling.gang,
         scheduler_name=scheduling.name,
@@ -121,6 +141,8 @@ def in_volcano_queue(run: Run, cluster: Cluster) -> bool:
 def _gang_reason(needs: Needs, pods: int) -> str:
     if needs.elastic:
         return "with fewer nodes the elastic run waits"
+    if needs.autoscaled:
+        return "the head and the fewest workers: the autoscaler brings the others"
     if not needs.talk:
         return "pods do not wait for each other, and their group is what the queue counts"
     return "every pod: ranks wait for each other" if pods > 1 else "the one pod: its group is what the queue counts"

@@ -19,6 +19,7 @@ from trainwright.plan.environment import (
     EnvironmentInputs,
     environment_of,
     forwarded,
+    further_environment,
     plan_environment,
     told_to_launcher,
     with_own,
@@ -35,10 +36,12 @@ from trainwright.plan.model import (
 )
 from trainwright.plan.pods import choose_pool, plan_gang, plan_placement, plan_ports, plan_world
 from trainwright.plan.resources import plan_amounts, plan_resources, with_stated_shares
-from trainwright.plan.security import plan_security
+from trainwright.plan.roles import further_process, further_roles, own_ports, role_pools
+from trainwright.plan.security import plan_security, role_security
 from trainwright.plan.specification import Payload, PlannedParts, build_specification, plan_payloads
 from trainwright.run import CommandWorkload, RoleParts, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
+from trainwright.topology.mpirun import host_lines
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.engine import CAPABILITIES, Capabilities
 from trainwright_trainer.contract.layout import RANK_COMMAND, SECRET_DIRECTORY, SECRET_FILE
@@ -60,6 +63,7 @@ class Resolution(NamedTuple):
     run: Run
     cluster: Cluster
     pool: NodePool
+    """Of the pods that hold ranks."""
     plan: Plan
     needs: Needs
     binding: Binding
@@ -67,11 +71,39 @@ class Resolution(NamedTuple):
     """Role -> what its pods run."""
     spec: RunSpec | None
     payloads: tuple[Payload, ...]
+    pools: Mapping[str, str]
+    """Role -> the pool of its pods."""
+
+    def pool_of(self, role: Role) -> tuple[str, NodePool]:
+        """Name and pool of a role's pods."""
+        name = self.pools[role.name]
+        return name, self.pool if name == self.plan.world.pool else self.cluster.node_pools[name]
+
+    @property
+    def node_pools(self) -> tuple[NodePool, ...]:
+        """Those that pods of the run go to."""
+        return tuple(self.pool_of(role)[1] for role in self.binding.roles)
+
+    def security_of(self, role: Role) -> SecurityPlan:
+        """Who the processes in a role's pods are."""
+        return role_security(self.run, self.cluster, role.name) if role.further else self.plan.security
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all pods, those of further roles too."""
+        further = sum(role.pods * self.run.roles[role.name].gpus for role in self.binding.roles if role.further)
+        return self.plan.world.nodes * self.plan.world.gpus_per_node + further
 
     def environment(self, role: Role) -> tuple[EnvironmentVariable, ...]:
         """The environment of a role's pods."""
         parts = self.run.roles.get(role.name)
         planned = environment_of(role, self.binding, self.plan.environment)
+        if role.further and role.share and not self.binding.replaces_command:
+            (pool, offered), checkpoint = self.pool_of(role), self.plan.checkpoint
+            planned = further_environment(
+                self.run, self.binding, self.plan.name, role, role.share, pool, offered.pods.env,
+                self.security_of(role).read_only_root, checkpoint.directory if checkpoint else None,
+            )  # fmt: skip
         return planned if parts is None else with_own(planned, parts.env, f"run:/roles/{role.name}/env")
 
     def image(self, role: Role) -> tuple[str, str]:
@@ -81,7 +113,8 @@ class Resolution(NamedTuple):
 
     def amounts(self, role: Role) -> tuple[AmountPlan, ...]:
         """What the main container of a role's pods asks for."""
-        return plan_amounts(self.run, role, self.needs, self.pool, self.plan.world.pool, self.plan.resources)
+        name, pool = self.pool_of(role)
+        return plan_amounts(self.run, role, self.needs, pool, name, self.plan.resources)
 
 
 def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: str, locate: Locator) -> Resolution:
@@ -91,7 +124,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         CompileError: where the run cannot be planned at all: no pool fits, the target refuses, no place for checkpoints.
     """
     security = plan_security(run, cluster)
-    needs = _needs(run, security)
+    needs = _needs(run, cluster, security, locate)
     ports = plan_ports(run)
     target, binding = _bind(run, needs, cluster, targets, ports, locate)
     pool_name, pool_reason = choose_pool(run, cluster, needs, locate)
@@ -102,6 +135,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
     inputs = EnvironmentInputs(
         needs=needs,
         binding=binding,
+        name=name,
         variables=run.topology.variables(binding, work),
         told=work.told,
         pool=pool_name,
@@ -124,17 +158,26 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         control=_control(run, cluster, needs),
     )
     spec = build_specification(run, name, needs, binding, planned, locate)
+    pools = role_pools(run, cluster, needs, binding.roles, locate)
     return Resolution(
         run=run,
         cluster=cluster,
         pool=pool,
-        plan=_plan(run, cluster, target, name, inputs, planned, environment, security),
+        plan=_plan(run, cluster, target, name, inputs, planned, environment, security, pools),
         needs=needs,
         binding=binding,
-        processes=_processes(run, binding, run.topology.processes(binding, work._replace(forwarded=forwarded(environment)))),
+        processes=_processes(run, binding, work._replace(forwarded=forwarded(environment))),
         spec=spec,
-        payloads=plan_payloads(run, spec, plan_deepspeed(run, batch)),
+        payloads=plan_payloads(run, spec, plan_deepspeed(run, batch), _hosts(needs, binding, name)),
+        pools=pools,
     )
+
+
+def _hosts(needs: Needs, binding: Binding, name: str) -> tuple[str, str] | None:
+    """Path and text of mpirun's host file, where the run brings it."""
+    if not binding.brings_hostfile or binding.hostfile is None:
+        return None
+    return binding.hostfile, host_lines(needs, binding, name)
 
 
 def _plan(
@@ -146,6 +189,7 @@ def _plan(
     planned: PlannedParts,
     environment: tuple[EnvironmentVariable, ...],
     security: SecurityPlan,
+    pools: Mapping[str, str],
 ) -> Plan:
     """Everything that a reader of the plan is told."""
     memory, unknown = plan_memory(run, planned.world, inputs.resources, cluster.node_pools[inputs.pool])
@@ -176,7 +220,7 @@ def _plan(
         security=security,
         guarantees=_guarantees(run, inputs.binding),
         data=plan_data(run),
-        placement=plan_placement(run, inputs.binding),
+        placement=plan_placement(run, [role for role in inputs.binding.roles if pools[role.name] == inputs.pool]),
         control=planned.control,
     )
 
@@ -187,10 +231,25 @@ def _communication(run: Run, planned: PlannedParts, fabric: Fabric) -> Communica
     return communication(run.trained, planned.batch, planned.world, run.topology.sharding(), fabric)
 
 
-def _needs(run: Run, security: SecurityPlan) -> Needs:
-    """What the topology asks of a target; under mpirun also whose sshd is: that of an image made for root, or of its own user."""
+def _needs(run: Run, cluster: Cluster, security: SecurityPlan, locate: Locator) -> Needs:
+    """What the topology asks of a target, and the further roles of the run; under mpirun also whose sshd is: that of an image
+    made for root, or of its own user.
+    """
     needs = run.topology.needs()
+    if any(parts.is_further for parts in run.roles.values()):
+        needs = needs._replace(further=further_roles(run, cluster, needs, locate))
     return needs._replace(mpi=needs.mpi._replace(as_root=not security.user)) if needs.mpi else needs
+
+
+def answer(target: Carrier, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+    """What a target says. One that gives a further role no pods cannot carry it."""
+    said = target.bind(needs, cluster)
+    if isinstance(said, Refusal):
+        return said
+    missing = [one.name for one in needs.further if one not in [role.further for role in said.roles]]
+    if missing:
+        return Refusal(f"it has pods for its topology alone, and none for {' and '.join(missing)}", "remove the further roles")
+    return said
 
 
 def _bind(
@@ -198,11 +257,16 @@ def _bind(
 ) -> tuple[Carrier, Binding]:
     """The target of the run, and how it carries it."""
     target = targets[run.target or cluster.default_target]
-    binding = target.bind(needs, cluster)
+    binding = answer(target, needs, cluster)
     if isinstance(binding, Refusal):
         message = f"{target.title} cannot run {run.topology.title}: {binding.reason}"
         fix = f"{binding.alternative}{_others(needs, cluster, targets)}"
         raise CompileError([found("TW401", locate.run("/topology"), message, fix)])
+    own = [role.name for role in binding.roles if not role.further]
+    for name in (role.name for role in needs.further if role.name in own):
+        message = f"{target.title} has the role {name} itself, and the topology says how many pods it has"
+        fix = "remove pods, or give the further role another name"
+        raise CompileError([found("TW327", locate.run(f"/roles/{name}/pods"), message, fix)])
     binding = with_stated_shares(binding, run)
     if run.host_network and not binding.fixed_port:
         return target, binding._replace(rendezvous_port=ports.rendezvous)
@@ -239,7 +303,7 @@ def _as_seen(run: Run, pool: NodePool) -> NodePool:
 
 def _others(needs: Needs, cluster: Cluster, targets: Mapping[str, Carrier]) -> str:
     """Targets that would carry the topology."""
-    names = [name for name, target in targets.items() if isinstance(target.bind(needs, cluster), Binding)]
+    names = [name for name, target in targets.items() if isinstance(answer(target, needs, cluster), Binding)]
     return f", or write target: {' or '.join(names)}" if names else ""
 
 
@@ -255,22 +319,28 @@ def _work(run: Run, name: str, ports: Ports, pool: NodePool) -> Work:
     )
 
 
-def _processes(run: Run, binding: Binding, planned: dict[str, Process]) -> dict[str, Process]:
+def _processes(run: Run, binding: Binding, work: Work) -> dict[str, Process]:
     """What the pods of each role run: what the run states of a role, else what the topology has for it; with the run's ports."""
+    topology = binding._replace(roles=tuple(role for role in binding.roles if not role.further))
+    planned = run.topology.processes(topology, work)
     own = {
         role: _instead(planned[role], parts)
         for role, parts in run.roles.items()
         if role in planned and (parts.command or parts.args)
     }
-    return _with_ports(run, binding, planned | own)
+    further = {role.name: further_process(role.name, run.roles[role.name]) for role in binding.roles if role.further}
+    return _with_ports(run, binding, planned | own | further)
 
 
 def _with_ports(run: Run, binding: Binding, processes: dict[str, Process]) -> dict[str, Process]:
-    """Further ports where the run's own program is: under mpirun in the launcher's pod."""
+    """Ports of the run are where its own program is, under mpirun in the launcher's pod; those of a role in its pods."""
     ports = tuple(Port(name, number, "as asked", f"run:/ports/{name}") for name, number in run.ports.items())
-    roles = [role.name for role in binding.roles if binding.runs_the_work(role)]
-    own = {role: processes[role]._replace(ports=(*processes[role].ports, *ports)) for role in roles if ports}
-    return processes | own
+    more = {role.name: ports for role in binding.roles if ports and binding.runs_the_work(role)}
+    for name, parts in run.roles.items():
+        if parts.ports and not parts.is_further:
+            more[name] = (*more.get(name, ()), *own_ports(name, parts))
+    there = {name: processes[name] for name in more if name in processes}
+    return processes | {name: one._replace(ports=(*one.ports, *more[name])) for name, one in there.items()}
 
 
 def _instead(planned: Process, parts: RoleParts) -> Process:

@@ -39,9 +39,7 @@ def plan_resources(run: Run, pool: NodePool, needs: Needs, ranks: str | None = N
     process. Shared memory counts against the memory limit, because a memory-backed emptyDir is charged to the pod.
     """
     if needs.gpus_per_node and pool.gpu:
-        share = needs.gpus_per_node / pool.gpu.per_node * NODE_SHARE
-        cpu = Cpu(max(1000, int(pool.cpus.millicores * share) // 1000 * 1000))
-        memory = Bytes(max(GIB, int(pool.memory.bytes * share) // GIB * GIB))
+        cpu, memory = node_share(pool, needs.gpus_per_node)
         why = f"{needs.gpus_per_node} of {pool.gpu.per_node} GPUs: that share of 90 % of a node"
         shm, shm_reason = (
             Bytes(2 * GIB * needs.gpus_per_node),
@@ -63,6 +61,13 @@ def plan_resources(run: Run, pool: NodePool, needs: Needs, ranks: str | None = N
         shm=asked.shared_memory or shm,
         shm_reason="as asked" if asked.shared_memory else shm_reason,
     )
+
+
+def node_share(pool: NodePool, gpus: int) -> tuple[Cpu, Bytes]:
+    """The share of a node's CPUs and memory that goes with so many of its GPUs: whole CPUs and GiB, one of each at least."""
+    share = gpus / pool.gpu.per_node * NODE_SHARE if pool.gpu else NODE_SHARE
+    cpu = Cpu(max(1000, int(pool.cpus.millicores * share) // 1000 * 1000))
+    return cpu, Bytes(max(GIB, int(pool.memory.bytes * share) // GIB * GIB))
 
 
 def _together(run: Run, role: str | None) -> Resources:
@@ -109,7 +114,7 @@ def plan_amounts(
         *_limited("cpu", layers, cpu),
         *_limited("memory", layers, memory),
         *_further(layers),
-        *_devices(role, needs, pool, pool_name, layers),
+        *_devices(role, needs, pool, pool_name, layers, run.roles[role.name].gpus if role.name in run.roles else 0),
     )
 
 
@@ -155,12 +160,16 @@ def _further(layers: Layers) -> tuple[AmountPlan, ...]:
     return tuple(found.values())
 
 
-def _devices(role: Role, needs: Needs, pool: NodePool, pool_name: str, layers: Layers) -> tuple[AmountPlan, ...]:
+def _devices(
+    role: Role, needs: Needs, pool: NodePool, pool_name: str, layers: Layers, gpus: int
+) -> tuple[AmountPlan, ...]:
     """GPUs, then RDMA devices and others; what the run states of a device replaces the share of the pool."""
     found: dict[str, AmountPlan] = {}
     if needs.gpus_per_node and pool.gpu and not role.share:
         name, source = pool.gpu.resource, "run:/topology/gpus_per_node"
         found[name] = _device(name, needs.gpus_per_node, source, "GPUs of one node")
+    if role.further and gpus and pool.gpu:
+        found[pool.gpu.resource] = _device(pool.gpu.resource, gpus, f"run:/roles/{role.name}/gpus", "GPUs of one pod")
     if uses_rdma(needs, pool) and not role.share:
         name = str(pool.fabric.resource)
         source = f"cluster:/node_pools/{escape(pool_name)}/fabric/resource"

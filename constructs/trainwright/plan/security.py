@@ -6,7 +6,7 @@ nothing is known: it keeps its own user, home and capabilities as far as the nam
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trainwright.cluster import Cluster
@@ -29,10 +29,31 @@ OWN = SecurityPlan(
 
 def plan_security(run: Run, cluster: Cluster) -> SecurityPlan:
     """Whose the processes of a run are. What asks for more than the namespace allows stays in it, for the rules to find."""
-    namespace = cluster.namespaces.get(run.namespace)
-    level = namespace.pod_security if namespace else RESTRICTED
-    stated, sources = _stated(run, cluster)
     opaque = isinstance(run.workload, CommandWorkload | ScriptWorkload)
+    layers = [*(_of_profile(run, cluster) if opaque else ()), ("run:/security", run.security)]
+    return _planned(_level(run, cluster), opaque, layers)
+
+
+def role_security(run: Run, cluster: Cluster, role: str) -> SecurityPlan:
+    """The same of a further role, whose image is one that nobody here knows, whatever the run's is."""
+    opaque = isinstance(run.workload, CommandWorkload | ScriptWorkload)
+    own = (f"run:/roles/{escape(role)}/security", run.roles[role].security)
+    return _planned(
+        _level(run, cluster), True, [*_of_profile(run, cluster), *([("run:/security", run.security)] if opaque else []), own]
+    )
+
+
+def _level(run: Run, cluster: Cluster) -> str:
+    namespace = cluster.namespaces.get(run.namespace)
+    return namespace.pod_security if namespace else RESTRICTED
+
+
+Layers = Iterable[tuple[str, Security]]
+"""Statements with their pointers, from the widest to the nearest."""
+
+
+def _planned(level: str, opaque: bool, layers: Layers) -> SecurityPlan:
+    stated, sources = _stated(layers)
     user = stated.get("user", None if opaque or stated.get("root") else USER_ID)
     privileged = bool(stated.get("privileged"))
     strict = not opaque or level == RESTRICTED
@@ -50,11 +71,11 @@ def plan_security(run: Run, cluster: Cluster) -> SecurityPlan:
     )
 
 
-def _stated(run: Run, cluster: Cluster) -> tuple[dict[str, Any], dict[str, str]]:
+def _stated(layers: Layers) -> tuple[dict[str, Any], dict[str, str]]:
     """Field -> value, and field -> where it is stated: the nearest statement wins."""
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for pointer, layer in _layers(run, cluster):
+    for pointer, layer in layers:
         said = {field: value for field, value in layer if value is not None}
         for forgotten in _outdated(said):
             values.pop(forgotten, None)
@@ -64,13 +85,11 @@ def _stated(run: Run, cluster: Cluster) -> tuple[dict[str, Any], dict[str, str]]
     return values, sources
 
 
-def _layers(run: Run, cluster: Cluster) -> Iterator[tuple[str, Security]]:
-    """From the widest to the nearest. Defaults of a profile are for images that nobody here knows."""
-    if isinstance(run.workload, CommandWorkload | ScriptWorkload):
-        yield "cluster:/security", cluster.security
-        if run.namespace in cluster.namespaces:
-            yield f"cluster:/namespaces/{escape(run.namespace)}/security", cluster.namespaces[run.namespace].security
-    yield "run:/security", run.security
+def _of_profile(run: Run, cluster: Cluster) -> Iterator[tuple[str, Security]]:
+    """Defaults of a profile are for images that nobody here knows."""
+    yield "cluster:/security", cluster.security
+    if run.namespace in cluster.namespaces:
+        yield f"cluster:/namespaces/{escape(run.namespace)}/security", cluster.namespaces[run.namespace].security
 
 
 def _outdated(said: dict[str, Any]) -> tuple[str, ...]:

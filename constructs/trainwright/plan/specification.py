@@ -279,8 +279,12 @@ class Payload(NamedTuple):
         return not self.path.startswith(f"{SPEC_DIRECTORY}/")
 
 
-def plan_payloads(run: Run, spec: RunSpec | None, deepspeed: Mapping[str, object] | None) -> tuple[Payload, ...]:
-    """The run's files, in the order of the ConfigMap."""
+def plan_payloads(
+    run: Run, spec: RunSpec | None, deepspeed: Mapping[str, object] | None, hosts: tuple[str, str] | None
+) -> tuple[Payload, ...]:
+    """The run's files, in the order of the ConfigMap. ``hosts`` is the path of mpirun's host file and what it says, where the run
+    brings it.
+    """
     payloads = []
     if spec is not None:
         rendered = spec.model_dump(mode="json", exclude_none=True)
@@ -290,6 +294,9 @@ def plan_payloads(run: Run, spec: RunSpec | None, deepspeed: Mapping[str, object
         reason = "DeepSpeed's configuration, made from the plan"
         path = f"{SPEC_DIRECTORY}/{DEEPSPEED_FILE}"
         payloads.append(Payload(DEEPSPEED_FILE, path, _json(deepspeed), "trainwright", reason, DEEPSPEED_SOURCES))
+    if hosts is not None:
+        reason = "the hosts of the ranks and their slots, for mpirun"
+        payloads.append(Payload("hostfile", hosts[0], hosts[1], "run:/topology", reason))
     for number, (path, content) in enumerate(run.files.items()):
         text = content if isinstance(content, str) else _json(content)
         source = f"run:/files/{escape(path)}"

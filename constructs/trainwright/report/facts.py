@@ -86,7 +86,7 @@ def _world(compiled: CompiledRun, stated: dict[str, Any]) -> dict[str, Any]:
     world, pool = compiled.plan.world, compiled.resolution.pool
     facts: dict[str, Any] = {"nodes": world.nodes}
     if world.gpus_per_node and pool.gpu:
-        facts |= {"gpus": world.nodes * world.gpus_per_node, "gpus_per_node": world.gpus_per_node}
+        facts |= {"gpus": compiled.resolution.gpus, "gpus_per_node": world.gpus_per_node}
         facts["gpu"] = f"{pool.gpu.model} {pool.gpu.memory}"
     if world.processes_per_node != world.gpus_per_node:
         facts["processes_per_node"] = world.processes_per_node

@@ -10,6 +10,7 @@ from typing import Any
 from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity, visible
 from trainwright.findings.locate import Locator, escape, tokens
+from trainwright.handshake import Role
 from trainwright.manifest.containers import stated_containers
 from trainwright.manifest.supporting import fences
 from trainwright.model import changed_fields
@@ -107,6 +108,10 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if text := _scaling(compiled):
         yield "scaling", text
     yield "pod", _pod(compiled)
+    if further := [_further(compiled, role) for role in compiled.resolution.binding.roles if role.further]:
+        yield "further roles", "; ".join(further)
+    if autoscaled := compiled.resolution.needs.autoscaled:
+        yield "autoscaling", ", ".join(f"{name} {least} to {most} pods" for name, (least, most) in autoscaled.items())
     if stated := stated_containers(compiled.resolution):
         yield "containers", ", ".join(_brought(one.container, one.source) for one in stated)
     if plan.data:
@@ -155,6 +160,19 @@ def _pod(compiled: CompiledRun) -> str:
     cpu, memory = (_asked_of(name, amounts.get(name)) for name in ("cpu", "memory"))
     further = [f", {one.limit} {name}" for name, one in amounts.items() if name not in ("cpu", "memory") and "/" not in name]
     return f"{cpu}, {memory} ({resources.memory_reason}), shared memory {shared}{''.join(further)}"
+
+
+def _further(compiled: CompiledRun, role: Role) -> str:
+    """``evaluator: 1 pod of 1 GPU, 16 CPU, 64Gi memory in pool h100, starts when the ranks are ready``."""
+    further, resolution = role.further, compiled.resolution
+    assert further is not None  # noqa: S101 - asked of those alone
+    gpus = compiled.run.roles[role.name].gpus
+    amounts = {amount.name: amount for amount in resolution.amounts(role)}
+    cpu, memory = (_asked_of(name, amounts.get(name)) for name in ("cpu", "memory"))
+    each = ", ".join([*([counted(gpus, "GPU")] if gpus else []), cpu, memory])
+    order = {"before": ", ready before the ranks start", "with": "", "after": ", starts when the ranks are ready"}[further.starts]
+    ends = ", must end too" if further.must_end else ""
+    return f"{role.name}: {counted(role.pods, 'pod')} of {each} in pool {resolution.pool_of(role)[0]}{order}{ends}"
 
 
 def _brought(container: Container, source: str) -> str:

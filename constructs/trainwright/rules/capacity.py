@@ -41,7 +41,7 @@ def pods_fit_nodes(context: Context, resolution: Resolution) -> Iterator[Finding
     for role in [*(role for role in resolution.binding.roles if _is_another(role, ranks, context)), ranks]:
         asked, places = _requested(resolution, role, locate)
         who, fix = ("a pod", "") if role is ranks else (f"the {role.name}'s pod", _OTHER_POOL.format(role=role.name))
-        yield from _too_large(resolution, who, asked, places, fix)
+        yield from _too_large(resolution, role, who, asked, places, fix)
     limit = next((one.limit for one in resolution.amounts(ranks) if one.name == "memory"), None)
     if limit and resources.shm.bytes >= Bytes.parse(limit).bytes and not resolution.binding.own_shared_memory:
         yield found(
@@ -71,11 +71,13 @@ def _requested(resolution: Resolution, role: Role, locate: Locator) -> tuple[Amo
     return Amount(Cpu.parse(cpu).millicores if cpu else 0, Bytes.parse(memory).bytes if memory else 0), places
 
 
-def _too_large(resolution: Resolution, who: str, asked: Amount, places: dict[str, Where], fix: str) -> Iterator[Finding]:
+def _too_large(
+    resolution: Resolution, role: Role, who: str, asked: Amount, places: dict[str, Where], fix: str
+) -> Iterator[Finding]:
     """Of a whole node the kubelet keeps a part back (kubernetes.io, Reserve Compute Resources), and the pods of daemons ask for
     some of the rest: a pod that asks for all of it fits no node.
     """
-    pool, name = resolution.pool, resolution.plan.world.pool
+    name, pool = resolution.pool_of(role)
     share = f"{NODE_SHARE:.0%}"
     cpus, memory = int(pool.cpus.millicores * NODE_SHARE) / 1000, int(pool.memory.bytes * NODE_SHARE / GIB)
     if asked.millicores >= pool.cpus.millicores:
@@ -90,7 +92,7 @@ def _too_large(resolution: Resolution, who: str, asked: Amount, places: dict[str
 
 def overridden_pods_fit_nodes(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """The same of whole pods, with the containers that overrides add."""
-    brought = context.run.containers or resolution.pool.pods.containers
+    brought = context.run.containers or any(pool.pods.containers for pool in resolution.node_pools)
     if not context.run.overrides.pod and not context.run.overrides.objects and not brought:
         return
     roles: dict[str, Role] = {role.name: role for role in resolution.binding.roles}
@@ -101,7 +103,7 @@ def overridden_pods_fit_nodes(context: Context, resolution: Resolution, pods: Se
             continue  # the one container of a rank's pod is what the plan says
         asked, who = asked_by(pod.found.spec), f"with its other containers a pod of role {role.name}"
         if asked is not None:
-            yield from _too_large(resolution, who, asked, places, "lower resources, or those of the other containers")
+            yield from _too_large(resolution, role, who, asked, places, "lower resources, or those of the other containers")
 
 
 def asked_by(pod: Tree) -> Amount | None:

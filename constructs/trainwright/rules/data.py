@@ -11,7 +11,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Binding
-from trainwright.plan import Resolution
+from trainwright.plan import Resolution, answer
 from trainwright.plan.data import mount_of
 from trainwright.rules.cluster import image_findings
 from trainwright.run import ClaimMount, EphemeralMount, Mount, ScratchMount
@@ -84,8 +84,8 @@ def _counting(resolution: Resolution) -> str:
     """Targets that would count the failures and end the run."""
     from trainwright.target import TARGETS  # targets are built on resolutions
 
-    answers = {name: target.bind(resolution.needs, resolution.cluster) for name, target in TARGETS.items()}
-    names = [name for name, answer in answers.items() if isinstance(answer, Binding) and answer.counts_init_failures]
+    answers = {name: answer(target, resolution.needs, resolution.cluster) for name, target in TARGETS.items()}
+    names = [name for name, said in answers.items() if isinstance(said, Binding) and said.counts_init_failures]
     return f"; or use target {' or '.join(names)}" if names else ""
 
 

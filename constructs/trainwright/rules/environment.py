@@ -206,6 +206,15 @@ def secrets(context: Context) -> Iterator[Finding]:
     yield from secret_findings(context.run.env, lambda name: context.locate.run(f"/env/{name}"))
 
 
+def secrets_of_ray(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Variables that Ray sets, by the rules of the run's own."""
+    told = (resolution.needs.runtime_env or {}).get("env_vars")
+    if isinstance(told, Mapping):
+        texts = {str(name): value for name, value in told.items() if isinstance(value, str)}
+        at = "/topology/runtime_env/env_vars"
+        yield from secret_findings(texts, lambda name: context.locate.run(f"{at}/{escape(name)}"))
+
+
 def secret_findings(env: Environment, where: Callable[[str], Where]) -> Iterator[Finding]:
     """Text whose name or form says that it is secret; the value itself is never repeated."""
     for name, value in env.items():
@@ -223,5 +232,5 @@ def _named_secret(name: str, value: str) -> bool:
 
 
 RUN = (secrets,)
-PLAN = (reserved, fabric, variables, unforwarded, peer_list)
+PLAN = (reserved, fabric, variables, unforwarded, peer_list, secrets_of_ray)
 PODS = (rdma,)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
 from trainwright.target import TARGETS
 
@@ -20,13 +20,13 @@ def target_carries(context: Context, resolution: Resolution) -> Iterator[Finding
         if getattr(run, field):
             message = f"{title} cannot carry {field}: {reason}"
             yield found("TW458", context.locate.run(f"/{field}"), message, f"remove {field}, or choose another target")
-    if run.probes and target.hides_unready and pods > 1:
-        for name in ("started", "ready"):
-            if getattr(run.probes, name):
-                hidden = f"the Services of a {title} hide a pod that is not ready, and its peers wait for its name"
-                message = f"probes.{name} would never pass: {hidden}"
-                fix = f"remove probes.{name}; probes.alive may stay. JobSet and Indexed Job have no such Services"
-                yield found("TW458", context.locate.run(f"/probes/{name}"), message, fix)
+    if target.hides_unready and pods > 1:
+        waiting = [f"probes.{name}" for name in ("started", "ready") if run.probes and getattr(run.probes, name)]
+        for field in (*waiting, *(f"roles.{name}.ready" for name, parts in run.roles.items() if parts.ready)):
+            hidden = f"the Services of a {title} hide a pod that is not ready, and its peers wait for its name"
+            fix = f"remove {field}; probes.alive may stay. JobSet and Indexed Job have no such Services"
+            where = context.locate.run(f"/{field.replace('.', '/')}")
+            yield found("TW458", where, f"{field} would never pass: {hidden}", fix)
 
 
 def comes_back(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -39,18 +39,21 @@ def comes_back(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 def ports_are_free(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Names and numbers of a run's own ports are not those of the plan."""
-    planned = {port for process in resolution.processes.values() for port in process.ports if not port.source.startswith("run:")}
-    stated: dict[int, str] = {}
-    for name, number in context.run.ports.items():
-        where = context.locate.run(f"/ports/{escape(name)}")
-        for port in planned:
-            if port.name == name or port.number == number:
-                message = f"port {name} ({number}) is taken by port {port.name} ({port.number}) of the plan: {port.reason}"
-                yield found("TW460", where, message, "choose another name and number")
-        if number in stated:
-            yield found("TW460", where, f"ports {stated[number]} and {name} are both {number}", "remove one of them")
-        stated.setdefault(number, name)
+    """Names and numbers of a run's own ports are not those of the plan, and no two in a pod are the same."""
+    everywhere = dict.fromkeys(port for process in resolution.processes.values() for port in process.ports)
+    for port in everywhere:
+        where = context.locate.run(port.source.removeprefix("run:"))
+        for other in everywhere if port.source.startswith("run:") else ():
+            if not other.source.startswith("run:") and (port.name == other.name or port.number == other.number):
+                message = f"port {port.name} ({port.number}) is taken by port {other.name} ({other.number}) of the plan"
+                yield found("TW460", where, f"{message}: {other.reason}", "choose another name and number")
+    for process in resolution.processes.values():
+        own = [port for port in process.ports if port.source.startswith("run:")]
+        for first, second in combinations(own, 2):
+            if first.name == second.name or first.number == second.number:
+                same = f"are both {first.number}" if first.number == second.number else "are one name in one pod"
+                message = f"ports {first.name} and {second.name} {same}"
+                yield found("TW460", context.locate.run(second.source.removeprefix("run:")), message, "remove one of them")
 
 
 PLAN = (target_carries, comes_back, ports_are_free)

@@ -126,7 +126,8 @@ def enough_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
         together = min(together, pool.gpu.per_node // needs.gpus_per_node)
     if context.run.host_network or context.run.placement.one_per_node:
         together = 1
-    wanted = ceil(needs.nodes / max(1, together))
+    bounds = needs.autoscaled.get(resolution.binding.ranks.name)
+    wanted = ceil((bounds.most if bounds else needs.nodes) / max(1, together))
     if wanted > pool.nodes:
         name = resolution.plan.world.pool
         message = f"the run needs {wanted:,} nodes of pool {name}, which has {pool.nodes:,}"

@@ -35,7 +35,7 @@ def changed_pods(context: Context, resolution: Resolution, found_pods: Sequence[
     """Those that these rules are about: none where all is the plan's own, without an override and a volume from elsewhere."""
     run = context.run
     from_elsewhere = any(isinstance(mount, HostPathMount | NfsMount | ImageMount) for mount in run.mounts.values())
-    brought = resolution.pool.pods.containers or resolution.pool.pods.mounts or run.containers
+    brought = run.containers or any(pool.pods.containers or pool.pods.mounts for pool in resolution.node_pools)
     if not run.overrides.pod and not run.overrides.objects and not from_elsewhere and not brought:
         return []
     helpers = TARGETS[resolution.plan.target].helpers

@@ -22,7 +22,39 @@ def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Findin
     for name in context.run.roles:
         if name not in known:
             message = f"{resolution.plan.target_title} has no role {name} for this run"
-            yield found("TW327", context.locate.run(f"/roles/{escape(name)}"), message, f"use one of: {', '.join(known)}")
+            fix = f"use one of: {', '.join(known)}; or add pods, which makes it a further role"
+            yield found("TW327", context.locate.run(f"/roles/{escape(name)}"), message, fix)
+
+
+def roles_go_to_pools(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """All pods with ranks go to one pool, which the run names; of another one nothing is planned."""
+    for role in resolution.binding.roles:
+        parts = context.run.roles.get(role.name)
+        if role.holds_ranks and parts and parts.node_pool and parts.node_pool != resolution.plan.world.pool:
+            message = f"pods of role {role.name} hold ranks, which are all in pool {resolution.plan.world.pool}"
+            where = context.locate.run(f"/roles/{escape(role.name)}/node_pool")
+            yield found("TW329", where, message, "remove it, and write node_pool of the run")
+
+
+def further_roles_run_something(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The image of the run is there for its ranks; what else its entrypoint does, nobody knows."""
+    for role in resolution.binding.roles:
+        parts = context.run.roles.get(role.name)
+        if role.further and parts and not (parts.command or parts.args or parts.image or resolution.binding.replaces_command):
+            message = f"nothing says what the pods of role {role.name} run"
+            fix = "add command; or image, for the entrypoint of another image"
+            yield found("TW330", context.locate.run(f"/roles/{escape(role.name)}"), message, fix)
+
+
+def order_of_start(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A gang counts pods that are not made before others are ready, and starts none of them (volcano #1959)."""
+    if resolution.plan.gang is None:
+        return
+    for role in resolution.binding.roles:
+        if role.further and role.further.starts != "with":
+            message = f"the gang starts all pods at once, and role {role.name} is to start {role.further.starts} those with ranks"
+            fix = "remove starts, and let the program wait for its peers; or write `gang: false`"
+            yield found("TW441", context.locate.run(f"/roles/{escape(role.name)}/starts"), message, fix)
 
 
 def operator_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -66,17 +98,19 @@ def _variable_at(context: Context, role: str, variable: str) -> Where:
 
 def devices(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """GPUs have a field of their own, and of RDMA devices a node has no more than its pool says."""
-    gpu, fabric, pool = resolution.pool.gpu, resolution.pool.fabric, resolution.plan.world.pool
-    roles = context.run.roles.items()
-    stated = [("", context.run.resources), *((f"/roles/{escape(name)}", one.resources) for name, one in roles)]
-    for at, resources in stated:
+    binding, roles = resolution.binding, {role.name: role for role in resolution.binding.roles}
+    stated = [("", context.run.resources, binding.ranks)]
+    stated += [(f"/roles/{escape(name)}", one.resources, roles[name]) for name, one in context.run.roles.items() if name in roles]
+    for at, resources, role in stated:
+        pool, offered = resolution.pool_of(role)
+        field = f"roles.{role.name}.gpus" if role.further else "topology.gpus_per_node"
         for device, count in resources.devices.items():
             where = context.locate.run(f"{at}/resources/devices/{escape(device)}")
-            if gpu and device == gpu.resource:
-                message = f"{device} is what the pool calls its GPUs, and topology.gpus_per_node counts them"
-                yield found("TW326", where, message, "remove it, and change topology.gpus_per_node")
-            elif device == fabric.resource and count > fabric.resource_count:
-                message = f"a pod asks for {count} {device}, and a node of {pool} has {fabric.resource_count}"
+            if offered.gpu and device == offered.gpu.resource:
+                message = f"{device} is what the pool calls its GPUs, and {field} counts them"
+                yield found("TW326", where, message, f"remove it, and change {field}")
+            elif device == offered.fabric.resource and count > offered.fabric.resource_count:
+                message = f"a pod asks for {count} {device}, and a node of {pool} has {offered.fabric.resource_count}"
                 yield found("TW308", where, message, "lower it, or correct fabric.resource_count of the pool")
 
 
@@ -96,4 +130,7 @@ def memory_is_reserved(context: Context, resolution: Resolution) -> Iterator[Fin
 
 
 RUN = (images, secrets)
-PLAN = (roles_are_there, operator_starts, variables, devices, memory_is_reserved)
+PLAN = (
+    roles_are_there, roles_go_to_pools, further_roles_run_something, order_of_start, operator_starts, variables, devices,
+    memory_is_reserved,
+)  # fmt: skip

@@ -15,7 +15,7 @@ from trainwright.findings.locate import at, escape
 from trainwright.handshake import Binding, Gang, OperatorName, Refusal
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.scheduling import GROUP_ANNOTATION, GROUP_LABEL, QUEUE_LABEL, dispatching_queue
-from trainwright.plan import Resolution
+from trainwright.plan import Resolution, answer
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.target import TARGETS
 from trainwright.target.base import GangFlag, RunPod, Target
@@ -289,7 +289,7 @@ def _targets(context: Context, resolution: Resolution, fit: Callable[[Binding], 
 def _bound(target: Target, context: Context, resolution: Resolution) -> Binding | Refusal | None:
     needed = (target.operator, *target.depends_on) if target.operator else ()
     installed = all(operator.name in context.cluster.operators for operator in needed)
-    return target.bind(resolution.needs, context.cluster) if installed else None
+    return answer(target, resolution.needs, context.cluster) if installed else None
 
 
 RUN = (queue, topology_level, priority, by_hand)

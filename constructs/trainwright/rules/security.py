@@ -7,15 +7,21 @@ from collections.abc import Iterator, Sequence
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
+from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
+from trainwright.plan.model import SecurityPlan
 from trainwright.plan.security import RESTRICTED, USER_ID
 from trainwright.rules.pod_security import BASELINE_CAPABILITIES, RESTRICTED_CAPABILITIES
 from trainwright.target.base import RunPod
 
 
 def level_allows(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """What the run or its profile asks for, against the level of the namespace."""
-    security = resolution.plan.security
+    """What the run, a further role or the profile asks for, against the level of the namespace."""
+    further = [resolution.security_of(role) for role in resolution.binding.roles if role.further]
+    yield from dict.fromkeys(one for security in (resolution.plan.security, *further) for one in _refused(context, security))
+
+
+def _refused(context: Context, security: SecurityPlan) -> Iterator[Finding]:
     asked = [("privileged", "privileged")] if security.privileged and security.level != "privileged" else []
     allowed = {RESTRICTED: RESTRICTED_CAPABILITIES, "baseline": BASELINE_CAPABILITIES}.get(security.level)
     if allowed is not None:
@@ -61,7 +67,9 @@ def user_is_stated(context: Context, resolution: Resolution, pods: Sequence[RunP
         if pod.role and users == [None, None]:
             message = f"namespace {context.run.namespace} is restricted, and nothing states the user as which the image runs"
             fix = f"add `security: {{user: {USER_ID}}}`, with a user ID that may read the image's files; or use another namespace"
-            yield found("TW317", context.locate.run("/security"), message, fix)
+            further = any(role.name == pod.role and role.further for role in resolution.binding.roles)
+            at = f"/roles/{escape(pod.role)}/security" if further else "/security"
+            yield found("TW317", context.locate.run(at), message, fix)
             return
 
 

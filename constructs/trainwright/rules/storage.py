@@ -220,6 +220,16 @@ def files(context: Context) -> Iterator[Finding]:
         yield found("TW237", context.locate.run("/files"), message, "put large files into the image, or on a claim")
 
 
+def host_file(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Where mpirun reads the hosts, whoever writes them."""
+    path, run = resolution.binding.hostfile, context.run
+    for field, stated in (("files", run.files), ("mounts", run.mounts)):
+        for other in stated if path else ():
+            if PurePosixPath(str(path)).is_relative_to(other):
+                message = f"{other} would hide {path}, from which mpirun reads its hosts"
+                yield found("TW233", context.locate.run(f"/{field}/{escape(other)}"), message, "use another path")
+
+
 def compile_cache(context: Context) -> Iterator[Finding]:
     """What is compiled must be writable, and there when the next pod starts."""
     run, path = context.run, context.run.trainer.compile_cache if context.run.trainer else None
@@ -237,4 +247,4 @@ def compile_cache(context: Context) -> Iterator[Finding]:
 
 
 RUN = (checkpoint_volume, store_credentials, paths, claims, files, compile_cache)
-PLAN = (shared_claims, checkpoints_fit, grace_fits, goes_on)
+PLAN = (shared_claims, checkpoints_fit, grace_fits, goes_on, host_file)

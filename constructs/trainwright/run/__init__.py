@@ -15,7 +15,8 @@ from trainwright.run.model import (
 )
 from trainwright.run.nodes import NodeAffinity, NodeLabel, PreferredNode
 from trainwright.run.preparation import AccessKeys, AccountKey, Preparation
-from trainwright.run.resources import Requests, Resources, RoleParts
+from trainwright.run.resources import Requests, Resources
+from trainwright.run.roles import RoleParts
 from trainwright.run.surroundings import (
     ClaimMount,
     ConfigMapMount,

@@ -5,14 +5,15 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
-from trainwright.handshake import TargetName
+from trainwright.handshake import MOST_FURTHER, TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.containers import Container, PortNumber
 from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, PortName, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.nodes import NodeAffinity
 from trainwright.run.preparation import Preparation
-from trainwright.run.resources import Resources, RoleParts
+from trainwright.run.resources import Resources
+from trainwright.run.roles import RoleParts
 from trainwright.run.surroundings import EnvSource, EnvValue, FileMode, Mount, ResourceClaim
 from trainwright.run.workload import CommandWorkload, ScriptWorkload, Trained, TrainerWorkload, Workload
 from trainwright.security import Security
@@ -226,7 +227,7 @@ class Run(Model):
     resources: Resources = Field(default_factory=Resources.model_construct)
     """Of one pod that holds ranks; requests equal limits, unless they are stated apart."""
     roles: dict[DnsLabel, RoleParts] = Field(default_factory=dict)
-    """Role of the target, such as `launcher` -> what its pods have of their own."""
+    """Role of the target, such as `launcher` -> what its pods have of their own; with `pods` a further role, as `evaluator`."""
     containers: ListOf[Container] = ()
     """Containers next to the one that trains: those that end before it, sidecars, and others beside it."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
@@ -325,9 +326,16 @@ class Run(Model):
     @model_validator(mode="after")
     def _only_a_command_has_several(self) -> Self:
         for role, parts in self.roles.items():
-            if (parts.command or parts.args) and self.workload.kind != "command":
+            if (parts.command or parts.args) and self.workload.kind != "command" and not parts.is_further:
                 raise ValueError(f"roles.{role} states what runs, and workload {self.workload.kind} is started by the supervisor "
                                  "in every pod; remove command and args there, or use workload command")  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _further_roles_are_few(self) -> Self:
+        number = sum(parts.is_further for parts in self.roles.values())
+        if number > MOST_FURTHER:
+            raise ValueError(f"there are {number} further roles, and a run has {MOST_FURTHER} at most; make some of them runs")
         return self
 
     @model_validator(mode="after")

@@ -1,12 +1,10 @@
-"""What a pod asks of its node, and what the pods of one role have of their own."""
+"""What a pod asks of its node."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from trainwright.model import EnvName, ExtendedResource, Model
-from trainwright.run.surroundings import EnvValue
-from trainwright.run.workload import Arguments, Command
+from trainwright.model import ExtendedResource, Model
 from trainwright.units import Bytes, Cpu
 
 NONE = "none"
@@ -54,18 +52,3 @@ class Resources(Model):
             if request is not None and isinstance(limit, Cpu | Bytes) and request > limit:
                 raise ValueError(f"requests.{name} is {request}, and the limit {limit}; lower the request, or raise {name}")
         return self
-
-
-class RoleParts(Model):
-    """What the pods of one role have of their own, beside what all pods of the run have."""
-
-    image: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    """Default: the image of the run."""
-    command: Command | None = None
-    """What they run in place of what the plan has for them (workload `command` only)."""
-    args: Arguments = ()
-    """Arguments in place of the run's (workload `command` only)."""
-    env: dict[EnvName, EnvValue] = Field(default_factory=dict)
-    """Variables in addition to those of the run; the role's own value wins."""
-    resources: Resources = Field(default_factory=Resources.model_construct)
-    """What differs from the `resources` of the run; of pods without ranks, from what the plan gives them."""

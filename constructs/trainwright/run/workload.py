@@ -169,6 +169,8 @@ class ScriptWorkload(Model):
     """Your program under our supervisor."""
     command: Command
     """Program and arguments, each a list element; one process per rank."""
+    working_dir: AbsolutePath | None = None
+    """Directory in which the program starts. Default: that of the image."""
     protocol: bool = False
     """Whether the program uses the trainer's exit codes; otherwise any failure means "user failure"."""
     training: ScriptTraining | None = None
@@ -184,6 +186,8 @@ class CommandWorkload(Model):
     """Program and arguments, each a list element; one process per pod. Default: the image's entrypoint, with `args`."""
     args: Arguments = ()
     """Arguments after `command`, or of the image's entrypoint; `[]` without a command starts that as it is."""
+    working_dir: AbsolutePath | None = None
+    """Directory in which the program starts. Default: that of the image."""
     launcher_variables: bool | None = None
     """Whether each pod is told `MASTER_ADDR`, `MASTER_PORT`, `NNODES`, `NODE_RANK` and `NPROC_PER_NODE`. Default: those that the
     command, or a file or variable of the run, reads.

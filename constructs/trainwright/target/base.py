@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from trainwright.handshake import Binding, Needs, OperatorName, Refusal
+from trainwright.handshake import Binding, Needs, OperatorName, Refusal, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned, Reasons
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.pods import FoundPod, pods_in
@@ -104,7 +104,7 @@ class Target(Protocol):
     """What Kueue's configuration calls this kind (``integrations.frameworks``); None where Kueue has no integration for it."""
     minimum_kubernetes: tuple[int, int]
     templates: Mapping[str, Template]
-    """Role -> where its pod template is. Two roles that no run has together may share a place."""
+    """Role that the target itself has -> where its pod template is, or may be: :meth:`places` says it of one run."""
     helpers: tuple[Template, ...]
     """Pod templates besides those of the roles: pods that hold no ranks, and that no override may touch."""
     kinds: tuple[ObjectKind, ...]
@@ -129,6 +129,9 @@ class Target(Protocol):
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         """Where the ranks would live, or why they cannot."""
 
+    def places(self, binding: Binding) -> Mapping[str, Template]:
+        """Role of a run -> where its pod template is."""
+
     def lower(self, resolution: Resolution) -> list[Tree]:
         """The run's objects, in the order a reviewer reads them."""
 
@@ -138,6 +141,22 @@ class Target(Protocol):
         What is the run's own leaves a shared object here, which is called after its content. Overrides and rules see whole pods
         in ``templates``, wherever their parts end up.
         """
+
+
+def further_roles(needs: Needs, host: str) -> tuple[Role, ...]:
+    """The roles that a run brings, for a target that makes their pods; ``host`` has ``{role}`` besides what a role's host has."""
+    return tuple(
+        Role(
+            one.name,
+            one.pods,
+            host.replace("{role}", one.name),
+            container=one.name,
+            share=one.share,
+            counted_in=f"run:/roles/{one.name}/pods",
+            further=one,
+        )
+        for one in needs.further
+    )
 
 
 class RunPod(NamedTuple):
@@ -156,18 +175,18 @@ class RunPod(NamedTuple):
 
 
 def run_pods(target: Target, resolution: Resolution, manifests: Iterable[Mapping[str, Any]]) -> Iterator[RunPod]:
-    """Every pod in a run's own objects, wherever it is; those of the roles come first, in the order of ``templates``."""
-    roles = {role.name for role in resolution.binding.roles}
-    templates = {place: role for role, place in target.templates.items() if role in roles}
+    """Every pod in a run's own objects, wherever it is; those of the roles come first, in the order of the binding."""
+    places = target.places(resolution.binding)
+    roles = {place: role for role, place in places.items()}
     pods = [
         RunPod(role, kind, found)
         for manifest in manifests
         if not in_foundation(manifest)
         for kind in [GroupKind.of(manifest)]
         for found in pods_in(manifest)
-        for role in [templates.get((kind, found.pointer.removesuffix("/spec")))]
+        for role in [roles.get((kind, found.pointer.removesuffix("/spec")))]
     ]
-    order = {role: number for number, role in enumerate(target.templates)}
+    order = {role: number for number, role in enumerate(places)}
     return iter(sorted(pods, key=lambda pod: order.get(pod.role or "", len(order))))
 
 
@@ -203,8 +222,11 @@ return { status = "Progressing", message = "no verdict yet" }
 
 
 class BaseTarget:
-    """What most targets have in common: no object is shared, no operator depends on another, and conditions say how a run is."""
+    """What most targets have in common: no object is shared, no operator depends on another, each role has a place of its own,
+    and conditions say how a run is.
+    """
 
+    templates: Mapping[str, Template]
     depends_on: tuple[KnownOperator, ...] = ()
     helpers: tuple[Template, ...] = ()
     shared: GroupKind | None = None
@@ -214,6 +236,9 @@ class BaseTarget:
     hides_unready = False
     rules: tuple[Rule, ...] = ()
     health = HEALTH_BY_CONDITIONS
+
+    def places(self, binding: Binding) -> Mapping[str, Template]:
+        return {role.name: self.templates[role.name] for role in binding.roles}
 
     def finish(self, resolution: Resolution, objects: list[Traced]) -> list[Traced]:
         return objects

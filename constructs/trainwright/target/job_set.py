@@ -1,4 +1,4 @@
-"""JobSet: one replicated Job whose pods all start again together (jobset.x-k8s.io/v1alpha2)."""
+"""JobSet: replicated Jobs whose pods all start again together (jobset.x-k8s.io/v1alpha2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import managed_by, top_metadata
 from trainwright.plan import Resolution
-from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, owned_manager, run_kind
+from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, further_roles, owned_manager, run_kind
 from trainwright.target.jobs import (
     BY_EXIT_CODE,
     FIRST_FAILURE,
@@ -20,24 +20,48 @@ from trainwright.target.jobs import (
     INDEX_VARIABLES,
     INJECTED,
     JOB_SET_OPERATOR,
+    MOST_JOBS,
     NUMBERED,
     REPLACED,
+    counted_jobs,
     failure_rules,
     failure_rules_below_job_set,
+    in_order,
     job_set_rules,
     owned_below_job_set,
     retries,
     together,
+    waits_for,
 )
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 JOB_SET = GroupKind("jobset.x-k8s.io", "JobSet")
 ROLE = "node"
-JOB = "/spec/replicatedJobs/0/template/spec"
+JOBS = "/spec/replicatedJobs"
+EACH = f"{JOBS}/[0-9]+"
+"""A pattern."""
+
+
+def job_at(place: int) -> str:
+    """Pointer of the spec of a replicated Job."""
+    return f"{JOBS}/{place}/template/spec"
+
+
+def _job_reasons(place: int) -> dict[str, str]:
+    job = job_at(place)
+    return {
+        f"{job}/completionMode": NUMBERED,
+        f"{job}/backoffLimit": FIRST_FAILURE,
+        f"{job}/podReplacementPolicy": REPLACED,
+        f"{job}/podFailurePolicy": BY_EXIT_CODE,
+        **template_reasons(f"{job}/template"),
+    }
 
 
 class JobSet(BaseTarget):
-    """One Job ``<name>-node-0``; pod ``<name>-node-0-<i>`` is reachable as ``<name>-node-0-<i>.<name>``."""
+    """One Job ``<name>-node-0``; pod ``<name>-node-0-<i>`` is reachable as ``<name>-node-0-<i>.<name>``. Each further role has
+    a Job of its own.
+    """
 
     name = "job-set"
     title = "JobSet"
@@ -46,7 +70,7 @@ class JobSet(BaseTarget):
     kueue: str | None = "jobset.x-k8s.io/jobset"
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""
-    templates: Mapping[str, Template] = {ROLE: (JOB_SET, f"{JOB}/template")}
+    templates: Mapping[str, Template] = {ROLE: (JOB_SET, f"{job_at(0)}/template")}
     reserved_labels: tuple[str, ...] = ("jobset.sigs.k8s.io/",)
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
@@ -58,9 +82,13 @@ class JobSet(BaseTarget):
         if needs.success is not Success.ALL_RANKS:
             reason = f"this JobSet is complete when its Job is, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
+        if needs.further and not needs.talk:
+            return Refusal("pods that do not talk have no network, by which further roles could be found", "remove these roles")
         domain = ".{name}" if needs.talk else ""
+        node = Role(name=ROLE, pods=needs.nodes, host="{name}-node-0-{index}" + domain, container="trainer")
+        further = further_roles(needs, "{name}-{role}-0-{index}.{name}")
         return Binding(
-            roles=(Role(name=ROLE, pods=needs.nodes, host="{name}-node-0-{index}" + domain, container="trainer"),),
+            roles=(node, *further),
             rank_zero_host="{name}-node-0-0" + domain,
             rendezvous_port=RENDEZVOUS_PORT,
             index_field=INDEX_LABEL,
@@ -70,8 +98,11 @@ class JobSet(BaseTarget):
             disruption_rule=True,
             delays="ignored" if needs.talk else "all",
             guarantees=frozenset(Guarantee),
-            generated_names=(f"{{name}}-node-0-{needs.nodes - 1}-abcde",),
+            generated_names=tuple(f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in (node, *further)),
         )
+
+    def places(self, binding: Binding) -> Mapping[str, Template]:
+        return {role.name: (JOB_SET, f"{job_at(place)}/template") for place, role in enumerate(in_order(binding.roles))}
 
     def lower(self, resolution: Resolution) -> list[Tree]:
         return [_job_set(resolution)]
@@ -81,15 +112,11 @@ class JobSet(BaseTarget):
             JOB_SET,
             reasons={
                 "/spec/network": "a headless Service named like the JobSet: every pod has a DNS name, before it is ready too",
-                "/spec/successPolicy": "the run is done when its one Job is",
+                "/spec/successPolicy": "the run is done when its one Job is; with further roles, when that of the nodes is",
                 "/spec/failurePolicy/restartStrategy": "all pods go, and all come back: ranks cannot do without each other",
                 "/spec/failurePolicy/rules": "an exit code that would come again ends the run at once",
-                "/spec/replicatedJobs": "one Job for all nodes, so that an index is a node",
-                f"{JOB}/completionMode": NUMBERED,
-                f"{JOB}/backoffLimit": FIRST_FAILURE,
-                f"{JOB}/podReplacementPolicy": REPLACED,
-                f"{JOB}/podFailurePolicy": BY_EXIT_CODE,
-                **template_reasons(f"{JOB}/template"),
+                JOBS: "one Job for all nodes, so that an index is a node, and one for each other role",
+                **{pointer: why for place in range(MOST_JOBS) for pointer, why in _job_reasons(place).items()},
             },
             owned=(
                 Owned(r"/spec/suspend", "the start of the run", "remove it: a queue controller suspends and resumes on its own"),
@@ -111,17 +138,25 @@ class JobSet(BaseTarget):
                     "remove it: peers know rank 0 by its name, and claims are in mounts",
                 ),
                 owned_manager("/spec"),
-                Owned(r"/spec/replicatedJobs/0/(name|replicas|groupName|dependsOn.*)", "the one Job of the run", "remove it"),
-                *owned_below_job_set(JOB),
+                Owned(
+                    f"{EACH}/(name|replicas|groupName|dependsOn.*)",
+                    "the Jobs of the run",
+                    "remove it, or change roles: pods of another kind are a further role",
+                ),
+                *owned_below_job_set(f"{EACH}/template/spec"),
             ),
-            free=("/spec/replicatedJobs/0/template/metadata", f"{JOB}/activeDeadlineSeconds"),
+            free=tuple(
+                f"{JOBS}/{place}/template/{field}"
+                for place in range(MOST_JOBS)
+                for field in ("metadata", "spec/activeDeadlineSeconds")
+            ),
             mutable=("/spec/ttlSecondsAfterFinished",),
         ),
     )
 
     guide = """\
-- **Emits** a ConfigMap and a JobSet of one Job. Its controller creates the Job `<name>-node-0` and the Service `<name>`; pod
-  i is `<name>-node-0-<i>.<name>`.
+- **Emits** a ConfigMap and a JobSet of one Job, and of one more for each [further role](roles.md#further-roles). Its controller
+  creates the Job `<name>-node-0` and the Service `<name>`; pod i is `<name>-node-0-<i>.<name>`.
 - **Needs** JobSet with its webhooks.
 - **Failures.** The Job has the same policy, but its own `backoffLimit` is 0: otherwise its retries would come first, and
   bring back one pod without the others. The first failure that counts restarts the whole set, up to `restarts` times. A
@@ -133,7 +168,7 @@ class JobSet(BaseTarget):
   | rule | when | by |
   | --- | --- | --- |
   | `FailJobSet` on `PodFailurePolicy` | a permanent code, an eviction that ends it | exit codes; `on_disruption: fail` |
-  | `RestartJobSetAndIgnoreMaxRestarts` on `PodFailurePolicy` | an eviction without the supervisor | workload `command` |
+  | `RestartJobSetAndIgnoreMaxRestarts` on `PodFailurePolicy` | an eviction without the supervisor | `command`, further roles |
   | `FailJobSet` on `DeadlineExceeded` | the time is over | `deadline` |
   | none, which means `RestartJobSet` | any other failure | `restarts` |
 
@@ -157,7 +192,15 @@ def _job_set(resolution: Resolution) -> Tree:
             **(_together(resolution) if resolution.needs.talk else _APART),
             **managed_by(resolution),
             **time_to_live(run),
-            "replicatedJobs": [{"name": ROLE, "replicas": 1, "template": {"spec": _job(resolution)}}],
+            "replicatedJobs": [
+                {
+                    "name": role.name,
+                    "replicas": 1,
+                    **waits_for(role, resolution.binding.roles, ROLE),
+                    "template": {"spec": _job(resolution, role)},
+                }
+                for role in in_order(resolution.binding.roles)
+            ],
         },
     }
 
@@ -171,11 +214,11 @@ def _together(resolution: Resolution) -> Tree:
             "subdomain": Why(plan.name, "trainwright", "name of the Service, and second part of every pod's DNS name"),
             "publishNotReadyAddresses": True,
         },
-        "successPolicy": {"operator": "All"},
+        "successPolicy": {"operator": "All", **counted_jobs(resolution.binding.roles, [ROLE])},
         "failurePolicy": {
             "maxRestarts": Why(run.restarts, "run:/restarts", "restarts of all pods together"),
             "restartStrategy": "Recreate",
-            "rules": [*job_set_rules(resolution), *_out_of_time(resolution)],
+            "rules": [*job_set_rules(resolution, [ROLE]), *_out_of_time(resolution)],
         },
     }
 
@@ -201,17 +244,18 @@ def _out_of_time(resolution: Resolution) -> list[Tree | Why]:
     return [Why(rule, "run:/deadline", "the run has failed")]
 
 
-def _job(resolution: Resolution) -> Tree:
-    role, talk = resolution.binding.roles[0], resolution.needs.talk
+def _job(resolution: Resolution, role: Role) -> Tree:
+    talk = resolution.needs.talk
+    why = "one index a pod" if role.further else "one index a node"
     return {
         "completionMode": "Indexed",
-        "completions": Why(role.pods, "run:/topology/nodes", "one index a node"),
-        "parallelism": Why(role.pods, "run:/topology/nodes", together(resolution)),
+        "completions": Why(role.pods, role.counted_in, why),
+        "parallelism": Why(role.pods, role.counted_in, "all pods at once" if role.further else together(resolution)),
         **({"backoffLimit": 0} if talk else retries(resolution)),
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {
             "rules": failure_rules_below_job_set(resolution, role) if talk else failure_rules(resolution, role)
         },
-        **deadline(resolution.run),
+        **({} if role.further else deadline(resolution.run)),
         "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
     }

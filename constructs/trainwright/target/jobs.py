@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from trainwright.handshake import Rendezvous, Role
+from collections.abc import Sequence
+
+from trainwright.handshake import MOST_FURTHER, Rendezvous, Role
 from trainwright.manifest.kinds import Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
@@ -51,6 +53,49 @@ def together(resolution: Resolution) -> str:
     return "all nodes at once: ranks wait for each other" if resolution.needs.talk else "as many at once as find a node"
 
 
+MOST_JOBS = MOST_FURTHER + 2
+"""Of a JobSet: nodes, a launcher, and further roles."""
+
+
+def in_order(roles: Sequence[Role]) -> list[Role]:
+    """Roles in the order of their Jobs: a Job can depend on those before it alone."""
+    first = _first(roles)
+    return [*first, *(role for role in roles if role not in first)]
+
+
+def _first(roles: Sequence[Role]) -> list[Role]:
+    """Roles whose pods are ready before those that hold ranks start."""
+    return [role for role in roles if role.further and role.further.starts == "before"]
+
+
+def waits_for(role: Role, roles: Sequence[Role], nodes: str) -> Tree:
+    """What is ready before a Job starts. An older JobSet takes one name there, so those that come first start one by one.
+
+    Args:
+        roles: all of them.
+        nodes: name of the Job of the nodes.
+    """
+    first = _first(roles)
+    if role.further and role.further.starts == "after":
+        return _depends_on(nodes, role, "as asked: the nodes are ready first")
+    awaited = first[: first.index(role)] if role in first else [] if role.further else first
+    return _depends_on(awaited[-1].name, awaited[-1], "as asked: its pods are ready first") if awaited else {}
+
+
+def _depends_on(name: str, stated: Role, reason: str) -> Tree:
+    return {"dependsOn": Why([{"name": name, "status": "Ready"}], f"run:/roles/{stated.name}/starts", reason)}
+
+
+def counted_jobs(roles: Sequence[Role], own: Sequence[str]) -> Tree:
+    """Which Jobs must be complete, where these are not all; ``own`` are those of the topology."""
+    further = [role.further for role in roles if role.further]
+    if all(one.must_end for one in further):
+        return {}
+    names = [*own, *(one.name for one in further if one.must_end)]
+    reason = "the run is done when its ranks are; then the JobSet takes the other pods down"
+    return {"targetReplicatedJobs": Why(names, "trainwright", reason)}
+
+
 def owned_below_job_set(job: str) -> tuple[Owned, ...]:
     """What no override may touch of a Job below a JobSet. ``job`` is a pattern of the pointer of its spec."""
     return (
@@ -93,12 +138,23 @@ def failure_rules_below_job_set(resolution: Resolution, role: Role) -> list[Tree
     return [_on_disruption("FailJob", "evicted, preempted or drained: nobody tells its peers, so all start again")]
 
 
-def job_set_rules(resolution: Resolution) -> list[Tree | Why]:
-    """What a JobSet does with a Job that failed by its policy; any other failure starts all Jobs again, and counts."""
-    if _ends(resolution) or all(process.supervised for process in resolution.processes.values()):
-        return [{"name": "permanent", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}]
-    disrupted = {"name": "disrupted", "action": "RestartJobSetAndIgnoreMaxRestarts", "onJobFailureReasons": ["PodFailurePolicy"]}
-    return [Why(disrupted, "trainwright", "an eviction is not the run's fault: all pods start again, and it costs no restart")]
+def job_set_rules(resolution: Resolution, own: Sequence[str]) -> list[Tree | Why]:
+    """What a JobSet does with a Job that failed by its policy; any other failure starts all Jobs again, and counts. ``own`` are
+    the Jobs of the topology: a program of a further role knows nothing of our exit codes.
+    """
+    roles, reasons = resolution.binding.roles, {"onJobFailureReasons": ["PodFailurePolicy"]}
+    permanent: Tree = {"name": "permanent", "action": "FailJobSet", **reasons}
+    disrupted: Tree = {"name": "disrupted", "action": "RestartJobSetAndIgnoreMaxRestarts", **reasons}
+    uncounted = "an eviction is not the run's fault: all pods start again, and it costs no restart"
+    if _ends(resolution):
+        return [permanent]
+    if not all(resolution.processes[role.name].supervised for role in roles if not role.further):
+        return [Why(disrupted, "trainwright", uncounted)]
+    further = [role.name for role in roles if role.further]
+    if not further:
+        return [permanent]
+    of_further = Why(disrupted | {"targetReplicatedJobs": further}, "trainwright", uncounted)
+    return [permanent | {"targetReplicatedJobs": [*own]}, of_further]
 
 
 def _ends(resolution: Resolution) -> bool:

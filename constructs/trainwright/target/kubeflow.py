@@ -81,7 +81,7 @@ class ReplicaSpecs:
             owned_manager("/spec/runPolicy"),
             Owned(r"/spec/runPolicy/schedulingPolicy.*", "how pods start together", "change gang, queue or priority"),
             Owned(rf"{self.pointer}/(?!({roles})(/|$))\w+(/.*)?", "the roles of the run", "remove it: ranks would wait for it"),
-            Owned(rf"{self.pointer}/\w+/replicas", "the number of pods", "change topology"),
+            Owned(rf"{self.pointer}/\w+/replicas", "the number of pods", "change topology, or roles for pods of another kind"),
             Owned(
                 rf"{self.pointer}/\w+/restartPolicy",
                 "how pods come back",

@@ -11,9 +11,10 @@ from trainwright.manifest.provenance import Tree
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template
-from trainwright.target.tensorflow import PORT, several_pods, tasks
+from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template, further_roles
+from trainwright.target.tensorflow import CONTAINER, PORT, several_pods, tasks
 
+EVALUATOR = "evaluator"
 KIND = GroupKind(kubeflow.GROUP, "TFJob")
 REPLICAS = kubeflow.ReplicaSpecs(
     KIND,
@@ -22,6 +23,7 @@ REPLICAS = kubeflow.ReplicaSpecs(
         "Chief": "the first node: it writes what is written once",
         "Worker": "the nodes; worker 0 is chief where no other is",
         "PS": "parameter servers: they hold the variables, and the workers ask them",
+        "Evaluator": "evaluates checkpoints beside the training, and ends with it",
     },
 )
 
@@ -29,8 +31,9 @@ REPLICAS = kubeflow.ReplicaSpecs(
 class TFJob(BaseTarget):
     """Pods ``<name>-chief-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name.
 
-    Parameter servers are pods ``<name>-ps-<i>``, where a topology asks for them. No Evaluator: the operator lists it in
-    TF_CONFIG's cluster, and TensorFlow's strategies wait for every task there (tensorflow#46169).
+    Parameter servers are pods ``<name>-ps-<i>``, where a topology asks for them, and beside them a further role ``evaluator`` is
+    the operator's. Not beside workers that mirror each other: the operator lists it in TF_CONFIG's cluster, and they wait for
+    every task there (tensorflow#46169).
     """
 
     name = "tf-job"
@@ -50,7 +53,14 @@ class TFJob(BaseTarget):
         if needs.rendezvous is not Rendezvous.TF_CONFIG:
             reason = f"the operator only sets TF_CONFIG, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
-        roles = tuple(tasks(needs).values())
+        further = needs.further
+        if [one.name for one in further] == [EVALUATOR] and not needs.parameter_servers:
+            reason = "workers that mirror each other wait for every task in TF_CONFIG, and an evaluator never joins them"
+            return Refusal(reason, "remove the role, and evaluate in the workers")
+        if any(one.starts != "with" or one.must_end for one in further):
+            return Refusal("the operator starts all pods at once, and ends the run with the chief", "remove starts and must_end")
+        beside = [one for one in further_roles(needs, "{name}-{role}-{index}") if one.name == EVALUATOR]
+        roles = (*tasks(needs).values(), *(one._replace(container=CONTAINER) for one in beside))
         return Binding(
             roles=roles,
             rank_zero_host="{name}-chief-0" if needs.chief else "{name}-worker-0",
@@ -87,8 +97,9 @@ class TFJob(BaseTarget):
 - **Failures.** As for a PyTorchJob. The run is done when the chief, or else worker 0, is done. The supervisors are not
   connected: a pod that fails comes back alone. SIGTERM in any pod saves in all of them, because the workers agree at every
   step.
-- **Special.** No evaluator: it would be in the list, and every worker would wait for it. Parameter servers never end; the
-  operator removes them when the run is done (`cleanPodPolicy: Running`).
+- **Special.** Beside parameter servers a [further role](roles.md#further-roles) `evaluator` is an Evaluator. Workers that mirror
+  each other have none: it would be in the list, and every worker would wait for it. Parameter servers never end; the operator
+  removes them when the run is done (`cleanPodPolicy: Running`).
 """
 
 

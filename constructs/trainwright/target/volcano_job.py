@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Success
+from trainwright.handshake import (
+    MPI,
+    Binding,
+    EnvironmentChannel,
+    Gang,
+    Guarantee,
+    Needs,
+    Refusal,
+    Rendezvous,
+    Role,
+)
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.life import time_to_live
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
-from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template, run_kind
+from trainwright.plan.pods import SSH_PORT
+from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template, further_roles, run_kind
+from trainwright.target.jobs import MOST_JOBS
+from trainwright.target.mpi import HOSTFILE, SHARE, ssh_of
 from trainwright.target.tensorflow import PORT, tasks
 from trainwright_trainer.contract import Disposition
 from trainwright_trainer.contract.exit_codes import EXIT_CODES
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
+from trainwright_trainer.contract.layout import RENDEZVOUS_PORT, ROLE_ENV
 
 VOLCANO_JOB = GroupKind("batch.volcano.sh", "Job")
-TASK = "node"
-TEMPLATE = "/spec/tasks/0/template"
-TASKS = ("worker", "ps", "chief")
-"""Of TensorFlow, in the order of the object: the plugin ``tensorflow`` knows them by these names."""
+NODE, LAUNCHER, WORKER = "node", "launcher", "worker"
+TENSORFLOW = (WORKER, "ps", "chief")
+"""In the order of the object: the plugin ``tensorflow`` knows tasks by these names."""
 
 _RETRIES = "the webhook's default, so that Argo CD sees no difference; no policy restarts one pod"
 
@@ -30,8 +42,13 @@ INDEX_LABEL = "metadata.labels['volcano.sh/task-index']"
 """Set on every pod, besides the annotation of that name (pkg/controllers/job/job_controller_util.go, createJobPod)."""
 
 
+def template_at(place: int) -> str:
+    """Pointer of the pod template of a task."""
+    return f"/spec/tasks/{place}/template"
+
+
 class VolcanoJob(BaseTarget):
-    """Pod ``<name>-node-<i>`` is reachable as ``<name>-node-<i>.<name>``, behind the headless Service of the plugin ``svc``."""
+    """Pod ``<name>-<task>-<i>`` is reachable as ``<name>-<task>-<i>.<name>``, behind the Service of the plugin ``svc``."""
 
     name = "volcano-job"
     title = "Volcano Job"
@@ -41,10 +58,7 @@ class VolcanoJob(BaseTarget):
     kueue: str | None = None
     refused: Mapping[str, str] = {"deadline": "only its pods have one, and Volcano would start them again"}
     minimum_kubernetes = (1, 29)
-    templates: Mapping[str, Template] = {
-        TASK: (VOLCANO_JOB, TEMPLATE),
-        **{task: (VOLCANO_JOB, f"/spec/tasks/{place}/template") for place, task in enumerate(TASKS)},
-    }
+    templates: Mapping[str, Template] = dict.fromkeys((NODE, LAUNCHER, *TENSORFLOW), (VOLCANO_JOB, template_at(0)))
     reserved_labels: tuple[str, ...] = (
         "volcano.sh/job-name", "volcano.sh/job-namespace", "volcano.sh/task-index", "volcano.sh/task-spec",
     )  # fmt: skip
@@ -54,18 +68,28 @@ class VolcanoJob(BaseTarget):
             return Refusal("its policies start all pods again when one fails, those that are done too", BROUGHT_BACK_ALONE)
         if needs.elastic:
             return Refusal("ranks are numbered by the pods' indexes, so their number is fixed", "remove topology.elastic")
-        servers = needs.rendezvous is Rendezvous.TF_CONFIG and needs.parameter_servers
-        if needs.rendezvous is not Rendezvous.STATIC and not servers:
-            what = "a name and an index, or TF_CONFIG beside parameter servers"
+        bind = _BINDINGS.get(needs.rendezvous)
+        if bind is None:
+            what = "a name and an index, TF_CONFIG, or ssh keys and a host file"
             reason = f"each pod only gets {what}, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
-        if needs.success is not Success.ALL_RANKS and not servers:
-            reason = f"this Job is complete when every pod is, not when {needs.success.value}"
-            return Refusal(reason, "choose a target whose operator knows that rule")
         if cluster.scheduling.gang != "volcano":
             reason = f"cluster {cluster.cluster} has no Volcano, which makes the pods and their group"
             return Refusal(reason, "write `scheduling: {gang: volcano, version: …}` in the profile if it is there")
-        return _beside_servers(needs) if servers else _nodes(needs)
+        if len({one.must_end for one in needs.further}) > 1:
+            reason = "it is done when one task is, or when every pod is, and not when some tasks are"
+            return Refusal(reason, "write must_end for all further roles, or for none")
+        further = further_roles(needs, "{name}-{role}-{index}.{name}")
+        bound = bind(needs)
+        roles = (*bound.roles, *further)
+        return bound._replace(
+            roles=roles,
+            injects={**_INDEX, **{name: what for role in roles for name, what in _hosts(role.name).items()}, **bound.injects},
+            generated_names=tuple(f"{{name}}-{role.name}-{role.pods - 1}" for role in roles),
+        )
+
+    def places(self, binding: Binding) -> Mapping[str, Template]:
+        return {role.name: (VOLCANO_JOB, template_at(place)) for place, role in enumerate(binding.roles)}
 
     def lower(self, resolution: Resolution) -> list[Tree]:
         return [_job(resolution)]
@@ -80,12 +104,14 @@ class VolcanoJob(BaseTarget):
                 "NetworkPolicy would keep Prometheus out; the run has one where the cluster asks for it",
                 "/spec/policies": "what to do when a pod fails, from the trainer's table of exit codes; the first match wins",
                 "/spec/plugins/tensorflow": "tells each pod all tasks, and which of them it is (TF_CONFIG)",
-                "/spec/tasks": "one task for all nodes, so that an index is a node; beside parameter servers one for each role",
-                **{f"/spec/tasks/{place}/maxRetry": _RETRIES for place in range(len(TASKS))},
+                "/spec/plugins/ssh": "keys of the run, in every pod, by which mpirun starts the ranks",
+                "/spec/plugins/mpi": "tells the launcher the names of the workers (MPI_HOST)",
+                "/spec/tasks": "one task for all nodes, so that an index is a node; otherwise one for each role",
+                **{f"/spec/tasks/{place}/maxRetry": _RETRIES for place in range(MOST_JOBS)},
                 **{
                     pointer: why
-                    for place in range(len(TASKS))
-                    for pointer, why in template_reasons(f"/spec/tasks/{place}/template").items()
+                    for place in range(MOST_JOBS)
+                    for pointer, why in template_reasons(template_at(place)).items()
                 },
             },
             owned=(
@@ -105,14 +131,14 @@ class VolcanoJob(BaseTarget):
                     "remove it: all ranks come back together, or none does",
                 ),
                 Owned(r"/spec/tasks", "the nodes of the run", "write it under overrides.pod, by role"),
-                Owned(r"/spec/tasks/[0-9]+/(name|replicas|minAvailable)", "the number of pods", "change topology"),
-                Owned(r"/spec/tasks/[0-9]+/(policies|maxRetry|dependsOn).*", "how pods come back", "change restarts"),
-                Owned(rf"/spec/tasks/(?![0-{len(TASKS) - 1}](/|$)).*", "the nodes of the run", "change topology"),
+                Owned(r"/spec/tasks/[0-9]+/(name|replicas|minAvailable)", "the number of pods", "change topology or roles"),
+                Owned(r"/spec/tasks/[0-9]+/(policies|maxRetry|dependsOn).*", "how pods come back", "change restarts, or roles"),
+                Owned(rf"/spec/tasks/(?![0-{MOST_JOBS - 1}](/|$)).*", "the nodes of the run", "change topology or roles"),
             ),
             free=(
                 "/spec/networkTopology", "/spec/runningEstimate",
-                *(f"/spec/tasks/{place}/partitionPolicy" for place in range(len(TASKS))),
-                *(f"/spec/tasks/{place}/topologyPolicy" for place in range(len(TASKS))),
+                *(f"/spec/tasks/{place}/partitionPolicy" for place in range(MOST_JOBS)),
+                *(f"/spec/tasks/{place}/topologyPolicy" for place in range(MOST_JOBS)),
             ),
         ),
     )
@@ -133,19 +159,20 @@ return { status = meaning[phase] or "Progressing", message = phase .. ": " .. (s
     guide = """\
 - **Emits** a ConfigMap and a Volcano Job with one task, `node`. Volcano's controller creates the pods and, through its plugin
   `svc`, the Service `<name>`; pod i is `<name>-node-<i>.<name>`, even before it is ready. The plugin `env` tells each pod its
-  index. For [parameter servers](topologies.md#parameterserver) the tasks are `worker`, `ps` and perhaps `chief`, and the plugin
-  `tensorflow` tells each pod `TF_CONFIG`.
+  index. For TensorFlow the tasks are `worker` and perhaps `ps` and `chief`, and the plugin `tensorflow` tells each pod
+  `TF_CONFIG`. Under mpirun they are `launcher` and `worker`: the plugin `ssh` brings the keys, the plugin `mpi` tells the
+  launcher `MPI_HOST`, and the run brings its host file itself, where the MPI Operator would write it.
 - **Needs** Volcano: the profile has `scheduling: {gang: volcano}`. There is no operator besides it. Kueue has no integration for
   Volcano Jobs: on a cluster with Kueue a run with a `queue` is refused ([TW436](findings/TW436.md)). Without Kueue the `queue`
-  is one of Volcano.
+  is one of Volcano. Under mpirun the image is as for an [MPIJob](#mpijob).
 - **Gang.** The controller makes the PodGroup of every Job, with `minAvailable` from the plan; no flag is involved. With
-  `gang: false` Volcano still places the pods, but may start them one by one.
+  `gang: false` Volcano still places the pods, but may start them one by one; a launcher then waits until its workers are ready.
 - **Failures.** The policies follow from the exit codes: a permanent code terminates the Job. Any other failure and the loss of a
   pod restart all pods together. Volcano ends the Job when it has counted `maxRetry` restarts, so `maxRetry` is `restarts` + 1.
   It cannot exempt a failure: an evicted pod and a lost peer count too. A restart deletes the failed pods with their logs.
-- **Special.** The Job is complete when every pod is (`minSuccess`), and beside parameter servers, which never end, when the
-  chief or all workers are (`CompleteJob`). Volcano's webhook writes defaults into the Job; they are
-  all written out here, so that Argo CD sees no difference.
+- **Special.** The Job is complete when every pod is (`minSuccess`). Where some pods never end, it is complete when the launcher
+  is, the chief, or the task of the nodes (`CompleteJob`). Volcano's webhook writes defaults into the Job; they are all written
+  out here, so that Argo CD sees no difference.
 """
 
 
@@ -155,92 +182,181 @@ _INDEX = {
     "VC_TASK_INDEX": "the pod's index, by the plugin env",
     "VK_TASK_INDEX": "the pod's index, by the plugin env",
 }
-_TF_CONFIG = {"TF_CONFIG": "addresses of all tasks, and the pod's own place among them, by the plugin tensorflow"}
 
 
 def _hosts(task: str) -> dict[str, str]:
-    """What the plugins append after the run's own variables (pkg/controllers/job/plugins: env, svc and
-    distributed-framework/tensorflow)."""
+    """What the plugin svc appends after the run's own variables (pkg/controllers/job/plugins/svc)."""
+    name = task.upper().replace("-", "_")
     return {
-        f"VC_{task.upper()}_HOSTS": f"the names of all pods of task {task}, by the plugin svc",
-        f"VC_{task.upper()}_NUM": f"the number of pods of task {task}, by the plugin svc",
+        f"VC_{name}_HOSTS": f"the names of all pods of task {task}, by the plugin svc",
+        f"VC_{name}_NUM": f"the number of pods of task {task}, by the plugin svc",
     }
 
 
 def _nodes(needs: Needs) -> Binding:
     return Binding(
-        roles=(Role(name=TASK, pods=needs.nodes, host="{name}-node-{index}.{name}", container="trainer"),),
+        roles=(Role(name=NODE, pods=needs.nodes, host="{name}-node-{index}.{name}", container="trainer"),),
         rank_zero_host="{name}-node-0.{name}",
         rendezvous_port=RENDEZVOUS_PORT,
         node_index_env="VC_TASK_INDEX",
         index_field=INDEX_LABEL,
-        injects={**_INDEX, **_hosts(TASK)},
         renders={"PET_NODE_RANK": INDEX_LABEL},
         peer_list=("VC_NODE_HOSTS", "{host},"),
         gang=Gang.OBJECTS,
         guarantees=frozenset(Guarantee),
-        generated_names=(f"{{name}}-node-{needs.nodes - 1}",),
     )
 
 
-def _beside_servers(needs: Needs) -> Binding:
-    found = tasks(needs, ".{name}")
-    roles = tuple(found[task] for task in TASKS if task in found)
+def _by_tensorflow(needs: Needs) -> Binding:
+    """The plugin appends TF_CONFIG after the run's own variables (plugins/distributed-framework/tensorflow)."""
+    there = tasks(needs, ".{name}")
     return Binding(
-        roles=roles,
+        roles=tuple(there[task] for task in TENSORFLOW if task in there),
         rank_zero_host="{name}-chief-0.{name}" if needs.chief else "{name}-worker-0.{name}",
         rendezvous_port=PORT,
-        node_index_env="VC_TASK_INDEX",
+        node_index_env=None,  # a pod's own place is in TF_CONFIG
         index_field=INDEX_LABEL,
         port_name="tfjob-port",
-        injects={**_INDEX, **{name: what for role in roles for name, what in _hosts(role.name).items()}, **_TF_CONFIG},
+        injects={"TF_CONFIG": "addresses of all tasks, and the pod's own place among them, by the plugin tensorflow"},
         peer_list=("TF_CONFIG", f'"{{host}}:{PORT}",'),
         gang=Gang.OBJECTS,
         guarantees=frozenset(Guarantee),
-        generated_names=tuple(f"{{name}}-{role.name}-{role.pods - 1}" for role in roles),
     )
 
 
+def _by_mpirun(needs: Needs) -> Binding:
+    """The plugin ssh has keys for every pod, and nobody writes a host file with slots: the run brings it."""
+    mpi = _mpi(needs)
+    holds, others = mpi.launcher_holds_ranks, needs.nodes - mpi.launcher_holds_ranks
+    launcher = Role(LAUNCHER, pods=1, host="{name}-launcher-{index}.{name}", container="mpi", share=None if holds else SHARE)
+    workers = Role(WORKER, pods=others, host="{name}-worker-{index}.{name}", container="mpi")
+    return Binding(
+        roles=(launcher, workers) if others else (launcher,),
+        rank_zero_host="{name}-launcher-0.{name}" if holds else "{name}-worker-0.{name}",
+        rendezvous_port=RENDEZVOUS_PORT,
+        node_index_env=None,  # ranks are numbered by mpirun, from the host file
+        injects={"MPI_HOST": "names of the workers, on the launcher, by the plugin mpi"},
+        environment=EnvironmentChannel.LAUNCHER,
+        role_env=ROLE_ENV,
+        hostfile=HOSTFILE,
+        brings_hostfile=True,
+        sshd=ssh_of(mpi).sshd,
+        as_root=mpi.as_root,
+        peer_list=("VC_WORKER_HOSTS", "{host},"),
+        gang=Gang.OBJECTS,
+        # Ranks are tied to the launcher's supervisor, which ends with the code of the rank that failed first.
+        guarantees=frozenset(Guarantee),
+    )
+
+
+_BINDINGS = {
+    Rendezvous.STATIC: _nodes,
+    Rendezvous.TF_CONFIG: _by_tensorflow,
+    Rendezvous.MPI_HOSTFILE: _by_mpirun,
+}
+
+
+def _mpi(needs: Needs) -> MPI:
+    assert needs.mpi is not None  # noqa: S101 - a topology that asks for an MPI rendezvous says which implementation
+    return needs.mpi
+
+
 def _job(resolution: Resolution) -> Tree:
-    run = resolution.run
-    servers = resolution.needs.parameter_servers
+    run, roles = resolution.run, resolution.binding.roles
     return {
         "apiVersion": "batch.volcano.sh/v1alpha1",
         "kind": "Job",
         "metadata": top_metadata(resolution),
         "spec": {
             **_scheduling(resolution),
-            **({} if servers else {"minSuccess": Why(resolution.needs.nodes, "run:/topology/nodes", "every pod must be done")}),
+            **_all_done(resolution),
             "maxRetry": Why(
                 run.restarts + 1,
                 "run:/restarts",
                 "restarts + 1: the Job has failed when it was to start again so often (pkg/controllers/job/state/restarting.go)",
             ),
-            "plugins": {
-                "env": [],
-                "svc": ["--publish-not-ready-addresses=true", "--disable-network-policy=true"],
-                **({"tensorflow": []} if servers else {}),
-            },
+            "plugins": _plugins(resolution),
             **time_to_live(run),
             "policies": _policies(resolution),
-            "tasks": [_task(resolution, role) for role in resolution.binding.roles],
+            "tasks": [_task(resolution, role) for role in roles],
         },
     }
 
 
+def _plugins(resolution: Resolution) -> Tree:
+    """In the order in which the webhook's patch leaves them to a reader: those of every run first."""
+    needs = resolution.needs
+    plugins: Tree = {"env": [], "svc": ["--publish-not-ready-addresses=true", "--disable-network-policy=true"]}
+    if needs.rendezvous is Rendezvous.TF_CONFIG:
+        plugins["tensorflow"] = []
+    if needs.mpi:
+        ssh, port = ssh_of(needs.mpi), f"{SSH_PORT}"
+        keys = Why([f"--ssh-key-file-path={ssh.keys}", f"--ssh-port={port}"], "trainwright", ssh.reason)
+        plugins["ssh"] = [] if needs.mpi.as_root else keys
+        plugins["mpi"] = [f"--master={LAUNCHER}", f"--worker={WORKER}", *([] if needs.mpi.as_root else [f"--port={port}"])]
+    return plugins
+
+
+def _ending(resolution: Resolution) -> str | None:
+    """The task with which the run is done; None where every pod must be."""
+    needs, names = resolution.needs, [role.name for role in resolution.binding.roles]
+    if needs.mpi:
+        return LAUNCHER
+    if needs.parameter_servers:
+        return "chief" if needs.chief else WORKER
+    if needs.further and not any(one.must_end for one in needs.further):
+        return names[0]
+    return None
+
+
+def _all_done(resolution: Resolution) -> Tree:
+    if _ending(resolution) is not None:
+        return {}
+    pods = sum(role.pods for role in resolution.binding.roles)
+    return {"minSuccess": Why(pods, "run:/topology/nodes", "every pod must be done")}
+
+
 def _task(resolution: Resolution, role: Role) -> Tree:
-    """The chief's task ends the run beside parameter servers, which never end; without a chief that of the workers does."""
     reason = "one pod a node" if role.counted_in == "run:/topology/nodes" else "pods of this role"
-    ends = resolution.needs.parameter_servers and role.name == ("chief" if resolution.needs.chief else "worker")
-    done = Why({"action": "CompleteJob", "event": "TaskCompleted"}, "trainwright", "the run is done when this task is")
+    together = "the pods of this role at once" if role.further else "all nodes at once: ranks wait for each other"
+    policies = _task_policies(resolution, role)
     return {
         "name": role.name,
         "replicas": Why(role.pods, role.counted_in, reason),
-        "minAvailable": Why(role.pods, role.counted_in, "all nodes at once: ranks wait for each other"),
+        "minAvailable": Why(role.pods, role.counted_in, together),
         "maxRetry": 3,
-        **({"policies": [done]} if ends else {}),
+        **_waits_for(resolution, role),
+        **({"policies": policies} if policies else {}),
         "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
     }
+
+
+def _waits_for(resolution: Resolution, role: Role) -> Tree:
+    """Tasks whose pods are ready before those of this one are made. A gang counts all pods, so there nobody can wait."""
+    roles = resolution.binding.roles
+    nodes = [one.name for one in roles if one.holds_ranks]
+    first = [one.name for one in roles if one.further and one.further.starts == "before"]
+    if role.further:
+        return _depends_on(nodes, role.name) if role.further.starts == "after" else {}
+    if role.name == LAUNCHER and len(nodes) > role.holds_ranks and not resolution.plan.gang:
+        reason = "mpirun finds every worker, with its address and its sshd"
+        return {"dependsOn": Why({"name": [WORKER]}, "trainwright", reason)}
+    return _depends_on(first, first[0]) if first else {}
+
+
+def _depends_on(names: Sequence[str], stated: str) -> Tree:
+    return {"dependsOn": Why({"name": list(names)}, f"run:/roles/{stated}/starts", "as asked: their pods are ready first")}
+
+
+def _task_policies(resolution: Resolution, role: Role) -> list[Why]:
+    """Of one task; they come before those of the Job. A further role's exit codes are not ours, so none of them ends the run."""
+    policies = []
+    if role.further and any(process.supervised for process in resolution.processes.values()):
+        policies.append(_AGAIN)
+    if role.name == _ending(resolution):
+        done = {"action": "CompleteJob", "event": "TaskCompleted"}
+        policies.append(Why(done, "trainwright", "the run is done when this task is"))
+    return policies
 
 
 def _scheduling(resolution: Resolution) -> Tree:
@@ -260,16 +376,18 @@ def _scheduling(resolution: Resolution) -> Tree:
     return fields
 
 
+_AGAIN = Why(
+    {"action": "RestartJob", "events": ["PodFailed", "PodEvicted"]},
+    "trainwright",
+    "all pods go, and all come back together: ranks cannot do without each other",
+)
+
+
 def _policies(resolution: Resolution) -> list[Tree | Why]:
     """A code each, then everything else. What starts a Job again kills all of its pods first, and counts; a request of a pod that
     was killed then is older than the Job and changes nothing (pkg/controllers/job/job_controller_util.go, applyPolicies)."""
-    again = Why(
-        {"action": "RestartJob", "events": ["PodFailed", "PodEvicted"]},
-        "trainwright",
-        "all pods go, and all come back together: ranks cannot do without each other",
-    )
-    if not all(process.supervised for process in resolution.processes.values()):
-        return [again]
+    if not all(resolution.processes[role.name].supervised for role in resolution.binding.roles if not role.further):
+        return [_AGAIN]
     permanent = [row for row in EXIT_CODES.values() if row.disposition is Disposition.PERMANENT]
     return [
         *(
@@ -280,5 +398,5 @@ def _policies(resolution: Resolution) -> list[Tree | Why]:
             )
             for row in sorted(permanent, key=lambda row: int(row.code))
         ),
-        again,
+        _AGAIN,
     ]

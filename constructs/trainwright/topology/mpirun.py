@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from trainwright.handshake import MPI, Binding, Needs, Ports, Variable
+from trainwright.handshake import MPI, Binding, MPIName, Needs, Ports, Variable
 
 SEARCH_PATHS = ("PATH", "LD_LIBRARY_PATH")
 """A login through ssh has the search paths of the system, not those of the image; the launcher's own are the image's."""
@@ -29,6 +29,7 @@ def launcher_command(
     options = ["-n", str(needs.world_size), "-ppn", str(needs.processes_per_node)]
     if implementation == "intel":
         options += ["-bootstrap-exec-args", _ssh_options(ports)]
+    options += ["-f", str(binding.hostfile)] if binding.brings_hostfile else []
     options += ["-iface", interface.partition(",")[0]] if interface else []  # Hydra knows one
     # Without a list Hydra hands on the launcher's whole environment, with its address and role among it.
     options += ["-genvlist", ",".join(_with_search_paths(names))]
@@ -47,6 +48,30 @@ def _open_mpi(
     if interface:
         options += ["--mca", "btl_tcp_if_include", interface]
     return options + [word for name in _with_search_paths(forwarded) for word in ("-x", name)]
+
+
+def host_lines(needs: Needs, binding: Binding, name: str) -> str:
+    """The list of hosts and their slots, as each MPI reads it: a launcher that holds ranks first. ``name`` is that of the run's
+    objects.
+    """
+    line = "{host} slots={slots}\n" if _mpi(needs).implementation == "openmpi" else "{host}:{slots}\n"
+    roles = [role for role in binding.roles if role.holds_ranks]
+    hosts = [role.host.format(name=name, index=index) for role in roles for index in range(role.pods)]
+    return "".join(line.format(host=host, slots=needs.processes_per_node) for host in hosts)
+
+
+HOSTFILE_VARIABLES: Mapping[MPIName, str] = {
+    "openmpi": "OMPI_MCA_orte_default_hostfile",
+    "intel": "I_MPI_HYDRA_HOST_FILE",
+    "mpich": "HYDRA_HOST_FILE",
+}
+"""By these mpirun finds the host file itself, as it does where an operator sets them (Open MPI up to 4). No rank reads them."""
+
+
+def hostfile_variable(needs: Needs, binding: Binding) -> Variable:
+    """For a command of the run's own whose line of mpirun names no file."""
+    name = HOSTFILE_VARIABLES[_mpi(needs).implementation]
+    return Variable(name, str(binding.hostfile), "the hosts of mpirun, where its command names no file")
 
 
 def launcher_variables(needs: Needs, ports: Ports) -> tuple[Variable, ...]:

@@ -51,6 +51,8 @@ def rank_variables(needs: Needs, binding: Binding, work: Work) -> tuple[Variable
         wanted += _tracker(needs, binding, work.name)
     if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
         wanted += mpirun.launcher_variables(needs, work.ports)
+        if binding.brings_hostfile and work.command is not None:
+            wanted.append(mpirun.hostfile_variable(needs, binding))
     return tuple(v for v in wanted if v.name not in binding.injects and v.name not in binding.renders)
 
 

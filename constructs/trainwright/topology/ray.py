@@ -1,11 +1,27 @@
 """Ray Train: a Ray cluster whose workers run torch DDP, and a driver that places the ranks."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, JsonValue, model_validator
 
-from trainwright.handshake import Guarantee, Needs, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Bounds, Guarantee, Needs, Rendezvous, RestartUnit, Success
+from trainwright.model import DnsLabel, Model
 from trainwright.topology.base import PodTopology
+
+
+class AutoscaledPods(Model):
+    """How many pods a role may have."""
+
+    min_nodes: Annotated[int, Field(strict=True, ge=0, le=4096)]
+    """Fewest pods."""
+    max_nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
+    """Most pods."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.min_nodes > self.max_nodes:
+            raise ValueError(f"min_nodes is {self.min_nodes}, and max_nodes {self.max_nodes}; swap them")
+        return self
 
 
 class Ray(PodTopology):
@@ -24,6 +40,12 @@ class Ray(PodTopology):
     """0 for a run on CPUs."""
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", examples=["2.52.0"])] | None = None
     """Release of Ray in the image; not needed for Ray's own images, whose tag states it."""
+    autoscaling: dict[DnsLabel, AutoscaledPods] = Field(default_factory=dict)
+    """Role, such as `worker` -> between which numbers Ray's autoscaler keeps its pods. Only for a `command`, which begins with
+    `nodes` workers.
+    """
+    runtime_env: dict[str, JsonValue] = Field(default_factory=dict)
+    """What Ray brings to the pods before a `command` starts, by its own names: `pip`, `working_dir`, `env_vars` and others."""
 
     def needs(self) -> Needs:
         """A head, and workers that join it."""
@@ -35,4 +57,6 @@ class Ray(PodTopology):
             success=Success.LAUNCHER,
             restart=RestartUnit.ALL_RANKS,
             version=self.version,
+            autoscaled={role: Bounds(one.min_nodes, one.max_nodes) for role, one in self.autoscaling.items()},
+            runtime_env=self.runtime_env or None,
         )

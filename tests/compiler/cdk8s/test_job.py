@@ -33,6 +33,7 @@ from trainwright.model import Model
 from trainwright.run import ClaimMount, CommandWorkload, ScriptWorkload
 from trainwright.target import TARGETS
 from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, ParameterServer, Ray, XGBoost, ZeRO
+from trainwright.topology.ray import AutoscaledPods
 
 IMAGE = "registry.example.com/train@sha256:" + "0123456789abcdef" * 4
 CLUSTER = Cluster.model_validate({
@@ -86,7 +87,9 @@ CONSTRUCTS: dict[type[TrainingJob], tuple[type[Model], dict[str, Any]]] = {
     IndependentJob: (Independent, {"gpus_per_node": 0}),
     JAXJob: (JAX, {"gpus_per_node": 8}),
     MPIJob: (MPI, {"gpus_per_node": 8}),
-    RayJob: (Ray, {"gpus_per_node": 8, "version": "2.60.0"}),
+    RayJob: (
+        Ray, {"gpus_per_node": 8, "version": "2.60.0", "autoscaling": {"worker": AutoscaledPods(min_nodes=1, max_nodes=4)}},
+    ),
 }
 
 

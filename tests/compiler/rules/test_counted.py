@@ -38,13 +38,18 @@ def patched(target: str, kind: str, patch: Data, cluster: Data | None = None) ->
     return findings(on(target, overrides={"objects": [override]}), {**profile_for(target), **(cluster or {})})
 
 
-def test_another_replicated_job_is_refused_and_checked_like_any_pod() -> None:
+def test_another_replicated_job_is_refused() -> None:
     job = {"name": "extra", "replicas": 15, "template": {"spec": {"template": {"spec": MINER}}}}
-    found = patched("job-set", "JobSet", {"spec": {"replicatedJobs": [job]}}, RESTRICTED)
-    assert {"TW304", "TW305", "TW306", "TW601", "TW604", "TW605", "TW606", "TW609"} - {"TW304"} <= {one.code for one in found}
+    (found,) = patched("job-set", "JobSet", {"spec": {"replicatedJobs": [job]}}, RESTRICTED)
+    assert (found.code, found.where.pointer) == ("TW601", "/overrides/objects/0/patch/spec/replicatedJobs/0")
+
+
+def test_pods_at_a_place_of_their_own_are_refused_and_checked_like_any_pod() -> None:
+    found = patched("job-set", "JobSet", {"spec": {"extra": [{"template": {"spec": MINER}}]}}, RESTRICTED)
+    assert {"TW305", "TW306", "TW601", "TW604", "TW605", "TW606", "TW609"} <= {one.code for one in found}
     (counted,) = [one for one in found if one.code == "TW609"]
     assert counted.where.pointer == "/overrides/objects/0/patch"
-    assert counted.message == "JobSet/spec/replicatedJobs/1/template/spec/template makes pods that the plan does not count"
+    assert counted.message == "JobSet/spec/extra/0/template makes pods that the plan does not count"
     assert {one.where.pointer for one in found} == {"/overrides/objects/0/patch"}
     assert any("privileged" in one.message for one in found if one.code == "TW604")
     assert any("nvidia.com/gpu" in one.message for one in found if one.code == "TW601")

@@ -52,7 +52,7 @@ MISTAKES: dict[str, tuple[str, Data, str, str]] = {
     ),
     "pods that stay": ("resnet-train", patched(*TENSORFLOW, {"runPolicy": {"cleanPodPolicy": "None"}}), "TW601", "GPUs"),
     "an evaluator": (
-        "resnet-train", patched(*TENSORFLOW, {"tfReplicaSpecs": {"Evaluator": {"replicas": 1}}}), "TW601", "wait for it",
+        "resnet-train", patched(*TENSORFLOW, {"tfReplicaSpecs": {"Evaluator": {"replicas": 1}}}), "TW601", "or roles for pods",
     ),
     "a master beside the chief": ("resnet-train", patched(*TENSORFLOW, {"tfReplicaSpecs": {"Master": POD}}), "TW601", "roles"),
     "TF_CONFIG by hand": ("resnet-train", env(TF_CONFIG="{}"), "TW403", "TF_CONFIG"),

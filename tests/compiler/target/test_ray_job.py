@@ -19,7 +19,8 @@ from trainwright.compile import CompiledRun
 from trainwright.findings.locate import at
 from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, RestartUnit, Success
 from trainwright.report.plan import plan_rows
-from trainwright.target.ray_job import HEAD_POD, LONGEST_NAME, SUBMITTER, WORKER_POD, RayJob, ray_version
+from trainwright.target.ray_job.cluster import HEAD_POD, SUBMITTER, group_at, ray_version
+from trainwright.target.ray_job.job import LONGEST_NAME, RayJob
 
 Data = dict[str, Any]
 
@@ -40,6 +41,13 @@ CASES: dict[str, tuple[Data, Data]] = {
     "command": (COMMAND, {}),
     "cpu": ({**COMMAND, "topology": {"kind": "ray", "nodes": 1, "gpus_per_node": 0, "version": "2.52.0"}}, {}),
     "mounts": ({**COMMAND, "mounts": {"/data": {"claim": "dataset", "read_only": True}}, "files": {"/app/a.json": {"a": 1}}}, {}),
+    "autoscaled": (
+        {**COMMAND, "topology": {**RAY["topology"], "autoscaling": {"worker": {"min_nodes": 1, "max_nodes": 5}}}}, {},
+    ),
+    "runtime environment": (
+        {**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"pip": ["a==1"], "env_vars": {"MODE": "fast"}}}}, {},
+    ),
+    "ports": ({**COMMAND, "roles": {"head": {"ports": {"mine": 9000}}}}, {}),
     "account": ({**COMMAND, "service_account": "reader", "image_pull_secrets": ["registry"]}, {}),
     "gang": (
         {**COMMAND, "queue": "research"},
@@ -106,7 +114,7 @@ def test_the_operators_defaults_that_are_traps_are_written() -> None:
 
 def test_gpus_are_in_the_limits_of_the_workers_and_not_in_the_heads() -> None:
     manifest = job()
-    worker, head = (at(manifest, f"{pod}/spec/containers/0/resources/limits") for pod in (WORKER_POD, HEAD_POD))
+    worker, head = (at(manifest, f"{pod}/spec/containers/0/resources/limits") for pod in (group_at(0), HEAD_POD))
     assert worker["nvidia.com/gpu"] == "8"
     assert head == {"cpu": "4", "memory": "16Gi"}
 
@@ -115,18 +123,18 @@ def test_threads_are_of_the_pod_that_they_run_in() -> None:
     def threads(manifest: Data, pod: str) -> list[str]:
         return [entry["value"] for entry in at(manifest, f"{pod}/spec/containers/0/env") if entry["name"] == "OMP_NUM_THREADS"]
 
-    (of_head, of_worker) = (threads(job(), pod) for pod in (HEAD_POD, WORKER_POD))
+    (of_head, of_worker) = (threads(job(), pod) for pod in (HEAD_POD, group_at(0)))
     assert of_head == ["4"], "the head's CPUs"
     assert of_worker == ["21"], "172 CPUs for 8 ranks"
     stated = job({"env": {"OMP_NUM_THREADS": "2"}})
-    assert threads(stated, HEAD_POD) == threads(stated, WORKER_POD) == ["2"]
+    assert threads(stated, HEAD_POD) == threads(stated, group_at(0)) == ["2"]
 
 
 def test_the_operator_starts_ray_and_mounts_shared_memory() -> None:
     """A command of ours would be started after ``ray start``, and a second /dev/shm would be refused."""
     for run in (TRAINER, COMMAND):
         manifest = job(run)
-        for pod in (HEAD_POD, WORKER_POD):
+        for pod in (HEAD_POD, group_at(0)):
             spec = at(manifest, f"{pod}/spec")
             container = spec["containers"][0]
             assert not {"command", "args", "livenessProbe", "readinessProbe", "ports"} & container.keys()
@@ -140,7 +148,7 @@ def test_the_submitter_has_a_place_where_every_pool_is_tainted() -> None:
     taints = [{"key": "nvidia.com/gpu"}, {"key": "team", "value": "vision", "effect": "NoExecute"}]
     manifest = job(cluster={"node_pools": {"h100": {"taints": taints}}})
     tolerations = at(manifest, f"{SUBMITTER}/spec/tolerations")
-    assert tolerations == at(manifest, f"{WORKER_POD}/spec/tolerations")
+    assert tolerations == at(manifest, f"{group_at(0)}/spec/tolerations")
     assert [toleration["key"] for toleration in tolerations] == ["nvidia.com/gpu", "team"]
     assert at(manifest, f"{SUBMITTER}/spec/nodeSelector") is None
     assert at(job(cluster={"node_pools": {"h100": {"taints": []}}}), f"{SUBMITTER}/spec/tolerations") is None
@@ -172,7 +180,7 @@ def test_a_gang_is_a_label_that_the_operator_reads() -> None:
     labels = the(result, "RayJob")["metadata"]["labels"]
     assert labels["ray.io/gang-scheduling-enabled"] == "true"
     assert labels["volcano.sh/queue-name"] == "research"
-    assert at(the(result, "RayJob"), f"{WORKER_POD}/spec/schedulerName") == "volcano"
+    assert at(the(result, "RayJob"), f"{group_at(0)}/spec/schedulerName") == "volcano"
 
 
 @pytest.mark.parametrize(("run", "cluster"), CASES.values(), ids=CASES)
@@ -291,7 +299,7 @@ def override(*, pod: Data | None = None, patch: Data | None = None) -> Data:
 
 def test_a_harmless_override_reaches_its_role() -> None:
     manifest = job(override(pod={"worker": {"priorityClassName": "high"}}))
-    assert at(manifest, f"{WORKER_POD}/spec/priorityClassName") == "high"
+    assert at(manifest, f"{group_at(0)}/spec/priorityClassName") == "high"
     assert at(manifest, f"{HEAD_POD}/spec/priorityClassName") is None
     assert job(override(patch={"spec": {"activeDeadlineSeconds": 3600}}))["spec"]["activeDeadlineSeconds"] == 3600
 
@@ -338,3 +346,79 @@ def test_nothing_of_ours_is_there_to_watch(run: Data) -> None:
     assert note.code == "TW320"
     assert "the operator starts its own program in the pods" in note.message
     assert "script" not in note.fix, "which Ray refuses"
+
+
+# Ports of the head
+
+
+def test_ports_of_the_head_do_not_take_the_place_of_rays_own() -> None:
+    """The operator's Service of the head has the ports of its container, and only without any Ray's own."""
+    ports = at(job({**COMMAND, "roles": {"head": {"ports": {"metrics-of-mine": 9000, "dashboard": 8265}}}}), HEAD_POD)
+    served = {port["name"]: port["containerPort"] for port in ports["spec"]["containers"][0]["ports"]}
+    assert served == {"metrics-of-mine": 9000, "dashboard": 8265, "client": 10001, "gcs-server": 6379}
+
+
+@pytest.mark.parametrize("ports", [{"dashboard": 9000}, {"mine": 6379}])
+def test_ray_has_its_ports_by_name(ports: Data) -> None:
+    assert codes({**COMMAND, "roles": {"head": {"ports": ports}}}, PROFILE) == ["TW460"]
+
+
+# Autoscaling, and what Ray brings to the pods
+
+
+def scaled(low: int, high: int, **run: Any) -> Data:
+    return {**COMMAND, "topology": {**RAY["topology"], "autoscaling": {"worker": {"min_nodes": low, "max_nodes": high}}}, **run}
+
+
+def test_an_autoscaler_has_bounds_and_rights_of_its_own(snapshot: SnapshotAssertion) -> None:
+    restricted: Data = {"namespaces": {"training": {"pod_security": "restricted", "security": {"user": 1000}}}}
+    result = ray(scaled(1, 5), restricted)
+    cluster = the(result, "RayJob")["spec"]["rayClusterSpec"]
+    (group,) = cluster["workerGroupSpecs"]
+    numbers = {key: group[key] for key in ("replicas", "minReplicas", "maxReplicas")}
+    assert numbers == {"replicas": 2, "minReplicas": 1, "maxReplicas": 5}
+    assert {key: cluster[key] for key in ("enableInTreeAutoscaling", "autoscalerOptions")} == snapshot
+    tokens = [at(the(result, "RayJob"), f"{pod}/spec/automountServiceAccountToken") for pod in (HEAD_POD, group_at(0), SUBMITTER)]
+    assert tokens == [True, False, False]
+    assert dict(plan_rows(result))["autoscaling"] == "worker 1 to 5 pods"
+
+
+def test_a_gang_waits_for_the_fewest() -> None:
+    """By what the operator counts (batchscheduler/volcano, calculatePodGroupParams)."""
+    gang = ray(scaled(1, 5), CASES["gang"][1]).plan.gang
+    assert gang is not None
+    assert gang.minimum == 2
+
+
+@pytest.mark.parametrize(("run", "cluster", "words"), [
+    (scaled(3, 5), {}, "role worker begins with 2 pods, and the autoscaler keeps it between 3 and 5"),
+    ({**scaled(1, 5), "queue": "q"},
+     {"kueue": {"version": "0.16.0"}, "namespaces": {"training": {"queues": {"q": {"managed": False}}}}},
+     "Kueue admits a RayJob as a whole, and none whose autoscaler is on"),
+    ({**TRAINER, "topology": scaled(1, 5)["topology"]}, {}, "the ranks of our trainer are as many as the plan says"),
+    ({**COMMAND, "topology": {**RAY["topology"], "autoscaling": {"readers": {"min_nodes": 1, "max_nodes": 2}}}}, {},
+     "no workers are called readers"),
+    ({**TRAINER, "topology": {**RAY["topology"], "runtime_env": {"env_vars": {"A": "1"}}}}, {}, "our trainer is in the image"),
+    ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"pip": ["torch"]}}}, {}, "pip of runtime_env are fetched"),
+    ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"working_dir": "https://example.com/a.zip"}}}, {},
+     "working_dir of runtime_env are fetched"),
+    ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"env_vars": {"HF_TOKEN": "hf_0123456789abcdefghij"}}}}, {},
+     "HF_TOKEN looks like a secret"),
+    ({**COMMAND, "roles": {"readers": {"pods": 1, "starts": "before"}}}, {}, "starts has no place"),
+    ({**COMMAND, "roles": {"readers": {"pods": 1, "command": ["a"]}}}, {}, "starts a program of its own in every pod"),
+])  # fmt: skip
+def test_what_no_ray_cluster_can_do(run: Data, cluster: Data, words: str) -> None:
+    assert any(words in finding.message for finding in findings(run, overlay(PROFILE, cluster)))
+
+
+def test_releases_that_are_named_are_not_fetched_anew() -> None:
+    stated = {"pip": {"packages": ["a==1.0", "b @ https://example.com/b-1.0.whl"]}, "env_vars": {"MODE": "fast"}}
+    run = {**COMMAND, "topology": {**RAY["topology"], "runtime_env": stated}}
+    assert findings(run, PROFILE) == []
+    text = job(run)["spec"]["runtimeEnvYAML"]
+    assert text == "pip:\n  packages:\n  - a==1.0\n  - b @ https://example.com/b-1.0.whl\nenv_vars:\n  MODE: fast\n"
+
+
+def test_bounds_are_in_order() -> None:
+    with pytest.raises(ValueError, match="swap them"):
+        ray(scaled(5, 1))

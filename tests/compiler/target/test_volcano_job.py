@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.compiler.controllers import pods
 from tests.compiler.example import EVERY_TARGET, codes, command, compiled, findings, script
-from tests.compiler.objects import Data, lines_without_answer, top
+from tests.compiler.objects import Data, assert_accepted, lines_without_answer, top
 from tests.compiler.targets import CLUSTER, on, profile_for
 
 from trainwright.cluster import Cluster
@@ -39,9 +40,10 @@ def action(policies: list[Data], code: int, event: str = "PodFailed") -> str:
     return "SyncJob"
 
 
-@pytest.mark.parametrize(
-    "rendezvous", [kind for kind in Rendezvous if kind not in (Rendezvous.STATIC, Rendezvous.C10D, Rendezvous.NONE)]
-)
+MADE = (Rendezvous.STATIC, Rendezvous.TF_CONFIG, Rendezvous.MPI_HOSTFILE)
+
+
+@pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind not in (*MADE, Rendezvous.NONE)])
 def test_it_makes_no_other_rendezvous(rendezvous: Rendezvous) -> None:
     refusal = VolcanoJob().bind(NEEDS._replace(rendezvous=rendezvous), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
@@ -129,3 +131,85 @@ def test_an_override_reaches_what_the_plan_does_not_own(patch: Data, expected: l
 @pytest.mark.parametrize("run", [{}, {"gang": False}, {"queue": "gold", "priority": "high"}, command("torchrun", "train.py")])
 def test_every_line_has_an_answer(run: Data) -> None:
     assert lines_without_answer(compiled(on("volcano-job", **run), PROFILE)) == []
+
+
+# Under mpirun, and TensorFlow
+
+MPI: Data = {"topology": {"kind": "horovod", "nodes": 3, "gpus_per_node": 8}}
+SHAPES: dict[str, Data] = {
+    "horovod": MPI,
+    "horovod, launcher is a node": {"topology": {**MPI["topology"], "launcher_is_node": True}},
+    "horovod alone": {"topology": {**MPI["topology"], "nodes": 1, "launcher_is_node": True}},
+    "intel": {"topology": {**MPI["topology"], "mpi": "intel"}},
+    "mpich, no gang": {"topology": {**MPI["topology"], "mpi": "mpich"}, "gang": False},
+    "mpi as root": {**command("mpirun", "--allow-run-as-root", "hello"), "topology": {**MPI["topology"], "kind": "mpi"},
+                    "security": {"user": 0}},
+    "mirrored": {**command("python", "train.py"), "topology": {"kind": "multi-worker-mirrored", "nodes": 3, "gpus_per_node": 8}},
+    "mirrored, chief": {**command("python", "train.py"),
+                        "topology": {"kind": "multi-worker-mirrored", "nodes": 3, "gpus_per_node": 8, "chief": True}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_is_valid_and_every_line_of_it_has_an_answer(shape: str) -> None:
+    result = compiled(on("volcano-job", **SHAPES[shape]), PROFILE)
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    assert lines_without_answer(result) == []
+
+
+@pytest.mark.parametrize(("shape", "lines"), [
+    ("horovod", ["{run}-worker-{i}.{run} slots=8"] * 3),
+    ("horovod, launcher is a node", ["{run}-launcher-0.{run} slots=8", *["{run}-worker-{i}.{run} slots=8"] * 2]),
+    ("horovod alone", ["{run}-launcher-0.{run} slots=8"]),
+    ("intel", ["{run}-worker-{i}.{run}:8"] * 3),
+])  # fmt: skip
+def test_the_run_brings_its_host_file(shape: str, lines: list[str]) -> None:
+    result = compiled(on("volcano-job", **SHAPES[shape]), PROFILE)
+    (config,) = [one for one in result.manifests if one["kind"] == "ConfigMap"]
+    workers = [line for line in lines if "worker" in line]
+    expected = [line for line in lines if "launcher" in line] + [line.replace("{i}", str(i)) for i, line in enumerate(workers)]
+    assert config["data"]["hostfile"].splitlines() == [line.replace("{run}", result.plan.name) for line in expected]
+    launcher = next(pod for pod in pods(result.manifests) if pod.role == "launcher")
+    assert "/etc/mpi/hostfile" in launcher.container["command"]
+    assert "/etc/mpi/hostfile" in [mount["mountPath"] for mount in launcher.container["volumeMounts"]]
+
+
+@pytest.mark.parametrize("stated", [{"files": {"/etc/mpi/hostfile": "a"}}, {"mounts": {"/etc/mpi": {"scratch": "1Gi"}}}])
+@pytest.mark.parametrize("target", ["volcano-job", "mpi-job"])
+def test_nothing_hides_the_host_file(target: str, stated: Data) -> None:
+    assert "TW233" in codes(on(target, **MPI, **stated), profile_for(target))
+
+
+def test_keys_and_sshd_are_those_of_the_images_user() -> None:
+    plugins = spec(MPI)["plugins"]
+    assert plugins["ssh"] == ["--ssh-key-file-path=/home/mpiuser/.ssh", "--ssh-port=2222"]
+    assert plugins["mpi"] == ["--master=launcher", "--worker=worker", "--port=2222"]
+    as_root = spec(SHAPES["mpi as root"])
+    assert as_root["plugins"]["ssh"] == []
+    assert as_root["tasks"][1]["template"]["spec"]["containers"][0]["command"][0] == "/bin/sh"
+
+
+def test_the_run_is_done_when_its_launcher_is() -> None:
+    job = spec(MPI)
+    assert "minSuccess" not in job
+    launcher, worker = job["tasks"]
+    assert launcher["policies"] == [{"action": "CompleteJob", "event": "TaskCompleted"}]
+    assert "policies" not in worker
+    assert "dependsOn" not in launcher, "a gang counts the launcher"
+    assert spec({**MPI, "gang": False})["tasks"][0]["dependsOn"] == {"name": ["worker"]}
+    assert {policy.get("exitCode") for policy in job["policies"]} >= {10, 16}
+
+
+def test_an_opaque_command_finds_the_host_file_as_where_an_operator_says_it() -> None:
+    result = compiled(on("volcano-job", **SHAPES["mpi as root"]), PROFILE)
+    launcher = next(pod for pod in pods(result.manifests) if pod.role == "launcher")
+    assert launcher.environment["OMPI_MCA_orte_default_hostfile"] == "/etc/mpi/hostfile"
+
+
+@pytest.mark.parametrize("chief", [False, True])
+def test_workers_that_mirror_each_other_all_end(chief: bool) -> None:
+    job = spec(SHAPES["mirrored, chief" if chief else "mirrored"])
+    assert job["minSuccess"] == 3
+    assert [task["name"] for task in job["tasks"]] == (["worker", "chief"] if chief else ["worker"])
+    assert job["plugins"]["tensorflow"] == []

@@ -34,11 +34,19 @@ def test_a_process_is_told_where_the_coordinator_is_and_which_it_is(target: str)
     assert (plan.world.size, plan.rendezvous.kind) == (2, "jax-coordinator")
 
 
-@pytest.mark.parametrize("target", CASES.keys() - CARRIED.keys())
+@pytest.mark.parametrize("target", CASES.keys() - CARRIED.keys() - {"train-job"})
 def test_other_targets_refuse_it(target: str) -> None:
     (found,) = findings(on(target, topology=SHAPE, **command("x")), profile_for(target))
     assert found.code == "TW401"
-    assert found.fix.endswith("target: indexed-job or job-set")
+    assert found.fix.endswith("target: indexed-job or job-set or train-job")
+
+
+def test_the_trainer_tells_the_pods_of_a_train_job() -> None:
+    found = compiled(on("train-job", topology=SHAPE, **command("python", "/app/x.py")), profile_for("train-job"))
+    assert sorted(found.resolution.binding.injects) == [
+        "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID", "JOB_COMPLETION_INDEX",
+    ]  # fmt: skip
+    assert not [one for one in found.plan.environment if one.name.startswith(("JAX_", "PET_"))]
 
 
 def test_only_a_command_fits() -> None:

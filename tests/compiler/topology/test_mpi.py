@@ -76,7 +76,7 @@ def test_the_plan_says_it() -> None:
     assert "none: the work is an opaque command" in lines
 
 
-@pytest.mark.parametrize("target", CASES.keys() - {"mpi-job", "train-job"})
+@pytest.mark.parametrize("target", CASES.keys() - {"mpi-job", "train-job", "volcano-job"})
 def test_other_targets_refuse_it(target: str) -> None:
     (found,) = findings(on(target, topology=SHAPE, **line(16)), profile_for(target))
     assert found.code == "TW401"

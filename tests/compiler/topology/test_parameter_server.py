@@ -124,6 +124,6 @@ def test_an_override_reaches_one_role_on_volcano() -> None:
     assert codes(node, VOLCANO) == ["TW602"]
 
 
-def test_workers_that_mirror_have_a_tf_job() -> None:
-    mirrored = {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 8}
-    assert "target: tf-job" in message(on("volcano-job", topology=mirrored, **WORK), VOLCANO)
+def test_workers_that_mirror_are_one_task() -> None:
+    result = on_volcano(topology={"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 8})
+    assert [(task["name"], task["replicas"]) for task in top(result)["spec"]["tasks"]] == [("worker", 2)]

@@ -67,7 +67,7 @@ def _spec(resolution: Resolution, data: DataPlan) -> Tree:
             "spec": {
                 "restartPolicy": "Never",
                 "terminationGracePeriodSeconds": 30,
-                **pool_placement(cluster.node_pools[pool], pool),
+                **pool_placement(pool, cluster.node_pools[pool]),
                 **_identity(run, data, preparation),
                 "enableServiceLinks": False,
                 "securityContext": pod_security(OWN),

@@ -27,7 +27,17 @@ from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, repeat, transfer
 from trainwright.manifest.scheduling import managed_by, top_metadata
 from trainwright.plan import Resolution
-from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template, owned_manager, run_kind
+from trainwright.target.base import (
+    BROUGHT_BACK_ALONE,
+    BaseTarget,
+    KnownOperator,
+    Rule,
+    Target,
+    Template,
+    further_roles,
+    owned_manager,
+    run_kind,
+)
 from trainwright.target.jobs import INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
 from trainwright.target.train_job.releases import DEADLINE_SINCE, GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
@@ -39,6 +49,7 @@ from trainwright.target.train_job.runtime import (
     TRAINING_RUNTIME,
     each_place,
     jobs_of,
+    ordered,
     pod_at,
     runtime_name,
     training_runtime,
@@ -86,12 +97,12 @@ class TrainJob(BaseTarget):
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if not needs.talk:
-            return Refusal("its runtimes are made for ranks that meet by torch, XGBoost or MPI", BROUGHT_BACK_ALONE)
+            return Refusal("its runtimes are made for ranks that meet by torch, JAX, XGBoost or MPI", BROUGHT_BACK_ALONE)
         if needs.elastic:
             reason = "the operator has no elastic runs yet: its JobSet has a fixed number of pods"
             return Refusal(reason, "remove topology.elastic")
         if needs.rendezvous not in POLICIES:
-            reason = f"it has policies for torch, XGBoost and MPI, and none for the rendezvous {needs.rendezvous.value}"
+            reason = f"it has policies for torch, JAX, XGBoost and MPI, and none for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
         if needs.mpi and needs.mpi.implementation != "openmpi":
             return Refusal("the operator writes a host file only for Open MPI (kubeflow/trainer#3712)", "write mpi: openmpi")
@@ -99,7 +110,13 @@ class TrainJob(BaseTarget):
         if needs.success is not ends:
             reason = f"the run is complete when {ends.value}, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
-        return _launched(needs, needs.mpi) if needs.mpi else _indexed(needs)
+        binding = _launched(needs, needs.mpi) if needs.mpi else _indexed(needs)
+        further = further_roles(needs, "{name}-{role}-0-{index}.{name}")
+        names = (f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in further)
+        return binding._replace(roles=(*binding.roles, *further), generated_names=(*binding.generated_names, *names))
+
+    def places(self, binding: Binding) -> Mapping[str, Template]:
+        return {role.name: (RUNTIME, pod_at(place)) for place, role in enumerate(ordered(binding))}
 
     def lower(self, resolution: Resolution) -> list[Tree]:
         return [training_runtime(resolution), _train_job(resolution)]
@@ -109,7 +126,8 @@ class TrainJob(BaseTarget):
         finished = [(deepcopy(manifest), dict(answers)) for manifest, answers in objects]
         runtime, job = (next(one for one in finished if GroupKind.of(one[0]) == kind) for kind in (RUNTIME, KIND))
         jobs = jobs_of(resolution)
-        trains = f"{pod_at(len(jobs) - 1)}/spec/containers/0"
+        lead = resolution.binding.roles[0]
+        trains = f"{pod_at(next(place for place, (_, role) in enumerate(jobs) if role is lead))}/spec/containers/0"
         if resolution.needs.mpi is None:
             repeat(runtime, f"{trains}/image", job, "/spec/trainer/image")
         moved = TRAINER_FIELDS if resolution.needs.mpi is None else OF_A_LAUNCHER
@@ -117,8 +135,8 @@ class TrainJob(BaseTarget):
             moved = OF_A_LAUNCHER
         for field in moved:
             transfer(runtime, f"{trains}/{field}", job, f"/spec/trainer/{TRAINER_FIELDS[field]}")
-        for place in range(len(jobs)):
-            _patch(resolution, runtime, job, place)
+        for place, (_, role) in enumerate(jobs):
+            _patch(resolution, runtime, job, place, role)
         _name(runtime, job)
         return finished
 
@@ -239,6 +257,11 @@ _INJECTED: Mapping[Rendezvous, Mapping[str, str]] = {
         "DMLC_NUM_WORKER": "the number of pods: there is one process in each",
     },
     Rendezvous.MPI_HOSTFILE: OPEN_MPI,
+    Rendezvous.JAX_COORDINATOR: {
+        "JAX_COORDINATOR_ADDRESS": "the first pod's name and port 29500",
+        "JAX_NUM_PROCESSES": "numNodes",
+        "JAX_PROCESS_ID": "the pod's completion index",
+    },
 }
 """Variables of each policy; the operator's webhook refuses a TrainJob that sets them (pkg/runtime/framework/plugins)."""
 
@@ -277,27 +300,33 @@ def _patches(resolution: Resolution) -> Tree:
     return {"runtimePatches": [{"manager": "trainwright.dev/compiler", "trainingRuntimeSpec": {"template": template}}]}
 
 
-def _patch(resolution: Resolution, runtime: Traced, job: Traced, place: int) -> None:
-    """Move what is the run's own of the pods of one Job."""
+def _patch(resolution: Resolution, runtime: Traced, job: Traced, place: int, role: Role) -> None:
+    """Move what is the run's own of the pods of one Job; of a further role also its variables, which name pods of this run."""
     installed, pod = trainer_release(resolution), pod_at(place)
     there = overrides_at(place) if installed < (2, 2) else patches_at(place)
     for field, since in POD_FIELDS.items():
         if since > installed:
             continue
         if field == "/spec/containers/0/volumeMounts":
-            _mounts(runtime, f"{pod}{field}", job, f"{there}/spec/containers")
+            _container(runtime, f"{pod}/spec/containers/0", job, f"{there}/spec/containers", role)
         else:
             transfer(runtime, f"{pod}{field}", job, f"{there}{field}")
     if not at(runtime[0], f"{pod}/metadata"):
         del at(runtime[0], pod)["metadata"]
 
 
-def _mounts(runtime: Traced, pointer: str, job: Traced, containers: str) -> None:
-    """The first mount of each volume: a patch tells mounts apart by the volume's name, so a second one stays in the runtime."""
-    names = [mount["name"] for mount in at(runtime[0], pointer)]
+def _container(runtime: Traced, pointer: str, job: Traced, containers: str, role: Role) -> None:
+    """Mounts, but for those of a volume after its first: a patch tells mounts apart by the volume's name."""
+    mounts, env = at(runtime[0], f"{pointer}/volumeMounts") or [], f"{pointer}/env"
+    if not mounts and not role.further:
+        return
+    names = [mount["name"] for mount in mounts]
     first = {index for index, name in enumerate(names) if names.index(name) == index}
-    put(job[0], containers, [{"name": NODE}])
-    move_items(runtime, pointer, job, f"{containers}/0/volumeMounts", first)
+    put(job[0], containers, [{"name": role.container}])
+    if mounts:
+        move_items(runtime, f"{pointer}/volumeMounts", job, f"{containers}/0/volumeMounts", first)
+    if role.further:
+        transfer(runtime, env, job, f"{containers}/0/env")
 
 
 def _name(runtime: Traced, job: Traced) -> None:

@@ -64,11 +64,19 @@ def kueue_admits(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def policy_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Policies came one after the other."""
-    if resolution.needs.rendezvous is Rendezvous.DMLC_TRACKER and trainer_release(resolution) < (2, 2):
-        version = context.cluster.operators[TRAINER.name].version
-        message = f"Kubeflow Trainer {version} has no policy for XGBoost (2.2 has): nobody tells the pods of the tracker"
+    late = _SINCE_2_2.get(resolution.needs.rendezvous)
+    if late and trainer_release(resolution) < (2, 2):
+        version, (policy, told, others) = context.cluster.operators[TRAINER.name].version, late
+        message = f"Kubeflow Trainer {version} has no policy for {policy} (2.2 has): nobody tells the pods of {told}"
         where = context.locate.cluster("/operators/trainer/version")
-        yield found("TW425", where, message, "upgrade Trainer, or write target: xgboost-job or indexed-job")
+        yield found("TW425", where, message, f"upgrade Trainer, or write target: {others}")
+
+
+_SINCE_2_2 = {
+    Rendezvous.DMLC_TRACKER: ("XGBoost", "the tracker", "xgboost-job or indexed-job"),
+    Rendezvous.JAX_COORDINATOR: ("JAX", "the coordinator", "job-set or indexed-job"),
+}
+"""Rendezvous -> policy, what its pods are told of, and targets that need none."""
 
 
 def deadline_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from trainwright.handshake import Rendezvous, Role
+from trainwright.handshake import Binding, Rendezvous, Role
 from trainwright.identity import PLACEHOLDER
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import MANAGED
@@ -15,10 +15,14 @@ from trainwright.target.base import owned_manager
 from trainwright.target.jobs import (
     BY_EXIT_CODE,
     FIRST_FAILURE,
+    MOST_JOBS,
     REPLACED,
+    counted_jobs,
     failure_rules_below_job_set,
+    in_order,
     job_set_rules,
     owned_below_job_set,
+    waits_for,
 )
 from trainwright.target.mpi import ssh_of
 from trainwright.target.train_job.releases import GROUP
@@ -27,15 +31,20 @@ RUNTIME = GroupKind(GROUP, "TrainingRuntime")
 NODE, LAUNCHER = "node", "launcher"
 """Replicated Jobs, by the names that the operator knows; the container that trains is ``node`` in both (pkg/constants)."""
 
-POLICIES = {Rendezvous.STATIC: "torch", Rendezvous.DMLC_TRACKER: "xgboost", Rendezvous.MPI_HOSTFILE: "mpi"}
+POLICIES = {
+    Rendezvous.STATIC: "torch",
+    Rendezvous.DMLC_TRACKER: "xgboost",
+    Rendezvous.MPI_HOSTFILE: "mpi",
+    Rendezvous.JAX_COORDINATOR: "jax",
+}
 """What the runtime's ``mlPolicy`` is called, by the rendezvous that it makes."""
 
 JOBS = "/spec/template/spec/replicatedJobs"
 
 
 def each_place(reasons: Callable[[int], Mapping[str, str]]) -> dict[str, str]:
-    """The same of each place where a replicated Job can stand: the nodes, and the launcher after them."""
-    return {**reasons(0), **reasons(1)}
+    """The same of each place where a replicated Job can stand."""
+    return {pointer: why for place in range(MOST_JOBS) for pointer, why in reasons(place).items()}
 
 
 def pod_at(place: int) -> str:
@@ -43,11 +52,25 @@ def pod_at(place: int) -> str:
     return f"{JOBS}/{place}/template/spec/template"
 
 
+def ordered(binding: Binding) -> list[Role]:
+    """Roles in the order of their Jobs, which depend on those before them alone: the launcher comes after the nodes."""
+    first, *others = binding.roles
+    own = [role for role in others if not role.further]
+    return in_order([*own, first, *(role for role in others if role.further)])
+
+
 def jobs_of(resolution: Resolution) -> list[tuple[str, Role]]:
-    """The replicated Jobs with the roles that they carry, in the order of their start: a Job depends on those before it alone."""
-    first, *others = resolution.binding.roles
+    """The replicated Jobs with the roles that they carry."""
+    first = resolution.binding.roles[0]
     lead = NODE if resolution.needs.mpi is None else LAUNCHER
-    return [*((NODE, role) for role in others), (lead, first)]
+    return [
+        (role.name if role.further else lead if role is first else NODE, role) for role in ordered(resolution.binding)
+    ]
+
+
+def own_jobs(resolution: Resolution) -> list[str]:
+    """Names of the Jobs of the topology."""
+    return [name for name, role in jobs_of(resolution) if not role.further]
 
 
 def runtime_name(resolution: Resolution) -> str:
@@ -84,7 +107,7 @@ def training_runtime(resolution: Resolution) -> Tree:
                     "failurePolicy": {
                         "maxRestarts": Why(resolution.run.restarts, "run:/restarts", "restarts of all pods together"),
                         "restartStrategy": "Recreate",
-                        "rules": job_set_rules(resolution),
+                        "rules": job_set_rules(resolution, own_jobs(resolution)),
                     },
                     "replicatedJobs": [_job(resolution, name, role) for name, role in jobs_of(resolution)],
                 },
@@ -124,23 +147,27 @@ def _queue(resolution: Resolution) -> Tree:
 
 def _success(resolution: Resolution) -> Tree:
     if resolution.needs.mpi is None:
-        return {}
+        return counted_jobs(resolution.binding.roles, [NODE])
+    must_end = [one.name for one in resolution.needs.further if one.must_end]
     reason = "workers run sshd until the launcher has ended; then the JobSet takes them down"
-    return {"targetReplicatedJobs": Why([LAUNCHER], "trainwright", reason)}
+    return {"targetReplicatedJobs": Why([LAUNCHER, *must_end], "trainwright", reason)}
 
 
 def _job(resolution: Resolution, name: str, role: Role) -> Tree:
-    """The operator fills in the number of pods: for a launcher that of the policy, for nodes that of the TrainJob."""
+    """The operator fills in the number of pods: for a launcher that of the policy, for nodes that of the TrainJob; that of a
+    further role stands here.
+    """
     trains = role is resolution.binding.roles[0]
     label = {"metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}}}
     return {
         "name": name,
         "replicas": 1,
-        **(_after_workers(resolution) if trains else {}),
+        **_starts_after(resolution, name, role),
         "template": {
             **(label if trains else {}),
             "spec": {
                 "completionMode": "Indexed",
+                **(_pods(role) if role.further else {}),
                 "backoffLimit": 0,
                 "podReplacementPolicy": "Failed",
                 "podFailurePolicy": {"rules": failure_rules_below_job_set(resolution, role)},
@@ -150,9 +177,21 @@ def _job(resolution: Resolution, name: str, role: Role) -> Tree:
     }
 
 
-def _after_workers(resolution: Resolution) -> Tree:
-    """As the operator's own runtimes do (trainer #3748). A gang counts pods that a Job still waits to make, and never starts."""
-    if len(resolution.binding.roles) == 1 or resolution.plan.gang:
+def _pods(role: Role) -> Tree:
+    return {
+        "completions": Why(role.pods, role.counted_in, "one index a pod"),
+        "parallelism": Why(role.pods, role.counted_in, "all pods at once"),
+    }
+
+
+def _starts_after(resolution: Resolution, name: str, role: Role) -> Tree:
+    """A launcher starts after its workers, as in the operator's own runtimes (trainer #3748). A gang counts pods that a Job still
+    waits to make, and never starts.
+    """
+    nodes = own_jobs(resolution)[0]
+    if name != LAUNCHER or nodes == LAUNCHER:
+        return waits_for(role, resolution.binding.roles, nodes)
+    if resolution.plan.gang:
         return {}
     reason = "mpirun finds every worker, with its address and its sshd"
     return {"dependsOn": Why([{"name": NODE, "status": "Ready"}], "trainwright", reason)}
@@ -192,7 +231,7 @@ TRAINING_RUNTIME = ObjectKind(
         "/spec/template/spec/failurePolicy/restartStrategy": "all pods go, and all come back together: ranks cannot do "
         "without each other",
         "/spec/template/spec/failurePolicy/rules": "an exit code that would come again ends the run at once",
-        JOBS: "one Job for all nodes, so that an index is a node, and one for the launcher where there is one",
+        JOBS: "one Job for all nodes, so that an index is a node, and one for each other role",
         **each_place(_job_reasons),
     },
     owned=(
@@ -216,6 +255,7 @@ TRAINING_RUNTIME = ObjectKind(
     ),
     free=(
         "/spec/template/metadata",
-        *(f"{JOBS}/{place}/template/{field}" for place in (0, 1) for field in ("metadata", "spec/activeDeadlineSeconds")),
+        *(f"{JOBS}/{place}/template/metadata" for place in range(MOST_JOBS)),
+        *(f"{JOBS}/{place}/template/spec/activeDeadlineSeconds" for place in range(MOST_JOBS)),
     ),
 )

@@ -1,0 +1,128 @@
+"""What a RayJob can carry, and what its operator asks of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.plan import Resolution
+from trainwright.run import CommandWorkload, ScriptWorkload
+from trainwright.target.base import Rule
+from trainwright.target.ray_job.cluster import HEAD, RAY_PORTS, ray_version
+
+if TYPE_CHECKING:
+    from trainwright.findings.context import Context
+
+_PLAIN = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)
+"""What both shells on the way read alike: the characters that need no quotes, and the blank."""
+
+
+def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What Ray's driver can be: our trainer, or a program that calls Ray itself."""
+    work = context.run.workload
+    if isinstance(work, ScriptWorkload):
+        message = "the supervisor of a script starts its ranks, and in a Ray cluster Ray starts them"
+        fix = "write kind: command, and have the program start its ranks through Ray Train; or use another topology"
+        yield found("TW424", context.locate.run("/workload/kind"), message, fix)
+    if isinstance(work, CommandWorkload) and work.args:
+        message = "Ray starts its own program in every pod, and the driver is one command: args have no entrypoint to go to"
+        yield found("TW424", context.locate.run("/workload/args"), message, "write the whole command under command")
+    if isinstance(work, CommandWorkload) and work.working_dir:
+        message = "Ray starts the driver in a directory of its own"
+        fix = "write it as working_dir under topology.runtime_env, or begin the command with the whole path of its file"
+        yield found("TW424", context.locate.run("/workload/working_dir"), message, fix)
+    for number, word in enumerate((work.command or ()) if isinstance(work, CommandWorkload) else ()):
+        if not _PLAIN.fullmatch(word):
+            message = f"`{word[:80]}` holds a character that a shell reads, and two shells read it on its way to the head"
+            fix = "put the command into a file of the run (files), and start that: [bash, /app/start.sh]"
+            yield found("TW424", context.locate.run(f"/workload/command/{number}"), message, fix)
+
+
+def groups_are_plain(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A further role is a worker group here: its pods run Ray, and live as long as the cluster."""
+    for role in resolution.binding.roles:
+        stated = context.run.roles[role.name].model_fields_set if role.further else set()
+        for field in (name for name in ("starts", "must_end", "ready") if name in stated):
+            message = f"role {role.name} is a group of Ray's workers, which come and go with the head, so {field} has no place"
+            yield found("TW329", context.locate.run(f"/roles/{role.name}/{field}"), message, f"remove {field}")
+
+
+def head_ports(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator knows Ray's own ports by their names (utils/constant.go)."""
+    for port in resolution.processes[HEAD].ports:
+        for name, number in RAY_PORTS.items():
+            if (port.name == name) != (port.number == number):
+                message = f"port {port.name} ({port.number}) is taken: Ray's head has {name} at {number}"
+                where = context.locate.run(f"/roles/{HEAD}/ports/{port.name}")
+                yield found("TW460", where, message, "choose another name and number")
+
+
+def autoscaler(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Who may be scaled, by whom, and behind which queue."""
+    run, autoscaled = context.run, resolution.needs.autoscaled
+    groups = {role.name: role.pods for role in resolution.binding.roles if role.name != HEAD}
+    for name, bounds in autoscaled.items():
+        where = context.locate.run(f"/topology/autoscaling/{name}")
+        if name not in groups:
+            yield found("TW327", where, f"no workers are called {name}", f"use one of: {', '.join(groups)}")
+        elif not bounds.least <= groups[name] <= bounds.most:
+            counts = f"between {bounds.least} and {bounds.most}"
+            message = f"role {name} begins with {groups[name]} pods, and the autoscaler keeps it {counts}"
+            yield found("TW329", where, message, "widen the bounds, or change the number of pods")
+    if autoscaled and not isinstance(run.workload, CommandWorkload):
+        message = "the ranks of our trainer are as many as the plan says, so no worker can come or go"
+        fix = "remove topology.autoscaling, or write kind: command with a program that scales itself"
+        yield found("TW458", context.locate.run("/topology/autoscaling"), message, fix)
+    if autoscaled and run.queue and context.cluster.kueue:
+        message = "Kueue admits a RayJob as a whole, and none whose autoscaler is on"
+        yield found("TW458", context.locate.run("/topology/autoscaling"), message, "remove topology.autoscaling, or queue")
+
+
+_PINNED = re.compile(r".+(==|@ ).+")
+_FETCHED = ("pip", "uv", "conda", "working_dir", "py_modules")
+
+
+def runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What Ray fetches when the driver starts, and what the driver is told in plain text."""
+    stated = resolution.needs.runtime_env or {}
+    if stated and not isinstance(context.run.workload, CommandWorkload):
+        message = "our trainer is in the image with all that it needs, and runtime_env would change it under way"
+        yield found("TW458", context.locate.run("/topology/runtime_env"), message, "remove it, or write kind: command")
+    fetched = [name for name in _FETCHED if name in stated and not _is_pinned(stated[name])]
+    if fetched:
+        message = f"{' and '.join(fetched)} of runtime_env are fetched at every start, and may be others the next time"
+        fix = "put them into the image; or name releases (pip: [name==1.2.3]) and waive this"
+        yield found("TW465", context.locate.run(f"/topology/runtime_env/{fetched[0]}"), message, fix)
+
+
+def _is_pinned(value: object) -> bool:
+    """Whether every package of a list has a release. What a file or an address leads to, nobody knows here."""
+    packages = value.get("packages") if isinstance(value, dict) else value
+    return isinstance(packages, list) and all(isinstance(one, str) and _PINNED.fullmatch(one) for one in packages)
+
+
+def version_is_known(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator asks which release of Ray it starts, and an image may say so itself."""
+    head = resolution.binding.roles[0]
+    stated, tagged = resolution.needs.version, ray_version(resolution.image(head)[0], None)
+    if stated is None and tagged is None:
+        fix = "add topology.version, the release of Ray in the image: `python -c 'import ray; print(ray.__version__)'`"
+        message = "neither the run nor the image's tag says which release of Ray the image contains"
+        yield found("TW426", context.locate.run("/image"), message, fix)
+    elif stated is not None and tagged is not None and stated != tagged.value:
+        message = f"topology.version is {stated}, and the image's tag says {tagged.value}"
+        yield found("TW426", context.locate.run("/topology/version"), message, "remove version, or use the image of that release")
+
+
+def shared_memory(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator mounts its own, of the size of the pod's memory (ray-operator/controllers/ray/common/pod.go)."""
+    if resolution.binding.own_shared_memory and context.run.resources.shared_memory is not None:
+        title = resolution.plan.target_title
+        message = f"{title} does not read resources.shared_memory: its operator mounts shared memory itself"
+        yield found("TW207", context.locate.run("/resources/shared_memory"), message, "remove it")
+
+
+RULES: tuple[Rule, ...] = (work_starts, version_is_known, shared_memory, groups_are_plain, head_ports, autoscaler, runtime_env)

@@ -1,0 +1,248 @@
+"""Roles that a run has besides those of its topology: which targets carry them, in which order they start, and what ends them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from syrupy.assertion import SnapshotAssertion
+from tests.compiler.controllers import Pod, pods
+from tests.compiler.example import RUN, Data, codes, command, compiled, findings, message
+from tests.compiler.findings.page import overlay
+from tests.compiler.objects import assert_accepted, top
+from tests.compiler.targets import CASES, on, profile_for
+
+from trainwright.compile import CompiledRun
+from trainwright.findings import CompileError
+from trainwright.reading import validate_data
+from trainwright.report.facts import plan_facts
+from trainwright.report.plan import plan_rows
+from trainwright.run import Run
+
+IMAGE = f"registry.example.com/service@sha256:{'a' * 64}"
+SERVICE: Data = {"pods": 2, "image": IMAGE, "command": ["serve"], "ports": {"grpc": 9000}, "starts": "before"}
+EVALUATOR: Data = {"pods": 1, "gpus": 1, "command": ["python", "evaluate.py"], "starts": "after"}
+BOTH: Data = {"data-service": SERVICE, "evaluator": EVALUATOR}
+IN_ORDER = [name for name, case in CASES.items() if case.orders_start]
+CARRIED = [name for name, case in CASES.items() if case.further]
+
+
+def with_roles(target: str, roles: Data, **run: Any) -> CompiledRun:
+    return compiled(on(target, roles=roles, gang=False, **run), profile_for(target))
+
+
+def made(result: CompiledRun) -> dict[str, list[Pod]]:
+    """Role -> its pods, as the controller makes them."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods(result.manifests):
+        found.setdefault(pod.role, []).append(pod)
+    return found
+
+
+@pytest.mark.parametrize("target", IN_ORDER)
+def test_each_has_pods_of_its_own_and_all_find_them(target: str) -> None:
+    result = with_roles(target, BOTH)
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    found = made(result)
+    assert {role: len(there) for role, there in found.items()} == {"node": 2, "data-service": 2, "evaluator": 1}
+    hosts = ",".join(pod.host for pod in found["data-service"])
+    assert {pod.environment["DATA_SERVICE_HOSTS"] for there in found.values() for pod in there} == {hosts}
+    (evaluator,) = found["evaluator"]
+    assert evaluator.environment["MASTER_ADDR"] == found["node"][0].host
+    assert [pod.environment["NODE_RANK"] for pod in found["data-service"]] == ["0", "1"]
+    assert found["data-service"][0].environment["NNODES"] == "2"
+
+
+@pytest.mark.parametrize("target", IN_ORDER)
+def test_they_are_told_nothing_that_is_for_ranks(target: str) -> None:
+    for work in ({}, command("torchrun", "train.py")):
+        found = made(with_roles(target, BOTH, **work))
+        for pod in (*found["data-service"], *found["evaluator"]):
+            assert not [name for name in pod.environment if name.startswith(("PET_", "NCCL_")) or name == "TRAINWRIGHT_SPEC"]
+            assert pod.environment["TRAINWRIGHT_CHECKPOINT_DIRECTORY"]
+            assert "/etc/trainwright" not in [mount["mountPath"] for mount in pod.container["volumeMounts"]]
+
+
+@pytest.mark.parametrize("target", IN_ORDER)
+def test_they_go_to_pools_of_their_own_and_take_gpus_of_their_own(target: str) -> None:
+    result = with_roles(target, {**BOTH, "extra": {"pods": 1, "command": ["a"], "node_pool": "h100"}})
+    pools = {role.name: result.resolution.pool_of(role)[0] for role in result.resolution.binding.roles}
+    assert pools == {"node": "h100", "data-service": "cpu", "evaluator": "h100", "extra": "h100"}
+    found = made(result)
+    assert found["evaluator"][0].container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert "nvidia.com/gpu" not in found["data-service"][0].container["resources"]["limits"]
+    tolerated = [pod.spec.get("tolerations") for pod in (found["data-service"][0], found["evaluator"][0])]
+    assert tolerated[0] is None
+    assert tolerated[1]
+    assert plan_facts(result)["gpus"] == 17
+    assert plan_facts(result)["roles.evaluator.gpus"] == 1
+
+
+def test_the_order_of_start_and_the_end_on_a_job_set(snapshot: SnapshotAssertion) -> None:
+    spec = top(with_roles("job-set", {**BOTH, "cache": {"pods": 1, "image": IMAGE, "starts": "before"}}))["spec"]
+    order = {job["name"]: job.get("dependsOn") for job in spec["replicatedJobs"]}
+    assert {"order": order, "success": spec["successPolicy"], "failure": spec["failurePolicy"]} == snapshot
+
+
+@pytest.mark.parametrize(("work", "ends"), [({}, "restart"), ({}, "fail"), (command("torchrun", "train.py"), "restart")])
+def test_only_codes_of_our_supervisor_end_a_job_set(work: Data, ends: str) -> None:
+    spec = top(with_roles("job-set", BOTH, on_disruption=ends, **work))["spec"]
+    policies = {job["name"]: job["template"]["spec"]["podFailurePolicy"]["rules"] for job in spec["replicatedJobs"]}
+    (own,) = policies["evaluator"]
+    assert own == {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    rules = {rule["action"]: rule.get("targetReplicatedJobs") for rule in spec["failurePolicy"]["rules"]}
+    uncounted, final = "RestartJobSetAndIgnoreMaxRestarts", "FailJobSet"
+    if ends == "fail":
+        assert rules == {final: None}
+    else:
+        assert rules == ({uncounted: None} if work else {final: ["node"], uncounted: ["data-service", "evaluator"]})
+
+
+@pytest.mark.parametrize("must_end", [True, False])
+def test_who_must_end(must_end: bool) -> None:
+    roles = {"data-service": {**SERVICE, "must_end": must_end}, "evaluator": {**EVALUATOR, "must_end": must_end}}
+    assert ("targetReplicatedJobs" in top(with_roles("job-set", roles))["spec"]["successPolicy"]) is not must_end
+    volcano = top(with_roles("volcano-job", roles))["spec"]
+    assert volcano.get("minSuccess") == (5 if must_end else None)
+    done = {"action": "CompleteJob", "event": "TaskCompleted"}
+    ending = [task["name"] for task in volcano["tasks"] if done in task.get("policies", [])]
+    assert ending == ([] if must_end else ["node"])
+    one = {"data-service": SERVICE, "evaluator": {**EVALUATOR, "must_end": True}}
+    policy = top(with_roles("job-set", one))["spec"]["successPolicy"]
+    assert policy == {"operator": "All", "targetReplicatedJobs": ["node", "evaluator"]}
+    assert "every pod" in message(on("volcano-job", roles=one, gang=False), profile_for("volcano-job"))
+
+
+def test_the_order_of_start_on_a_volcano_job(snapshot: SnapshotAssertion) -> None:
+    tasks = top(with_roles("volcano-job", BOTH))["spec"]["tasks"]
+    assert [{key: task[key] for key in task if key != "template"} for task in tasks] == snapshot
+
+
+@pytest.mark.parametrize("target", IN_ORDER)
+def test_a_gang_starts_all_at_once(target: str) -> None:
+    gang = {"scheduling": {"gang": "volcano", "version": "1.15"}}
+    run = on(target, roles=BOTH)
+    assert [one for one in codes(run, {**profile_for(target), **gang}) if one != "TW430"][:2] == ["TW441", "TW441"]
+    together = {name: {**role, "starts": "with"} for name, role in BOTH.items()}
+    result = compiled(on(target, roles=together), {**profile_for(target), **gang})
+    assert result.plan.gang is not None
+    assert result.plan.gang.minimum == 5
+
+
+def test_a_group_of_rays_workers() -> None:
+    result = with_roles("ray-job", {"readers": {"pods": 3, "node_pool": "cpu", "resources": {"cpu": 8, "memory": "32Gi"}}})
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    groups = top(result)["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    assert [(group["groupName"], group["replicas"], group["rayStartParams"]) for group in groups] == [
+        ("worker", 2, {"num-gpus": "8"}), ("readers", 3, {}),
+    ]  # fmt: skip
+    assert groups[1]["template"]["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "8", "memory": "32Gi"}
+    assert "command" not in groups[1]["template"]["spec"]["containers"][0]
+
+
+@pytest.mark.parametrize("servers", [True, False])
+def test_an_evaluator_of_tensorflow(servers: bool) -> None:
+    evaluator = {"roles": {"evaluator": {"pods": 1, "command": ["python", "evaluate.py"]}}, **command("python", "train.py")}
+    kind = {"kind": "parameter-server", "coordinator": True} if servers else {"kind": "multi-worker-mirrored"}
+    run = on("tf-job", **evaluator, topology={**kind, "nodes": 2, "gpus_per_node": 0})
+    if not servers:
+        assert "an evaluator never joins them" in message(run, profile_for("tf-job"))
+        return
+    result = compiled(run, profile_for("tf-job"))
+    specs = top(result)["spec"]["tfReplicaSpecs"]
+    assert list(specs) == ["Chief", "Worker", "PS", "Evaluator"]
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    assert specs["Evaluator"]["template"]["spec"]["containers"][0]["name"] == "tensorflow"
+
+
+@pytest.mark.parametrize("target", [name for name, case in CASES.items() if not case.further])
+def test_other_targets_refuse_them_and_name_those_that_do_not(target: str) -> None:
+    (found,) = findings(on(target, roles={"cache": {"pods": 1, "image": IMAGE}}, gang=False), profile_for(target))
+    assert found.code == "TW401"
+    assert "none for cache" in found.message
+
+
+def test_a_job_proposes_targets_that_carry_them() -> None:
+    assert "write target: job-set or train-job" in message({"roles": {"cache": {"pods": 1, "image": IMAGE}}})
+
+
+@pytest.mark.parametrize(("roles", "code", "place", "words"), [
+    ({"node": {"pods": 2}}, "TW327", "/roles/node/pods", "has the role node itself"),
+    ({"node": {"node_pool": "cpu"}}, "TW329", "/roles/node/node_pool", "hold ranks"),
+    ({"cache": {"pods": 1}}, "TW330", "/roles/cache", "nothing says what the pods of role cache run"),
+    ({"cache": {"pods": 1, "image": IMAGE, "node_pool": "none"}}, "TW301", "/roles/cache/node_pool", "no node pool none"),
+    ({"cache": {"pods": 1, "image": IMAGE, "node_pool": "cpu", "gpus": 1}}, "TW302", "/roles/cache/node_pool", "has 0 GPUs"),
+    ({"cache": {"pods": 1, "image": IMAGE, "gpus": 9}}, "TW302", "/roles/cache/gpus", "9 GPUs on a node"),
+    ({"cache": {"pods": 1, "image": IMAGE, "resources": {"memory": "9Ti"}}}, "TW308", "/roles/cache/resources/memory", "cpu"),
+    ({"cache": {"pods": 1, "image": IMAGE, "gpus": 1, "resources": {"devices": {"nvidia.com/gpu": 1}}}}, "TW326",
+     "/roles/cache/resources/devices/nvidia.com~1gpu", "roles.cache.gpus counts them"),
+    ({"cache": {"pods": 1, "image": "service:latest"}}, "TW305", "/roles/cache/image", "not pinned by digest"),
+    ({"cache": {"pods": 1, "image": IMAGE, "env": {"API_KEY": "abcdefgh12345"}}}, "TW409", "/roles/cache/env/API_KEY", "secret"),
+    ({"cache": {"pods": 1, "image": IMAGE, "security": {"privileged": True}}}, "TW604", "/roles/cache/security/privileged",
+     "privileged"),
+])  # fmt: skip
+def test_what_they_cannot_be(roles: Data, code: str, place: str, words: str) -> None:
+    found = findings({"target": "job-set", "roles": roles}, {"operators": {"jobset": {"version": "0.10.1"}}})[0]
+    assert (found.code, found.where.pointer) == (code, place)
+    assert words in found.message
+
+
+def test_a_restricted_namespace_wants_their_user() -> None:
+    run = {"target": "job-set", "roles": {"cache": {"pods": 1, "image": IMAGE}}}
+    cluster: Data = {**profile_for("job-set"), "namespaces": {"training": {"pod_security": "restricted", "security": None}}}
+    (found,) = findings(run, cluster)
+    assert (found.code, found.where.pointer) == ("TW317", "/roles/cache/security")
+    stated = compiled(overlay(run, {"roles": {"cache": {"security": {"user": 999}}}}), cluster)
+    contexts = {pod.role: pod.spec["securityContext"]["runAsUser"] for pod in pods(stated.manifests)}
+    assert contexts == {"node": 1000, "cache": 999}
+
+
+@pytest.mark.parametrize(("roles", "words"), [
+    ({"launcher": {"gpus": 1}}, "gpus is for a further role, and this one has no pods"),
+    ({"cache": {"pods": 0}}, "must be at least 1"),
+    ({f"role-{number}": {"pods": 1} for number in range(7)}, "there are 7 further roles, and a run has 6 at most"),
+])  # fmt: skip
+def test_what_no_run_can_state(roles: Data, words: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        validate_data(Run, overlay(RUN, {"roles": roles}), None, {})
+    assert words in caught.value.findings[0].message
+
+
+def test_the_plan_says_where_they_are_and_when_they_start() -> None:
+    rows = dict(plan_rows(with_roles("job-set", BOTH)))
+    assert rows["further roles"] == (
+        "data-service: 2 pods of 2 CPU, 8Gi memory in pool cpu, ready before the ranks start; "
+        "evaluator: 1 pod of 1 GPU, 21 CPU, 225Gi memory in pool h100, starts when the ranks are ready"
+    )
+
+
+def test_pods_that_do_not_talk_have_none() -> None:
+    run = {"topology": {"kind": "independent", "nodes": 2, "gpus_per_node": 1}, "target": "job-set", **command("a"),
+           "roles": {"cache": {"pods": 1, "image": IMAGE}}}  # fmt: skip
+    assert "pods that do not talk have no network" in message(run)
+
+
+def test_an_edit_of_one_is_a_new_run_and_a_run_without_any_keeps_its_name() -> None:
+    more = {**BOTH, "evaluator": {**EVALUATOR, "pods": 2}}
+    assert with_roles("job-set", BOTH).plan.name != with_roles("job-set", more).plan.name
+    assert with_roles("job-set", {}).plan.name == compiled(on("job-set", gang=False), profile_for("job-set")).plan.name
+
+
+def test_runtimes_say_nothing_of_one_run() -> None:
+    """Variables with the names of pods are in the TrainJob, so that runs of one shape share the runtime."""
+    both = [with_roles("train-job", BOTH, run=run).manifests for run in ("first", "second")]
+    first, second = (next(one for one in manifests if one["kind"] == "TrainingRuntime") for manifests in both)
+    assert first == second
+
+
+def test_overrides_reach_their_pods() -> None:
+    run = on("job-set", roles=BOTH, overrides={"pod": {"evaluator": {"priorityClassName": "low"}}})
+    result = compiled(run, profile_for("job-set"))
+    assert {pod.role: pod.spec.get("priorityClassName") for pod in pods(result.manifests)}["evaluator"] == "low"
+    refused = on("job-set", roles=BOTH, overrides={"pod": {"evaluator": {"restartPolicy": "Always"}}})
+    assert codes(refused, profile_for("job-set")) == ["TW601"]
+
+
