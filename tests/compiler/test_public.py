@@ -37,10 +37,11 @@ def compiled(told: Data) -> CompiledRun:
 def compared(name: str) -> dict[str, Fate]:
     told = case(name)
     result = compiled(told)
-    ours = top(result)
+    kinds: dict[str, str] = told.get("kinds") or {}
+    ours = next(one for one in result.manifests if one["kind"] == kinds["ours"]) if kinds else top(result)
     names = {theirs: here.replace("<run>", ours["metadata"]["name"]) for theirs, here in (told.get("names") or {}).items()}
     expected = Expected(names, told.get("changed") or {}, told.get("override") or {}, told.get("missing") or {})
-    return fates(original(name, told.get("values") or {}, ours["kind"]), ours, expected)
+    return fates(original(name, told.get("values") or {}, kinds.get("theirs") or ours["kind"]), ours, expected)
 
 
 @pytest.mark.skipif(not MANIFESTS, reason="TRAINWRIGHT_MANIFESTS names no folder of public manifests")

@@ -2,7 +2,7 @@
 
 ``source`` and ``path`` say where a manifest stands; ``values`` fills its blanks; ``cluster`` is what its cluster has beside
 ``cluster.yaml``; ``run`` is the run. ``names``, ``changed``, ``override`` and ``missing`` are explained in :mod:`leaves`, and
-``leaves`` counts what came of it.
+``leaves`` counts what came of it. What is compared is the object of the target, or the ``kinds`` ``theirs`` and ``ours``.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
+import yaml
+
 from trainwright.units import Bytes, Cpu, UnitError
 
 Data = dict[str, Any]
@@ -24,12 +26,12 @@ LAWS: Mapping[str, str] = {
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every scalar, empty list and empty mapping with its place. Elements of a list are known by their name or port, words of a
-    command by themselves, others by number.
+    """Every scalar, empty list and empty mapping with its place, in a text that is YAML too. Elements of a list are known by
+    their name or port, words of a command by themselves, others by number.
     """
     if isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from leaves(inner, (*path, str(key)))
+            yield from leaves(yaml.safe_load(inner) if key.endswith("YAML") else inner, (*path, str(key)))
     elif isinstance(value, list) and value:
         for key, inner in zip(_keys(value), value, strict=True):
             yield from leaves(inner, (*path, key))
@@ -53,7 +55,9 @@ class Expected:
     """What a case says of the leaves that are not the same."""
 
     names: Mapping[str, str] = field(default_factory=dict)
-    """Name there -> name here, of objects, containers, volumes and roles; ``containers/pytorch`` for that of containers only."""
+    """Name there -> name here, of objects, containers, volumes and roles; ``containers/pytorch`` for that of containers only, and
+    ``failurePolicy/rules/0`` for an element that has a name here.
+    """
     changed: Mapping[str, str] = field(default_factory=dict)
     """Pattern of leaves that stand here in another way -> why."""
     override: Mapping[str, str] = field(default_factory=dict)
@@ -77,14 +81,14 @@ def fates(theirs: Data, ours: Data, expected: Expected) -> dict[str, Fate]:
     for path, value in leaves(theirs):
         text = "/".join(path)
         stated = next(((fate, one) for fate, patterns in reasons for one in patterns if fnmatchcase(text, one)), None)
-        if stated is not None and stated[0] != "law":
+        if stated is not None:
+            found[text] = stated[0]
             unused.discard(stated[1])
-        fate = stated[0] if stated is not None else _fate(path, value, here, expected.names)
-        assert fate is not None, f"{text}: {value!r} there; {_near(path, here, expected.names)} here, and no reason is given"
-        found[text] = fate
-        if fate in ("same", "renamed"):
-            there = path if fate == "same" else _moved(path, expected.names)
-            assert taken.setdefault(there, path) == path, f"{text} and {'/'.join(taken[there])} became one"
+            continue
+        kept = _found(path, value, here, expected.names)
+        assert kept is not None, f"{text}: {value!r} there; {_near(path, here, expected.names)} here, and no reason is given"
+        found[text], there = kept
+        assert taken.setdefault(there, path) == path, f"{text} and {'/'.join(taken[there])} became one"
     assert not unused, f"no leaf needs the reason for {sorted(unused)}"
     return found
 
@@ -110,19 +114,26 @@ def _texts(value: Any, path: Path = ()) -> Iterator[tuple[Path, list[str]]]:
             yield from _texts(inner, (*path, key))
 
 
-def _fate(path: Path, value: Any, here: Mapping[Path, Any], names: Mapping[str, str]) -> Fate | None:
+def _found(path: Path, value: Any, here: Mapping[Path, Any], names: Mapping[str, str]) -> tuple[Fate, Path] | None:
+    """As what a leaf is here, and where."""
     if path in here and _equal(path, here[path], value):
-        return "same"
-    there = _moved(path, names)
-    if there in here and (_equal(path, here[there], value) or here[there] == _renamed(path, value, names)):
-        return "renamed"
+        return "same", path
+    for there in (_moved(path, names), _in_words(path, names)):
+        if there in here and (_equal(path, here[there], value) or here[there] == _renamed(path, value, names)):
+            return "renamed", there
     return None
 
 
 def _moved(path: Path, names: Mapping[str, str]) -> Path:
-    """The place of a leaf under our names."""
-    scopes = ("", *path)
-    return tuple(names.get(f"{scope}/{part}", names.get(part, part)) for scope, part in zip(scopes, path, strict=False))
+    """The place of a leaf under our names, of which those with more of the way to them win."""
+    ways = [["/".join(path[max(0, end - long) : end]) for long in (3, 2, 1)] for end in range(1, len(path) + 1)]
+    return tuple(next((names[way] for way in tried if way in names), part) for tried, part in zip(ways, path, strict=True))
+
+
+def _in_words(path: Path, names: Mapping[str, str]) -> Path:
+    """The same for a word that holds names itself."""
+    *way, word = _moved(path, names)
+    return (*way, _with_names(word, names))
 
 
 def _renamed(path: Path, value: Any, names: Mapping[str, str]) -> Any:
@@ -131,8 +142,14 @@ def _renamed(path: Path, value: Any, names: Mapping[str, str]) -> Any:
         return value
     if path[-1] == "name" and len(path) > 2 and (scoped := names.get(f"{path[-3]}/{value}")) is not None:
         return scoped
+    return _with_names(value, names)
+
+
+def _with_names(text: str, names: Mapping[str, str]) -> str:
     longest = sorted((name for name in names if "/" not in name), key=len, reverse=True)
-    return re.sub("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w])" for name in longest), lambda found: names[found[0]], value)
+    if not longest:
+        return text
+    return re.sub("|".join(rf"(?<![\w-]){re.escape(name)}(?![\w])" for name in longest), lambda found: names[found[0]], text)
 
 
 def _near(path: Path, here: Mapping[Path, Any], names: Mapping[str, str]) -> str:
