@@ -31,8 +31,7 @@ from trainwright.run import (
     ScratchMount,
     SecretMount,
 )
-from trainwright.run.containers import OwnMount
-from trainwright.run.surroundings import ProjectedSource
+from trainwright.run.surroundings import OwnMount, ProjectedSource
 from trainwright_trainer.contract.layout import SECRET_DIRECTORY, SECRET_FILE, SPEC_DIRECTORY
 
 

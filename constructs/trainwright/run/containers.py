@@ -2,22 +2,10 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Field, model_validator
 
-from trainwright.model import AbsolutePath, DnsLabel, EnvName, LabelValue, Model, QualifiedName, by_keys
-from trainwright.run.surroundings import (
-    ConfigMapMount,
-    CsiMount,
-    EnvValue,
-    EphemeralMount,
-    HostPathMount,
-    ImageMount,
-    NfsMount,
-    ProjectedMount,
-    ResourceClaim,
-    ScratchMount,
-    SecretMount,
-)
+from trainwright.model import AbsolutePath, ByKeys, DnsLabel, EnvName, LabelValue, Model, QualifiedName
+from trainwright.run.surroundings import EnvValue, OfItsOwn, OwnMount, ResourceClaim
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
@@ -33,38 +21,7 @@ class SharedMount(Model):
     """Whether the mount is read-only."""
 
 
-_OWN = (
-    ScratchMount, EphemeralMount, ConfigMapMount, SecretMount, HostPathMount, NfsMount, CsiMount, ImageMount, ProjectedMount,
-)  # fmt: skip
-
-OwnMount = Annotated[
-    Annotated[ScratchMount, Tag("ScratchMount")]
-    | Annotated[EphemeralMount, Tag("EphemeralMount")]
-    | Annotated[ConfigMapMount, Tag("ConfigMapMount")]
-    | Annotated[SecretMount, Tag("SecretMount")]
-    | Annotated[HostPathMount, Tag("HostPathMount")]
-    | Annotated[NfsMount, Tag("NfsMount")]
-    | Annotated[CsiMount, Tag("CsiMount")]
-    | Annotated[ImageMount, Tag("ImageMount")]
-    | Annotated[ProjectedMount, Tag("ProjectedMount")],
-    by_keys(*_OWN),
-]
-"""Every kind of mount but a claim, which a run states itself."""
-
-ContainerMount = Annotated[
-    Annotated[SharedMount, Tag("SharedMount")]
-    | Annotated[ScratchMount, Tag("ScratchMount")]
-    | Annotated[EphemeralMount, Tag("EphemeralMount")]
-    | Annotated[ConfigMapMount, Tag("ConfigMapMount")]
-    | Annotated[SecretMount, Tag("SecretMount")]
-    | Annotated[HostPathMount, Tag("HostPathMount")]
-    | Annotated[NfsMount, Tag("NfsMount")]
-    | Annotated[CsiMount, Tag("CsiMount")]
-    | Annotated[ImageMount, Tag("ImageMount")]
-    | Annotated[ProjectedMount, Tag("ProjectedMount")],
-    by_keys(SharedMount, *_OWN),
-]
-
+ContainerMount = Annotated[SharedMount | OfItsOwn, ByKeys()]
 
 HttpPath = Annotated[str, Field(pattern=r"^/[^\x00 ]*$", max_length=1024)]
 
