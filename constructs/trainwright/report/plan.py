@@ -19,7 +19,7 @@ from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.plan.security import describe_security
 from trainwright.reading.errors import dotted
 from trainwright.report.finding import to_json
-from trainwright.run import CommandWorkload, Container, Run, ScriptWorkload
+from trainwright.run import AnyContainer, CommandWorkload, Run, ScriptWorkload
 from trainwright.units import GIB, counted
 from trainwright_trainer.contract.metrics import Sink, TensorBoard
 
@@ -157,7 +157,7 @@ def _pod(compiled: CompiledRun) -> str:
     return f"{cpu}, {memory} ({resources.memory_reason}), shared memory {shared}{''.join(further)}"
 
 
-def _brought(container: Container, source: str) -> str:
+def _brought(container: AnyContainer, source: str) -> str:
     of_pool = ", of the pool" if source.startswith("cluster:") else ""
     return f"{container.name} ({container.kind}{of_pool}; {container.cpu} CPU, {container.memory})"
 

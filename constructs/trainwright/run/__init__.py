@@ -1,6 +1,15 @@
 """What a user asks for: the run."""
 
-from trainwright.run.containers import Container, PoolPods, Probe, SharedMount, Toleration
+from trainwright.run.containers import (
+    AnyContainer,
+    Container,
+    KubernetesContainer,
+    PoolPods,
+    Probe,
+    SharedMount,
+    SharedVolume,
+    Toleration,
+)
 from trainwright.run.life import PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.model import (
@@ -27,6 +36,7 @@ from trainwright.run.surroundings import (
     FieldReference,
     HostPathMount,
     ImageMount,
+    KubernetesMount,
     Mount,
     NfsMount,
     ProjectedConfigMap,
@@ -56,6 +66,7 @@ from trainwright.security import Security
 __all__ = [
     "AccessKeys",
     "AccountKey",
+    "AnyContainer",
     "Batch",
     "BoostingWorkload",
     "Checkpoints",
@@ -71,6 +82,8 @@ __all__ = [
     "FieldReference",
     "HostPathMount",
     "ImageMount",
+    "KubernetesContainer",
+    "KubernetesMount",
     "LearningRate",
     "Mount",
     "NfsMount",
@@ -104,6 +117,7 @@ __all__ = [
     "SecretReference",
     "Security",
     "SharedMount",
+    "SharedVolume",
     "Toleration",
     "Trained",
     "TrainerWorkload",

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
 from trainwright.model import AbsolutePath, ByKeys, DnsLabel, DnsSubdomain, EnvName, Model
 from trainwright.units import Bytes, Duration
@@ -196,9 +196,20 @@ class ProjectedMount(Model):
     """Permissions of the files, such as "0400" for a private key; default: "0644"."""
 
 
+class KubernetesMount(Model):
+    """A volume as Kubernetes writes it, for what no other kind of mount says."""
+
+    volume: dict[str, JsonValue]
+    """The source of a Volume, such as `csi: {driver: …, fsType: ext4}`: without its name, and no claim."""
+    read_only: bool = False
+    """Whether the mount is read-only."""
+    sub_path: RelativePath | None = None
+    """A folder inside the volume."""
+
+
 OfItsOwn = (
     ScratchMount | EphemeralMount | ConfigMapMount | SecretMount | HostPathMount | NfsMount | CsiMount | ImageMount
-    | ProjectedMount
+    | ProjectedMount | KubernetesMount
 )  # fmt: skip
 """A mount whose volume nothing else mounts: every kind but a claim, which a run states itself."""
 
