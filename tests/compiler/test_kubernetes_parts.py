@@ -17,6 +17,8 @@ from tests.compiler.objects import assert_accepted, lines_without_answer, writte
 from tests.compiler.rehearsal.stage import options
 from tests.compiler.targets import CASES, on, profile_for
 
+from trainwright.cluster import Cluster
+from trainwright.compile import compile_run
 from trainwright.findings import CompileError
 from trainwright.findings.locate import at
 from trainwright.manifest.pods import pods_in
@@ -29,9 +31,10 @@ from trainwright.rehearsal.differences import leave_out_containers
 from trainwright.rehearsal.objects import find_objects
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
-from trainwright.run import Run
+from trainwright.run import ClaimMount, KubernetesContainer, KubernetesMount, Run, ScriptWorkload, Security
 from trainwright.target import TARGETS
 from trainwright.target.base import run_pods
+from trainwright.topology import DDP
 
 IMAGE = "registry.example.com/tools/helper@sha256:" + "a" * 64
 EQUAL: Data = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
@@ -140,6 +143,30 @@ def test_every_target_carries_them(name: str) -> None:
         spec = pod.found.spec
         names = [one["name"] for one in (*spec.get("initContainers", []), *spec["containers"][1:])]
         assert names == (["installer", "relay", "watcher"] if pod.role in ranks else [])
+
+
+def test_a_module_of_python_writes_them_as_dictionaries() -> None:
+    """mypy reads this test too."""
+    run = Run(
+        run="example", team="vision", namespace="training", cluster="lab", image=IMAGE, security=Security(user=1000),
+        topology=DDP(kind="ddp", nodes=2, gpus_per_node=8), workload=ScriptWorkload(kind="script", command=["python", "x.py"]),
+        mounts={
+            "/checkpoints": ClaimMount(claim="checkpoints"), "/fast": {"volume": {"csi": {"driver": "fast.csi.example.com"}}},
+            "/slow": KubernetesMount(volume={"csi": {"driver": "slow.csi.example.com"}}),
+        },
+        containers=[
+            {"kind": "init", "container": {"name": "first", "image": IMAGE, "resources": EQUAL, "securityContext": HARDENED}},
+            KubernetesContainer(
+                kind="sidecar",
+                container={"name": "relay", "image": IMAGE, "resources": EQUAL, "securityContext": HARDENED,
+                           "volumeMounts": [{"name": "own", "mountPath": "/own"}]},
+                volumes=[{"name": "own", "emptyDir": {}}],
+            ),
+        ],
+    )  # fmt: skip
+    plain = Run.model_validate(run.model_dump(mode="json", exclude_unset=True))
+    cluster = Cluster.model_validate(CLUSTER)
+    assert compile_run(run, cluster).manifests == compile_run(plain, cluster).manifests
 
 
 # The other form of the same thing.
