@@ -161,7 +161,7 @@ def images_are_counted(context: Context, manifests: Sequence[Manifest]) -> Itera
     for manifest in manifests:
         for pointer, reference in () if in_foundation(manifest) else images_outside(manifest):
             message = f"{manifest['kind']}{pointer} starts {reference} in a container that the plan does not count"
-            fix = "remove it; write a sidecar under overrides.pod, as an init container with restartPolicy: Always"
+            fix = "remove it; write a sidecar under containers of the run"
             yield found("TW609", patch_of(context, str(manifest["kind"])), message, fix)
 
 
