@@ -8,9 +8,11 @@ defaults are constructed without one.
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import tagged_union_schema
 
 
 class Model(BaseModel):
@@ -33,26 +35,33 @@ def quantity_field(default: Any) -> Any:
     return Field(default=default, json_schema_extra={"default": default.canonical})
 
 
-def by_keys(*members: type[Model], other: str | None = None) -> Discriminator:
-    """Chooses between members of a union, each tagged with its class's name, by the keys of a mapping, misspelt ones too.
+class ByKeys:
+    """Chooses between the members of a union of models by the keys of a mapping, misspelt ones too.
 
-    So a wrong key is an error of the member that was meant, not of each. What is no mapping is the member tagged ``other``.
+    So a wrong key is an error of the member that was meant, not of each. One member may be no model: it takes what is no mapping.
     """
 
-    def tag(value: object) -> str | None:
-        if isinstance(value, Model):
-            return type(value).__name__
-        if not isinstance(value, Mapping):
-            return other
-        counts = {member.__name__: len(value.keys() & member.model_fields.keys()) for member in members}
-        if not any(counts.values()):
-            every = dict.fromkeys(name for member in members for name in member.model_fields)
-            meant = {closest(str(key), every) for key in value}
-            counts = {member.__name__: len(meant & member.model_fields.keys()) for member in members}
-        best = max(counts, key=lambda name: counts[name])
-        return best if counts[best] else None
+    def __init__(self, other: str = "") -> None:
+        """``other`` is what places of errors call the member that is no model."""
+        self._other = other
 
-    return Discriminator(tag)
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        members = get_args(source)
+        fields = {one.__name__: one.model_fields.keys() for one in members if isinstance(one, type) and issubclass(one, Model)}
+        every = dict.fromkeys(name for names in fields.values() for name in names)
+
+        def tag(value: object) -> str | None:
+            if isinstance(value, Model):
+                return type(value).__name__
+            if not isinstance(value, Mapping):
+                return self._other or None
+            keys = {key if key in every else closest(str(key), every) for key in value}
+            counts = {name: len(keys & names) for name, names in fields.items()}
+            best = max(counts, key=lambda name: counts[name])
+            return best if counts[best] else None
+
+        names = (one.__name__ if one.__name__ in fields else self._other for one in members)
+        return tagged_union_schema({name: handler.generate_schema(one) for name, one in zip(names, members, strict=True)}, tag)
 
 
 def file_schema(model: type[BaseModel]) -> dict[str, Any]:

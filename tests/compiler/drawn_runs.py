@@ -187,6 +187,7 @@ _VOLUMES: Data = {
     "/all": {"projected": [{"config_map": "settings"}, {"secret": "keys", "items": {"a": "b/c"}}, {"token": "t", "audience": "a"},
                            {"fields": {"me": "metadata.name"}}], "mode": "0440"},
     "/bucket": {"csi": "s3.csi.example.com", "attributes": {"bucketName": "models", "at": "/"}, "read_only": True},
+    "/written": {"volume": {"csi": {"driver": "fast.csi.example.com", "fsType": "xfs"}}, "read_only": True, "sub_path": "a/b"},
 }
 """Those that every level of pod security allows."""
 
@@ -259,9 +260,26 @@ def _containers(level: str) -> st.SearchStrategy[list[Data]]:
     first: Data = {"name": "installer", "kind": "init", "command": ["install"], "security": {"read_only_root": True}}
     if level != "restricted":
         first["security"] = {"user": 0}
-    return st.lists(st.sampled_from((first, sidecar, beside)), unique_by=lambda one: str(one["name"]), max_size=3).map(
-        lambda stated: [own | one for one in stated]
-    )
+    typed = st.sampled_from((first, sidecar, beside)).map(lambda one: own | one)
+    stated = st.one_of(typed, typed, typed, st.just(_AS_KUBERNETES_WRITES_IT))
+    return st.lists(stated, unique_by=lambda one: str(one.get("name")), max_size=4)
+
+
+_AS_KUBERNETES_WRITES_IT: Data = {
+    "kind": "sidecar",
+    "container": {
+        "name": "probed", "image": f"{REGISTRY}/tools/helper@{DIGEST}",
+        "livenessProbe": {"httpGet": {"path": "/well", "port": "well"}, "initialDelaySeconds": 5},
+        "ports": [{"name": "well", "containerPort": 8098}],
+        "resources": {key: {"cpu": "100m", "memory": "128Mi"} for key in ("requests", "limits")},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [
+            {"name": "saved", "mountPath": "/saved", "subPathExpr": "$(WHERE)"}, {"name": "own", "mountPath": "/own"},
+        ],
+        "env": [{"name": "WHERE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+    },
+    "volumes": [{"name": "own", "emptyDir": {"medium": "Memory"}}, {"name": "saved", "same_as": "/checkpoints"}],
+}  # fmt: skip
 
 
 @st.composite

@@ -190,6 +190,23 @@ def test_what_they_cannot_be(roles: Data, code: str, place: str, words: str) -> 
     assert words in found.message
 
 
+SIDECAR: Data = {"name": "log", "kind": "sidecar", "image": IMAGE, "cpu": 1, "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(("pods_of_pool", "code", "place"), [
+    ({"containers": [{**SIDECAR, "name": "data-service"}]}, "TW601", "containers/0/name"),
+    ({"containers": [{**SIDECAR, "roles": ["data-service"], "mounts": {"/x": {"same_as": "/x"}}}]}, "TW233",
+     "containers/0/mounts/~1x"),
+    ({"env": {"API_KEY": "abcdefgh12345"}}, "TW409", "env/API_KEY"),
+    ({"mounts": {"/usr": {"scratch": "1Gi"}}}, "TW233", "mounts/~1usr"),
+])  # fmt: skip
+def test_what_their_pool_brings_is_held_to_the_rules(pods_of_pool: Data, code: str, place: str) -> None:
+    cluster = overlay(profile_for("job-set"), {"node_pools": {"cpu": {"pods": pods_of_pool}}})
+    found = findings(on("job-set", roles={"data-service": SERVICE}, gang=False), cluster)
+    assert [(one.code, one.where.pointer) for one in found] == [(code, f"/node_pools/cpu/pods/{place}")]
+    assert findings(on("job-set"), cluster) == []
+
+
 def test_a_restricted_namespace_wants_their_user() -> None:
     run = {"target": "job-set", "roles": {"cache": {"pods": 1, "image": IMAGE}}}
     cluster: Data = {**profile_for("job-set"), "namespaces": {"training": {"pod_security": "restricted", "security": None}}}

@@ -111,8 +111,9 @@ def test_what_does_not_compile_from_a_file_ends_in_findings(pair: tuple[Data, Da
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [
-    "boosting", "command-resumes", "digits-one-node", "everything", "fsdp2-on-train-job", "mpi-intel-launcher-is-node",
-    "prepared", "pytorch-elastic", "pytorch-static", "ray-command", "resnet", "script", "tensorflow-chief", "transformers-model",
+    "as-kubernetes-writes-it", "boosting", "command-resumes", "digits-one-node", "everything", "fsdp2-on-train-job",
+    "mpi-intel-launcher-is-node", "prepared", "pytorch-elastic", "pytorch-static", "ray-command", "resnet", "script",
+    "tensorflow-chief", "transformers-model",
 ])  # fmt: skip
 def test_every_value_of_a_run_replaced_by_every_nasty_one_ends_in_findings(name: str) -> None:
     cluster, run = of_fleet(name)

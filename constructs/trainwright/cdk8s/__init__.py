@@ -12,6 +12,7 @@ if "jsii" not in sys.modules:
 
 from trainwright.cdk8s.fields import RunFields
 from trainwright.cdk8s.job import Monitoring, RunWarning, TrainingJob
+from trainwright.cdk8s.plus import beside, init, sidecar
 from trainwright.cdk8s.topologies import (
     DDPJob,
     HorovodJob,
@@ -28,5 +29,6 @@ from trainwright.cdk8s.writer import write_files
 
 __all__ = [
     "DDPJob", "HorovodJob", "IndependentJob", "JAXJob", "MPIJob", "Monitoring", "MultiWorkerMirroredJob", "NodeError",
-    "ParameterServerJob", "RayJob", "RunFields", "RunWarning", "TrainingJob", "XGBoostJob", "ZeRO3Job", "write_files",
+    "ParameterServerJob", "RayJob", "RunFields", "RunWarning", "TrainingJob", "XGBoostJob", "ZeRO3Job", "beside", "init",
+    "sidecar", "write_files",
 ]

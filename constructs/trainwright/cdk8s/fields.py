@@ -8,6 +8,7 @@ from typing import Any, Literal, Required, TypedDict
 from cdk8s import Chart
 from constructs import Construct
 
+from trainwright.cdk8s.plus import Beside, VolumeOfPlus, without_plus
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
@@ -15,11 +16,11 @@ from trainwright.findings.locate import Locator
 from trainwright.handshake import TargetName
 from trainwright.reading import validate_data
 from trainwright.run import (
+    AnyContainer,
     Batch,
     BoostingWorkload,
     Checkpoints,
     CommandWorkload,
-    Container,
     EnvSource,
     EnvValue,
     LearningRate,
@@ -45,7 +46,10 @@ from trainwright.units import Duration
 
 
 class RunFields(TypedDict, total=False):
-    """All of :class:`trainwright.run.Run` but cluster and topology, with its names and meanings."""
+    """All of :class:`trainwright.run.Run` but cluster and topology, with its names and meanings.
+
+    Mounts and containers may be dictionaries, as a run file writes them, and objects of cdk8s-plus.
+    """
 
     run: str
     """Default: the construct's id."""
@@ -60,7 +64,7 @@ class RunFields(TypedDict, total=False):
     checkpoints: Checkpoints
     target: TargetName
     node_pool: str
-    mounts: Mapping[str, Mount]
+    mounts: Mapping[str, Mount | VolumeOfPlus | Mapping[str, Any]]
     prepare: Mapping[str, Preparation]
     files: Mapping[str, str | Mapping[str, Any]]
     file_modes: Mapping[str, str]
@@ -74,7 +78,7 @@ class RunFields(TypedDict, total=False):
     gang: bool
     resources: Resources
     roles: Mapping[str, RoleParts]
-    containers: Sequence[Container]
+    containers: Sequence[AnyContainer | Beside | Mapping[str, Any]]
     env: Mapping[str, EnvValue]
     env_from: Sequence[EnvSource]
     security: Security
@@ -113,7 +117,7 @@ def run_from_fields(
         CompileError: with one finding for each argument that is wrong or missing.
     """
     defaults: dict[str, Any] = {"run": id, "namespace": Chart.of(scope).namespace}
-    data = {**defaults, **fields, "cluster": cluster.cluster, "topology": topology}
+    data = {**defaults, **without_plus(fields, locate), "cluster": cluster.cluster, "topology": topology}
     if data["namespace"] is None:
         fix = "give the Chart a namespace, or pass namespace="
         raise CompileError([found("TW106", locate.run("/namespace"), f"{id} has no namespace", fix)])

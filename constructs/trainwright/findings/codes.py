@@ -241,9 +241,9 @@ _ROWS = (
          "What a link leads to is not committed: the file would be written elsewhere, and Argo CD refuses links that leave a repository."),
     Code("TW516", _E, "file reads as something else", "The cluster would get another value than the one that was compiled."),
     # Overrides and waivers
-    Code("TW601", _E, "override contradicts the plan", "The plan would say one thing, and the pods would do another."),
+    Code("TW601", _E, "contradicts the plan", "The plan would say one thing, and the pods would do another."),
     Code("TW602", _E, "override without effect", "The patch would be silently dropped."),
-    Code("TW603", _E, "invalid override", "The API server would reject the object, or drop the field."),
+    Code("TW603", _E, "not valid for Kubernetes", "The API server would reject the object, or drop the field."),
     Code("TW604", _E, "pod security forbids it", "The Job would exist, but the API server would reject each of its pods."),
     Code("TW605", _E, "incomplete settings for the node's network",
          "Peers find each other by DNS names, and on the node's network they also share its ports."),

@@ -48,6 +48,11 @@ class Locator(NamedTuple):
     def cluster(self, pointer: str = "") -> Where:
         return _place(self.cluster_file, self.cluster_positions, pointer)
 
+    def at(self, source: str) -> Where:
+        """The place of ``run:/pointer`` or ``cluster:/pointer``, or of the nearest thing above it that a file states."""
+        file, _, pointer = source.partition(":")
+        return self.run(pointer) if file == "run" else self.cluster(pointer)
+
     def source(self, source: str, below: str = "") -> Where | None:
         """The place of a source such as ``run:/batch/micro``, or of what is below it; None for a value that no file states, a
         default among them.
@@ -58,7 +63,7 @@ class Locator(NamedTuple):
         positions = self.run_positions if kind == "run" else self.cluster_positions
         if positions and pointer not in positions and not (kind == "run" and pointer in self.taken.positions):
             return None
-        return self.run(pointer + below) if kind == "run" else self.cluster(pointer + below)
+        return self.at(source + below)
 
 
 def _place(file: str | None, positions: Positions, pointer: str) -> Where:

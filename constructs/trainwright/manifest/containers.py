@@ -8,17 +8,17 @@ from typing import NamedTuple
 from trainwright.findings.locate import escape
 from trainwright.handshake import Role
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.volumes import volume_of_its_own
+from trainwright.manifest.volumes import mount_options, volume_of_its_own, written_source
 from trainwright.plan import Resolution
 from trainwright.plan.environment import stated_variables
 from trainwright.plan.security import RESTRICTED
-from trainwright.run import Container, Probe, Run, SharedMount
+from trainwright.run import AnyContainer, Container, KubernetesContainer, Probe, Run, SharedMount, SharedVolume
 
 
 class Stated(NamedTuple):
     """A container, and where it is stated."""
 
-    container: Container
+    container: AnyContainer
     source: str
 
 
@@ -28,11 +28,15 @@ def pull_policy(run: Run) -> Tree:
     return {"imagePullPolicy": Why(policy, "run:/image_pull_policy", "as asked")} if policy else {}
 
 
-def stated_containers(resolution: Resolution, role: Role | None = None) -> list[Stated]:
-    """Those of the pool of a role, by default of the pods that hold ranks, and then those of the run; one of the run replaces one
-    of the pool with the same name.
-    """
-    run, (pool, offered) = resolution.run, resolution.pool_of(role or resolution.binding.ranks)
+def all_stated(resolution: Resolution) -> list[Stated]:
+    """Those of every pool that pods of the run go to, and those of the run."""
+    roles = resolution.binding.roles
+    return list({one.source: one for role in roles for one in stated_containers(resolution, role)}.values())
+
+
+def stated_containers(resolution: Resolution, role: Role) -> list[Stated]:
+    """Those of the pool of a role, and then those of the run; one of the run replaces one of the pool with the same name."""
+    run, (pool, offered) = resolution.run, resolution.pool_of(role)
     own = {container.name: Stated(container, f"run:/containers/{number}") for number, container in enumerate(run.containers)}
     brought = [
         Stated(container, f"cluster:/node_pools/{escape(pool)}/pods/containers/{number}")
@@ -66,20 +70,28 @@ def beside(resolution: Resolution, role: Role, volumes: dict[str, str]) -> list[
 def own_volumes(resolution: Resolution, role: Role) -> Iterator[Tree]:
     """Volumes of these containers alone."""
     for container, source in containers_of_role(resolution, role):
+        if isinstance(container, KubernetesContainer):
+            for number, volume in enumerate(container.volumes):
+                if not isinstance(volume, SharedVolume):
+                    yield {"name": _volume(container, number), **written_source(volume, f"{source}/volumes/{number}")}
+            continue
         for number, (path, mount) in enumerate(container.mounts.items()):
             if not isinstance(mount, SharedMount):
                 yield {"name": _volume(container, number), **volume_of_its_own(mount, f"{source}/mounts/{escape(path)}")}
 
 
-def _volume(container: Container, number: int) -> str:
+def _volume(container: AnyContainer, number: int) -> str:
+    """Unique in the pod: two containers may call different volumes by one name."""
     return f"of-{container.name}-{number}"
 
 
 def _container(resolution: Resolution, stated: Stated, volumes: dict[str, str]) -> Why:
     container, source = stated
+    if isinstance(container, KubernetesContainer):
+        return _as_written(container, source, volumes)
     amounts = {"cpu": str(container.cpu), "memory": str(container.memory)}
     security = _security(resolution, container)
-    mounts = [_mount(container, number, path, volumes) for number, path in enumerate(container.mounts)]
+    mounts = [_mount(container, number, path, volumes, source) for number, path in enumerate(container.mounts)]
     tree: Tree = {
         "name": container.name,
         "image": container.image,
@@ -96,10 +108,29 @@ def _container(resolution: Resolution, stated: Stated, volumes: dict[str, str]) 
     return Why(tree, source, "as asked")
 
 
-def _mount(container: Container, number: int, path: str, volumes: dict[str, str]) -> Tree:
+def _mount(container: Container, number: int, path: str, volumes: dict[str, str], source: str) -> Tree:
     mount = container.mounts[path]
     name = volumes.get(mount.same_as, mount.same_as) if isinstance(mount, SharedMount) else _volume(container, number)
-    return {"name": name, "mountPath": path, **({"readOnly": True} if getattr(mount, "read_only", False) else {})}
+    return {"name": name, "mountPath": path, **mount_options(mount, f"{source}/mounts/{escape(path)}")}
+
+
+def _as_written(container: KubernetesContainer, source: str, volumes: dict[str, str]) -> Why:
+    """As it is, but for what its kind says, and for the names of its volumes."""
+    called: dict[str, Why] = {}
+    for number, volume in enumerate(container.volumes):
+        if isinstance(volume, SharedVolume):
+            name, in_pod = volume.name, volumes.get(volume.same_as, volume.same_as)
+        else:
+            name, in_pod = str(volume["name"]), _volume(container, number)
+        called[name] = Why(in_pod, f"{source}/volumes/{number}", "what the pod calls the volume")
+    written: Tree = dict(container.container)
+    tree: Tree = {key: written.pop(key) for key in ("name", "image")}
+    if container.kind == "sidecar" and "restartPolicy" not in written:
+        tree["restartPolicy"] = Why("Always", f"{source}/kind", "how Kubernetes writes a sidecar")
+    for field in ("volumeMounts", "volumeDevices"):
+        if field in written:
+            written[field] = [{**one, "name": called[one["name"]]} for one in written[field]]
+    return Why(tree | written, f"{source}/container", "as asked")
 
 
 def probe(stated: Probe) -> Tree:

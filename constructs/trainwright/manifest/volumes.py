@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
@@ -21,6 +21,7 @@ from trainwright.run import (
     EphemeralMount,
     HostPathMount,
     ImageMount,
+    KubernetesMount,
     Mount,
     NfsMount,
     ProjectedConfigMap,
@@ -31,9 +32,9 @@ from trainwright.run import (
     Run,
     ScratchMount,
     SecretMount,
+    SharedMount,
 )
-from trainwright.run.containers import OwnMount
-from trainwright.run.surroundings import ProjectedSource
+from trainwright.run.surroundings import OwnMount, ProjectedSource
 from trainwright_trainer.contract.layout import SECRET_DIRECTORY, SECRET_FILE, SPEC_DIRECTORY
 
 
@@ -92,6 +93,8 @@ _KINDS: dict[type[Mount], str] = {
 }
 """Of mounts with a volume of their own: the first part of its name."""
 _GIVEN = re.compile(rf"({'|'.join(_KINDS.values())})-[0-9]+")
+_AS_WRITTEN = "volume"
+"""The same of a volume as Kubernetes writes it. A claim may be called so, as it always could: its name stays."""
 
 
 def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
@@ -167,7 +170,14 @@ def volume_of_its_own(mount: Mount, source: str) -> Tree:
         case ProjectedMount():
             sources = [_projected(one) for one in mount.projected]
             return {"projected": Why({"sources": sources, **_mode(mount)}, source, "files from several places, as asked")}
+        case KubernetesMount():
+            return written_source(mount.volume, f"{source}/volume")
     raise AssertionError(mount)
+
+
+def written_source(volume: Mapping[str, Any], source: str) -> Tree:
+    """The source of a volume as Kubernetes writes it, each value from its own line."""
+    return {key: Why(value, f"{source}/{escape(key)}", "as asked") for key, value in volume.items() if key != "name"}
 
 
 def _projected(stated: ProjectedSource) -> Tree:
@@ -234,16 +244,20 @@ def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
         if path in prepared:
             mounts.append(_prepared(prepared.pop(path), names))
             continue
-        entry: dict[str, Any] = {"name": names[path], "mountPath": Why(path, source, "as asked")}
-        if isinstance(mount, ClaimMount | ImageMount) and mount.sub_path:
-            entry["subPath"] = Why(mount.sub_path, f"{source}/sub_path", "as asked")
-        if getattr(mount, "read_only", False):
-            entry["readOnly"] = Why(True, f"{source}/read_only", "as asked")
-        mounts.append(entry)
+        mounts.append({"name": names[path], "mountPath": Why(path, source, "as asked"), **mount_options(mount, source)})
     for name, path, mount, source in _of_pool(resolution, role):
-        read_only = {"readOnly": True} if getattr(mount, "read_only", False) else {}
-        mounts.append({"name": name, "mountPath": Why(path, source, "of every pod in the pool"), **read_only})
+        where = Why(path, source, "of every pod in the pool")
+        mounts.append({"name": name, "mountPath": where, **mount_options(mount, source)})
     return [*mounts, *(_prepared(data, names) for data in prepared.values())]
+
+
+def mount_options(mount: Mount | SharedMount, source: str) -> Tree:
+    """What a mount states besides its volume and its path."""
+    sub_path, read_only = getattr(mount, "sub_path", None), getattr(mount, "read_only", False)
+    return {
+        **({"subPath": Why(sub_path, f"{source}/sub_path", "as asked")} if sub_path else {}),
+        **({"readOnly": Why(True, f"{source}/read_only", "as asked")} if read_only else {}),
+    }
 
 
 def _prepared(data: DataPlan, names: dict[str, str]) -> dict[str, Any]:
@@ -297,6 +311,9 @@ def volume_names(run: Run) -> dict[str, str]:
     names: dict[str, str] = {}
     by_claim: dict[str, str] = {}
     for number, (path, mount) in enumerate(run.mounts.items()):
+        if isinstance(mount, KubernetesMount):
+            names[path] = _free_name(f"{_AS_WRITTEN}-{number}", run)
+            continue
         if not isinstance(mount, ClaimMount):
             names[path] = f"{_KINDS[type(mount)]}-{number}"
             continue
@@ -305,3 +322,11 @@ def volume_names(run: Run) -> dict[str, str]:
             name = f"claim-{number}"
         names[path] = by_claim.setdefault(mount.claim, name)
     return names
+
+
+def _free_name(name: str, run: Run) -> str:
+    """A name that no claim of the run has."""
+    claims = {mount.claim for mount in run.mounts.values() if isinstance(mount, ClaimMount)}
+    while name in claims:
+        name += "-2"
+    return name

@@ -11,6 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import Role
+from trainwright.run import KubernetesMount
 from trainwright.units import counted
 
 WIDTH = 760
@@ -122,8 +123,9 @@ def _shared(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     yield "machine", f"{counted(plan.world.nodes, 'node')} of pool {plan.world.pool}: {plan.world.machine}"
     for path, mount in run.mounts.items():
         kind = next(iter(type(mount).model_fields))  # of each kind of mount the first field is its own
+        what = next(iter(mount.volume)) if isinstance(mount, KubernetesMount) else getattr(mount, kind)
         saves = plan.checkpoint is not None and plan.checkpoint.mount == path
-        yield "volume", f"{path}: {kind.replace('_', ' ')} {getattr(mount, kind)}{', checkpoints' if saves else ''}"
+        yield "volume", f"{path}: {kind.replace('_', ' ')} {what}{', checkpoints' if saves else ''}"
 
 
 def _bar(kind: str, words: str, y: float) -> Sequence[str]:

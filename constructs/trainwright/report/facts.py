@@ -15,7 +15,7 @@ from typing import Any
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
-from trainwright.manifest.containers import stated_containers
+from trainwright.manifest.containers import all_stated
 from trainwright.model import Fact
 from trainwright.plan import Plan
 from trainwright.plan.model import SecurityPlan
@@ -150,7 +150,7 @@ def _scheduling(compiled: CompiledRun, stated: dict[str, Any]) -> dict[str, Any]
     limits = {amount.name: amount.limit for amount in compiled.resolution.amounts(compiled.resolution.binding.ranks)}
     facts |= {name: limits.get(name) or "none" for name in ("cpu", "memory")} | {"shared_memory": str(resources.shm)}
     facts |= _rest(stated, "resources", "cpu", "memory", "shared_memory")
-    brought = [one.container for one in stated_containers(compiled.resolution) if one.source.startswith("cluster:")]
+    brought = [one.container for one in all_stated(compiled.resolution) if one.source.startswith("cluster:")]
     facts |= {f"containers of the pool.{one.name}": f"{one.kind}, {one.image}" for one in brought}
     return facts | {
         "grace_seconds": plan.grace.seconds,

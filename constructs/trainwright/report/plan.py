@@ -11,7 +11,7 @@ from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity, visible
 from trainwright.findings.locate import Locator, escape, tokens
 from trainwright.handshake import Role
-from trainwright.manifest.containers import stated_containers
+from trainwright.manifest.containers import all_stated
 from trainwright.manifest.supporting import fences
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
@@ -20,7 +20,7 @@ from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.plan.security import describe_security
 from trainwright.reading.errors import dotted
 from trainwright.report.finding import to_json
-from trainwright.run import CommandWorkload, Container, Run, ScriptWorkload
+from trainwright.run import AnyContainer, CommandWorkload, Run, ScriptWorkload
 from trainwright.units import GIB, counted
 from trainwright_trainer.contract.metrics import Sink, TensorBoard
 
@@ -112,7 +112,7 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         yield "further roles", "; ".join(further)
     if autoscaled := compiled.resolution.needs.autoscaled:
         yield "autoscaling", ", ".join(f"{name} {least} to {most} pods" for name, (least, most) in autoscaled.items())
-    if stated := stated_containers(compiled.resolution):
+    if stated := all_stated(compiled.resolution):
         yield "containers", ", ".join(_brought(one.container, one.source) for one in stated)
     if plan.data:
         yield "data", ", ".join(f"{data.path}, once, from {data.source} (claim {data.claim})" for data in plan.data)
@@ -175,7 +175,7 @@ def _further(compiled: CompiledRun, role: Role) -> str:
     return f"{role.name}: {counted(role.pods, 'pod')} of {each} in pool {resolution.pool_of(role)[0]}{order}{ends}"
 
 
-def _brought(container: Container, source: str) -> str:
+def _brought(container: AnyContainer, source: str) -> str:
     of_pool = ", of the pool" if source.startswith("cluster:") else ""
     return f"{container.name} ({container.kind}{of_pool}; {container.cpu} CPU, {container.memory})"
 

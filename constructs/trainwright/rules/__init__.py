@@ -17,6 +17,7 @@ from trainwright.rules import (
     data,
     deepspeed,
     environment,
+    kubernetes,
     launchers,
     life,
     memory,
@@ -38,8 +39,8 @@ from trainwright.target import TARGETS
 from trainwright.target.base import run_pods
 
 _FAMILIES = (
-    training, plausible, memory, deepspeed, storage, data, capacity, roles, containers, cluster, security, environment, command,
-    launchers, life, mpi, operators, rank_variables, scheduling, nodes, monitoring, objects,
+    training, plausible, memory, deepspeed, storage, data, capacity, roles, kubernetes, containers, cluster, security,
+    environment, command, launchers, life, mpi, operators, rank_variables, scheduling, nodes, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))

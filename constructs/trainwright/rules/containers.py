@@ -12,13 +12,14 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
-from trainwright.manifest.containers import stated_containers
+from trainwright.manifest.containers import Stated, all_stated, containers_of_role
+from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.volumes import volume_mounts
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.rules.environment import secret_findings, variable_findings
 from trainwright.rules.storage import path_findings
-from trainwright.run import SharedMount
+from trainwright.run import KubernetesContainer, SharedMount, SharedVolume
 
 
 def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -33,46 +34,69 @@ def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Findin
                 yield found("TW327", where, message, f"use one of: {', '.join(known)}")
 
 
+def names_are_free(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A pod has each name once, and some are the plan's."""
+    taken = {role.container: "the container that trains" for role in resolution.binding.roles}
+    taken |= {AWAIT_CONTAINER: "the one that waits for data"} if resolution.plan.data else {}
+    for container, source in all_stated(resolution):
+        if container.name in taken:
+            below = "/container/name" if isinstance(container, KubernetesContainer) else "/name"
+            message = f"a container is called {container.name}, as {taken[container.name]} is"
+            yield found("TW601", context.locate.at(source + below), message, "use another name")
+
+
 def shares_what_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A volume is shared by the path at which the container that trains has it."""
-    ranks = resolution.binding.ranks
-    paths = [mount["mountPath"].value for mount in volume_mounts(resolution, ranks)]
-    for container, source in stated_containers(resolution):
-        for path, mount in container.mounts.items():
-            if isinstance(mount, SharedMount) and mount.same_as not in paths:
-                message = f"container {container.name} shares {mount.same_as}, and nothing is mounted there"
-                where = _where(context, f"{source}/mounts/{escape(path)}")
-                yield found("TW233", where, message, f"use one of: {', '.join(paths)}; or add it to mounts")
+    said = set[str]()
+    for role in resolution.binding.roles:
+        paths = [mount["mountPath"].value for mount in volume_mounts(resolution, role)]
+        for stated in containers_of_role(resolution, role):
+            for path, source in _shared(stated):
+                if path not in paths and source not in said:
+                    said.add(source)
+                    message = f"container {stated.container.name} shares {path}, and nothing is mounted there in role {role.name}"
+                    fix = f"use one of: {', '.join(paths)}; or add it to mounts"
+                    yield found("TW233", context.locate.at(source), message, fix)
+
+
+def _shared(stated: Stated) -> Iterator[tuple[str, str]]:
+    """Each path of a mount that a container shares, and where that is stated."""
+    container, source = stated
+    if isinstance(container, KubernetesContainer):
+        volumes = enumerate(container.volumes)
+        yield from ((one.same_as, f"{source}/volumes/{number}") for number, one in volumes if isinstance(one, SharedVolume))
+        return
+    mounts = container.mounts.items()
+    yield from ((one.same_as, f"{source}/mounts/{escape(path)}") for path, one in mounts if isinstance(one, SharedMount))
 
 
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Secrets in plain text anywhere, and of a pool's variables what holds for those of a run."""
-    for container, source in stated_containers(resolution):
+    for container, source in all_stated(resolution):
+        if isinstance(container, KubernetesContainer):
+            continue  # its variables are those of the finished pod
         yield from secret_findings(container.env, partial(_variable_at, context, f"{source}/env"))
-    env = resolution.pool.pods.env
-    where = partial(_variable_at, context, f"cluster:/node_pools/{escape(resolution.plan.world.pool)}/pods/env")
-    owners = owners_of(env, resolution)
-    fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
-    for name, owner in owners.items():
-        yield found("TW403", where(name), owner, fix)
-    yield from secret_findings(env, where)
-    yield from variable_findings({name: value for name, value in env.items() if name not in owners}, where)
+    for pool in dict.fromkeys(resolution.pools.values()):
+        env = context.cluster.node_pools[pool].pods.env
+        where = partial(_variable_at, context, f"cluster:/node_pools/{escape(pool)}/pods/env")
+        owners = owners_of(env, resolution)
+        fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
+        for name, owner in owners.items():
+            yield found("TW403", where(name), owner, fix)
+        yield from secret_findings(env, where)
+        yield from variable_findings({name: value for name, value in env.items() if name not in owners}, where)
 
 
 def paths(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Mounts of a pool are mounts of the container that trains."""
-    at = f"/node_pools/{escape(resolution.plan.world.pool)}/pods/mounts"
-    for path in resolution.pool.pods.mounts:
-        yield from path_findings(path, context.locate.cluster(f"{at}/{escape(path)}"))
+    for pool in dict.fromkeys(resolution.pools.values()):
+        at = f"/node_pools/{escape(pool)}/pods/mounts"
+        for path in context.cluster.node_pools[pool].pods.mounts:
+            yield from path_findings(path, context.locate.cluster(f"{at}/{escape(path)}"))
 
 
 def _variable_at(context: Context, source: str, name: str) -> Where:
-    return _where(context, f"{source}/{name}")
+    return context.locate.at(f"{source}/{name}")
 
 
-def _where(context: Context, source: str) -> Where:
-    file, _, pointer = source.partition(":")
-    return context.locate.run(pointer) if file == "run" else context.locate.cluster(pointer)
-
-
-PLAN = (roles_are_there, shares_what_is_there, variables, paths)
+PLAN = (roles_are_there, names_are_free, shares_what_is_there, variables, paths)

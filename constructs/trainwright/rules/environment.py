@@ -215,15 +215,19 @@ def secrets_of_ray(context: Context, resolution: Resolution) -> Iterator[Finding
         yield from secret_findings(texts, lambda name: context.locate.run(f"{at}/{escape(name)}"))
 
 
-def secret_findings(env: Environment, where: Callable[[str], Where]) -> Iterator[Finding]:
-    """Text whose name or form says that it is secret; the value itself is never repeated."""
+def secret_findings(env: Environment, where: Callable[[str], Where], instead: str = "") -> Iterator[Finding]:
+    """Text whose name or form says that it is secret; the value itself is never repeated.
+
+    ``instead`` says what to write, where that is not a variable in the words of a run.
+    """
     for name, value in env.items():
         if isinstance(value, str) and (SECRET_VALUE.search(value) or _named_secret(name, value)):
             yield found(
                 "TW409",
                 where(name),
                 f"{name} looks like a secret and would be committed in plain text",
-                f"write `{name}: {{secret: NAME, key: KEY}}` under env; then replace the value, since others may have seen it",
+                f"{instead or f'write `{name}: {{secret: NAME, key: KEY}}` under env'}; then replace the value, since others may "
+                "have seen it",
             )
 
 

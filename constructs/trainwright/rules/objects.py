@@ -14,6 +14,7 @@ from trainwright.manifest.plain import problems
 from trainwright.manifest.pods import images_outside
 from trainwright.manifest.provenance import Provenance, origin
 from trainwright.plan import Resolution
+from trainwright.rules.kubernetes import written_parts
 from trainwright.target import TARGETS
 from trainwright.target.base import RunPod
 from trainwright.units import counted
@@ -110,21 +111,26 @@ def overrides_are_valid(
 def _invalid(context: Context, kind: str, problem: Problem, answers: Provenance) -> Finding:
     """A problem of a patched object, on the line of the override that made it, where one is known."""
     source, below = origin(answers, problem.pointer)
-    where = context.locate.source(source, below) if source.startswith("run:/overrides/") else None
+    where = context.locate.source(source, below) if source.startswith(_IN_KUBERNETES_WORDS) else None
     return found("TW603", where or patch_of(context, kind), _of_kind(kind, problem), problem.fix)
+
+
+_IN_KUBERNETES_WORDS = ("run:/overrides/", "run:/containers/", "run:/mounts/", "cluster:/node_pools/")
+"""Sources of what may be written as Kubernetes writes it."""
 
 
 def is_accepted(
     context: Context, whole: Sequence[Manifest], manifests: Sequence[Manifest], provenance: Sequence[Provenance]
 ) -> Iterator[Finding]:
-    """Patched objects, as they are written, must pass what `trainwright validate` knows without CRDs, operators' webhooks too.
+    """Patched objects, and those that hold a container or a volume as Kubernetes writes it, must pass what `trainwright validate`
+    knows without CRDs, operators' webhooks too.
 
-    ``whole`` are the objects that :func:`overrides_are_valid` found to fit their schemas. Most are written just as they are,
+    ``whole`` are the objects that fit their schemas, as :func:`overrides_are_valid` found. Most are written just as they are,
     and are not held against their schemas again: that is most of what validating costs. Which fields an operator's kind has its
     target knows, for the release that the profile names.
     """
     overrides = context.run.overrides
-    if overrides.pod or overrides.objects:
+    if overrides.pod or overrides.objects or any(written_parts(context)):
         from trainwright.validate.check import beyond_schema, object_problems
         from trainwright.validate.core import is_core
         from trainwright.validate.core_schemas import known_version
@@ -155,7 +161,7 @@ def images_are_counted(context: Context, manifests: Sequence[Manifest]) -> Itera
     for manifest in manifests:
         for pointer, reference in () if in_foundation(manifest) else images_outside(manifest):
             message = f"{manifest['kind']}{pointer} starts {reference} in a container that the plan does not count"
-            fix = "remove it; write a sidecar under overrides.pod, as an init container with restartPolicy: Always"
+            fix = "remove it; write a sidecar under containers of the run"
             yield found("TW609", patch_of(context, str(manifest["kind"])), message, fix)
 
 

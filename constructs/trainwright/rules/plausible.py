@@ -8,10 +8,10 @@ from math import ceil
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import escape
+from trainwright.findings.locate import at, escape
 from trainwright.plan import Resolution
-from trainwright.run import BoostingWorkload, ScratchMount
-from trainwright.units import Bytes, Cpu, Duration
+from trainwright.run import BoostingWorkload, KubernetesMount, Mount, ScratchMount
+from trainwright.units import Bytes, Cpu, Duration, UnitError
 from trainwright_trainer.contract.training import AdamW
 
 DIVERGES, ADAM_DIVERGES = 100.0, 0.1
@@ -91,9 +91,21 @@ def starved(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = f"{each} ranks share {resources.cpu} CPU: each waits for its turn, and GPUs wait for ranks"
         yield found("TW218", context.locate.run("/resources/cpu"), message, f"write {each} or more, or remove it")
     for path, mount in context.run.mounts.items():
-        if isinstance(mount, ScratchMount) and mount.scratch.bytes > LARGEST_SCRATCH:
-            where = context.locate.run(f"/mounts/{escape(path)}/scratch")
-            yield found("TW218", where, f"no node has {mount.scratch} of disk", "write what the program needs, as in 500Gi")
+        size, below = _scratch(mount)
+        if size is not None and size.bytes > LARGEST_SCRATCH:
+            where = context.locate.run(f"/mounts/{escape(path)}{below}")
+            yield found("TW218", where, f"no node has {size} of disk", "write what the program needs, as in 500Gi")
+
+
+def _scratch(mount: Mount) -> tuple[Bytes | None, str]:
+    """The size of scratch space, and where the mount says it; None for what is none, or has no size that can be read."""
+    if isinstance(mount, ScratchMount):
+        return mount.scratch, "/scratch"
+    stated = at(mount.volume, "/emptyDir/sizeLimit") if isinstance(mount, KubernetesMount) else None
+    try:
+        return None if stated is None else Bytes.parse(stated), "/volume/emptyDir/sizeLimit"
+    except UnitError:
+        return None, ""
 
 
 def intervals(context: Context, resolution: Resolution) -> Iterator[Finding]:

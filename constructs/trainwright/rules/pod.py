@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -12,7 +11,7 @@ from trainwright.findings import Finding, Severity, Where
 from trainwright.findings.codes import CODES, found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape, tokens
-from trainwright.manifest.containers import stated_containers
+from trainwright.manifest.containers import all_stated
 from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.volumes import RESERVED_PATHS, volume_names
 from trainwright.plan import Resolution
@@ -21,7 +20,7 @@ from trainwright.rules.environment import secret_findings, variable_findings
 from trainwright.rules.objects import patch_of
 from trainwright.rules.pod_security import violations
 from trainwright.rules.storage import path_findings
-from trainwright.run import HostPathMount, ImageMount, NfsMount
+from trainwright.run import AnyContainer, HostPathMount, ImageMount, KubernetesContainer, KubernetesMount, NfsMount
 from trainwright.target import TARGETS
 from trainwright.target.base import RunPod
 from trainwright.units import Bytes, Cpu, UnitError
@@ -31,10 +30,14 @@ Pods = Sequence[tuple[str, Tree]]
 """The role of each pod, or its place where the plan does not know it, and its spec."""
 
 
+_FROM_ELSEWHERE = (HostPathMount, NfsMount, ImageMount, KubernetesMount)
+"""Mounts of which a level, a registry or the API may refuse some."""
+
+
 def changed_pods(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Pods:
     """Those that these rules are about: none where all is the plan's own, without an override and a volume from elsewhere."""
     run = context.run
-    from_elsewhere = any(isinstance(mount, HostPathMount | NfsMount | ImageMount) for mount in run.mounts.values())
+    from_elsewhere = any(isinstance(mount, _FROM_ELSEWHERE) for mount in run.mounts.values())
     brought = run.containers or any(pool.pods.containers or pool.pods.mounts for pool in resolution.node_pools)
     if not run.overrides.pod and not run.overrides.objects and not from_elsewhere and not brought:
         return []
@@ -51,13 +54,17 @@ def is_role(place: str, resolution: Resolution) -> bool:
     return any(role.name == place for role in resolution.binding.roles)
 
 
-def overridden_at(context: Context, role: str, field: str, name: str | None = None) -> Where:
-    """Where an override writes a field of the pod, or the item of that name in it; of a mount's volume, the mount."""
+def overridden_at(context: Context, role: str, field: str, name: str | None = None, below: str = "") -> Where:
+    """Where an override writes a field of the pod, or the item of that name in it; of a mount's volume, the mount.
+
+    ``below`` is a pointer into that item, for what is written as Kubernetes writes it.
+    """
     if field == "volumes":
         for path, volume in volume_names(context.run).items():
             if volume == name:
-                return context.locate.run(f"/mounts/{escape(path)}")
-    if name is not None and (where := stated_at(context, name)):
+                written = isinstance(context.run.mounts[path], KubernetesMount)
+                return context.locate.run(f"/mounts/{escape(path)}" + (f"/volume{below}" if written else ""))
+    if name is not None and (where := stated_at(context, name, below)):
         return where
     if "/" in role:
         return patch_of(context, role.partition("/")[0])
@@ -72,18 +79,28 @@ def overridden_at(context: Context, role: str, field: str, name: str | None = No
     return context.locate.run(pointer)
 
 
-def stated_at(context: Context, name: str) -> Where | None:
+def stated_at(context: Context, name: str, below: str = "") -> Where | None:
     """Where a run, or a pool of its cluster, states a container, or a volume that is a container's or a pool's own."""
-    for number, container in enumerate(context.run.containers):
-        if name == container.name or name.startswith(f"of-{container.name}-"):
-            return context.locate.run(f"/containers/{number}")
+    if pointer := _among(context.run.containers, name, below):
+        return context.locate.run(pointer)
     for key, pool in context.cluster.node_pools.items():
         at = f"/node_pools/{escape(key)}/pods"
-        for number, container in enumerate(pool.pods.containers):
-            if name == container.name or name.startswith(f"of-{container.name}-"):
-                return context.locate.cluster(f"{at}/containers/{number}")
+        if pointer := _among(pool.pods.containers, name, below):
+            return context.locate.cluster(at + pointer)
         if name.startswith("of-pool-") and pool.pods.mounts:
             return context.locate.cluster(f"{at}/mounts")
+    return None
+
+
+def _among(containers: Sequence[AnyContainer], name: str, below: str) -> str | None:
+    """The pointer of the container with that name, or with a volume of that name; in one as Kubernetes writes it, of its part."""
+    for number, container in enumerate(containers):
+        at, written = f"/containers/{number}", isinstance(container, KubernetesContainer)
+        if name == container.name:
+            return f"{at}/container{below}" if written else at
+        volume = name.removeprefix(f"of-{container.name}-")
+        if volume != name and volume.isdigit():
+            return f"{at}/volumes/{volume}{below}" if written else at
     return None
 
 
@@ -110,7 +127,8 @@ def _overridden_below(context: Context, role: str, pod: Tree, pointer: str) -> W
     """Where an override writes what a pointer into a pod template leads to."""
     field, *rest = tokens(pointer)[1:] or [""]
     item = at(pod, f"/{field}/{rest[0]}") if rest else None
-    return overridden_at(context, role, field, item.get("name") if isinstance(item, dict) else None)
+    below = "".join(f"/{escape(token)}" for token in rest[1:])
+    return overridden_at(context, role, field, item.get("name") if isinstance(item, dict) else None, below)
 
 
 def mounts(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
@@ -120,7 +138,7 @@ def mounts(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Fin
             continue
         main = pod["containers"][0]
         paths = [str(mount.get("mountPath")) for mount in main.get("volumeMounts") or []]
-        stated = (*context.run.mounts, *resolution.pool.pods.mounts)
+        stated = (*context.run.mounts, *(path for pool in resolution.node_pools for path in pool.pods.mounts))
         planned = [path for path in paths if path in RESERVED_PATHS or path in stated]
         where = overridden_at(context, role, "containers", main["name"])
         for path in paths:
@@ -168,7 +186,7 @@ def _writers(role: str, pod: Tree, resolution: Resolution) -> Iterator[tuple[str
 
 def ends_with_the_run(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """A Job is complete when every ordinary container has ended; a native sidecar is ended by the kubelet."""
-    by_itself = {one.container.name for one in stated_containers(resolution) if one.container.ends_itself}
+    by_itself = {one.container.name for one in all_stated(resolution) if one.container.ends_itself}
     for role, pod in pods:
         for container in pod["containers"][1:]:
             name = container.get("name")
@@ -190,7 +208,7 @@ def has_resources(context: Context, resolution: Resolution, pods: Pods) -> Itera
             if problem := _amounts_problem(container):
                 yield found(
                     "TW606",
-                    overridden_at(context, role, field, container.get("name")),
+                    overridden_at(context, role, field, container.get("name"), "/resources"),
                     f"container {container.get('name')} {problem}",
                     "add resources, the same in requests and limits: {requests: {cpu: 100m, memory: 128Mi}, limits: …}",
                 )
@@ -229,7 +247,7 @@ def devices(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Fi
             free = set() if any(container is one for one in added) else own
             for device in sorted(name for name in asked - free if name in known or ("/" in name and _ACCELERATOR.search(name))):
                 message = f"container {container.get('name')} asks for {device}, which the plan does not count"
-                where = overridden_at(context, role, field, container.get("name"))
+                where = overridden_at(context, role, field, container.get("name"), "/resources")
                 yield found("TW601", where, message, "remove it: the plan decides GPUs and RDMA devices of a pod")
 
 
@@ -243,11 +261,11 @@ def ports_are_free(context: Context, resolution: Resolution, pods: Pods) -> Iter
     planned = _planned_ports(resolution)
     for role, pod in pods:
         for field, container in added_containers(role, pod, resolution):
-            for port in container.get("ports") or []:
+            for number, port in enumerate(container.get("ports") or []):
                 if port.get("containerPort") in planned:
                     yield found(
                         "TW601",
-                        overridden_at(context, role, field, container.get("name")),
+                        overridden_at(context, role, field, container.get("name"), f"/ports/{number}"),
                         f"container {container.get('name')} listens on {port['containerPort']}, a port of the plan",
                         f"use a port other than {', '.join(map(str, planned))}",
                     )
@@ -310,9 +328,8 @@ def images(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Fin
     """The images of added containers and of volumes, by the rules of the run's own."""
     for role, pod in pods:
         for field, container in added_containers(role, pod, resolution):
-            yield from image_findings(
-                str(container.get("image", "")), context.cluster, overridden_at(context, role, field, container.get("name"))
-            )
+            where = overridden_at(context, role, field, container.get("name"), "/image")
+            yield from image_findings(str(container.get("image", "")), context.cluster, where)
         for name, reference in image_volumes(pod):
             where = overridden_at(context, role, "volumes", name)
             yield from image_findings(reference, context.cluster, where)
@@ -331,19 +348,23 @@ def _image_volume_findings(context: Context, where: Where) -> Iterator[Finding]:
 
 
 def variables(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
-    """Variables that overrides set, by the rules of the run's own."""
+    """Variables that overrides and added containers set, by the rules of the run's own."""
     for role, pod in pods:
         for field, container in containers_of(pod):
             planned = {variable.name for variable in resolution.plan.environment} if container is pod["containers"][0] else set()
-            added = {str(entry.get("name")): entry.get("value") for entry in container.get("env") or []}
-            env = {name: value for name, value in added.items() if name not in planned}
-            where = partial(_there, overridden_at(context, role, field, container.get("name")))
-            yield from variable_findings(env, where)
-            yield from secret_findings(env, where)
+            added: dict[str, str | None] = {}
+            places: dict[str, Where] = {}
+            for number, entry in enumerate(container.get("env") or []):
+                name = str(entry.get("name"))
+                if name not in planned:
+                    added[name] = entry.get("value")
+                    places[name] = overridden_at(context, role, field, container.get("name"), f"/env/{number}")
+                    # one that a later one of the same name replaces is committed too
+                    yield from secret_findings({name: added[name]}, places.__getitem__, _REFERENCE)
+            yield from variable_findings(added, places.__getitem__)
 
 
-def _there(where: Where, _: str) -> Where:
-    return where
+_REFERENCE = "write `valueFrom: {secretKeyRef: {name: NAME, key: KEY}}` in place of value"
 
 
 CHANGED_PODS = (

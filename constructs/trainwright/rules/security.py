@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trainwright.findings import Finding, Where
+from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
@@ -33,12 +33,7 @@ def _refused(context: Context, security: SecurityPlan) -> Iterator[Finding]:
     for field, problem in asked:
         message = f"pod security {security.level} refuses {problem}"
         fix = f"remove it, or use a namespace of a lower level than {security.level}"
-        yield found("TW604", _where(context, security.sources[field]), message, fix)
-
-
-def _where(context: Context, source: str) -> Where:
-    file, _, pointer = source.partition(":")
-    return context.locate.run(pointer) if file == "run" else context.locate.cluster(pointer)
+        yield found("TW604", context.locate.at(security.sources[field]), message, fix)
 
 
 def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:

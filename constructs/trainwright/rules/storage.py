@@ -17,7 +17,7 @@ from trainwright.manifest.limits import hides_the_system, path_problem
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
 from trainwright.rules.environment import SECRET_VALUE
-from trainwright.run import BoostingWorkload, ClaimMount
+from trainwright.run import BoostingWorkload, ClaimMount, KubernetesMount, Mount
 from trainwright.units import GIB
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
@@ -68,7 +68,8 @@ def paths(context: Context) -> Iterator[Finding]:
     """Mounts that hide what the plan mounts, or that are not written in their shortest form."""
     for path, mount in context.run.mounts.items():
         yield from path_findings(path, context.locate.run(f"/mounts/{escape(path)}"))
-        if isinstance(mount, ClaimMount) and mount.sub_path and (problem := path_problem(mount.sub_path)):
+        sub_path = getattr(mount, "sub_path", None)
+        if sub_path and (problem := path_problem(sub_path)):
             yield found("TW233", context.locate.run(f"/mounts/{escape(path)}/sub_path"), *problem)
 
 
@@ -237,7 +238,7 @@ def compile_cache(context: Context) -> Iterator[Finding]:
         return
     around = [mount for mount in run.mounts if PurePosixPath(path).is_relative_to(mount)]
     mount = max(around, key=len, default=None)
-    if mount is not None and getattr(run.mounts[mount], "read_only", True) is False:
+    if mount is not None and _keeps(run.mounts[mount]):
         return
     what = "is in no mount" if mount is None else f"is in {mount}, which is read-only or is deleted with its pod"
     yield found(
@@ -245,6 +246,16 @@ def compile_cache(context: Context) -> Iterator[Finding]:
         "name a folder in a mount of a claim without read_only; or remove it, and every pod compiles for itself",
     )
 
+
+def _keeps(mount: Mount) -> bool:
+    """Whether pods can write there, and the next ones find it; of a volume as Kubernetes writes it, as far as its kind says."""
+    if isinstance(mount, KubernetesMount) and not mount.volume.keys().isdisjoint(_PASSING):
+        return False
+    return getattr(mount, "read_only", True) is False
+
+
+_PASSING = ("emptyDir", "ephemeral", "configMap", "secret", "projected", "downwardAPI", "image")
+"""Volumes that are deleted with the pod, or that nobody can write to."""
 
 RUN = (checkpoint_volume, store_credentials, paths, claims, files, compile_cache)
 PLAN = (shared_claims, checkpoints_fit, grace_fits, goes_on, host_file)

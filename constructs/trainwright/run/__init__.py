@@ -1,6 +1,15 @@
 """What a user asks for: the run."""
 
-from trainwright.run.containers import Container, PoolPods, Probe, SharedMount, Toleration
+from trainwright.run.containers import (
+    AnyContainer,
+    Container,
+    KubernetesContainer,
+    PoolPods,
+    Probe,
+    SharedMount,
+    SharedVolume,
+    Toleration,
+)
 from trainwright.run.life import PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.model import (
@@ -28,6 +37,7 @@ from trainwright.run.surroundings import (
     FieldReference,
     HostPathMount,
     ImageMount,
+    KubernetesMount,
     Mount,
     NfsMount,
     ProjectedConfigMap,
@@ -57,6 +67,7 @@ from trainwright.security import Security
 __all__ = [
     "AccessKeys",
     "AccountKey",
+    "AnyContainer",
     "Batch",
     "BoostingWorkload",
     "Checkpoints",
@@ -72,6 +83,8 @@ __all__ = [
     "FieldReference",
     "HostPathMount",
     "ImageMount",
+    "KubernetesContainer",
+    "KubernetesMount",
     "LearningRate",
     "Mount",
     "NfsMount",
@@ -105,6 +118,7 @@ __all__ = [
     "SecretReference",
     "Security",
     "SharedMount",
+    "SharedVolume",
     "Toleration",
     "Trained",
     "TrainerWorkload",

@@ -1,23 +1,12 @@
 """Containers next to the one that trains, and what all pods of a node pool bring along."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Discriminator, Field, JsonValue, Tag, model_validator
 
-from trainwright.model import AbsolutePath, DnsLabel, EnvName, LabelValue, Model, QualifiedName, by_keys
-from trainwright.run.surroundings import (
-    ConfigMapMount,
-    CsiMount,
-    EnvValue,
-    EphemeralMount,
-    HostPathMount,
-    ImageMount,
-    NfsMount,
-    ProjectedMount,
-    ResourceClaim,
-    ScratchMount,
-    SecretMount,
-)
+from trainwright.model import AbsolutePath, ByKeys, DnsLabel, EnvName, LabelValue, Model, QualifiedName
+from trainwright.run.surroundings import EnvValue, OfItsOwn, OwnMount, ResourceClaim
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
@@ -33,38 +22,7 @@ class SharedMount(Model):
     """Whether the mount is read-only."""
 
 
-_OWN = (
-    ScratchMount, EphemeralMount, ConfigMapMount, SecretMount, HostPathMount, NfsMount, CsiMount, ImageMount, ProjectedMount,
-)  # fmt: skip
-
-OwnMount = Annotated[
-    Annotated[ScratchMount, Tag("ScratchMount")]
-    | Annotated[EphemeralMount, Tag("EphemeralMount")]
-    | Annotated[ConfigMapMount, Tag("ConfigMapMount")]
-    | Annotated[SecretMount, Tag("SecretMount")]
-    | Annotated[HostPathMount, Tag("HostPathMount")]
-    | Annotated[NfsMount, Tag("NfsMount")]
-    | Annotated[CsiMount, Tag("CsiMount")]
-    | Annotated[ImageMount, Tag("ImageMount")]
-    | Annotated[ProjectedMount, Tag("ProjectedMount")],
-    by_keys(*_OWN),
-]
-"""Every kind of mount but a claim, which a run states itself."""
-
-ContainerMount = Annotated[
-    Annotated[SharedMount, Tag("SharedMount")]
-    | Annotated[ScratchMount, Tag("ScratchMount")]
-    | Annotated[EphemeralMount, Tag("EphemeralMount")]
-    | Annotated[ConfigMapMount, Tag("ConfigMapMount")]
-    | Annotated[SecretMount, Tag("SecretMount")]
-    | Annotated[HostPathMount, Tag("HostPathMount")]
-    | Annotated[NfsMount, Tag("NfsMount")]
-    | Annotated[CsiMount, Tag("CsiMount")]
-    | Annotated[ImageMount, Tag("ImageMount")]
-    | Annotated[ProjectedMount, Tag("ProjectedMount")],
-    by_keys(SharedMount, *_OWN),
-]
-
+ContainerMount = Annotated[SharedMount | OfItsOwn, ByKeys()]
 
 HttpPath = Annotated[str, Field(pattern=r"^/[^\x00 ]*$", max_length=1024)]
 
@@ -92,12 +50,18 @@ class Probe(Model):
         return self
 
 
+LONGEST_NAME = 40
+"""Characters of a container's name: volumes of its own are called after it, in a DNS label too."""
+
+ContainerKind = Literal["init", "sidecar", "beside"]
+
+
 class Container(Model):
     """A container in the pods of a run, next to the one that trains."""
 
-    name: Annotated[DnsLabel, Field(max_length=40)]
+    name: Annotated[DnsLabel, Field(max_length=LONGEST_NAME)]
     """Name in the pod."""
-    kind: Literal["init", "sidecar", "beside"]
+    kind: ContainerKind
     """`init` ends before the work begins; `sidecar` starts before it, and Kubernetes ends it after; `beside` starts with the work
     and has to end by itself.
     """
@@ -130,9 +94,83 @@ class Container(Model):
             raise ValueError("fs_group is of the whole pod; write it under security of the run")
         if self.started is not None and self.kind != "sidecar":
             raise ValueError(f"started is for a sidecar, and kind is {self.kind}; remove it, or write kind: sidecar")
-        if self.ends_itself and self.kind != "beside":
-            raise ValueError(f"ends_itself is for kind beside, and kind is {self.kind}; remove it")
+        _ends(self)
         return self
+
+
+class SharedVolume(Model):
+    """The volume that the container which trains has at a path, under the name by which a container mounts it."""
+
+    name: DnsLabel
+    """What `volumeMounts` of the container calls it."""
+    same_as: AbsolutePath
+    """Path of that mount."""
+
+
+def _is_shared(value: object) -> str:
+    return "SharedVolume" if isinstance(value, SharedVolume) or (isinstance(value, Mapping) and "same_as" in value) else "mapping"
+
+
+_Volume = Annotated[dict[str, JsonValue], Field(json_schema_extra={"not": {"required": ["same_as"]}}), Tag("mapping")]
+
+ContainerVolume = Annotated[Annotated[SharedVolume, Tag("SharedVolume")] | _Volume, Discriminator(_is_shared)]
+
+
+class KubernetesContainer(Model):
+    """A container in the pods of a run as Kubernetes writes it, for what the other form lacks."""
+
+    kind: ContainerKind
+    """As of any container of a run: `init`, `sidecar` or `beside`. It says `restartPolicy` too."""
+    container: dict[str, JsonValue]
+    """A Container, with its `name` and `image`, and requests equal to limits. Nothing is added to it."""
+    volumes: ListOf[ContainerVolume] = ()
+    """What its `volumeMounts` name: Volumes of its own, or `{name: …, same_as: …}` for what the container which trains mounts."""
+    ends_itself: bool = False
+    """Of kind `beside`: that it ends when the work has ended; otherwise the pod would never be complete."""
+    roles: ListOf[DnsLabel] = ()
+    """Roles whose pods have it; default: those that hold ranks."""
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        _ends(self)
+        return self
+
+    @property
+    def name(self) -> str:
+        """Name in the pod."""
+        return _text(self.container, "name")
+
+    @property
+    def image(self) -> str:
+        return _text(self.container, "image")
+
+    @property
+    def cpu(self) -> str:
+        """Its limit; empty where it has none."""
+        return _text(_mapping(_mapping(self.container, "resources"), "limits"), "cpu")
+
+    @property
+    def memory(self) -> str:
+        """Its limit; empty where it has none."""
+        return _text(_mapping(_mapping(self.container, "resources"), "limits"), "memory")
+
+
+def _text(owner: Mapping[str, JsonValue], key: str) -> str:
+    value = owner.get(key, "")
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def _mapping(owner: Mapping[str, JsonValue], key: str) -> Mapping[str, JsonValue]:
+    value = owner.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _ends(container: Container | KubernetesContainer) -> None:
+    if container.ends_itself and container.kind != "beside":
+        raise ValueError(f"ends_itself is for kind beside, and kind is {container.kind}; remove it")
+
+
+AnyContainer = Annotated[Container | KubernetesContainer, ByKeys()]
 
 
 class Toleration(Model):
@@ -159,5 +197,5 @@ class PoolPods(Model):
     """Devices that pods with ranks get by dynamic resource allocation. One of a run with the same name replaces one."""
     tolerations: ListOf[Toleration] = ()
     """Taints that are not on every node of the pool, such as those of nodes about to end."""
-    containers: ListOf[Container] = ()
+    containers: ListOf[AnyContainer] = ()
     """Sidecars, installers and other containers. A container of the run with the same name replaces one."""

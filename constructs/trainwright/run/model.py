@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model
 
 from trainwright.handshake import MOST_FURTHER, TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
-from trainwright.run.containers import Container, PortNumber
+from trainwright.run.containers import AnyContainer, PortNumber
 from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, PortName, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.nodes import NodeAffinity
@@ -228,7 +228,7 @@ class Run(Model):
     """Of one pod that holds ranks; requests equal limits, unless they are stated apart."""
     roles: dict[DnsLabel, RoleParts] = Field(default_factory=dict)
     """Role of the target, such as `launcher` -> what its pods have of their own; with `pods` a further role, as `evaluator`."""
-    containers: ListOf[Container] = ()
+    containers: ListOf[AnyContainer] = ()
     """Containers next to the one that trains: those that end before it, sidecars, and others beside it."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Variable -> text, a key of a Secret or ConfigMap, or a field of the pod."""
@@ -341,7 +341,7 @@ class Run(Model):
     @model_validator(mode="after")
     def _containers_differ(self) -> Self:
         names = [container.name for container in self.containers]
-        if twice := [name for name in names if names.count(name) > 1]:
+        if twice := [name for name in names if name and names.count(name) > 1]:
             raise ValueError(f"two containers are called {twice[0]}; give each a name of its own")
         return self
 

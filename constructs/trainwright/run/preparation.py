@@ -2,9 +2,9 @@
 
 from typing import Annotated, Self
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Field, model_validator
 
-from trainwright.model import DnsSubdomain, Model, by_keys
+from trainwright.model import ByKeys, DnsSubdomain, Model
 from trainwright.run.surroundings import SecretReference
 from trainwright.units import Bytes, Cpu
 
@@ -34,9 +34,7 @@ class AccountKey(Model):
     """The JSON key file of a service account."""
 
 
-Credentials = Annotated[
-    Annotated[AccessKeys, Tag("AccessKeys")] | Annotated[AccountKey, Tag("AccountKey")], by_keys(AccessKeys, AccountKey)
-]
+Credentials = Annotated[AccessKeys | AccountKey, ByKeys()]
 
 
 class Preparation(Model):

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, Tag, model_validator
+from pydantic import AfterValidator, Field, JsonValue, model_validator
 
-from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, Model, by_keys
+from trainwright.model import AbsolutePath, ByKeys, DnsLabel, DnsSubdomain, EnvName, Model
 from trainwright.units import Bytes, Duration
 from trainwright_trainer.contract.base import ListOf
 
@@ -184,13 +184,7 @@ class ProjectedToken(Model):
         return self
 
 
-ProjectedSource = Annotated[
-    Annotated[ProjectedConfigMap, Tag("ProjectedConfigMap")]
-    | Annotated[ProjectedSecret, Tag("ProjectedSecret")]
-    | Annotated[ProjectedFields, Tag("ProjectedFields")]
-    | Annotated[ProjectedToken, Tag("ProjectedToken")],
-    by_keys(ProjectedConfigMap, ProjectedSecret, ProjectedFields, ProjectedToken),
-]
+ProjectedSource = Annotated[ProjectedConfigMap | ProjectedSecret | ProjectedFields | ProjectedToken, ByKeys()]
 
 
 class ProjectedMount(Model):
@@ -202,24 +196,25 @@ class ProjectedMount(Model):
     """Permissions of the files, such as "0400" for a private key; default: "0644"."""
 
 
-_MOUNTS = (
-    ClaimMount, ScratchMount, EphemeralMount, ConfigMapMount, SecretMount, HostPathMount, NfsMount, CsiMount, ImageMount,
-    ProjectedMount,
-)  # fmt: skip
+class KubernetesMount(Model):
+    """A volume as Kubernetes writes it, for what no other kind of mount says."""
 
-Mount = Annotated[
-    Annotated[ClaimMount, Tag("ClaimMount")]
-    | Annotated[ScratchMount, Tag("ScratchMount")]
-    | Annotated[EphemeralMount, Tag("EphemeralMount")]
-    | Annotated[ConfigMapMount, Tag("ConfigMapMount")]
-    | Annotated[SecretMount, Tag("SecretMount")]
-    | Annotated[HostPathMount, Tag("HostPathMount")]
-    | Annotated[NfsMount, Tag("NfsMount")]
-    | Annotated[CsiMount, Tag("CsiMount")]
-    | Annotated[ImageMount, Tag("ImageMount")]
-    | Annotated[ProjectedMount, Tag("ProjectedMount")],
-    by_keys(*_MOUNTS),
-]
+    volume: dict[str, JsonValue]
+    """The source of a Volume, such as `csi: {driver: …, fsType: ext4}`: without its name, and no claim."""
+    read_only: bool = False
+    """Whether the mount is read-only."""
+    sub_path: RelativePath | None = None
+    """A folder inside the volume."""
+
+
+OfItsOwn = (
+    ScratchMount | EphemeralMount | ConfigMapMount | SecretMount | HostPathMount | NfsMount | CsiMount | ImageMount
+    | ProjectedMount | KubernetesMount
+)  # fmt: skip
+"""A mount whose volume nothing else mounts: every kind but a claim, which a run states itself."""
+
+OwnMount = Annotated[OfItsOwn, ByKeys()]
+Mount = Annotated[ClaimMount | OfItsOwn, ByKeys()]
 
 
 class SecretReference(Model):
@@ -253,13 +248,9 @@ def _can_be_set(value: str) -> str:
     return value
 
 
-EnvValue = Annotated[
-    Annotated[str, Field(max_length=131_072), AfterValidator(_can_be_set), Tag("text")]
-    | Annotated[SecretReference, Tag("SecretReference")]
-    | Annotated[ConfigMapReference, Tag("ConfigMapReference")]
-    | Annotated[FieldReference, Tag("FieldReference")],
-    by_keys(SecretReference, ConfigMapReference, FieldReference, other="text"),
-]
+_Text = Annotated[str, Field(max_length=131_072), AfterValidator(_can_be_set)]
+
+EnvValue = Annotated[_Text | SecretReference | ConfigMapReference | FieldReference, ByKeys(other="text")]
 
 
 class WholeSecret(Model):
@@ -280,7 +271,4 @@ class WholeConfigMap(Model):
     """Put before each key."""
 
 
-EnvSource = Annotated[
-    Annotated[WholeSecret, Tag("WholeSecret")] | Annotated[WholeConfigMap, Tag("WholeConfigMap")],
-    by_keys(WholeSecret, WholeConfigMap),
-]
+EnvSource = Annotated[WholeSecret | WholeConfigMap, ByKeys()]

@@ -84,6 +84,11 @@ def metadata_structure(metadata: object, version: str, pointer: str = "/metadata
     return list(_problems(_of_definition(_META, version), metadata, pointer))
 
 
+def part_structure(kind: str, value: object, version: str, pointer: str) -> list[Problem]:
+    """The same for a part of a pod, such as a Container or a Volume, which is at ``pointer``."""
+    return list(_problems(_of_definition(f"io.k8s.api.core.v1.{kind}", version), value, pointer))
+
+
 def template_structure(manifest: Mapping[str, Any], version: str) -> Iterator[Problem]:
     """The same for templates of pods and Jobs in an object of any kind: a CRD has their fields, and few of their values."""
     lists = ((owner, index, job) for owner in _JOB_LISTS for index, job in items(manifest, owner))

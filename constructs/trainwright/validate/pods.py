@@ -61,6 +61,9 @@ def template_problems(template: Any) -> Iterator[Problem]:
     for field in ("initContainers", "containers"):
         for index, container in items(template, f"/spec/{field}"):
             yield from _container(template, f"/spec/{field}/{index}")
+            ends = field == "initContainers" and text(container, "/restartPolicy") != "Always"
+            told = _of_its_life(container) if ends else _handlers(container)
+            yield from (problem.below(f"/spec/{field}/{index}") for problem in told)
             if field == "initContainers" and text(container, "/name") in names:
                 message = f"an init container and a container are both named {text(container, '/name')}"
                 yield Problem("TW706", f"/spec/{field}/{index}/name", message, "rename one of the two")
@@ -70,6 +73,35 @@ def _container(template: Any, place: str) -> Iterator[Problem]:
     yield from _unique(template, f"{place}/ports", "name")
     yield from _unique(template, f"{place}/volumeMounts", "mountPath")
     yield from _resources(mapping(template, f"{place}/resources/requests"), mapping(template, f"{place}/resources/limits"), place)
+
+
+_PROBES, _HOOKS = ("livenessProbe", "readinessProbe", "startupProbe"), ("postStart", "preStop")
+_WAYS = ("exec", "httpGet", "tcpSocket", "grpc", "sleep")
+"""Of probes, and of hooks; which of the two has which its schema says."""
+
+
+def _of_its_life(container: Mapping[str, Any]) -> Iterator[Problem]:
+    """An init container ends before anybody could ask how it is (pkg/apis/core/validation, validateInitContainers)."""
+    for field in (*_PROBES, "lifecycle"):
+        if container.get(field) is not None:
+            message = f"an init container that ends cannot have {field}"
+            yield Problem("TW705", f"/{field}", message, "remove it: of init containers only a sidecar has it")
+
+
+def _handlers(container: Mapping[str, Any]) -> Iterator[Problem]:
+    """A probe or hook does one thing; what counts as alive or started is the first success."""
+    for pointer in (*(f"/{probe}" for probe in _PROBES), *(f"/lifecycle/{hook}" for hook in _HOOKS)):
+        handler = at(container, pointer)
+        if not isinstance(handler, Mapping):
+            continue
+        ways = [way for way in _WAYS if handler.get(way) is not None]
+        if len(ways) != 1:
+            message = f"{pointer} {'does nothing' if not ways else f'does {len(ways)} things: ' + ', '.join(ways)}"
+            yield Problem("TW705", pointer, message, "write one of exec, httpGet and tcpSocket")
+        threshold = handler.get("successThreshold")
+        if pointer in ("/livenessProbe", "/startupProbe") and threshold not in (None, 1):
+            message = f"{pointer}/successThreshold is {written(threshold)}, and must be 1"
+            yield Problem("TW705", f"{pointer}/successThreshold", message, "remove it")
 
 
 def reference_problems(template: Any, claimed: Sequence[Mapping[str, Any]] = ()) -> Iterator[Problem]:

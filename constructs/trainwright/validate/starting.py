@@ -61,6 +61,8 @@ def _variable(variable: Mapping[str, Any]) -> Iterator[Problem]:
         yield Problem("TW713", "/value", f"{name} holds a NUL character, which no variable can", "remove the character")
     if said := unexpanded(name, value):
         yield Problem("TW419", "/value", *said)
+    if value and at(variable, "/valueFrom") is not None:
+        yield Problem("TW705", "", f"{name} has a value and a valueFrom", "remove one of the two")
     for source in ("secretKeyRef", "configMapKeyRef"):
         yield from _key(mapping(variable, f"/valueFrom/{source}"), f"/valueFrom/{source}")
 

@@ -35,10 +35,23 @@ def test_the_example_app(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     assert file.read_text() == snapshot(extension_class=YamlFile, name="digits")
 
 
+def examples() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (DOCS / "cdk8s.md").read_text(), re.DOTALL)
+
+
 def test_the_example_of_the_page(project: Path, tmp_path: Path) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", (DOCS / "cdk8s.md").read_text(), re.DOTALL)
-    (tmp_path / "app.py").write_text(code)
+    (tmp_path / "app.py").write_text(examples()[0])
     said = run(tmp_path / "app.py", project, tmp_path / "out")
     assert re.fullmatch(r"mnist-[a-z0-9]{8} 2 \['ConfigMap', 'Service', 'Job'\]\n", said)
     text = (tmp_path / "out" / "training.k8s.yaml").read_text()
     assert re.findall("^kind: (.*)$", text, re.MULTILINE) == ["ConfigMap", "Service", "Job"] * 2
+
+
+def test_the_example_with_objects_of_cdk8s_plus(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(examples()[1])
+    assert run(tmp_path / "app.py", project, tmp_path / "out") == (
+        "[('relay', [{'mountPath': '/run', 'name': 'volume-1'}]), ('installer', None)]\n"
+    )
+    text = (tmp_path / "out" / "training.k8s.yaml").read_text()
+    assert text.count("name: volume-1") == 3, "the volume, and its mounts in both containers"
+    assert len(examples()) == 2

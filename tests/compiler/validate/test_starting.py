@@ -61,6 +61,13 @@ def runs(program: str, source: Data, path: str, **mount: Any) -> tuple[Data, Dat
     return {"command": [program], **container}, spec
 
 
+LISTENS: Data = {"tcpSocket": {"port": 80}}
+
+
+def init(container: Data) -> Data:
+    return {"initContainers": [{"name": "first", "image": "x", **container}]}
+
+
 BROKEN: dict[str, tuple[Data, Data, str]] = {
     "privileged without escalation": (
         {"securityContext": {"privileged": True, "allowPrivilegeEscalation": False}}, {}, "TW705 a privileged container",
@@ -92,6 +99,20 @@ BROKEN: dict[str, tuple[Data, Data, str]] = {
     ),
     "script that cannot be run": (*runs("/app/start.sh", SCRIPTS, "/app"), "TW713 the command runs /app/start.sh"),
     "script by its key": (*runs("/app/start.sh", SCRIPTS, "/app/start.sh", subPath="start"), "TW713 the command runs"),
+    **{
+        f"init container with {field}": ({}, init({field: value}), f"TW705 an init container that ends cannot have {field}")
+        for field, value in (*((f"{probe}Probe", LISTENS) for probe in ("liveness", "readiness", "startup")),
+                             ("lifecycle", {"preStop": {"sleep": {"seconds": 1}}}))
+    },
+    "probe of two ways": ({"livenessProbe": {**LISTENS, "exec": {"command": ["x"]}}}, {}, "TW705 /livenessProbe does 2 things"),
+    "probe of no way": ({"readinessProbe": {"periodSeconds": 5}}, {}, "TW705 /readinessProbe does nothing"),
+    "probe of a sidecar": ({}, init({"startupProbe": {}, "restartPolicy": "Always"}), "TW705 /startupProbe does nothing"),
+    "hook of no way": ({"lifecycle": {"postStart": {}}}, {}, "TW705 /lifecycle/postStart does nothing"),
+    "two successes": ({"startupProbe": {**LISTENS, "successThreshold": 2}}, {}, "TW705 /startupProbe/successThreshold is 2"),
+    "value and its source": (
+        {"env": [{"name": "A", "value": "a", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}, {},
+        "TW705 A has a value and a valueFrom",
+    ),
     "variable of a shell": ({"env": [{"name": "PATH", "value": "/opt/bin:$PATH"}]}, {}, "TW419 PATH holds $PATH"),
 }  # fmt: skip
 
@@ -117,6 +138,10 @@ FINE: dict[str, tuple[Data, Data]] = {
     ),
     "interpreter": runs("bash", SCRIPTS, "/app"),
     "program beside": runs("/opt/start", SCRIPTS, "/app"),
+    "sidecar with a probe": ({}, init({"livenessProbe": LISTENS, "restartPolicy": "Always"})),
+    "readiness after two successes": ({"readinessProbe": {**LISTENS, "successThreshold": 2}}, {}),
+    "hooks": ({"lifecycle": {"postStart": {"exec": {"command": ["x"]}}, "preStop": {"sleep": {"seconds": 1}}}}, {}),
+    "empty value": ({"env": [{"name": "A", "value": "", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}, {}),
 }
 
 
