@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from trainwright.cli.session import JsonOption, ProjectOption, RunArgument, open_project, output, run_file, show, stop, today
-from trainwright.project import build_run
-from trainwright.project.build import demand_profile, refused_by_policies
+from trainwright.project.build import build_run, demand_profile, refused_by_policies
 from trainwright.project.load import load_sources_for
 from trainwright.report.plan import compiled_data, default_places, difference_data, difference_lines, plan_lines
 from trainwright.run import Run

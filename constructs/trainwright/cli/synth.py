@@ -25,9 +25,11 @@ from trainwright.cli.session import (
     watched,
 )
 from trainwright.findings import CompileError
-from trainwright.project import Build, Written, build_project, every_run, last_records, obstacles, write_runs
-from trainwright.project.build import run_of
+from trainwright.project.build import Build, build_project, run_of
 from trainwright.project.changes import run_lines
+from trainwright.project.scope import every_run, obstacles
+from trainwright.project.status import last_records
+from trainwright.project.synth import Written, write_runs
 from trainwright.report.plan import plan_lines
 
 
