@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainwright.findings import Where
@@ -77,6 +78,19 @@ def escape(key: str) -> str:
 def tokens(pointer: str) -> list[str]:
     """The keys of a JSON pointer; none for the empty one."""
     return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
+def dotted(keys: Sequence[str | int]) -> str:
+    """A path as people write it: ``workload.model.hidden_size``, ``mounts["/data"].claim``, ``waivers[0]``."""
+    text = ""
+    for key in keys:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
+            text += f".{key}" if text else key
+        else:
+            text += f'["{key[:60]}"]'
+    return text or "the document"
 
 
 def at(node: Any, pointer: str) -> Any:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from trainwright import model as names
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import escape
+from trainwright.findings.locate import dotted, escape
 from trainwright.model import closest
 from trainwright.reading.document import MOST_FINDINGS, shorten
 from trainwright.reading.shape import WORDS, Keys, Slot, Spot, find_spot, homes, shape_of, wanted
@@ -112,19 +112,6 @@ def _at(data: object, keys: Keys) -> object:
         else:
             data = getattr(data, key, None) if isinstance(data, BaseModel) and isinstance(key, str) else None
     return data
-
-
-def dotted(keys: Keys) -> str:
-    """A path as people write it: ``workload.model.hidden_size``, ``mounts["/data"].claim``, ``waivers[0]``."""
-    text = ""
-    for key in keys:
-        if isinstance(key, int):
-            text += f"[{key}]"
-        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
-            text += f".{key}" if text else key
-        else:
-            text += f'["{key[:60]}"]'
-    return text or "the document"
 
 
 def _shown(value: object) -> str:
