@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainwright.findings import Where
@@ -73,6 +73,11 @@ def _place(file: str | None, positions: Positions, pointer: str) -> Where:
 def escape(key: str) -> str:
     """One key as a token of a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1") if "/" in key or "~" in key else key
+
+
+def pointer_to(keys: Iterable[str | int]) -> str:
+    """The JSON pointer that leads from key to key."""
+    return "".join(f"/{escape(str(key))}" for key in keys)
 
 
 def tokens(pointer: str) -> list[str]:
