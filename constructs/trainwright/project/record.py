@@ -23,7 +23,7 @@ from trainwright.findings.codes import found
 from trainwright.model import Fact, Model
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml, read_text
-from trainwright.scalar import read_scalar
+from trainwright.reading.scalar import read_scalar
 
 HEADER = "# Written by `trainwright synth`. Review it, do not edit it; docs/record.md says what each line is.\n"
 SUFFIX = ".yaml"

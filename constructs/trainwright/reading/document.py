@@ -16,7 +16,7 @@ from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import NOTHING, Locator, Positions, Taken, escape
 from trainwright.reading.events import Mark, RefusedError, UnsureError, careful_events, kind_of, nodes_in, quick_events
-from trainwright.scalar import ScalarError, read_scalar
+from trainwright.reading.scalar import ScalarError, read_scalar
 
 LARGEST_FILE = 2**20
 """Bytes."""

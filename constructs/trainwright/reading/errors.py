@@ -14,9 +14,9 @@ from trainwright.findings.codes import found
 from trainwright.findings.locate import dotted, pointer_to
 from trainwright.model import closest
 from trainwright.reading.document import MOST_FINDINGS, shorten
+from trainwright.reading.scalar import ScalarError, read_scalar
 from trainwright.reading.shape import WORDS, Keys, Slot, find_spot, homes, shape_of, wanted
-from trainwright.scalar import ScalarError, literal, read_scalar
-from trainwright.units import counted
+from trainwright.units import counted, literal
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from trainwright.model import file_schema
-from trainwright.scalar import literal
+from trainwright.units import literal
 
 Keys = tuple[str | int, ...]
 """The way from the document to a value."""
