@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as encoder
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -30,7 +29,7 @@ def command(
     demand_profile(sources, file.run.cluster)
     built = build_run(file, sources, today())
     if target is not None:
-        other = build_run(replace(file, run=_for_target(file.run, target)), sources, today())
+        other = build_run(file._replace(run=_for_target(file.run, target)), sources, today())
         if json:
             output(encoder.dumps(difference_data(built.compiled, other.compiled), indent=2))
             return

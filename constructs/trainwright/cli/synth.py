@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,7 +56,7 @@ def write(
     project, sources = open_sources(folder)
     for name in asked:
         run_file(sources, name)
-    sources = replace(sources, held={name: held for name, held in sources.held.items() if name not in accepted})
+    sources = sources._replace(held={name: held for name, held in sources.held.items() if name not in accepted})
     records = last_records(project)
     build = build_project(sources, today(), records, watched)
     ways = obstacles(project, build, records, accepted)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Where
@@ -40,8 +39,7 @@ def unwatched(items: Sequence[T], what: str) -> Iterable[T]:
     return items
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFile:
+class ClusterFile(NamedTuple):
     """A cluster profile, as read."""
 
     path: Path
@@ -51,8 +49,7 @@ class ClusterFile:
     positions: Positions
 
 
-@dataclass(frozen=True, slots=True)
-class RunFile:
+class RunFile(NamedTuple):
     """A run, as read."""
 
     path: Path
@@ -86,8 +83,7 @@ class RunFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(NamedTuple):
     """Where everything is."""
 
     root: Path
@@ -134,19 +130,18 @@ class Project:
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.as_posix()
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(NamedTuple):
     """Every profile and every run that could be read, and what is wrong with the others."""
 
     clusters: dict[str, ClusterFile]
     runs: dict[str, RunFile]
     findings: tuple[Finding, ...]
-    held: Mapping[str, HeldRun] = field(default_factory=dict)
+    held: Mapping[str, HeldRun] = {}
     """What is held of each run that is."""
     defaults: DefaultsFile | None = None
-    unread: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    unread: Mapping[str, tuple[Finding, ...]] = {}
     """Run -> why it could not be read, where that is not in a file of its name."""
-    policies: Mapping[str, PolicyFile] = field(default_factory=dict)
+    policies: Mapping[str, PolicyFile] = {}
     """Code -> what the platform team demands of runs."""
 
 

@@ -10,11 +10,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -116,15 +115,14 @@ class ClusterRecord(Model):
 AnyRecord = RunRecord | FoundationRecord | ClusterRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(NamedTuple):
     """Every record of a project."""
 
-    runs: Mapping[str, RunRecord] = field(default_factory=dict)
-    foundations: Mapping[str, FoundationRecord] = field(default_factory=dict)
+    runs: Mapping[str, RunRecord] = {}
+    foundations: Mapping[str, FoundationRecord] = {}
     """``<cluster>/<namespace>`` -> its foundation."""
-    clusters: Mapping[str, ClusterRecord] = field(default_factory=dict)
-    broken: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    clusters: Mapping[str, ClusterRecord] = {}
+    broken: Mapping[str, tuple[Finding, ...]] = {}
     """Path below the folder of records -> why it cannot be read."""
 
     @property

@@ -8,9 +8,8 @@ libraries make of events themselves does not tell which tags were written, and h
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
@@ -29,8 +28,7 @@ MOST_FINDINGS = 50
 LONGEST_MESSAGE = 240
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """One file's content: JSON-safe data, and the place of each key and list item."""
 
     file: str
