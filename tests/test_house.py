@@ -26,6 +26,7 @@ def shop(tmp_path: Path) -> Path:
         "office/__init__.py": "",
         "office/desk.py": "from shop.office import lamp\n" + lines_of("x", 60),
         "office/lamp.py": "from shop.office import desk\n" + lines_of("y", 501),
+        "office/forms/order.py": "from shop import till\n" + lines_of("z", 501),
     }
     for name, text in files.items():
         path = tmp_path / "shop" / name
@@ -48,6 +49,10 @@ def test_what_is_worth_a_look_is_named(shop: Path) -> None:
 
 def test_a_passage_stands_twice_whatever_its_comments_docstrings_and_place(shop: Path) -> None:
     assert after([line.strip() for line in report(shop)], "passages of 6 lines") == ["7 lines: store.box:7-13 = till:7-13"]
+
+
+def test_a_template_is_no_module(shop: Path) -> None:
+    assert not [line for line in report(shop) if "order" in line]
 
 
 def after(lines: list[str], title: str) -> list[str]:

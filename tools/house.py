@@ -88,8 +88,13 @@ def _names(node: ast.AST, package: str, known: set[str]) -> Iterator[str]:
 
 
 def modules_below(directory: Path) -> list[Module]:
-    """Every module of a package, in the order of their paths."""
-    dotted = {path: ".".join(path.relative_to(directory).with_suffix("").parts) for path in sorted(directory.rglob("*.py"))}
+    """Every module of a package, in the order of their paths.
+
+    A file in a folder without ``__init__.py`` is none. It is a template, which is copied into new projects: nobody here imports
+    it, and what it imports is an import of theirs.
+    """
+    paths = [path for path in sorted(directory.rglob("*.py")) if (path.parent / "__init__.py").exists()]
+    dotted = {path: ".".join(path.relative_to(directory).with_suffix("").parts) for path in paths}
     return [Module(name.removesuffix("__init__").removesuffix("."), path) for path, name in dotted.items()]
 
 

@@ -9,7 +9,9 @@ from pathlib import Path
 from trainwright.cli.session import Exit, show, today
 from trainwright.cli.synth import write_with_cdk8s
 from trainwright.findings import CompileError
-from trainwright.project import build_project, find_project, guard, load_sources, synth, write_outputs
+from trainwright.project.build import build_project
+from trainwright.project.load import find_project, load_sources
+from trainwright.project.synth import guard, synth, write_outputs
 
 
 def synthesize(folder: Path) -> int:

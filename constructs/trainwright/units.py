@@ -1,7 +1,8 @@
 """Quantities with units: durations, bytes and CPUs, as people write them and as Kubernetes keeps them.
 
 Each type reads what a YAML file holds with ``parse``, prints itself so that ``parse(str(x)) == x``, is written to JSON as its
-canonical text, and has a JSON Schema for editors. A refused value says what to write instead.
+canonical text, and has a JSON Schema for editors. A refused value says what to write instead. Counts and plain values are here
+too, as messages write them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from trainwright.scalar import literal
+from trainwright_trainer.contract.base import MAX_INTEGER
 
 GIB = 2**30
 LONGEST_TEXT = 64
@@ -23,6 +24,15 @@ LONGEST_TEXT = 64
 def counted(number: int, what: str) -> str:
     """``1 node``, ``1,024 nodes``."""
     return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def literal(value: object) -> str:
+    """A value as it is written in YAML; of what YAML cannot hold, the type."""
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        return "a number beyond 2^53"  # Python refuses to print the longest ones
+    if value is not None and not isinstance(value, str | int | float):
+        return f"a value of type {type(value).__name__}"
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else "null" if value is None else str(value)
 
 
 class UnitError(ValueError):

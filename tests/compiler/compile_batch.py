@@ -11,8 +11,10 @@ from tests.compiler.compiling import TODAY, compile_data
 from tests.compiler.fleets import FLEET
 
 from trainwright.findings import CompileError
-from trainwright.project import Project, Records, RunRecord, build_project, compare, load_sources
-from trainwright.project.record import digest, manifests_digest
+from trainwright.project.build import build_project
+from trainwright.project.load import Project, load_sources
+from trainwright.project.record import Records, RunRecord, digest, manifests_digest
+from trainwright.project.status import compare
 from trainwright.report.plan import plan_data, plan_lines
 
 

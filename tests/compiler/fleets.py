@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.compiler.compiling import TODAY
 
-from trainwright.project import Build, Project, build_project, load_sources
+from trainwright.project.build import Build, build_project
+from trainwright.project.load import Project, load_sources
 
 FLEET = Path(__file__).with_name("fleet")
 IDENTITIES = FLEET / "identities.json"

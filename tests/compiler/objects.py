@@ -19,7 +19,7 @@ from trainwright.compile import CompiledRun
 from trainwright.explain import Explainer
 from trainwright.findings.locate import Locator
 from trainwright.manifest.volumes import payload_provenance
-from trainwright.project import Output
+from trainwright.project.build import Output
 from trainwright.validate import Catalogue, CheckedBy, load_catalogue, object_problems
 from trainwright.validate.core import is_core
 from trainwright.validate.core_schemas import known_version

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from tests.compiler.compiling import TODAY
 
-from trainwright.project import Build, Project, Written, build_project, load_sources, synth
+from trainwright.project.build import Build, build_project
+from trainwright.project.load import Project, load_sources
+from trainwright.project.synth import Written, synth
 
 ROOT = Path(__file__).resolve().parents[2]
 TRAINWRIGHT = Path(sys.executable).with_name("trainwright")

@@ -17,7 +17,8 @@ from trainwright.compile import compile_run
 from trainwright.findings import Severity
 from trainwright.handshake import Gang
 from trainwright.identity import PLACEHOLDER
-from trainwright.project import Project, build_project, load_sources
+from trainwright.project.build import build_project
+from trainwright.project.load import Project, load_sources
 from trainwright.target import TARGETS
 from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, ParameterServer, Ray, XGBoost, ZeRO
 

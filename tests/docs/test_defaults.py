@@ -8,7 +8,8 @@ from pathlib import Path
 from tests.compiler.compiling import TODAY
 from tests.pages import DOCS, FENCE, ROOT
 
-from trainwright.project import Project, build_project, load_sources
+from trainwright.project.build import build_project
+from trainwright.project.load import Project, load_sources
 from trainwright.reading.defaults import part
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run

@@ -24,7 +24,7 @@ from tests.compiler.strategies import NASTY, pointers
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.manifest.kinds import GroupKind
-from trainwright.project import Project, load_sources
+from trainwright.project.load import Project, load_sources
 from trainwright.run import Run
 from trainwright.validate.core_schemas import known_version, schema_of
 

@@ -21,7 +21,7 @@ from trainwright.manifest.monitoring import WatchedRun, monitoring_objects, watc
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import split
 from trainwright.plan import Plan
-from trainwright.project import load_run_file
+from trainwright.project.load import load_run_file
 from trainwright.reading import validate_data
 from trainwright.run import Run
 

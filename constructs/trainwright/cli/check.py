@@ -24,7 +24,9 @@ from trainwright.cli.session import (
     write_findings,
 )
 from trainwright.findings import Finding, Severity
-from trainwright.project import Build, build_project, compare, compare_runs, last_records, obstacles
+from trainwright.project.build import Build, build_project
+from trainwright.project.scope import obstacles
+from trainwright.project.status import compare, compare_runs, last_records
 from trainwright.report.finding import by_cause
 from trainwright.report.formats import Format
 from trainwright.units import counted

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from trainwright.cli.session import Exit, ProjectOption, open_project, output, stop, today
-from trainwright.project import Project
+from trainwright.project.load import Project
 from trainwright.review import Class, Review, Side, folder_side, git_side, merge_base, review
 from trainwright.review.data import data
 from trainwright.review.head import with_head

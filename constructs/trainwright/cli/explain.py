@@ -10,7 +10,8 @@ import typer
 
 from trainwright.cli.session import ProjectOption, fail, open_sources, output, stop, today, watched
 from trainwright.explain import Explainer, Explanation
-from trainwright.project import Build, Project, build_project
+from trainwright.project.build import Build, build_project
+from trainwright.project.load import Project
 
 
 def command(

@@ -10,9 +10,11 @@ import typer
 
 from trainwright.cli.session import Exit, ProjectOption, fail, open_sources, run_file, say, stop, today, watched
 from trainwright.findings import Severity
-from trainwright.project import Build, Project, Records, RunRecord, build_project, last_records
+from trainwright.project.build import Build, build_project
 from trainwright.project.hold import held_text
-from trainwright.project.record import Hold, digest
+from trainwright.project.load import Project
+from trainwright.project.record import Hold, Records, RunRecord, digest
+from trainwright.project.status import last_records
 from trainwright.project.synth import write_hold
 
 

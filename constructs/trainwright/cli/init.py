@@ -16,8 +16,8 @@ from trainwright.cli.session import Exit, ProjectOption, open_project, output, s
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding, Severity
-from trainwright.project import Project, RunFile, Sources, build_run, load_sources
-from trainwright.project.build import demand_profile
+from trainwright.project.build import build_run, demand_profile
+from trainwright.project.load import Project, RunFile, Sources, load_sources
 from trainwright.project.record import digest
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainwright.cli.session import ProjectOption, open_sources, output, show, stop, today, watched
-from trainwright.project import build_project
+from trainwright.project.build import build_project
 from trainwright.project.migrate import migrate
 
 

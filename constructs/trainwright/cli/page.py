@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from trainwright.cli.session import ProjectOption, open_sources, say, stop, today, watched
-from trainwright.project import build_project, last_records
+from trainwright.project.build import build_project
+from trainwright.project.status import last_records
 from trainwright.review import Review, folder_side, git_side, review
 from trainwright.review.side import SideError
 

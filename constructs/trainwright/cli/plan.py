@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json as encoder
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from trainwright.cli.session import JsonOption, ProjectOption, RunArgument, open_project, output, run_file, show, stop, today
-from trainwright.project import build_run
-from trainwright.project.build import demand_profile, refused_by_policies
+from trainwright.project.build import build_run, demand_profile, refused_by_policies
 from trainwright.project.load import load_sources_for
 from trainwright.report.plan import compiled_data, default_places, difference_data, difference_lines, plan_lines
 from trainwright.run import Run
@@ -31,7 +29,7 @@ def command(
     demand_profile(sources, file.run.cluster)
     built = build_run(file, sources, today())
     if target is not None:
-        other = build_run(replace(file, run=_for_target(file.run, target)), sources, today())
+        other = build_run(file._replace(run=_for_target(file.run, target)), sources, today())
         if json:
             output(encoder.dumps(difference_data(built.compiled, other.compiled), indent=2))
             return

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainwright.cli.session import ProjectOption, RunArgument, open_sources, run_file, say, stop
-from trainwright.project import last_records
+from trainwright.project.status import last_records
 
 
 def command(

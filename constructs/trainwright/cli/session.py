@@ -17,7 +17,7 @@ from typing import Annotated, NoReturn, TextIO, TypeVar
 import typer
 
 from trainwright.findings import CompileError, Finding, Severity, visible
-from trainwright.project import Project, Sources, find_project, load_sources
+from trainwright.project.load import Project, Sources, find_project, load_sources
 from trainwright.report.finding import render_findings
 from trainwright.report.formats import Format
 

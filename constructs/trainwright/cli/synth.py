@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,9 +24,11 @@ from trainwright.cli.session import (
     watched,
 )
 from trainwright.findings import CompileError
-from trainwright.project import Build, Written, build_project, every_run, last_records, obstacles, write_runs
-from trainwright.project.build import run_of
+from trainwright.project.build import Build, build_project, run_of
 from trainwright.project.changes import run_lines
+from trainwright.project.scope import every_run, obstacles
+from trainwright.project.status import last_records
+from trainwright.project.synth import Written, write_runs
 from trainwright.report.plan import plan_lines
 
 
@@ -55,7 +56,7 @@ def write(
     project, sources = open_sources(folder)
     for name in asked:
         run_file(sources, name)
-    sources = replace(sources, held={name: held for name, held in sources.held.items() if name not in accepted})
+    sources = sources._replace(held={name: held for name, held in sources.held.items() if name not in accepted})
     records = last_records(project)
     build = build_project(sources, today(), records, watched)
     ways = obstacles(project, build, records, accepted)

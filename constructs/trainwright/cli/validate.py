@@ -84,7 +84,7 @@ def _folder(given: Path | None) -> Path | None:
 
 def project_crds() -> Path:
     """Where the project has its CustomResourceDefinitions, or would have; outside of a project, below this folder."""
-    from trainwright.project import find_project
+    from trainwright.project.load import find_project
 
     try:
         return find_project(Path.cwd()).root / FETCHED

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainwright.findings import Where
@@ -79,9 +80,27 @@ def escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1") if "/" in key or "~" in key else key
 
 
+def pointer_to(keys: Iterable[str | int]) -> str:
+    """The JSON pointer that leads from key to key."""
+    return "".join(f"/{escape(str(key))}" for key in keys)
+
+
 def tokens(pointer: str) -> list[str]:
     """The keys of a JSON pointer; none for the empty one."""
     return [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+
+def dotted(keys: Sequence[str | int]) -> str:
+    """A path as people write it: ``workload.model.hidden_size``, ``mounts["/data"].claim``, ``waivers[0]``."""
+    text = ""
+    for key in keys:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
+            text += f".{key}" if text else key
+        else:
+            text += f'["{key[:60]}"]'
+    return text or "the document"
 
 
 def at(node: Any, pointer: str) -> Any:

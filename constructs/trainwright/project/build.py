@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property, partial
 from pathlib import PurePath
@@ -74,8 +74,7 @@ class Output:
         return "/".join(self.path.split("/")[:2])
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltRun:
+class BuiltRun(NamedTuple):
     """A run that compiled, with the files that it is from and becomes."""
 
     file: RunFile
@@ -97,8 +96,7 @@ class BuiltRun:
         return self.compiled.identity if self.held is None else self.held.record.identity
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltFoundation:
+class BuiltFoundation(NamedTuple):
     """What must be in a namespace before its runs."""
 
     key: str
@@ -109,8 +107,7 @@ class BuiltFoundation:
     output: Output
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(NamedTuple):
     """All outputs, and all findings in the order of the files."""
 
     runs: dict[str, BuiltRun]
@@ -221,7 +218,7 @@ def build_run(file: RunFile, sources: Sources, today: date, last: Records = NO_R
     except CompileError as error:
         raise CompileError([file.named(finding) for finding in error.findings]) from error
     findings = tuple(file.named(one) for one in built.compiled.findings if not (one.code in UNREAD and _of_defaults(one, file)))
-    return built if findings == built.compiled.findings else replace(built, compiled=built.compiled._replace(findings=findings))
+    return built if findings == built.compiled.findings else built._replace(compiled=built.compiled._replace(findings=findings))
 
 
 def _build_run(file: RunFile, sources: Sources, today: date, last: Records) -> BuiltRun:
@@ -344,16 +341,15 @@ def build_foundations(
     return built
 
 
-@dataclass(frozen=True, slots=True)
-class _Shared:
+class _Shared(NamedTuple):
     """An object that runs of one shape share, as the first of them made it."""
 
     run: BuiltRun
-    index: int
+    number: int
 
     @property
     def manifest(self) -> Manifest:
-        return self.run.compiled.manifests[self.index]
+        return self.run.compiled.manifests[self.number]
 
 
 def _not_plain(output: Output) -> Iterator[Finding]:
@@ -364,7 +360,7 @@ def _not_plain(output: Output) -> Iterator[Finding]:
 
 def _provenance(parts: Sequence[tuple[Manifest, Provenance]], shared: Sequence[_Shared], kept: int) -> tuple[Provenance, ...]:
     """Of a foundation's own objects, then of those that runs share, then of those that only held runs need."""
-    of_shared = (one.run.compiled.provenance()[one.index] for one in shared)
+    of_shared = (one.run.compiled.provenance()[one.number] for one in shared)
     return (*(answers for _, answers in parts), *of_shared, *({"": KEPT} for _ in range(kept)))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import escape, tokens
+from trainwright.findings.locate import escape, pointer_to, tokens
 from trainwright.manifest.kinds import GroupKind
 from trainwright.model import Fact
 from trainwright.project.hold import objects_in
@@ -95,7 +95,7 @@ def _said_of(cause: Cause, run: BuiltRun) -> tuple[Where, str]:
     if changes:
         said = " and ".join(f"{what}: {_some(f'{path} {_said(old)} → {_said(new)}' for path, old, new in each)}"
                             for what, each in changes)
-        pointer = "".join(f"/{escape(key)}" for key in changes[0][1][0][0].split("/"))
+        pointer = pointer_to(changes[0][1][0][0].split("/"))
         if cause.profile:
             return locate.cluster(pointer), said
         where = locate.run(pointer)

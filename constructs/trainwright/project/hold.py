@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Severity, Where
@@ -43,8 +42,7 @@ _SEPARATOR = re.compile(r"^---\n", re.MULTILINE)
 """Between two documents: no line of a document that cdk8s writes begins with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldRun:
+class HeldRun(NamedTuple):
     """A run that keeps its bytes."""
 
     shown: str

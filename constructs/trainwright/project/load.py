@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import NOTHING, Locator, Positions, Taken
 from trainwright.model import Fact, closest
-from trainwright.policy.load import PolicyFile, load_policies
 from trainwright.project.hold import HeldRun, read_held
 from trainwright.project.record import Digest, digest
 from trainwright.reading import validate
-from trainwright.reading.defaults import DefaultsFile, read_defaults
 from trainwright.reading.document import read_yaml
-from trainwright.reading.run_module import load_python_runs
 from trainwright.report.facts import default_facts
 from trainwright.rules.cluster import check_profile
 from trainwright.run import Run
+
+if TYPE_CHECKING:
+    from trainwright.policy.load import PolicyFile
+    from trainwright.reading.defaults import DefaultsFile
 
 T = TypeVar("T")
 
@@ -39,8 +39,7 @@ def unwatched(items: Sequence[T], what: str) -> Iterable[T]:
     return items
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFile:
+class ClusterFile(NamedTuple):
     """A cluster profile, as read."""
 
     path: Path
@@ -50,8 +49,7 @@ class ClusterFile:
     positions: Positions
 
 
-@dataclass(frozen=True, slots=True)
-class RunFile:
+class RunFile(NamedTuple):
     """A run, as read."""
 
     path: Path
@@ -85,8 +83,7 @@ class RunFile:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(NamedTuple):
     """Where everything is."""
 
     root: Path
@@ -133,19 +130,18 @@ class Project:
         return path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else path.as_posix()
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(NamedTuple):
     """Every profile and every run that could be read, and what is wrong with the others."""
 
     clusters: dict[str, ClusterFile]
     runs: dict[str, RunFile]
     findings: tuple[Finding, ...]
-    held: Mapping[str, HeldRun] = field(default_factory=dict)
+    held: Mapping[str, HeldRun] = {}
     """What is held of each run that is."""
     defaults: DefaultsFile | None = None
-    unread: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    unread: Mapping[str, tuple[Finding, ...]] = {}
     """Run -> why it could not be read, where that is not in a file of its name."""
-    policies: Mapping[str, PolicyFile] = field(default_factory=dict)
+    policies: Mapping[str, PolicyFile] = {}
     """Code -> what the platform team demands of runs."""
 
 
@@ -189,7 +185,7 @@ def load_sources(project: Project, watch: Watch = unwatched) -> Sources:
         return Sources(clusters, {}, (*findings, *error.findings), held, unread=dict.fromkeys(names, error.findings))
     findings += _for_nobody(defaults, clusters) if defaults and len(clusters) == len(profiles) else ()
     runs, unread = _runs(project, watch(files, "reading runs"), findings, defaults)
-    policies = load_policies(project.policies, project.shown, findings)
+    policies = _policies(project, findings)
     return Sources(clusters, runs, tuple(findings), held, defaults, unread, policies)
 
 
@@ -210,7 +206,7 @@ def load_sources_for(project: Project, run: str) -> Sources:
     profiles = [path for suffix in PROFILE_SUFFIXES if (path := project.clusters / f"{cluster}{suffix}").is_file()]
     if not profiles:
         return load_sources(project)
-    clusters, policies = _clusters(project, profiles, findings), load_policies(project.policies, project.shown, findings)
+    clusters, policies = _clusters(project, profiles, findings), _policies(project, findings)
     return Sources(clusters, runs, tuple(findings), held, defaults, policies=policies)
 
 
@@ -225,7 +221,20 @@ def _defaults(project: Project) -> DefaultsFile | None:
     if other.exists():
         message = f"{project.shown(other)} is not read"
         raise CompileError([found("TW101", Where(project.shown(other)), message, f"rename it to {path.name}")])
-    return read_defaults(path, project.shown(path)) if path.exists() else None
+    if not path.exists():
+        return None
+    from trainwright.reading.defaults import read_defaults  # a model of all that can be a default takes its time to load
+
+    return read_defaults(path, project.shown(path))
+
+
+def _policies(project: Project, findings: list[Finding]) -> dict[str, PolicyFile]:
+    """Code -> policy. What is wrong with those that cannot be read is added to the findings."""
+    if not project.policies.exists():
+        return {}
+    from trainwright.policy.load import load_policies
+
+    return load_policies(project.policies, project.shown, findings)
 
 
 def _for_nobody(defaults: DefaultsFile, clusters: Mapping[str, ClusterFile]) -> Iterator[Finding]:
@@ -330,6 +339,8 @@ def load_run_files(path: Path, shown: str, defaults: DefaultsFile | None) -> tup
 
 
 def _of_module(path: Path, shown: str, defaults: DefaultsFile | None) -> tuple[RunFile, ...]:
+    from trainwright.reading.run_module import load_python_runs
+
     mark, stem = digest(path.read_bytes()), name_of(path)
     files: list[RunFile] = []
     findings: list[Finding] = []

@@ -10,11 +10,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -23,7 +22,7 @@ from trainwright.findings.codes import found
 from trainwright.model import Fact, Model
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml, read_text
-from trainwright.scalar import read_scalar
+from trainwright.reading.scalar import read_scalar
 
 HEADER = "# Written by `trainwright synth`. Review it, do not edit it; docs/record.md says what each line is.\n"
 SUFFIX = ".yaml"
@@ -116,15 +115,14 @@ class ClusterRecord(Model):
 AnyRecord = RunRecord | FoundationRecord | ClusterRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(NamedTuple):
     """Every record of a project."""
 
-    runs: Mapping[str, RunRecord] = field(default_factory=dict)
-    foundations: Mapping[str, FoundationRecord] = field(default_factory=dict)
+    runs: Mapping[str, RunRecord] = {}
+    foundations: Mapping[str, FoundationRecord] = {}
     """``<cluster>/<namespace>`` -> its foundation."""
-    clusters: Mapping[str, ClusterRecord] = field(default_factory=dict)
-    broken: Mapping[str, tuple[Finding, ...]] = field(default_factory=dict)
+    clusters: Mapping[str, ClusterRecord] = {}
+    broken: Mapping[str, tuple[Finding, ...]] = {}
     """Path below the folder of records -> why it cannot be read."""
 
     @property

@@ -102,7 +102,7 @@ def part_of(project: Project, build: Build, records: Records, chosen: Collection
         broken = pending - build.runs.keys()
         foundations = {key: _keeping(project, settled[key], broken) for key in foundations if key in settled}
     done = {name: file for name, file in build.done.items() if name in chosen}
-    return Part(replace(build, runs=runs, foundations=foundations, done=done), left, pending)
+    return Part(build._replace(runs=runs, foundations=foundations, done=done), left, pending)
 
 
 def _in_step(name: str, build: Build, records: Records) -> bool:
@@ -137,4 +137,4 @@ def _keeping(project: Project, entry: BuiltFoundation, broken: Collection[str]) 
         manifests=(*own, *kept),
         provenance=lambda: (*provenance(), *({} for _ in kept)),
     )
-    return replace(entry, output=output)
+    return entry._replace(output=output)

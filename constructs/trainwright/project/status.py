@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -162,7 +161,7 @@ def compare_runs(project: Project, build: Build, records: Records, names: Collec
     """The same for some runs alone: their files and their records."""
     runs = {name: built for name, built in build.runs.items() if name in names}
     done = {name: file for name, file in build.done.items() if name in names}
-    part = replace(build, runs=runs, done=done)
+    part = build._replace(runs=runs, done=done)
     findings = [*_stale_runs(project, part, records)]
     for name, built in runs.items():
         findings += _differs(project, built.output, records.runs.get(name))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import NOTHING, Locator, Positions, Taken, escape
+from trainwright.findings.locate import NOTHING, Locator, Positions, Taken, dotted, pointer_to
 from trainwright.reading.document import Document
 from trainwright_trainer.contract.base import MAX_INTEGER
 
@@ -44,9 +44,7 @@ def validate_data(
     where = Locator(file, positions, taken=taken).run
     plain = dict(data) if isinstance(data, Mapping) else data
     if keys := next(_inexact(plain), ()):
-        from trainwright.reading.errors import dotted  # as below
-
-        place = where("".join(f"/{escape(str(key))}" for key in keys))
+        place = where(pointer_to(keys))
         message = f"`{dotted(keys)}` is a number beyond 2^53, which JSON readers round"
         raise CompileError([found("TW107", place, message, "write a smaller number, or text")])
     try:

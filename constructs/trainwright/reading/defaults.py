@@ -6,7 +6,7 @@ A run is merged before it is validated. So a default means what it would mean in
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import NoneType
@@ -48,7 +48,7 @@ class DefaultsFile:
     def merged(self, document: Document) -> Document:
         """A run's document with what it does not say itself."""
         data, taken = self.beneath(document.data)
-        return replace(document, data=data, taken=taken)
+        return document._replace(data=data, taken=taken)
 
     def beneath(self, run: Mapping[str, Any]) -> tuple[dict[str, Any], Taken]:
         """A run's fields, and beneath them those of all defaults that hold for it; values may be models."""
@@ -71,7 +71,7 @@ def read_defaults(path: Path, shown: str) -> DefaultsFile:
         CompileError: with a finding for each thing that is wrong, on its line.
     """
     document = read_yaml(path, shown)
-    validate(Defaults, replace(document, data=_without_removals(document.data)))
+    validate(Defaults, document._replace(data=_without_removals(document.data)))
     return DefaultsFile(path, document)
 
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from trainwright import model as names
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import escape
+from trainwright.findings.locate import dotted, pointer_to
 from trainwright.model import closest
 from trainwright.reading.document import MOST_FINDINGS, shorten
-from trainwright.reading.shape import WORDS, Keys, Slot, Spot, find_spot, homes, shape_of, wanted
-from trainwright.scalar import ScalarError, literal, read_scalar
-from trainwright.units import counted
+from trainwright.reading.scalar import ScalarError, read_scalar
+from trainwright.reading.shape import WORDS, Keys, Slot, find_spot, homes, shape_of, wanted
+from trainwright.units import counted, literal
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -27,34 +26,32 @@ _LONGEST_PATH = 100
 """Keys that a place names: pydantic looks 250 deep."""
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """One error with all that is known of its place."""
 
-    error: ErrorDetails
-    spot: Spot
+    kind: str
+    """As pydantic calls it."""
+    context: Mapping[str, Any]
+    """Its numbers and words."""
+    said: str
+    """Its message."""
     root: Slot
+    keys: Keys
+    slot: Slot
+    """What belongs there."""
+    owner: Slot
+    """What has, or does not have, the last key."""
+    is_key: bool
+    """Whether the key itself is wrong, not its value."""
     value: object
     """What the document holds there."""
     siblings: Mapping[str, object]
     """The mapping that holds, or misses, the last key."""
 
     @property
-    def kind(self) -> str:
-        return self.error["type"]
-
-    @property
-    def context(self) -> dict[str, Any]:
-        return self.error.get("ctx", {})
-
-    @property
-    def keys(self) -> Keys:
-        return self.spot.keys
-
-    @property
     def place(self) -> Keys:
         """Where to point: at the value, or at the key that chooses the kind of a mapping where that is wrong."""
-        chooser = self.spot.slot.chooser if self.kind == "union_tag_invalid" else None
+        chooser = self.slot.chooser if self.kind == "union_tag_invalid" else None
         return (*self.keys, chooser) if chooser else self.keys[:_LONGEST_PATH]
 
     @property
@@ -63,7 +60,7 @@ class Case:
 
     @property
     def subject(self) -> str:
-        return f"the key `{self.name}`" if self.spot.is_key else f"`{self.name}`"
+        return f"the key `{self.name}`" if self.is_key else f"`{self.name}`"
 
 
 Words = tuple[str, str, str]
@@ -89,17 +86,18 @@ def as_findings(
     for case in cases:
         if case.kind != "missing" or case.keys not in misspelt:  # a misspelt key is also a missing one: that is said once
             code, message, fix = _WORDING.get(case.kind, _other)(case)
-            place = where("".join(f"/{escape(str(key))}" for key in case.place))
+            place = where(pointer_to(case.place))
             findings.append(found(code, place, shorten(message), shorten(fix)))
     return sorted(dict.fromkeys(findings), key=lambda finding: (finding.where.line or 0, finding.where.column or 0))
 
 
 def _case(error: ErrorDetails, root: Slot, data: object) -> Case:
-    spot = find_spot(root, error["loc"])
-    siblings = _at(data, spot.keys[:-1])
-    if isinstance(siblings, BaseModel):
-        siblings = siblings.__dict__
-    return Case(error, spot, root, _at(data, spot.keys), siblings if isinstance(siblings, Mapping) else {})
+    keys, slot, owner, is_key = find_spot(root, error["loc"])
+    above = _at(data, keys[:-1])
+    siblings = vars(above) if isinstance(above, BaseModel) else above if isinstance(above, Mapping) else {}
+    return Case(
+        error["type"], error.get("ctx", {}), error["msg"], root, keys, slot, owner, is_key, _at(data, keys), siblings,
+    )
 
 
 def _at(data: object, keys: Keys) -> object:
@@ -112,19 +110,6 @@ def _at(data: object, keys: Keys) -> object:
         else:
             data = getattr(data, key, None) if isinstance(data, BaseModel) and isinstance(key, str) else None
     return data
-
-
-def dotted(keys: Keys) -> str:
-    """A path as people write it: ``workload.model.hidden_size``, ``mounts["/data"].claim``, ``waivers[0]``."""
-    text = ""
-    for key in keys:
-        if isinstance(key, int):
-            text += f"[{key}]"
-        elif re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", key):
-            text += f".{key}" if text else key
-        else:
-            text += f'["{key[:60]}"]'
-    return text or "the document"
 
 
 def _shown(value: object) -> str:
@@ -147,52 +132,41 @@ def _meant(case: Case) -> str | None:
     key = str(case.keys[-1])
     if key in homes(case.root):
         return None
-    return closest(key, [name for name in case.spot.owner.fields if name not in case.siblings])
+    return closest(key, [name for name in case.owner.fields if name not in case.siblings])
 
 
 def _unknown(case: Case) -> Words:
-    key, owner, parent = str(case.keys[-1]), case.spot.owner, dotted(case.keys[:-1])
-    message = f"there is no key `{key}` {f'in {parent}' if len(case.keys) > 1 else 'at the top level'}"
+    key, above = str(case.keys[-1]), case.keys[:-1]
+    message = f"there is no key `{key}` {f'in {dotted(above)}' if above else 'at the top level'}"
     if near := _meant(case):
         return "TW105", message, f"did you mean `{near}`?"
     elsewhere = homes(case.root).get(key, ())
-    here = f"`{parent}` (of "
-    if others := [home.removeprefix(here)[:-1] for home in elsewhere if home.startswith(here)]:
-        return "TW105", message, f"remove it: it is a key of {' and of '.join(others)}"
-    if any(_is_home(home, case.keys[:-1]) for home in elsewhere):  # a mount is a claim or scratch space, and never both
-        beside = [name for name in case.siblings if name in owner.required]
+    here = [home for home in elsewhere if home.is_at(above)]
+    if kinds := [home.kind for home in here if home.kind]:
+        return "TW105", message, f"remove it: it is a key of {' and of '.join(kinds)}"
+    if here:  # a mount is a claim or scratch space, and never both
+        beside = [name for name in case.siblings if name in case.owner.required]
         return "TW105", message, f"remove it{f', or `{beside[0]}`: only one of the two can stand here' if beside else ''}"
     if elsewhere:
-        return "TW105", message, f"move it to {', or to '.join(_without_kinds(elsewhere)[:3])}"
-    return "TW105", message, f"remove it; known keys: {', '.join(owner.fields) or 'none'}"
-
-
-def _is_home(home: str, keys: Keys) -> bool:
-    """Whether a home, such as ``mounts.<name>``, is where the keys lead."""
-    steps = "".join("[]" if isinstance(key, int) else f".{key}" for key in keys).removeprefix(".")
-    pattern = re.escape(home.strip("`")).replace("<name>", ".+")
-    return re.fullmatch(pattern, steps) is not None
-
-
-def _without_kinds(elsewhere: Sequence[str]) -> list[str]:
-    """Homes of a key; of a mapping that has it in several kinds, the mapping alone."""
-    paths = [home.partition(" (of ")[0] for home in elsewhere]
-    return list(dict.fromkeys(path if paths.count(path) > 1 else home for home, path in zip(elsewhere, paths, strict=True)))
+        paths = [home.path for home in elsewhere]
+        said = dict.fromkeys(home._replace(kind="") if paths.count(home.path) > 1 else home for home in elsewhere)
+        return "TW105", message, f"move it to {', or to '.join(map(str, [*said][:3]))}"
+    return "TW105", message, f"remove it; known keys: {', '.join(case.owner.fields) or 'none'}"
 
 
 def _missing(case: Case) -> Words:
     key, parent = case.keys[-1] if case.keys else "", dotted(case.keys[:-1])
     if isinstance(key, int):
-        return "TW106", f"`{parent}` needs one more item", f"add {wanted(case.spot.slot)}"
+        return "TW106", f"`{parent}` needs one more item", f"add {wanted(case.slot)}"
     message = f"`{parent}` has no key `{key}`" if len(case.keys) > 1 else f"key `{key}` is missing"
-    return "TW106", message, f"add `{key}: …` ({wanted(case.spot.slot)})"
+    return "TW106", message, f"add `{key}: …` ({wanted(case.slot)})"
 
 
 # Kinds of mappings, and words of a list.
 
 
 def _no_tag(case: Case) -> Words:
-    key, tags = case.spot.slot.chooser, case.spot.slot.tags()
+    key, tags = case.slot.chooser, case.slot.tags()
     if key is None:
         ways = [f"`{', '.join(f'{name}: …' for name in each.required)}`" if each.name else "text" for each in tags.values()]
         return "TW107", f"`{case.name}` has none of the forms that it can have", f"write {', '.join(ways[:-1])} or {ways[-1]}"
@@ -204,30 +178,32 @@ def _no_tag(case: Case) -> Words:
 
 
 def _unknown_tag(case: Case) -> Words:
-    tag = case.value.get(case.spot.slot.chooser) if isinstance(case.value, Mapping) else None
-    return _choice(dotted(case.place), tag, list(case.spot.slot.tags()))
+    tag = case.value.get(case.slot.chooser) if isinstance(case.value, Mapping) else None
+    return _choice(dotted(case.place), tag, list(case.slot.tags()))
 
 
 def _literal(case: Case) -> Words:
-    if case.spot.is_key:
-        allowed, key = case.spot.owner.keys, str(case.keys[-1])
-        near = closest(key, allowed)
-        fix = f"did you mean {near}? Allowed: {', '.join(allowed)}" if near else f"write one of {', '.join(allowed)}"
-        return "TW107", f"`{dotted(case.keys[:-1])}` knows no `{key[:60]}`", fix
-    return _choice(case.name, case.value, case.spot.slot.values)
+    if case.is_key:
+        key = str(case.keys[-1])
+        return "TW107", f"`{dotted(case.keys[:-1])}` knows no `{key[:60]}`", _one_of(key, case.owner.keys)
+    return _choice(case.name, case.value, case.slot.values)
 
 
 def _choice(name: str, value: object, allowed: list[str]) -> Words:
     if gone := retired(value):
         return "TW107", f"`{name}` cannot be {_shown(value)}: {gone.reason}", gone.instead
-    near = closest(value, allowed) if isinstance(value, str) and len(allowed) > 1 else None
-    options = f"one of {', '.join(allowed)}" if len(allowed) > 1 else ", ".join(allowed)
-    fix = f"did you mean {near}? Allowed: {', '.join(allowed)}" if near else f"write {options}"
-    return "TW107", f"`{name}` cannot be {_shown(value)}", fix
+    return "TW107", f"`{name}` cannot be {_shown(value)}", _one_of(value, allowed)
 
 
-@dataclass(frozen=True, slots=True)
-class Retired:
+def _one_of(value: object, allowed: list[str]) -> str:
+    """What to write where only a few words are allowed."""
+    if len(allowed) < 2:
+        return f"write {', '.join(allowed)}"
+    near = closest(value, allowed) if isinstance(value, str) else None
+    return f"did you mean {near}? Allowed: {', '.join(allowed)}" if near else f"write one of {', '.join(allowed)}"
+
+
+class Retired(NamedTuple):
     """What old tutorials name and nobody maintains any more."""
 
     reason: str
@@ -255,7 +231,7 @@ _WRITTEN_BOOL = {"yes": "true", "on": "true", "y": "true", "no": "false", "off":
 
 def _type(case: Case) -> Words:
     kind, value = case.kind.partition("_")[0], case.value
-    fix = f"write {wanted(case.spot.slot)}"
+    fix = f"write {wanted(case.slot)}"
     if value is None and WORDS[kind] in ("a mapping", "a list"):
         return "TW107", f"`{case.name}` is empty", f"{fix}, or remove the key"
     if kind == "date":
@@ -309,7 +285,7 @@ def _bound(relation: str, key: str, hint: str) -> Callable[[Case], Words]:
 
 def _length(relation: str, key: str, unit: str) -> Callable[[Case], Words]:
     def words(case: Case) -> Words:
-        value = case.keys[-1] if case.spot.is_key else case.value
+        value = case.keys[-1] if case.is_key else case.value
         size = len(value) if isinstance(value, str | list | tuple | Mapping) else 0
         message = f"{case.subject} {f'has {counted(size, unit)}' if size else 'is empty'}"
         return "TW107", message, f"write {relation} {counted(case.context[key], unit)}"
@@ -318,7 +294,7 @@ def _length(relation: str, key: str, unit: str) -> Callable[[Case], Words]:
 
 
 _DNS = "lower case letters, digits and dashes, with a letter first and no dash last"
-_PATTERN_WORDS: tuple[tuple[Any, str], ...] = (
+_PATTERNS = (
     (names.DnsLabel, _DNS),
     (names.DnsSubdomain, "lower case letters, digits, dashes and dots, with a letter or digit first and last"),
     (names.QualifiedName, "letters, digits, dashes, dots and underscores, with an optional prefix such as example.com/"),
@@ -326,15 +302,15 @@ _PATTERN_WORDS: tuple[tuple[Any, str], ...] = (
     (names.EnvName, "letters, digits and underscores, with no digit first"),
     (names.AbsolutePath, "an absolute path such as /data, without a colon and without a slash at its end"),
 )
+_PATTERN_WORDS = {item.pattern: words for alias, words in _PATTERNS for field in get_args(alias)[1:]
+                  for item in field.metadata if hasattr(item, "pattern")}
 
 
 def _pattern(case: Case) -> Words:
     pattern = str(case.context.get("pattern", ""))
-    value = str(case.keys[-1]) if case.spot.is_key else case.value
-    known = (words for alias, words in _PATTERN_WORDS for field in get_args(alias)[1:]
-             for item in field.metadata if getattr(item, "pattern", None) == pattern)
-    words = next(known, None)
-    examples = "" if case.spot.is_key else " or ".join(map(str, case.spot.slot.schema.get("examples", ())))
+    value = str(case.keys[-1]) if case.is_key else case.value
+    words = _PATTERN_WORDS.get(pattern)
+    examples = "" if case.is_key else " or ".join(map(str, case.slot.schema.get("examples", ())))
     form = f"be {words}" if words else f"be written as in {examples}" if examples else f"have the form {pattern}"
     message = f"{case.subject} must {form}, not {_shown(value)}"
     candidate = _repaired(value) if isinstance(value, str) else ""
@@ -384,8 +360,8 @@ def _other(case: Case) -> Words:
     """An error of an unknown kind keeps pydantic's message."""
     if case.kind.partition("_")[0] in WORDS:
         return _type(case)
-    message = case.error["msg"].replace("Input should be", "must be")
-    return "TW107", f"`{case.name}` {message[:1].lower()}{message[1:]}", f"write {wanted(case.spot.slot)}"
+    message = case.said.replace("Input should be", "must be")
+    return "TW107", f"`{case.name}` {message[:1].lower()}{message[1:]}", f"write {wanted(case.slot)}"
 
 
 _WORDING: dict[str, Callable[[Case], Words]] = {

@@ -60,15 +60,9 @@ def load_python_runs(path: Path, shown: str | None = None, defaults: DefaultsFil
     """
     file = shown or str(path)
     text = read_text(path, shown)
-    one, many = execute(path, text, file, lambda exported: _runs_in(exported, text, file))
-    if one is None and many is None:
-        raise _not_a_run(file, 1, "the module exports no RUN")
     loaded: list[ModuleRun] = []
     findings: list[Finding] = []
-    exports = [("RUN", one)] if one is not None else []
-    exports += [(f"RUNS[{index}]", run) for index, run in enumerate(many or ())]
-    for place, exported in exports:
-        line = _assigned(text, place.partition("[")[0])
+    for place, line, exported in execute(path, text, file, lambda module: _exports(module, text, file)):
         try:
             loaded.append(ModuleRun(*_read(place, exported, file, line, defaults), place, line))
         except CompileError as error:
@@ -127,9 +121,30 @@ def _plain(exported: Mapping[object, object], file: str, line: int, place: str) 
     return data
 
 
-def _runs_in(exported: Mapping[str, object], text: str, file: str) -> tuple[object, list[object] | None]:
-    """RUN and RUNS; None for what a module does not export."""
-    return exported.get("RUN"), _listed(exported.get("RUNS"), file, _assigned(text, "RUNS"))
+def _exports(module: Mapping[str, object], text: str, file: str) -> list[tuple[str, int, object]]:
+    """Place, line and value of RUN, and of each item of RUNS."""
+    one, many = module.get("RUN"), module.get("RUNS")
+    if one is None and many is None:
+        raise _not_a_run(file, 1, "the module exports no RUN")
+    exports = [] if one is None else [("RUN", _assigned(text, "RUN"), one)]
+    if many is not None:
+        line = _assigned(text, "RUNS")
+        exports += [(f"RUNS[{index}]", line, run) for index, run in enumerate(_listed(many, file, line))]
+    return exports
+
+
+def _listed(runs: object, file: str, line: int) -> list[object]:
+    """What RUNS holds, in order."""
+    if isinstance(runs, str | bytes | Mapping | Run) or not isinstance(runs, Iterable):
+        raise _not_a_run(file, line, f"RUNS is of type {type(runs).__name__}, not a list of runs")
+    listed = list(islice(runs, MOST_RUNS + 1))
+    if not listed:
+        fix = "remove the module if its runs have ended; or keep them with `state=\"done\"`, which keeps their records"
+        raise CompileError([found("TW108", Where(file, line, 1), "RUNS is empty", fix)])
+    if len(listed) > MOST_RUNS:
+        message = f"RUNS has more than {MOST_RUNS:,} runs"
+        raise CompileError([found("TW108", Where(file, line, 1), message, "write several modules, or end the loop")])
+    return listed
 
 
 def execute(path: Path, text: str, file: str, take: Callable[[Mapping[str, object]], T]) -> T:
@@ -164,21 +179,6 @@ def execute(path: Path, text: str, file: str, take: Callable[[Mapping[str, objec
         if interrupted:
             raise
         raise CompileError([_failure(error, path, file)]) from error
-
-def _listed(runs: object, file: str, line: int) -> list[object] | None:
-    """What RUNS holds, in order."""
-    if runs is None:
-        return None
-    if isinstance(runs, str | bytes | Mapping | Run) or not isinstance(runs, Iterable):
-        raise _not_a_run(file, line, f"RUNS is of type {type(runs).__name__}, not a list of runs")
-    listed = list(islice(runs, MOST_RUNS + 1))
-    if not listed:
-        fix = "remove the module if its runs have ended; or keep them with `state=\"done\"`, which keeps their records"
-        raise CompileError([found("TW108", Where(file, line, 1), "RUNS is empty", fix)])
-    if len(listed) > MOST_RUNS:
-        message = f"RUNS has more than {MOST_RUNS:,} runs"
-        raise CompileError([found("TW108", Where(file, line, 1), message, "write several modules, or end the loop")])
-    return listed
 
 
 @contextlib.contextmanager
@@ -221,8 +221,7 @@ def _without_cdk8s() -> Iterator[None]:
 
 
 def _is_cdk8s(name: str) -> bool:
-    top = name.partition(".")[0]
-    return top in _CDK8S or top.startswith("cdk8s_") or name == "trainwright.cdk8s" or name.startswith("trainwright.cdk8s.")
+    return name.startswith("cdk8s_") or any(name == each or name.startswith(f"{each}.") for each in _CDK8S)
 
 
 def _failure(error: BaseException, path: Path, file: str) -> Finding:

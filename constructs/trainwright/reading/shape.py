@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
 from trainwright.model import file_schema
-from trainwright.scalar import literal
+from trainwright.units import literal
 
 Keys = tuple[str | int, ...]
 """The way from the document to a value."""
@@ -116,20 +116,12 @@ def shape_of(model: type[BaseModel] | None) -> Slot:
     return Slot({}, schema.get("$defs", {}))._slot(schema)
 
 
-@dataclass(frozen=True, slots=True)
-class Spot:
-    """Where in the document an error of pydantic lies."""
+def find_spot(root: Slot, loc: Sequence[str | int]) -> tuple[Keys, Slot, Slot, bool]:
+    """The place of pydantic's ``loc``, which also names the members of unions on the way.
 
-    keys: Keys
-    slot: Slot
-    owner: Slot
-    """What has, or does not have, the last key."""
-    is_key: bool
-    """Whether the key itself is wrong, not its value."""
-
-
-def find_spot(root: Slot, loc: Sequence[str | int]) -> Spot:
-    """The spot of pydantic's ``loc``, which also names the members of unions on the way."""
+    Returns:
+        The keys to it, the slot there, the slot that has or lacks the last key, and whether that key is wrong and not its value.
+    """
     slot, owner, is_key = root, root, False
     keys: list[str | int] = []
     for item in loc:
@@ -142,33 +134,51 @@ def find_spot(root: Slot, loc: Sequence[str | int]) -> Spot:
         else:
             keys.append(item)
             owner, slot = slot, slot.below(item)
-    return Spot(tuple(keys), slot, owner, is_key)
+    return tuple(keys), slot, owner, is_key
+
+
+class Home(NamedTuple):
+    """A mapping that has a certain key."""
+
+    path: tuple[str, ...] = ()
+    """Keys from the top level; ``<name>`` for one of the user's own, and ``[]`` for an index."""
+    kind: str = ""
+    """``kind trainer``, where a mapping has the key only if it is of that kind."""
+
+    def __str__(self) -> str:
+        text = f"`{'.'.join(self.path).replace('.[]', '[]')}`" if self.path else "the top level"
+        return f"{text} (of {self.kind})" if self.kind else text
+
+    def is_at(self, keys: Keys) -> bool:
+        """Whether the keys lead to it."""
+        there = ["[]" if isinstance(key, int) else key for key in keys]
+        return len(there) == len(self.path) and all(own in (key, "<name>") for own, key in zip(self.path, there, strict=True))
 
 
 @lru_cache(maxsize=8)
-def homes(root: Slot) -> dict[str, tuple[str, ...]]:
-    """Each key -> where in the document it is known: the top level, or dotted paths of mappings."""
-    known: dict[str, dict[str, None]] = {name: {"the top level": None} for name in root.fields}
-    for key, home in _homes(root, "", frozenset()):
+def homes(root: Slot) -> dict[str, tuple[Home, ...]]:
+    """Each key -> where in the document it is known."""
+    known: dict[str, dict[Home, None]] = {name: {Home(): None} for name in root.fields}
+    for key, home in _homes(root, (), frozenset()):
         known.setdefault(key, {})[home] = None
     return {key: tuple(places) for key, places in known.items()}
 
 
-def _homes(slot: Slot, path: str, seen: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _homes(slot: Slot, path: tuple[str, ...], seen: frozenset[str]) -> Iterator[tuple[str, Home]]:
     """Each key of each mapping below the slot, and where that mapping is."""
-    tags = {member.name: f" (of {slot.chooser} {tag})" for tag, member in slot.tags().items()} if slot.chooser else {}
+    kinds = {member.name: f"{slot.chooser} {tag}" for tag, member in slot.tags().items()} if slot.chooser else {}
     for member in slot.members:
         if member.name and member.name in seen:
             continue
         inside = seen | {member.name}
         for name, below in member.fields.items():
             if path:
-                yield name, f"`{path.removeprefix('.')}`{tags.get(member.name, '')}"
-            yield from _homes(below, f"{path}.{name}", inside)
+                yield name, Home(path, kinds.get(member.name, ""))
+            yield from _homes(below, (*path, name), inside)
         if member.each:
-            yield from _homes(member.each, f"{path}.<name>", inside)
+            yield from _homes(member.each, (*path, "<name>"), inside)
         if "items" in member.schema:
-            yield from _homes(member.below(0), f"{path}[]", inside)
+            yield from _homes(member.below(0), (*path, "[]"), inside)
 
 
 def wanted(slot: Slot) -> str:

@@ -8,7 +8,6 @@ from enum import StrEnum
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import quote
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import CODES
@@ -92,6 +91,8 @@ def _uri(path: str) -> str:
 
 def _junit(findings: Sequence[Finding]) -> str:
     """A case for each finding: errors fail, others are skipped with their words; without any, one case that passes."""
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring  # for one format, while every command knows them all
+
     errors = sum(one.severity is Severity.ERROR for one in findings)
     counts = {"tests": str(max(len(findings), 1)), "failures": str(errors), "skipped": str(len(findings) - errors)}
     suite = Element("testsuite", {"name": "trainwright", **counts})

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity, visible
-from trainwright.findings.locate import Locator, escape, tokens
+from trainwright.findings.locate import Locator, dotted, escape, tokens
 from trainwright.handshake import Role
 from trainwright.manifest.containers import all_stated
 from trainwright.manifest.supporting import fences
@@ -18,7 +18,6 @@ from trainwright.plan import Plan
 from trainwright.plan.model import AmountPlan, ElasticPlan, MemoryPlan
 from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.plan.security import describe_security
-from trainwright.reading.errors import dotted
 from trainwright.report.finding import to_json
 from trainwright.run import AnyContainer, CommandWorkload, Run, ScriptWorkload
 from trainwright.units import GIB, counted
@@ -47,7 +46,7 @@ def default_places(locate: Locator) -> dict[str, str]:
         for pointer in ([f"/{escape(field)}"] if f"/{escape(field)}" in taken.positions and not isinstance(value, Mapping)
                         else [f"/{escape(field)}/{escape(str(key))}" for key in value])
     ]
-    return {dotted(tuple(tokens(pointer))): f"{taken.file}:{locate.run(pointer).line}" for pointer in pointers}
+    return {dotted(tokens(pointer)): f"{taken.file}:{locate.run(pointer).line}" for pointer in pointers}
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import Locator, escape
+from trainwright.findings.locate import Locator, pointer_to
 from trainwright.model import closest
 from trainwright.plan import Resolution
 from trainwright.topology import DDP, ZeRO
@@ -123,7 +123,7 @@ class Configuration(NamedTuple):
 
     def where(self, *keys: str) -> Where:
         """The place of a key, or of the file where it is a text."""
-        return self.locate.run("".join(f"/{escape(key)}" for key in ("files", self.path, *keys)))
+        return self.locate.run(pointer_to(("files", self.path, *keys)))
 
     def block(self, name: str) -> dict[str, Any]:
         """A mapping of the top level; empty where it is none."""

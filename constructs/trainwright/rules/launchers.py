@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
@@ -39,8 +39,7 @@ VARIABLES: Mapping[str, Fact] = {
 """What a variable of a pod holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Launcher:
+class Launcher(NamedTuple):
     """A program that starts the ranks of one pod."""
 
     says: Mapping[str, Fact]
@@ -54,7 +53,7 @@ class Launcher:
     subcommand: str | None = None
     elsewhere: tuple[str, ...] = ()
     """Options without which it starts ranks in its own pod only."""
-    configured: Mapping[str, str] = field(default_factory=dict)
+    configured: Mapping[str, str] = {}
     """Of a launcher that reads ``--config-file``: keys of that file with their defaults, for options that are not given."""
 
 

@@ -113,7 +113,9 @@ def added_containers(role: str, pod: Tree, resolution: Resolution) -> list[tuple
 
 def is_consistent(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """What a schema does not see, and the API server, the kubelet or the container runtime refuses."""
-    from trainwright.validate.pods import reference_problems, template_problems  # few runs have overrides, and it takes its time
+    if not pods:
+        return  # few runs have overrides, and what follows takes its time to load
+    from trainwright.validate.pods import reference_problems, template_problems
 
     for role, pod in pods:
         template = {"spec": pod}

@@ -6,7 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 
-from trainwright.scalar import read_scalar
+from trainwright.reading.scalar import read_scalar
 
 TOPOLOGIES = {
     "ddp": "kind: ddp",

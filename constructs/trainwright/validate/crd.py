@@ -11,7 +11,7 @@ from typing import Any
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.manifest.kinds import GroupKind
-from trainwright.scalar import ScalarError, read_scalar
+from trainwright.reading.scalar import ScalarError, read_scalar
 
 Schema = Mapping[str, Any]
 """A structural schema, as it is in the CRD: kubernetes.io, "Specifying a structural schema"."""

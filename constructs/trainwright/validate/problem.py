@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from trainwright.findings.locate import escape
 from trainwright.model import closest
-from trainwright.scalar import literal
+from trainwright.units import literal
 
 
 @dataclass(frozen=True, slots=True)

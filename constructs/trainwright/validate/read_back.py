@@ -13,7 +13,7 @@ from typing import Any
 from yaml import MappingNode, Node, ScalarNode, SequenceNode, YAMLError
 
 from trainwright.findings.locate import escape
-from trainwright.scalar import ScalarError, read_scalar
+from trainwright.reading.scalar import ScalarError, read_scalar
 from trainwright.validate.manifests import is_ambiguous
 
 try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainwright.findings.locate import escape
 from trainwright.reading.shape import WORDS
-from trainwright.scalar import literal
+from trainwright.units import literal
 from trainwright.validate.admission import field_schema
 from trainwright.validate.cel import CannotEvaluateError, matcher
 from trainwright.validate.crd import Schema

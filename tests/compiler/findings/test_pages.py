@@ -14,7 +14,8 @@ from tests.compiler.findings.page import PAGES, Block, read_page, write_example
 
 from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import CODES, Code
-from trainwright.project import Project, build_project, load_sources
+from trainwright.project.build import build_project
+from trainwright.project.load import Project, load_sources
 
 TODAY = date(2026, 7, 1)
 NO_EXAMPLE = {"TW507", "TW516"}

@@ -21,7 +21,7 @@ from trainwright.policy import Policy, PolicyRun
 from trainwright.policy.admission import admission, text
 from trainwright.policy.check import check_policy
 from trainwright.policy.load import PolicyFile
-from trainwright.project import load_cluster_file
+from trainwright.project.load import load_cluster_file
 from trainwright.validate.core import core_problems
 
 TODAY = date(2026, 7, 1)

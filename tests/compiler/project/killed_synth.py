@@ -11,7 +11,9 @@ from typing import Any
 from tests.compiler.compiling import TODAY
 
 from trainwright.cdk8s import write_files
-from trainwright.project import Project, build_project, load_sources, synth
+from trainwright.project.build import build_project
+from trainwright.project.load import Project, load_sources
+from trainwright.project.synth import synth
 
 STEPS = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir"})
 """Audit events of Python for what changes a folder; ``os.replace`` raises ``os.rename``."""

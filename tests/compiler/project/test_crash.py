@@ -14,7 +14,8 @@ import pytest
 from tests.compiler.projects import ROOT, Scratch, files, scratch
 
 from trainwright.findings import Severity
-from trainwright.project import compare, last_records, obstacles
+from trainwright.project.scope import obstacles
+from trainwright.project.status import compare, last_records
 
 RUNS = ("digits-ddp", "stdlib-lm")
 

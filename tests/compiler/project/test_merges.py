@@ -10,7 +10,7 @@ import pytest
 from tests.compiler.project.test_scope import DIGITS, STDLIB, move_laptop
 from tests.compiler.projects import Scratch, assert_ended, files
 
-from trainwright.project import last_records
+from trainwright.project.status import last_records
 
 DIGITS_RECORD = "charts/lock/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.compiler.projects import Scratch, assert_ended, files, scratch
 
 from trainwright.findings import CompileError
-from trainwright.project import last_records
 from trainwright.project.record import (
     AnyRecord,
     ClusterRecord,
@@ -27,6 +26,7 @@ from trainwright.project.record import (
     read_records,
     record_text,
 )
+from trainwright.project.status import last_records
 from trainwright.reading.document import parse_yaml
 
 DIGESTS = st.one_of(

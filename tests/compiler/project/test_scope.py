@@ -7,7 +7,7 @@ import shutil
 
 from tests.compiler.projects import Scratch, assert_ended, files
 
-from trainwright.project import last_records
+from trainwright.project.status import last_records
 
 DIGITS, STDLIB = "charts/runs/digits-ddp.yaml", "charts/runs/stdlib-lm.yaml"
 FOUNDATION = "dist/trainer-h100/research/foundation/research.k8s.yaml"

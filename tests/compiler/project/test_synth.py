@@ -13,9 +13,12 @@ from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT, Scratch, files, scratch
 
 from trainwright.findings import CompileError, Finding, Severity
-from trainwright.project import build_project, compare, last_records, load_sources, obstacles, synth
-from trainwright.project.build import Output, duplicates
+from trainwright.project.build import Output, build_project, duplicates
+from trainwright.project.load import load_sources
 from trainwright.project.record import digest
+from trainwright.project.scope import obstacles
+from trainwright.project.status import compare, last_records
+from trainwright.project.synth import synth
 from trainwright.report.header import split_header
 
 DIGITS = "charts/runs/digits-ddp.yaml"
@@ -306,7 +309,7 @@ def test_a_run_that_does_not_compile_is_not_called_gone(here: Scratch) -> None:
 
 
 def test_a_writer_that_fails_half_way_leaves_dist_and_records_as_they_are(here: Scratch) -> None:
-    from trainwright.project import synth
+    from trainwright.project.synth import synth
 
     def broken(outputs: object, folder: Path) -> None:
         (folder / "half").write_text("written", encoding="utf-8")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
-from trainwright.reading.document import _quick, events_of
+from trainwright.reading.events import RefusedError, UnsureError, careful_events, quick_events
 
 ROOT = Path(__file__).resolve().parents[3]
 PLACES = ("charts/*/*.yaml", "tests/compiler/fleet/charts/*/*.yaml", "dist/*/*/*/*.yaml")
@@ -34,9 +34,13 @@ def content(events: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_files_people_write_are_read_alike(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    quick = _quick(text)
-    assert quick is not None
-    assert content(quick) == content(YAML(typ="safe", pure=True).parse(text))
+    with suppress(UnsureError):  # in block scalars, and other signs that the two versions see in different ways
+        assert content(quick_events(text)) == content(careful_events(text))
+
+
+def test_runs_and_profiles_are_read_quickly() -> None:
+    for path in (ROOT / "charts").glob("*/*.yaml"):
+        assert list(quick_events(path.read_text(encoding="utf-8")))
 
 
 TOKENS = st.sampled_from([
@@ -50,18 +54,13 @@ TOKENS = st.sampled_from([
 def test_any_text_that_both_read_is_read_alike(text: str) -> None:
     """libyaml takes a few broken texts, such as ``|#``; what it makes of a good one is the same."""
     try:
-        careful = content(YAML(typ="safe", pure=True).parse(text))
-    except Exception:
+        quick, careful = content(quick_events(text)), content(careful_events(text))
+    except (UnsureError, RefusedError):
         return
-    assert content(events_of(text)) == careful
+    assert quick == careful
 
 
 @pytest.mark.parametrize("text", ["%YAML 1.1\n---\na: 1\n", "a: b\u2028c\n", "a:\tb\n", "a: \x85b\n"])
 def test_what_the_two_versions_see_in_different_ways_is_read_as_1_2(text: str) -> None:
-    try:
-        careful = content(YAML(typ="safe", pure=True).parse(text))
-    except Exception:
-        with pytest.raises(Exception, match=r".*"):
-            list(events_of(text))
-        return
-    assert content(events_of(text)) == careful
+    with pytest.raises(UnsureError):
+        list(quick_events(text))

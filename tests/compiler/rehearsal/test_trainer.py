@@ -22,8 +22,7 @@ from tests.served import served_by
 from tests.trainer.data.tokenizer_files import LIBRARY, byte_level
 
 from trainwright.compile import compile_run
-from trainwright.project import load_run_file
-from trainwright.project.load import load_cluster
+from trainwright.project.load import load_cluster, load_run_file
 from trainwright.rehearsal import rehearse_file
 from trainwright.rehearsal.objects import read_manifests
 from trainwright.rehearsal.observer import Event

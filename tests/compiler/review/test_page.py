@@ -20,7 +20,8 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from tests.compiler.projects import ROOT, Scratch, assert_ended
 
 from trainwright.page.drawing import drawing
-from trainwright.project import Build, Project, build_project, load_sources
+from trainwright.project.build import Build, build_project
+from trainwright.project.load import Project, load_sources
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 needs_chromium = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")

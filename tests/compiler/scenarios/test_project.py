@@ -11,7 +11,8 @@ from tests.compiler.scenarios.committed import CHARTS, TODAY, changed, project, 
 
 from trainwright.findings import Severity
 from trainwright.plan.pods import plan_ports
-from trainwright.project import Project, build_project, load_sources
+from trainwright.project.build import build_project
+from trainwright.project.load import Project, load_sources
 from trainwright.reading.document import read_yaml
 
 SCENARIOS = (

@@ -19,7 +19,8 @@ from trainwright.findings import CompileError
 from trainwright.findings.locate import at
 from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, Success
 from trainwright.overrides.merge import merge
-from trainwright.project import Project, build_project, load_sources
+from trainwright.project.build import build_project
+from trainwright.project.load import Project, load_sources
 from trainwright.target.train_job.job import TrainJob, overrides_at, patches_at
 from trainwright.target.train_job.runtime import pod_at
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from trainwright.scalar import literal
+from trainwright.units import literal
 from trainwright.validate.manifests import (
     Manifest,
     ambiguous_scalars,

@@ -11,7 +11,8 @@ from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT
 
 from trainwright.manifest.plain import problems
-from trainwright.project import Project, build_project, load_sources
+from trainwright.project.build import build_project
+from trainwright.project.load import Project, load_sources
 from trainwright.validate.read_back import differences
 
 SENTENCE = "You are a helpful assistant that answers questions."

@@ -52,15 +52,6 @@ def read_scalar(text: str) -> Scalar:
     return text
 
 
-def literal(value: object) -> str:
-    """A value as it is written in YAML; of what YAML cannot hold, the type."""
-    if isinstance(value, int) and abs(value) > MAX_INTEGER:
-        return "a number beyond 2^53"  # Python refuses to print the longest ones
-    if value is not None and not isinstance(value, str | int | float):
-        return f"a value of type {type(value).__name__}"
-    return {True: "true", False: "false"}[value] if isinstance(value, bool) else "null" if value is None else str(value)
-
-
 def _integer(text: str, base: int) -> int:
     if len(text) > _LONGEST_NUMBER or abs(number := int(text, base)) > MAX_INTEGER:
         fix = "write a smaller number, or put it in quotes if it is text"
