@@ -1,8 +1,8 @@
 """The pods of a manifest in dist/, as their controllers make them: name, command, and the variables that they add to its own.
 
 The facts are of the controllers' sources: Training Operator v1.9 (pkg/controller.v1/{pytorch,tensorflow,xgboost}), MPI Operator
-0.8 (pkg/controller/mpi_job_controller.go), Kubernetes (pkg/controller/job), JobSet 0.12 and Kubeflow Trainer v2.3
-(pkg/runtime/framework/plugins/{torch,xgboost,jobset}).
+0.8 (pkg/controller/mpi_job_controller.go), Kubernetes (pkg/controller/job), JobSet 0.12, Kubeflow Trainer v2.3
+(pkg/runtime/framework/plugins/{torch,xgboost,jax,jobset}) and Volcano 1.15 (pkg/controllers/job/plugins/{env,svc,distributed-framework}).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -58,6 +59,11 @@ class Manifest:
     """Of a TrainJob: the TrainingRuntime that it names."""
 
     @property
+    def run(self) -> str:
+        """What its people call it."""
+        return str(self.workload["metadata"]["labels"]["app.kubernetes.io/name"])
+
+    @property
     def specification(self) -> Tree:
         document: Tree = json.loads(self.files["run.json"])
         return document
@@ -67,14 +73,14 @@ class Manifest:
         return _PODS[self.workload["apiVersion"], self.workload["kind"]](self, count)
 
 
-def read(path: str) -> Manifest:
-    """``CLUSTER/NAMESPACE/runs/NAME`` below dist/."""
-    file = ROOT / "dist" / f"{path}.k8s.yaml"
+def read(path: str | Path) -> Manifest:
+    """``CLUSTER/NAMESPACE/runs/NAME`` below dist/, or a file of its own."""
+    file = path if isinstance(path, Path) else ROOT / "dist" / f"{path}.k8s.yaml"
     documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
     [workload] = [document for document in documents if (document["apiVersion"], document["kind"]) in _PODS]
     [config] = [document for document in documents if document["kind"] == "ConfigMap" and "run.json" in document["data"]]
     name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
-    return Manifest(name, namespace, workload, config["data"], _runtime_of(workload, path.partition("/")[0], namespace))
+    return Manifest(name, namespace, workload, config["data"], _runtime_of(workload, str(path).partition("/")[0], namespace))
 
 
 def _runtime_of(workload: Tree, cluster: str, namespace: str) -> Tree | None:
@@ -98,22 +104,24 @@ def _indexed(manifest: Manifest, count: int) -> list[Pod]:
 
 
 def _volcano_job(manifest: Manifest, count: int) -> list[Pod]:
-    """Pods of each task, with the index that the plugin ``env`` appends."""
-    pods = []
-    for task in manifest.workload["spec"]["tasks"]:
-        there = _first_of(task["name"], task["replicas"], count)
-        names = [(f"{manifest.name}-{task['name']}-{number}", manifest.name) for number in range(there)]
-        ends = task["name"] == "node" or "minSuccess" in manifest.workload["spec"]
-        pods += _numbered(manifest, names, task["template"], task["name"], ends, task.get("dependsOn", {}).get("name"))
-    for pod in pods:
-        pod.container["env"] = [*pod.container["env"], {"name": "VC_TASK_INDEX", "value": str(pod.number)}]
-    return pods
+    """Pods of each task. Where one task completes the run, the others are removed then."""
+    tasks, pods = manifest.workload["spec"]["tasks"], []
+    completing = [
+        task["name"] for task in tasks if any(policy["action"] == "CompleteJob" for policy in task.get("policies", ()))
+    ]
+    for task in sorted(tasks, key=lambda task: bool(task["name"] == "launcher")):
+        name, there = task["name"], _first_of(task["name"], task["replicas"], count)
+        names = [(f"{manifest.name}-{name}-{number}", manifest.name) for number in range(there)]
+        ends = not completing or name in completing
+        pods += _numbered(manifest, names, task["template"], name, ends, task.get("dependsOn", {}).get("name"))
+    return [replace(pod, number=count) if pod.role == "launcher" else pod for pod in pods]
 
 
 def _first_of(role: str, replicas: int, count: int) -> int:
     """Pods of a role that are to run here: the first of the nodes, and all of further roles."""
-    assert role != "node" or count <= replicas
-    return count if role == "node" else replicas
+    first = role in ("node", "worker")
+    assert not first or count <= replicas
+    return count if first else replicas
 
 
 def _job_set(manifest: Manifest, count: int) -> list[Pod]:
@@ -235,6 +243,8 @@ def own_variables(pod: Pod, container: Tree, address: str) -> dict[str, str]:
 def added_variables(manifest: Manifest, pod: Pod, pods: Sequence[Pod], port: Callable[[Pod], int]) -> dict[str, str]:
     """What the controller adds, which wins over the container's own. ``port`` has the port that the kind names for a pod."""
     kind, spec, first = manifest.workload["kind"], manifest.workload["spec"], pods[0]
+    if manifest.workload["apiVersion"].startswith("batch.volcano.sh/"):
+        return _of_volcano(pod, pods, spec["plugins"])
     if kind in ("Job", "JobSet"):
         return {"JOB_COMPLETION_INDEX": str(pod.number)}
     if kind == "TrainJob":
@@ -280,11 +290,25 @@ def _of_runtime(manifest: Manifest, pod: Pod, pods: Sequence[Pod], port: str) ->
             "DMLC_TRACKER_URI": first, "DMLC_TRACKER_PORT": port, "DMLC_TASK_ID": str(pod.number),
             "DMLC_NUM_WORKER": str(len(pods)),
         }
+    if "jax" in manifest.runtime["spec"]["mlPolicy"]:
+        return {
+            "JAX_COORDINATOR_ADDRESS": f"{pods[0].name}.{manifest.name}:{port}", "JAX_NUM_PROCESSES": str(len(pods)),
+            "JAX_PROCESS_ID": str(pod.number),
+        }
     assert "torch" in manifest.runtime["spec"]["mlPolicy"]
     return {
         "PET_NNODES": str(len(pods)), "PET_NPROC_PER_NODE": each, "PET_NODE_RANK": str(pod.number), "PET_MASTER_ADDR": first,
         "PET_MASTER_PORT": port,
     }
+
+
+def _of_volcano(pod: Pod, pods: Sequence[Pod], plugins: Tree) -> dict[str, str]:
+    """By the plugins ``env``, ``svc`` and ``mpi``."""
+    index = str(0 if pod.role == "launcher" else pod.number)
+    hosts = {role: ",".join(each.hosts[1] for each in pods if each.role == role) for role in {each.role for each in pods}}
+    lists = {f"VC_{role.replace('-', '_').upper()}_HOSTS": names for role, names in hosts.items()}
+    of_mpi = {"MPI_HOST": hosts["worker"]} if "mpi" in plugins and pod.role == "launcher" else {}
+    return {"VK_TASK_INDEX": index, "VC_TASK_INDEX": index, **lists, **of_mpi}
 
 
 def _of_mpi(pod: Pod, spec: Tree) -> dict[str, str]:

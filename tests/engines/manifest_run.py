@@ -33,7 +33,7 @@ from trainwright_trainer.contract.layout import SPEC_DIRECTORY, TERMINATION_PATH
 SCRAPE_SECONDS = 0.05
 """A rank takes longer to end than that."""
 OF_IMAGE = ("/etc/mpi", "/home/mpiuser", "/app")
-"""Folders that the MPI Operator or the image has, beside the volumes."""
+"""Folders that the image or the MPI Operator has, or a file of the run is in, beside the volumes."""
 STEP = re.compile(r'"event": "step".*?"loss": "?(?P<json>[^",]+)|  step  step \d+ .*?  loss (?P<plain>\S+)')
 """A step that was logged: for machines, or under mpirun, which gives its ranks a terminal, for people."""
 
@@ -42,26 +42,30 @@ class Playing:
     """One run, in a folder: each volume is a folder there, and each pod's name an address of the loopback interface.
 
     Args:
-        path: ``CLUSTER/NAMESPACE/runs/NAME`` below dist/.
+        path: ``CLUSTER/NAMESPACE/runs/NAME`` below dist/, or a file of its own.
         folder: For volumes, files and logs.
     """
 
-    def __init__(self, path: str, folder: Path) -> None:
+    def __init__(self, path: str | Path, folder: Path) -> None:
         self.manifest: Manifest = read(path)
-        self._folder, self._run = folder, path.rpartition("/")[2]
+        self._folder, self._run = folder, self.manifest.run
         self._ports: dict[object, int] = {}
         self._processes: list[tuple[Pod, subprocess.Popen[bytes], Path]] = []
         self._begun: list[subprocess.Popen[bytes]] = []
         self.pods = self.manifest.pods(scale.nodes(self._run))
         self._base = own_network()
-        mounts = (mount["mountPath"] for pod in self.pods for mount in pod.container["volumeMounts"])
-        self._volumes = Volumes(folder, (*mounts, *OF_IMAGE))
+        mounts = [mount for pod in self.pods for mount in pod.container["volumeMounts"]]
+        folders = (mount["mountPath"] for mount in mounts if mount.get("subPath") not in self.manifest.files)
+        self._volumes = Volumes(folder, (*folders, *OF_IMAGE))
         self.small = scale.specification(self._run, self.manifest.specification, self._port)
         self.spec = RunSpec.model_validate(self._here(self.small))
         """As the pods read it."""
 
     def __enter__(self) -> Self:
         for name, text in self.manifest.files.items():
+            if name == "hostfile":
+                self.at("/etc/mpi/hostfile").write_text(str(self._here(scale.hosts(text, self.pods))))
+                continue
             content = json.dumps(self.small) if name == "run.json" else scale.deepspeed(text, self.small)
             (self.at(SPEC_DIRECTORY) / name).write_text(json.dumps(self._here(json.loads(content)), indent=2))
         return self

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from tests.engines.manifest_pods import Pod
 
 Tree = dict[str, Any]
 
@@ -107,6 +109,12 @@ def deepspeed(text: str, small: Tree) -> str:
     }
     document["zero_optimization"]["overlap_comm"] = False
     return json.dumps(document)
+
+
+def hosts(text: str, pods: Sequence[Pod]) -> str:
+    """A host file with the hosts that run here, of one slot each."""
+    here = {host for pod in pods for host in pod.hosts}
+    return "".join(f"{line.split()[0]} slots=1\n" for line in text.splitlines() if line.split()[0] in here)
 
 
 def command(words: list[str]) -> list[str]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.compiler.compiling import compile_data
 from tests.compiler.controllers import pods
 from tests.compiler.example import EVERY_TARGET, codes, command, compiled, findings, script
-from tests.compiler.objects import Data, assert_accepted, lines_without_answer, top
+from tests.compiler.objects import Data, assert_accepted, lines_without_answer, top, written
 from tests.compiler.targets import CLUSTER, on, profile_for
+from tests.pages import ROOT
 
 from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, RestartUnit, Success
+from trainwright.reading.document import read_yaml
 from trainwright.target.volcano_job import VolcanoJob
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, Disposition
 
@@ -173,6 +176,17 @@ def test_the_run_brings_its_host_file(shape: str, lines: list[str]) -> None:
     launcher = next(pod for pod in pods(result.manifests) if pod.role == "launcher")
     assert "/etc/mpi/hostfile" in launcher.container["command"]
     assert "/etc/mpi/hostfile" in [mount["mountPath"] for mount in launcher.container["volumeMounts"]]
+
+
+def test_the_yaml_that_mpirun_runs_from_is_as_committed() -> None:
+    """tests/engines/horovod has no compiler beside it. An edit of the run or the profile is written there anew by this."""
+    run = read_yaml(ROOT / "charts" / "runs" / "nccl-training.yaml").data | {"target": "volcano-job"}
+    cluster = read_yaml(ROOT / "charts" / "clusters" / "kubeflow-a100.yaml").data
+    text = written(compile_data(cluster, run).manifests)
+    file = ROOT / "tests" / "engines" / "horovod" / "volcano.yaml"
+    if not file.exists() or file.read_text(encoding="utf-8") != text:
+        file.write_text(text, encoding="utf-8")
+        pytest.fail(f"{file.name} was written anew: look at it and commit it")
 
 
 @pytest.mark.parametrize("stated", [{"files": {"/etc/mpi/hostfile": "a"}}, {"mounts": {"/etc/mpi": {"scratch": "1Gi"}}}])

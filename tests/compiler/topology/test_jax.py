@@ -11,7 +11,7 @@ import pytest
 import yaml
 from tests.compiler.example import command, compiled, findings, message
 from tests.compiler.objects import written
-from tests.compiler.targets import CASES, on, profile_for
+from tests.compiler.targets import CASES, INSTALLED, on, profile_for
 from tests.docs.test_snippets import snippets
 from tests.engines.launched import play
 from tests.pages import DOCS
@@ -56,8 +56,11 @@ def test_only_a_command_fits() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed; `make test` installs it")
-def test_processes_of_the_page_meet(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["job-set", "train-job"])
+def test_processes_of_the_page_meet(target: str, tmp_path: Path) -> None:
     (snippet,) = [one for one in snippets(DOCS / "topologies.md") if one.run["topology"]["kind"] == "jax"]
     snippet.run["topology"] |= {"nodes": 2, "gpus_per_node": 0}
+    snippet.run["target"] = target
+    snippet.cluster["operators"] = INSTALLED
     said = play(list(yaml.safe_load_all(written(snippet.compiled().manifests))), tmp_path, tmp_path)
     assert [re.findall("process . of .", pod) for pod in said] == [["process 0 of 2"], ["process 1 of 2"]]

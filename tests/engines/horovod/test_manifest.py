@@ -1,4 +1,4 @@
-"""The MPIJobs in dist/ run with Horovod from their YAML: a real mpirun over real sshd."""
+"""The MPIJobs in dist/ and a Volcano Job run with Horovod from their YAML: a real mpirun over real sshd."""
 
 from __future__ import annotations
 
@@ -33,8 +33,16 @@ def test_an_mpi_job_trains(tmp_path: Path) -> None:
         run.train()
 
 
+def test_a_volcano_job_runs_the_same_program_by_the_host_file_that_it_brings(tmp_path: Path) -> None:
+    with Playing(Path(__file__).with_name("volcano.yaml"), tmp_path) as run:
+        shutil.copy(APP, run.at("/app/train.py"))
+        write_keys(run)
+        run.train()
+        assert "rank 1 of 2: epoch 9" in run.logs()
+
+
 def write_keys(run: Playing) -> None:
-    """The keys that the operator makes, and the image's settings of ssh and sshd, as mpi-operator's build/base has them."""
+    """The keys that the operator or the plugin makes, and the image's settings of ssh and sshd, as mpi-operator's build/base has them."""
     home = run.at("/home/mpiuser")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / "key")], check=True)
     shutil.copy(home / "key.pub", home / "authorized_keys")
