@@ -2,7 +2,8 @@
 
 The facts are of the controllers' sources: Training Operator v1.9 (pkg/controller.v1/{pytorch,tensorflow,xgboost}), MPI Operator
 0.8 (pkg/controller/mpi_job_controller.go), Kubernetes (pkg/controller/job), JobSet 0.12, Kubeflow Trainer v2.3
-(pkg/runtime/framework/plugins/{torch,xgboost,jax,jobset}) and Volcano 1.15 (pkg/controllers/job/plugins/{env,svc,distributed-framework}).
+(pkg/runtime/framework/plugins/{torch,xgboost,jax,jobset}) and Volcano 1.15
+(pkg/controllers/job/plugins/{env,svc,distributed-framework}).
 """
 
 from __future__ import annotations
@@ -104,17 +105,18 @@ def _indexed(manifest: Manifest, count: int) -> list[Pod]:
 
 
 def _volcano_job(manifest: Manifest, count: int) -> list[Pod]:
-    """Pods of each task. Where one task completes the run, the others are removed then."""
-    tasks, pods = manifest.workload["spec"]["tasks"], []
+    """Pods of each task, a chief first. Where one task completes the run, the others are removed then."""
+    tasks, pods = {task["name"]: task for task in manifest.workload["spec"]["tasks"]}, []
     completing = [
-        task["name"] for task in tasks if any(policy["action"] == "CompleteJob" for policy in task.get("policies", ()))
+        name for name, task in tasks.items() if any(policy["action"] == "CompleteJob" for policy in task.get("policies", ()))
     ]
-    for task in sorted(tasks, key=lambda task: bool(task["name"] == "launcher")):
-        name, there = task["name"], _first_of(task["name"], task["replicas"], count)
+    for name in sorted(tasks, key=lambda name: {"chief": 0, "launcher": 2}.get(name, 1)):
+        task, there = tasks[name], _first_of(name, tasks[name]["replicas"], count - ("chief" in tasks))
         names = [(f"{manifest.name}-{name}-{number}", manifest.name) for number in range(there)]
         ends = not completing or name in completing
         pods += _numbered(manifest, names, task["template"], name, ends, task.get("dependsOn", {}).get("name"))
-    return [replace(pod, number=count) if pod.role == "launcher" else pod for pod in pods]
+    numbered = tasks.keys() & {"chief", "launcher"}
+    return [replace(pod, number=place) for place, pod in enumerate(pods)] if numbered else pods
 
 
 def _first_of(role: str, replicas: int, count: int) -> int:
@@ -244,7 +246,7 @@ def added_variables(manifest: Manifest, pod: Pod, pods: Sequence[Pod], port: Cal
     """What the controller adds, which wins over the container's own. ``port`` has the port that the kind names for a pod."""
     kind, spec, first = manifest.workload["kind"], manifest.workload["spec"], pods[0]
     if manifest.workload["apiVersion"].startswith("batch.volcano.sh/"):
-        return _of_volcano(pod, pods, spec["plugins"])
+        return _of_volcano(pod, pods, spec["plugins"], port)
     if kind in ("Job", "JobSet"):
         return {"JOB_COMPLETION_INDEX": str(pod.number)}
     if kind == "TrainJob":
@@ -254,12 +256,7 @@ def added_variables(manifest: Manifest, pod: Pod, pods: Sequence[Pod], port: Cal
     if kind == "MPIJob":
         return _of_mpi(pod, spec)
     if kind == "TFJob":
-        by_role: dict[str, list[Pod]] = {}
-        for each in pods:
-            by_role.setdefault(each.role, []).append(each)
-        cluster = {role: [f"{each.hosts[0]}:{port(each)}" for each in found] for role, found in by_role.items()}
-        task = {"type": pod.role, "index": by_role[pod.role].index(pod)}
-        return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})}
+        return {"TF_CONFIG": json.dumps({**_of_tensorflow(pod, pods, port), "environment": "cloud"})}
     meeting = {"MASTER_ADDR": first.name, "MASTER_PORT": str(port(first)), "RANK": str(pod.number), "PYTHONUNBUFFERED": "1"}
     if kind == "XGBoostJob":
         names = ",".join(each.name for each in pods[1:])
@@ -302,13 +299,32 @@ def _of_runtime(manifest: Manifest, pod: Pod, pods: Sequence[Pod], port: str) ->
     }
 
 
-def _of_volcano(pod: Pod, pods: Sequence[Pod], plugins: Tree) -> dict[str, str]:
-    """By the plugins ``env``, ``svc`` and ``mpi``."""
-    index = str(0 if pod.role == "launcher" else pod.number)
-    hosts = {role: ",".join(each.hosts[1] for each in pods if each.role == role) for role in {each.role for each in pods}}
-    lists = {f"VC_{role.replace('-', '_').upper()}_HOSTS": names for role, names in hosts.items()}
-    of_mpi = {"MPI_HOST": hosts["worker"]} if "mpi" in plugins and pod.role == "launcher" else {}
-    return {"VK_TASK_INDEX": index, "VC_TASK_INDEX": index, **lists, **of_mpi}
+def _by_role(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
+    roles: dict[str, list[Pod]] = {}
+    for pod in pods:
+        roles.setdefault(pod.role, []).append(pod)
+    return roles
+
+
+def _of_tensorflow(pod: Pod, pods: Sequence[Pod], port: Callable[[Pod], int]) -> Tree:
+    """TF_CONFIG, by full names of Services."""
+    by_role = _by_role(pods)
+    cluster = {role: [f"{each.hosts[0]}:{port(each)}" for each in found] for role, found in by_role.items()}
+    return {"cluster": cluster, "task": {"type": pod.role, "index": by_role[pod.role].index(pod)}}
+
+
+def _of_volcano(pod: Pod, pods: Sequence[Pod], plugins: Tree, port: Callable[[Pod], int]) -> dict[str, str]:
+    """By the plugins ``env``, ``svc``, ``mpi`` and ``tensorflow``."""
+    by_role = _by_role(pods)
+    index, hosts = str(by_role[pod.role].index(pod)), {}
+    for role, found in by_role.items():
+        hosts[f"VC_{role.replace('-', '_').upper()}_HOSTS"] = ",".join(each.hosts[1] for each in found)
+    added = {"VK_TASK_INDEX": index, "VC_TASK_INDEX": index, **hosts}
+    if "mpi" in plugins and pod.role == "launcher":
+        added["MPI_HOST"] = hosts["VC_WORKER_HOSTS"]
+    if "tensorflow" in plugins:
+        added["TF_CONFIG"] = json.dumps(_of_tensorflow(pod, pods, port))
+    return added
 
 
 def _of_mpi(pod: Pod, spec: Tree) -> dict[str, str]:

@@ -156,9 +156,10 @@ class Playing:
         return self._ports.setdefault(declared, free_port())
 
     def _port_of(self, pod: Pod) -> int:
-        """Of the container's first port: its own for each pod of a TFJob, whose servers listen on all addresses."""
-        number = pod.container["ports"][0]["containerPort"]
-        return self._port((number, pod.name) if self.manifest.workload["kind"] == "TFJob" else number)
+        """Of the container's first port: its own for each pod of TensorFlow, whose servers listen on all addresses."""
+        number, workload = pod.container["ports"][0]["containerPort"], self.manifest.workload
+        alone = workload["kind"] == "TFJob" or "tensorflow" in workload["spec"].get("plugins", {})
+        return self._port((number, pod.name) if alone else number)
 
 
 class Scraping:

@@ -178,12 +178,13 @@ def test_the_run_brings_its_host_file(shape: str, lines: list[str]) -> None:
     assert "/etc/mpi/hostfile" in [mount["mountPath"] for mount in launcher.container["volumeMounts"]]
 
 
-def test_the_yaml_that_mpirun_runs_from_is_as_committed() -> None:
-    """tests/engines/horovod has no compiler beside it. An edit of the run or the profile is written there anew by this."""
-    run = read_yaml(ROOT / "charts" / "runs" / "nccl-training.yaml").data | {"target": "volcano-job"}
+@pytest.mark.parametrize(("name", "engine"), [("nccl-training", "horovod"), ("resnet-train", "tensorflow")])
+def test_the_yaml_that_engines_run_from_is_as_committed(name: str, engine: str) -> None:
+    """Engines have no compiler beside them. An edit of the run or the profile is written there anew by this."""
+    run = read_yaml(ROOT / "charts" / "runs" / f"{name}.yaml").data | {"target": "volcano-job"}
     cluster = read_yaml(ROOT / "charts" / "clusters" / "kubeflow-a100.yaml").data
     text = written(compile_data(cluster, run).manifests)
-    file = ROOT / "tests" / "engines" / "horovod" / "volcano.yaml"
+    file = ROOT / "tests" / "engines" / engine / "volcano.yaml"
     if not file.exists() or file.read_text(encoding="utf-8") != text:
         file.write_text(text, encoding="utf-8")
         pytest.fail(f"{file.name} was written anew: look at it and commit it")
