@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -107,12 +108,12 @@ def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     wanted, files, hosts = str(resolution.binding.hostfile), launch.values(_HOSTFILE), launch.values(_HOSTS)
     for file in files:
         if file != wanted and "$" not in file:
-            yield "TW420", f"{file} is not the host file that the operator writes, {wanted}", f"write {wanted}"
+            yield "TW420", f"{file} is not the host file of the run, {wanted}", f"write {wanted}"
     if any("$" not in host for host in hosts):
         message = "the command names hosts, and pods are named after the run's identity, which changes with the next edit"
         yield "TW420", message, f"remove them, and write --hostfile {wanted}"
     if not files and not hosts and mpi.implementation == "openmpi":
-        message = "without --hostfile Open MPI 5 looks for slots in the launcher: the operator passes the file to Open MPI 4 only"
+        message = "without --hostfile Open MPI 5 looks for slots in the launcher: by a variable only Open MPI 4 knows the file"
         yield "TW423", message, f"add --hostfile {wanted}"
 
 
@@ -152,9 +153,20 @@ def _root(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
         yield "TW423", message, fix
 
 
+_WAITS = re.compile(r"\b(?:until|while)\b.*\b(?:ssh|getent|nslookup|dig|nc|ping)\b", re.DOTALL)
+"""A shell's loop around a program that asks whether a host is there."""
+
+
+def _waits(context: Context) -> bool:
+    """Whether the command, or a script among the run's files, does."""
+    scripts = [content for content in context.run.files.values() if isinstance(content, str)]
+    return any(_WAITS.search(text) for text in (*command_of(context), *scripts))
+
+
 def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """A gang counts the launcher, which therefore cannot wait for its workers."""
-    if resolution.plan.gang and resolution.needs.mpi and isinstance(context.run.workload, CommandWorkload):
+    """A gang counts the launcher, which therefore cannot wait for its workers; its command can."""
+    work = context.run.workload
+    if resolution.plan.gang and resolution.needs.mpi and isinstance(work, CommandWorkload) and not _waits(context):
         message = "in a gang the launcher starts beside its workers, and mpirun fails on one that does not answer yet"
         fix = "let the command wait until all hosts of the host file answer, or write `gang: false`"
         yield found("TW423", context.locate.run("/workload/command"), message, fix)
@@ -163,7 +175,8 @@ def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Findi
 def launcher_among_hosts(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A launcher that is a node is in the host file, and mpirun needs its name in DNS."""
     needs = resolution.needs
-    if needs.mpi and needs.mpi.launcher_holds_ranks and needs.nodes > 1 and isinstance(context.run.workload, CommandWorkload):
+    holds = needs.mpi is not None and needs.mpi.launcher_holds_ranks and needs.nodes > 1
+    if holds and isinstance(context.run.workload, CommandWorkload) and not _waits(context):
         message = "the launcher is in the host file, and mpirun fails where DNS does not know it yet (kubeflow/trainer#3783)"
         fix = "let the command wait until `getent hosts` finds every host of the host file, or write `launcher_is_node: false`"
         yield found("TW423", context.locate.run("/workload/command"), message, fix)

@@ -42,9 +42,7 @@ def test_a_volcano_job_runs_the_same_program_by_the_host_file_that_it_brings(tmp
 
 
 def write_keys(run: Playing) -> None:
-    """The keys that the operator or Volcano's plugin makes, and the image's settings of ssh and sshd, as mpi-operator's build/base
-    has them.
-    """
+    """The keys that operator or plugin makes, and the image's settings of ssh and sshd, as mpi-operator's build/base has them."""
     home = run.at("/home/mpiuser")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(home / "key")], check=True)
     shutil.copy(home / "key.pub", home / "authorized_keys")
