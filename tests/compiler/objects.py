@@ -18,8 +18,11 @@ from tests.compiler.targets import CASES
 from trainwright.compile import CompiledRun
 from trainwright.explain import Explainer
 from trainwright.findings.locate import Locator
+from trainwright.manifest.provenance import split
 from trainwright.manifest.volumes import payload_provenance
 from trainwright.project.build import Output
+from trainwright.target import TARGETS
+from trainwright.target.base import run_pods
 from trainwright.validate import Catalogue, CheckedBy, load_catalogue, object_problems
 from trainwright.validate.core import is_core
 from trainwright.validate.core_schemas import known_version
@@ -142,3 +145,16 @@ def lines_without_answer(result: CompiledRun) -> list[str]:
     answers = list(Explainer(text, "example.k8s.yaml", output).all())
     assert len(answers) == len(text.splitlines()) > 60
     return [answer.pointer for answer in answers if answer.reason == "part of the object"]
+
+
+def assert_beside_ranks(result: CompiledRun, containers: list[str]) -> None:
+    """Pods with ranks have these containers beside the one that trains, no other pod has any, and all objects are accepted."""
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    target = TARGETS[result.plan.target]
+    lowered = [split(tree)[0] for tree in target.lower(result.resolution)]
+    ranks = {role.name for role in result.resolution.binding.roles if role.holds_ranks}
+    for pod in run_pods(target, result.resolution, lowered):
+        spec = pod.found.spec
+        names = [one["name"] for one in (*spec.get("initContainers", []), *spec["containers"][1:])]
+        assert names == (containers if pod.role in ranks else [])

@@ -8,18 +8,15 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import RUN, Data, compiled, findings, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.objects import assert_accepted
+from tests.compiler.objects import assert_accepted, assert_beside_ranks
 from tests.compiler.targets import CASES, on, profile_for
 
 from trainwright.findings import CompileError
 from trainwright.manifest.pods import pods_in
-from trainwright.manifest.provenance import split
 from trainwright.reading import validate_data
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.run import Run
-from trainwright.target import TARGETS
-from trainwright.target.base import run_pods
 
 IMAGE = "registry.example.com/tools/helper@sha256:" + "a" * 64
 AMOUNTS: Data = {"image": IMAGE, "cpu": "1", "memory": "1Gi"}
@@ -87,15 +84,7 @@ def test_every_target_carries_them(name: str) -> None:
         {"name": "relay", "kind": "sidecar", "mounts": {"/theirs": {"same_as": "/checkpoints"}}, **AMOUNTS},
         {"name": "watcher", "kind": "beside", "ends_itself": True, **AMOUNTS},
     ]
-    result = compiled(on(name, containers=stated), profile_for(name))
-    for manifest in result.manifests:
-        assert_accepted(manifest, result.cluster.kubernetes)
-    lowered = [split(tree)[0] for tree in TARGETS[name].lower(result.resolution)]
-    ranks = {role.name for role in result.resolution.binding.roles if role.holds_ranks}
-    for pod in run_pods(TARGETS[name], result.resolution, lowered):
-        spec = pod.found.spec
-        names = [one["name"] for one in (*spec.get("initContainers", []), *spec["containers"][1:])]
-        assert names == (["installer", "relay", "watcher"] if pod.role in ranks else [])
+    assert_beside_ranks(compiled(on(name, containers=stated), profile_for(name)), ["installer", "relay", "watcher"])
 
 
 @pytest.mark.parametrize(("container", "code"), [

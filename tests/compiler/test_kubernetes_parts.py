@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from tests.compiler.compiling import compile_text
 from tests.compiler.example import CLUSTER, RUN, Data, compiled, findings, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.objects import assert_accepted, lines_without_answer, written
+from tests.compiler.objects import assert_accepted, assert_beside_ranks, lines_without_answer, written
 from tests.compiler.rehearsal.stage import options
 from tests.compiler.targets import CASES, on, profile_for
 
@@ -22,7 +22,7 @@ from trainwright.compile import compile_run
 from trainwright.findings import CompileError
 from trainwright.findings.locate import at
 from trainwright.manifest.pods import pods_in
-from trainwright.manifest.provenance import origin, split
+from trainwright.manifest.provenance import origin
 from trainwright.model import file_schema
 from trainwright.page.drawing import drawing
 from trainwright.reading import validate_data
@@ -32,8 +32,6 @@ from trainwright.rehearsal.objects import find_objects
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.run import ClaimMount, KubernetesContainer, KubernetesMount, Run, ScriptWorkload, Security
-from trainwright.target import TARGETS
-from trainwright.target.base import run_pods
 from trainwright.topology import DDP
 
 IMAGE = "registry.example.com/tools/helper@sha256:" + "a" * 64
@@ -135,14 +133,7 @@ def test_every_target_carries_them(name: str) -> None:
     ]
     mounts = {"/checkpoints": {"claim": "checkpoints"}, "/fast": FAST}
     result = compiled(on(name, containers=stated, mounts=mounts), profile_for(name))
-    for manifest in result.manifests:
-        assert_accepted(manifest, result.cluster.kubernetes)
-    lowered = [split(tree)[0] for tree in TARGETS[name].lower(result.resolution)]
-    ranks = {role.name for role in result.resolution.binding.roles if role.holds_ranks}
-    for pod in run_pods(TARGETS[name], result.resolution, lowered):
-        spec = pod.found.spec
-        names = [one["name"] for one in (*spec.get("initContainers", []), *spec["containers"][1:])]
-        assert names == (["installer", "relay", "watcher"] if pod.role in ranks else [])
+    assert_beside_ranks(result, ["installer", "relay", "watcher"])
 
 
 def test_a_module_of_python_writes_them_as_dictionaries() -> None:

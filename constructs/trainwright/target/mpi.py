@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from trainwright.handshake import MPI, Share
+from trainwright.handshake import MPI, Role, Share
 from trainwright.units import GIB, Bytes, Cpu
 
 HOSTFILE = "/etc/mpi/hostfile"
-"""Where both operators mount the list of hosts, on the launcher."""
+"""Where both operators mount the list of hosts, on the launcher; for a Volcano Job the run does."""
 
 KEYS = "/home/mpiuser/.ssh"
 """Where the operator is told to mount the keys. They are root's, and readable by others than their owner. A file system group
@@ -54,6 +54,17 @@ def ssh_of(mpi: MPI) -> Ssh:
 SHARE = Share(
     Cpu(1000), Bytes(2 * GIB), "mpirun starts the ranks on the workers and passes on what they print; it holds no rank itself"
 )
+
+LAUNCHER, WORKER = "launcher", "worker"
+
+
+def launcher_and_workers(mpi: MPI, nodes: int, launcher_host: str, worker_host: str) -> tuple[Role, ...]:
+    """A launcher, which may be the first of the nodes, and the others, if there are any."""
+    holds = mpi.launcher_holds_ranks
+    launcher = Role(LAUNCHER, pods=1, host=launcher_host, container="mpi", share=None if holds else SHARE)
+    others = nodes - holds
+    return (launcher, Role(WORKER, pods=others, host=worker_host, container="mpi")) if others else (launcher,)
+
 
 OPEN_MPI: Mapping[str, str] = {
     "OMPI_MCA_orte_keep_fqdn_hostnames": "true",

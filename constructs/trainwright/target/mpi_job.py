@@ -22,7 +22,7 @@ from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, GangFlag, KnownOperator, Releases, Target, Template
-from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
+from trainwright.target.mpi import HOSTFILE, LAUNCHER, OPEN_MPI, launcher_and_workers, ssh_of
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 KIND = GroupKind(kubeflow.GROUP, "MPIJob")
@@ -37,7 +37,6 @@ REPLICAS = kubeflow.ReplicaSpecs(
         "Worker": "sshd, through which mpirun starts the ranks",
     },
 )
-LAUNCHER, WORKER = "launcher", "worker"
 IMPLEMENTATIONS: dict[MPIName, str] = {"openmpi": "OpenMPI", "intel": "Intel", "mpich": "MPICH"}
 
 
@@ -61,10 +60,8 @@ class MPIJob(BaseTarget):
             reason = f"the operator only writes a host file, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
         holds, others = needs.mpi.launcher_holds_ranks, needs.nodes - needs.mpi.launcher_holds_ranks
-        launcher = Role(LAUNCHER, pods=1, host="{name}-launcher.{name}", container="mpi", share=None if holds else SHARE)
-        workers = Role(WORKER, pods=others, host="{name}-worker-{index}.{name}", container="mpi")
         return Binding(
-            roles=(launcher, workers) if others else (launcher,),
+            roles=launcher_and_workers(needs.mpi, needs.nodes, "{name}-launcher.{name}", "{name}-worker-{index}.{name}"),
             rank_zero_host="{name}-launcher.{name}" if holds else "{name}-worker-0.{name}",
             rendezvous_port=RENDEZVOUS_PORT,
             node_index_env=None,  # ranks are numbered by mpirun, from the host file

@@ -25,14 +25,14 @@ from trainwright.plan import Resolution
 from trainwright.plan.pods import SSH_PORT
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template, further_roles, run_kind
 from trainwright.target.jobs import MOST_JOBS
-from trainwright.target.mpi import HOSTFILE, SHARE, ssh_of
+from trainwright.target.mpi import HOSTFILE, LAUNCHER, WORKER, launcher_and_workers, ssh_of
 from trainwright.target.tensorflow import PORT, tasks
 from trainwright_trainer.contract import Disposition
 from trainwright_trainer.contract.exit_codes import EXIT_CODES
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT, ROLE_ENV
 
 VOLCANO_JOB = GroupKind("batch.volcano.sh", "Job")
-NODE, LAUNCHER, WORKER = "node", "launcher", "worker"
+NODE = "node"
 TENSORFLOW = (WORKER, "ps", "chief")
 """In the order of the object: the plugin ``tensorflow`` knows tasks by these names."""
 
@@ -227,12 +227,9 @@ def _by_tensorflow(needs: Needs) -> Binding:
 def _by_mpirun(needs: Needs) -> Binding:
     """The plugin ssh has keys for every pod, and nobody writes a host file with slots: the run brings it."""
     mpi = _mpi(needs)
-    holds, others = mpi.launcher_holds_ranks, needs.nodes - mpi.launcher_holds_ranks
-    launcher = Role(LAUNCHER, pods=1, host="{name}-launcher-{index}.{name}", container="mpi", share=None if holds else SHARE)
-    workers = Role(WORKER, pods=others, host="{name}-worker-{index}.{name}", container="mpi")
     return Binding(
-        roles=(launcher, workers) if others else (launcher,),
-        rank_zero_host="{name}-launcher-0.{name}" if holds else "{name}-worker-0.{name}",
+        roles=launcher_and_workers(mpi, needs.nodes, "{name}-launcher-{index}.{name}", "{name}-worker-{index}.{name}"),
+        rank_zero_host="{name}-launcher-0.{name}" if mpi.launcher_holds_ranks else "{name}-worker-0.{name}",
         rendezvous_port=RENDEZVOUS_PORT,
         node_index_env=None,  # ranks are numbered by mpirun, from the host file
         injects={"MPI_HOST": "names of the workers, on the launcher, by the plugin mpi"},
