@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import escape
+from trainwright.findings.locate import at, escape
 from trainwright.manifest.plain import problems
 from trainwright.run import AnyContainer, KubernetesContainer, KubernetesMount, SharedVolume
 from trainwright.run.containers import LONGEST_NAME
@@ -97,17 +97,30 @@ def _container(stated: KubernetesContainer, version: str) -> Iterator[Said]:
     yield from wrong
     if not wrong:  # what follows reads what the schemas allow
         yield from _names(stated)
+        yield from _volumes(stated)
+        yield from _amounts(stated)
         yield from _restarts(stated)
 
 
 def _names(stated: KubernetesContainer) -> Iterator[Said]:
-    """Of the container, its image and its volumes."""
+    """Of the container, its image and its variables."""
     container = stated.container
     if len(stated.name) > LONGEST_NAME:
         message = f"/container/name has {len(stated.name)} characters: volumes are called after it, in a name of the same length"
         yield "TW603", "/container/name", message, f"write at most {LONGEST_NAME}"
     if not stated.image:
         yield "TW603", "/container", "/container has no `image`", "add `image:`, pinned by digest"
+    names = [str(one["name"]) for one in _list(container, "env")]
+    ports = [f"{one['containerPort']}/{one.get('protocol', 'TCP')}" for one in _list(container, "ports")]
+    for field, keys in (("env", names), ("ports", ports)):
+        for number in (place for place, key in enumerate(keys) if key in keys[:place]):
+            message = f"/container/{field} has {keys[number]} twice, which no kind of an operator takes"
+            yield "TW603", f"/container/{field}/{number}", message, "remove one of them"
+
+
+def _volumes(stated: KubernetesContainer) -> Iterator[Said]:
+    """Names of its volumes, and what a device can be made of."""
+    container = stated.container
     names = [one.name if isinstance(one, SharedVolume) else str(one["name"]) for one in stated.volumes]
     for number, name in enumerate(names):
         if name in names[:number]:
@@ -119,6 +132,30 @@ def _names(stated: KubernetesContainer) -> Iterator[Said]:
                 message = f"container {stated.name} mounts {mount['name']}, which is not among its volumes"
                 fix = f"{known}add it to volumes: `{{name: {mount['name']}, same_as: PATH}}` for what the run mounts at PATH"
                 yield "TW603", f"/container/{field}/{number}/name", message, fix
+
+
+    for number, device in enumerate(_list(container, "volumeDevices")):
+        if device["name"] in names and not _is_block(stated.volumes[names.index(device["name"])]):
+            message = f"volume {device['name']} is a file system, and volumeDevices wants a device"
+            fix = "write `ephemeral` with volumeMode: Block in its claim; or mount the volume"
+            yield "TW603", f"/container/volumeDevices/{number}/name", message, fix
+
+
+def _is_block(volume: SharedVolume | Mapping[str, Any]) -> bool:
+    """Claims of a run are file systems."""
+    if isinstance(volume, SharedVolume):
+        return False
+    return bool(at(volume, "/ephemeral/volumeClaimTemplate/spec/volumeMode") == "Block")
+
+
+def _amounts(stated: KubernetesContainer) -> Iterator[Said]:
+    """An operator's kind takes a whole number or a text, and no other number, where a Pod takes any."""
+    resources = stated.container.get("resources")
+    for field, amounts in resources.items() if isinstance(resources, Mapping) else ():
+        for name, amount in amounts.items() if isinstance(amounts, Mapping) else ():
+            if isinstance(amount, float):
+                pointer = f"/container/resources/{field}/{escape(name)}"
+                yield "TW603", pointer, f"{pointer} is a number with a point, {amount}", f'write a text, as in "{amount}"'
 
 
 def _list(owner: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:

@@ -223,13 +223,16 @@ def _amounts_problem(container: Tree) -> str | None:
     for key in ("cpu", "memory"):
         if key not in limits:
             return f"has no {key} limit"
-        if str(requests.get(key, limits[key])) != str(limits[key]):
-            return f"requests {requests[key]} {key} and has a limit of {limits[key]}: the pod could be evicted first"
-    try:
-        Cpu.parse(limits["cpu"]), Bytes.parse(limits["memory"])
-    except UnitError as error:
-        return f"has limits that cannot be read: {error}"
+        try:
+            if _amount(key, requests.get(key, limits[key])) != _amount(key, limits[key]):
+                return f"requests {requests[key]} {key} and has a limit of {limits[key]}: the pod could be evicted first"
+        except UnitError as error:
+            return f"has amounts that cannot be read: {error}"
     return None
+
+
+def _amount(key: str, value: object) -> int:
+    return Cpu.parse(value).millicores if key == "cpu" else Bytes.parse(value).bytes
 
 
 _ACCELERATOR = re.compile(r"gpu|/mig-|/vgpu|tpu|npu|hpu|gaudi|neuron|rdma|efa|/hca", re.IGNORECASE)
@@ -253,15 +256,16 @@ def devices(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Fi
                 yield found("TW601", where, message, "remove it: the plan decides GPUs and RDMA devices of a pod")
 
 
-def _planned_ports(resolution: Resolution) -> list[int]:
-    """What the plan's own containers listen on."""
-    return list(dict.fromkeys(port.number for process in resolution.processes.values() for port in process.ports))
+def _planned_ports(resolution: Resolution, role: str | None) -> list[int]:
+    """What the main container of a role listens on."""
+    process = resolution.processes.get(role or "")
+    return [port.number for port in process.ports] if process else []
 
 
 def ports_are_free(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """Containers of one pod share its address."""
-    planned = _planned_ports(resolution)
     for role, pod in pods:
+        planned = _planned_ports(resolution, role)
         for field, container in added_containers(role, pod, resolution):
             for number, port in enumerate(container.get("ports") or []):
                 if port.get("containerPort") in planned:
@@ -296,7 +300,7 @@ def host_network(context: Context, resolution: Resolution, pods: Pods) -> Iterat
             )
         gpu, needed = resolution.pool.gpu, resolution.needs.gpus_per_node
         if not context.run.host_network and (gpu is None or needed < gpu.per_node):  # else the run has ports of its own
-            ports = ", ".join(map(str, _planned_ports(resolution)))
+            ports = ", ".join(map(str, _planned_ports(resolution, role)))
             yield found(
                 "TW605",
                 where,
