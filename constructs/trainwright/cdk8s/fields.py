@@ -8,7 +8,7 @@ from typing import Any, Literal, Required, TypedDict
 from cdk8s import Chart
 from constructs import Construct
 
-from trainwright.cdk8s.plus import Beside, VolumeOfPlus, without_plus
+from trainwright.cdk8s.plus import Placed, VolumeOfPlus, without_plus
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
@@ -78,7 +78,7 @@ class RunFields(TypedDict, total=False):
     gang: bool
     resources: Resources
     roles: Mapping[str, RoleParts]
-    containers: Sequence[AnyContainer | Beside | Mapping[str, Any]]
+    containers: Sequence[AnyContainer | Placed | Mapping[str, Any]]
     env: Mapping[str, EnvValue]
     env_from: Sequence[EnvSource]
     security: Security

@@ -47,7 +47,7 @@ class VolumeOfPlus(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Placed:
     """A container of cdk8s-plus, and how it stands in the pods of a run. It is read when the run's construct is made."""
 
     container: ContainerOfPlus
@@ -56,19 +56,19 @@ class Beside:
     roles: Sequence[str]
 
 
-def init(container: ContainerOfPlus, *, roles: Sequence[str] = ()) -> Beside:
+def init(container: ContainerOfPlus, *, roles: Sequence[str] = ()) -> Placed:
     """It ends before the work begins."""
-    return Beside(container, "init", False, roles)
+    return Placed(container, "init", False, roles)
 
 
-def sidecar(container: ContainerOfPlus, *, roles: Sequence[str] = ()) -> Beside:
+def sidecar(container: ContainerOfPlus, *, roles: Sequence[str] = ()) -> Placed:
     """It starts before the work, and Kubernetes ends it after."""
-    return Beside(container, "sidecar", False, roles)
+    return Placed(container, "sidecar", False, roles)
 
 
-def beside(container: ContainerOfPlus, *, ends_itself: bool, roles: Sequence[str] = ()) -> Beside:
+def beside(container: ContainerOfPlus, *, ends_itself: bool, roles: Sequence[str] = ()) -> Placed:
     """It starts with the work, and has to end by itself: the pod would never be complete otherwise."""
-    return Beside(container, "beside", ends_itself, roles)
+    return Placed(container, "beside", ends_itself, roles)
 
 
 def without_plus(fields: Mapping[str, Any], locate: Locator) -> dict[str, Any]:
@@ -125,7 +125,7 @@ class _Reader:
             message = f"container {one.name} is of cdk8s-plus, and nothing says how it stands in the pod"
             fix = "write init(container), sidecar(container) or beside(container, ends_itself=True), of trainwright.cdk8s"
             raise self._refused(pointer, message, fix)
-        if not isinstance(one, Beside):
+        if not isinstance(one, Placed):
             return one
         if not _is(one.container, "Container"):
             message = f"{one.kind} is given a {type(one.container).__name__}, which is no Container of cdk8s-plus"
