@@ -179,6 +179,12 @@ class Needs(NamedTuple):
         return self.nodes * self.processes_per_node
 
     @property
+    def launched_by(self) -> MPI:
+        """The MPI of a topology whose ranks mpirun starts."""
+        assert self.mpi is not None  # noqa: S101 - asked of those alone
+        return self.mpi
+
+    @property
     def talk(self) -> bool:
         """Whether pods talk to each other, and so have to be found, to start together and to come back together."""
         return self.rendezvous is not Rendezvous.NONE
@@ -216,6 +222,8 @@ class Role(NamedTuple):
     """Where the run states how many there are."""
     further: FurtherRole | None = None
     """What the run states of it, where it is none of its topology's."""
+    index_field: str | None = None
+    """Of a further role: field of a pod that holds its number among those of the role."""
 
     @property
     def holds_ranks(self) -> bool:
@@ -269,6 +277,8 @@ class Binding(NamedTuple):
     """Variable in which the operator names every pod, and what it writes for one, with ``{host}`` and ``{namespace}``."""
     api_access: Mapping[str, str] = {}
     """Role -> why its pods must reach the API server, and so have a token."""
+    taken: Mapping[str, str] = {}
+    """Names that no further role can have, besides those of the other roles -> why."""
     gang: Gang = Gang.OURS
     guarantees: frozenset[Guarantee] = frozenset()
     generated_names: tuple[str, ...] = ()
@@ -280,6 +290,10 @@ class Binding(NamedTuple):
     def ranks(self) -> Role:
         """The last role that holds ranks: the one with most pods, where the first node has a role of its own."""
         return [role for role in self.roles if role.holds_ranks][-1]
+
+    def hands_on(self, role: Role) -> bool:
+        """Whether the pods of a role hand their environment on to the ranks."""
+        return self.environment is EnvironmentChannel.LAUNCHER and role == self.roles[0]
 
     def runs_the_work(self, role: Role) -> bool:
         """Whether the pods of a role run what the run states: under mpirun the launcher does, and the others wait for it."""

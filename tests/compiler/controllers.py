@@ -247,7 +247,8 @@ def _replicas(manifest: Data, replicas: Data, container: str, injected: Callable
         role = role.lower()
         assert spec["template"]["spec"]["containers"][0]["name"] == container
         for index in range(spec["replicas"]):
-            labels = {"training.kubeflow.org/job-name": name, "training.kubeflow.org/replica-type": role}
+            labels = {"training.kubeflow.org/job-name": name, "training.kubeflow.org/replica-type": role,
+                      "training.kubeflow.org/replica-index": str(index)}
             yield _pod(role, index, f"{name}-{role}-{index}", spec["template"], labels, injected(role, index))
 
 

@@ -10,11 +10,14 @@ from typing import Any
 from hypothesis import strategies as st
 from tests.compiler.drawn_topologies import Shape, shapes
 from tests.compiler.drawn_words import DIGEST, REGISTRY, label_maps, labels, spelled, texts
-from tests.compiler.targets import CASES
+from tests.compiler.targets import BY_MPIRUN, CASES
 
 from trainwright.target import TARGETS
 
 Data = dict[str, Any]
+
+ENDED_BY_ONE_TASK = (*BY_MPIRUN, "parameter-server")
+"""Shapes that a Volcano Job ends with one task, so that no other can be waited for."""
 
 
 def role_of(shape: Shape) -> str:
@@ -244,7 +247,8 @@ def _further(draw: st.DrawFn, shape: Shape, level: str, waits: bool) -> Data:
     if case.orders_start and waits:
         optional["starts"] = st.sampled_from(("before", "after", "with"))
     names = draw(st.lists(st.sampled_from(case.further), min_size=1, max_size=2, unique=True))
-    ending = {"must_end": draw(st.booleans())} if case.orders_start else {}
+    ends = case.orders_start and not (shape.target == "volcano-job" and shape.name in ENDED_BY_ONE_TASK)
+    ending = {"must_end": draw(st.booleans())} if ends else {}
     return {
         name: {"pods": draw(st.integers(1, 3)), **own, **ending, **draw(st.fixed_dictionaries({}, optional=optional))}
         for name in names

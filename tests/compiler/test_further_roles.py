@@ -9,8 +9,9 @@ from syrupy.assertion import SnapshotAssertion
 from tests.compiler.controllers import Pod, pods
 from tests.compiler.example import RUN, Data, codes, command, compiled, findings, message
 from tests.compiler.findings.page import overlay
+from tests.compiler.manifest.data.prepared import prepared
 from tests.compiler.objects import assert_accepted, top
-from tests.compiler.targets import CASES, on, profile_for
+from tests.compiler.targets import CASES, INSTALLED, on, profile_for
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError
@@ -114,6 +115,124 @@ def test_who_must_end(must_end: bool) -> None:
     assert "every pod" in message(on("volcano-job", roles=one, gang=False), profile_for("volcano-job"))
 
 
+SHAPES: dict[str, Data] = {
+    "ddp": {"kind": "ddp"}, "jax": {"kind": "jax"}, "horovod": {"kind": "horovod"}, "ray": {"kind": "ray", "version": "2.52.0"},
+    "launcher alone": {"kind": "horovod", "nodes": 1, "launcher_is_node": True},
+    "mirrored": {"kind": "multi-worker-mirrored"}, "mirrored, chief": {"kind": "multi-worker-mirrored", "chief": True},
+    "servers": {"kind": "parameter-server"}, "servers, coordinator": {"kind": "parameter-server", "coordinator": True},
+}  # fmt: skip
+THERE = [
+    *((target, shape) for target in ("job-set", "train-job") for shape in ("ddp", "jax")),
+    *(("train-job", shape) for shape in ("horovod", "launcher alone")), ("ray-job", "ray"),
+    *(("volcano-job", shape) for shape in SHAPES if shape not in ("jax", "ray")),
+    ("tf-job", "servers"), ("tf-job", "servers, coordinator"),
+]
+
+
+def shaped(target: str, shape: str, role: Data | None = None, name: str = "data-service", **run: Any) -> Data:
+    """A run of a command with one further role."""
+    name = "evaluator" if target == "tf-job" else name
+    topology = {"nodes": 2, "gpus_per_node": 0, **SHAPES[shape]}
+    stated: Data = {"pods": 2, "image": IMAGE} if target == "ray-job" else {"pods": 2, "image": IMAGE, "command": ["serve"]}
+    roles = {name: stated | (role or {})}
+    return on(target, **command("torchrun", "train.py"), topology=topology, roles=roles, gang=False, **run)
+
+
+@pytest.mark.parametrize(("target", "shape"), THERE)
+def test_every_variable_has_one_value(target: str, shape: str) -> None:
+    """Of what tells a role its place, the run's own value is for the ranks."""
+    run = shaped(target, shape, {"pods": 3}, env={"NNODES": str(SHAPES[shape].get("nodes", 2)), "APP": "a"})
+    result = compiled(overlay(run, {"roles": {next(iter(run["roles"])): {"env": {"OMP_NUM_THREADS": "3"}}}}), profile_for(target))
+    for manifest in result.manifests:
+        assert_accepted(manifest, result.cluster.kubernetes)
+    further = [pod for pod in pods(result.manifests) if pod.role in run["roles"]]
+    assert [pod.environment["OMP_NUM_THREADS"] for pod in further] == ["3"] * 3
+    if target != "ray-job":
+        assert {pod.environment["NNODES"] for pod in further} == {"3"}
+        assert [pod.environment["NODE_RANK"] for pod in further] == ["0", "1", "2"]
+    for pod in pods(result.manifests):
+        names = [one["name"] for one in pod.container["env"]]
+        assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(("env", "owner"), [
+    ({"DATA_SERVICE_HOSTS": "a"}, "the plan"), ({"JOB_COMPLETION_INDEX": "a"}, "the controller"),
+])
+def test_what_tells_others_of_a_role_is_the_plans(env: Data, owner: str) -> None:
+    (found,) = findings(shaped("job-set", "ddp", env=env), profile_for("job-set"))
+    assert (found.code, found.message.partition(" is set by ")[2][: len(owner)]) == ("TW403", owner)
+
+
+def test_a_role_of_several_pods_may_start_ranks_of_its_own() -> None:
+    own = {"env": {"MASTER_PORT": "29600", "WORLD_SIZE": "2", "PET_NNODES": "2"}}
+    assert findings(shaped("job-set", "ddp", own), profile_for("job-set")) == []
+    assert codes(shaped("job-set", "ddp", {"env": {"NNODES": "3"}}), profile_for("job-set")) == ["TW403"]
+
+
+@pytest.mark.parametrize(("target", "shape"), [one for one in THERE if one[0] == "volcano-job" and one[1] != "ddp"])
+def test_no_task_ends_beside_the_one_that_ends_the_job(target: str, shape: str) -> None:
+    ends = {"mirrored": "worker", "mirrored, chief": "chief", "servers": "worker", "servers, coordinator": "chief"}
+    tasks = top(compiled(shaped(target, shape), profile_for(target)))["spec"]["tasks"]
+    done = {"action": "CompleteJob", "event": "TaskCompleted"}
+    assert [task["name"] for task in tasks if done in task.get("policies", [])] == [ends.get(shape, "launcher")]
+    must_end = shaped(target, shape, {"must_end": True})
+    if shape.startswith("mirrored"):
+        assert top(compiled(must_end, profile_for(target)))["spec"]["minSuccess"] == 4
+    else:
+        assert "no other is waited for" in message(must_end, profile_for(target))
+
+
+@pytest.mark.parametrize(("target", "shape", "name"), [
+    ("volcano-job", "mirrored", "evaluator"), ("volcano-job", "mirrored", "chief"), ("volcano-job", "servers", "chief"),
+    ("train-job", "launcher alone", "launcher"), ("train-job", "ddp", "dataset-initializer"),
+])
+def test_names_that_the_operator_reads_are_taken(target: str, shape: str, name: str) -> None:
+    (found,) = findings(shaped(target, shape, name=name), profile_for(target))
+    assert (found.code, found.where.pointer) == ("TW327", f"/roles/{name}/pods")
+
+
+def test_beside_servers_volcano_has_an_evaluator_and_other_roles() -> None:
+    result = compiled(shaped("volcano-job", "servers", name="evaluator"), profile_for("volcano-job"))
+    assert [role.name for role in result.resolution.binding.roles] == ["worker", "ps", "evaluator"]
+    assert "call the role evaluator" in message(
+        on("tf-job", **command("a"), topology={"nodes": 1, "gpus_per_node": 0, **SHAPES["servers"]},
+           roles={"cache": {"pods": 1, "image": IMAGE}}), profile_for("tf-job"),
+    )  # fmt: skip
+
+
+def test_pods_with_gpus_have_the_class_that_brings_them() -> None:
+    roles = {"data-service": SERVICE, "evaluator": EVALUATOR}
+    result = compiled(on("job-set", roles=roles, gang=False, runtime_class="nvidia"), profile_for("job-set"))
+    classes = {pod.role: pod.spec.get("runtimeClassName") for pod in pods(result.manifests)}
+    assert classes == {"node": "nvidia", "data-service": None, "evaluator": "nvidia"}
+
+
+def test_what_must_end_must_end_in_time() -> None:
+    roles = {"data-service": SERVICE, "evaluator": {**EVALUATOR, "must_end": True}}
+    run = on("job-set", roles=roles, gang=False, deadline="2h", **command("torchrun", "a.py"))
+    jobs = top(compiled(run, profile_for("job-set")))["spec"]["replicatedJobs"]
+    times = {job["name"]: job["template"]["spec"].get("activeDeadlineSeconds") for job in jobs}
+    assert times == {"data-service": None, "node": 7200, "evaluator": 7200}
+
+
+@pytest.mark.parametrize(("target", "shape", "role"), [("ray-job", "ray", "head"), ("volcano-job", "servers", "ps")])
+def test_pods_in_another_pool_have_its_environment(target: str, shape: str, role: str) -> None:
+    of_ranks = {"env": {"LD_PRELOAD": "/tcpx/lib.so"}, "mounts": {"/tcpx": {"scratch": "1Gi"}}}
+    pools = {"h100": {"pods": of_ranks, "fabric": {"interface": "eth7"}}, "cpu": {"pods": {"env": {"HTTP_PROXY": "proxy"}}}}
+    run = overlay(shaped(target, shape), {"topology": {"gpus_per_node": 8}, "roles": {role: {"node_pool": "cpu"}}})
+    result = compiled(run, overlay(profile_for(target), {"node_pools": pools}))
+    told = {pod.role: pod.environment for pod in pods(result.manifests)}
+    assert "LD_PRELOAD" in told["worker"] and "HTTP_PROXY" not in told["worker"]  # noqa: PT018 - one thing
+    assert told[role]["HTTP_PROXY"] == "proxy"
+    assert not {"LD_PRELOAD", "NCCL_SOCKET_IFNAME"} & told[role].keys()
+
+
+def test_data_is_awaited_in_the_image_of_each_role() -> None:
+    result = prepared(on("job-set", roles={"data-service": SERVICE}, gang=False), {"operators": INSTALLED})
+    images = {pod.role: pod.spec["initContainers"][0]["image"] for pod in pods(result.manifests)}
+    assert images == {"node": result.run.image, "data-service": IMAGE}
+
+
 def test_the_order_of_start_on_a_volcano_job(snapshot: SnapshotAssertion) -> None:
     tasks = top(with_roles("volcano-job", BOTH))["spec"]["tasks"]
     assert [{key: task[key] for key in task if key != "template"} for task in tasks] == snapshot
@@ -179,6 +298,12 @@ def test_a_job_proposes_targets_that_carry_them() -> None:
     ({"cache": {"pods": 1, "image": IMAGE, "resources": {"memory": "9Ti"}}}, "TW308", "/roles/cache/resources/memory", "cpu"),
     ({"cache": {"pods": 1, "image": IMAGE, "gpus": 1, "resources": {"devices": {"nvidia.com/gpu": 1}}}}, "TW326",
      "/roles/cache/resources/devices/nvidia.com~1gpu", "roles.cache.gpus counts them"),
+    ({"cache": {"pods": 1, "image": IMAGE, "resources": {"devices": {"nvidia.com/gpu": 1}}}}, "TW326",
+     "/roles/cache/resources/devices/nvidia.com~1gpu", "another pool calls its GPUs"),
+    ({"cache": {"pods": 1, "image": IMAGE, "resources": {"shared_memory": "64Gi"}}}, "TW308",
+     "/roles/cache/resources/shared_memory", "counts against the memory of a pod of role cache, 8Gi"),
+    ({"a-role-whose-name-says-all-that-it-does": {"pods": 1, "image": IMAGE}}, "TW402",
+     "/roles/a-role-whose-name-says-all-that-it-does", "derives the name"),
     ({"cache": {"pods": 1, "image": "service:latest"}}, "TW305", "/roles/cache/image", "not pinned by digest"),
     ({"cache": {"pods": 1, "image": IMAGE, "env": {"API_KEY": "abcdefgh12345"}}}, "TW409", "/roles/cache/env/API_KEY", "secret"),
     ({"cache": {"pods": 1, "image": IMAGE, "security": {"privileged": True}}}, "TW604", "/roles/cache/security/privileged",
@@ -253,6 +378,38 @@ def test_runtimes_say_nothing_of_one_run() -> None:
     both = [with_roles("train-job", BOTH, run=run).manifests for run in ("first", "second")]
     first, second = (next(one for one in manifests if one["kind"] == "TrainingRuntime") for manifests in both)
     assert first == second
+
+
+@pytest.mark.parametrize(("pool", "nodes", "roles", "said"), [
+    ("h100", 3, {"evaluator": {**EVALUATOR, "gpus": 8}}, []),
+    ("h100", 2, {"evaluator": {**EVALUATOR, "gpus": 8}}, ["the pods of all roles need 3 nodes of pool h100, which has 2"]),
+    ("cpu", 2, {"data-service": {**SERVICE, "pods": 50, "resources": {"cpu": 6, "memory": "1Gi"}}},
+     ["the pods of all roles need 5 nodes of pool cpu, which has 2"]),
+])  # fmt: skip
+def test_a_pool_has_nodes_for_all_roles(pool: str, nodes: int, roles: Data, said: list[str]) -> None:
+    run = on("job-set", roles=roles, gang=False, topology={"kind": "ddp", "nodes": 2, "gpus_per_node": 8})
+    found = findings(run, overlay(profile_for("job-set"), {"node_pools": {pool: {"nodes": nodes}}}))
+    assert [one.message for one in found if one.code == "TW309"] == said
+
+
+def test_a_sidecar_shares_the_address_of_its_own_pod_alone() -> None:
+    sidecar = {**SIDECAR, "roles": ["node"]}
+    listens = {"kind": "sidecar", "roles": ["node"], "container": {
+        "name": "log", "image": IMAGE, "ports": [{"containerPort": 9000}],
+        "resources": {"limits": {"cpu": 1, "memory": "1Gi"}},
+    }}  # fmt: skip
+    for container in (sidecar, listens):
+        assert findings(on("job-set", roles={"data-service": SERVICE}, gang=False, containers=[container]),
+                        overlay(profile_for("job-set"), {"namespaces": {"training": {"pod_security": "privileged"}}})) == []
+
+
+@pytest.mark.parametrize(("patch", "fix"), [
+    ({"containers": [{"name": "evaluator", "command": ["other"]}]}, "change roles.evaluator"),
+    ({"containers": [{"name": "evaluator", "resources": {"limits": {"nvidia.com/gpu": 2}}}]}, "change roles.evaluator.gpus"),
+])
+def test_what_the_plan_owns_of_their_pods_is_changed_under_roles(patch: Data, fix: str) -> None:
+    run = on("job-set", roles=BOTH, gang=False, overrides={"pod": {"evaluator": patch}})
+    assert findings(run, profile_for("job-set"))[0].fix == fix
 
 
 def test_overrides_reach_their_pods() -> None:

@@ -29,7 +29,7 @@ def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
     brought = [*volumes(resolution, role), *own_volumes(resolution, role)]
     by_path = {mount["mountPath"].value: mount["name"] for mount in volume_mounts(resolution, role)}
     claims = [Why(_claim(name, one), source, "as asked") for name, one, source in _claims(resolution, role)]
-    waiting = [*await_containers(resolution), *init_containers(resolution, role, by_path)]
+    waiting = [*await_containers(resolution, role), *init_containers(resolution, role, by_path)]
     spec: Tree = {
         **begins,
         "terminationGracePeriodSeconds": Why(plan.grace.seconds, "trainwright", plan.grace.reason),
@@ -122,7 +122,7 @@ def _container(resolution: Resolution, role: Role, process: Process) -> Tree:
     run, mounts = resolution.run, volume_mounts(resolution, role)
     image, stated = resolution.image(role)
     return {
-        "name": Why(role.container, "trainwright", "the container that trains"),
+        "name": Why(role.container, "trainwright", "the program of the role" if role.further else "the container that trains"),
         "image": Why(image, stated, "as asked"),
         **pull_policy(run),
         **({} if resolution.binding.replaces_command else _command(resolution, role, process)),
@@ -285,7 +285,7 @@ TEMPLATE_REASONS = {
 def template_reasons(pointer: str) -> dict[str, str]:
     """The reasons of the shared template, for a target that puts it at ``pointer`` (``/spec/template``)."""
     return {
-        pointer: "the pod of every rank",
+        pointer: "a pod of the run",
         f"{pointer}/metadata": "labels that find the pods of a run; part of its identity",
         f"{pointer}/metadata/annotations": "what schedulers and networks read on pods",
         **{f"{pointer}/spec/{path}": reason for path, reason in TEMPLATE_REASONS.items()},

@@ -126,7 +126,7 @@ def pod_fields(resolution: Resolution, role: Role) -> Tree:
         fields["schedulerName"] = Why(gang.scheduler_name, "cluster:/scheduling", reason)
     if run.priority:
         fields["priorityClassName"] = Why(run.priority, "run:/priority", "as asked")
-    if run.runtime_class and not role.further:
+    if run.runtime_class and (not role.further or resolution.gpus_of(role)):
         fields["runtimeClassName"] = Why(run.runtime_class, "run:/runtime_class", "as asked")
     if run.scheduling_gates:
         gates = [{"name": name} for name in run.scheduling_gates]

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from trainwright.findings.locate import at, escape
+from trainwright.handshake import Role
 from trainwright.manifest import supporting
 from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.kinds import GroupKind, Owned
@@ -118,7 +119,6 @@ def scheduled() -> tuple[Owned, ...]:
 
 
 MAIN = (
-    Owned(r"/(name|image|command|args)(/.*)?", "the work of the container", "change image or workload"),
     Owned(r"/ports.*", "a port of the plan", "remove it: the plan decides ports"),
     Owned(
         r"/(restartPolicy|restartPolicyRules)(/.*)?",
@@ -165,12 +165,13 @@ def _of_template(resolution: Resolution, manifest: Manifest, role: str, pointer:
     pod = at(manifest, f"{pointer}/spec")
     main = f"{pointer}/spec/containers/0"
     parts = [Owned(f"{re.escape(pointer)}(?:{part.pattern})", part.what, part.fix) for part in TEMPLATE]
-    parts += [Owned(f"{main}(?:{part.pattern})", part.what, part.fix) for part in (*MAIN, *_of_role(resolution, role))]
+    of_main = (*_main(resolution, role), *_of_role(resolution, role))
+    parts += [Owned(f"{main}(?:{part.pattern})", part.what, part.fix) for part in of_main]
     parts.append(_grace(resolution, f"{pointer}/spec"))
     parts += _scheduling(resolution, f"{pointer}/spec")
     if resolution.binding.sshd:
         parts.append(Owned(f"({pointer}/spec|{main})/securityContext/runAsUser", "the user of sshd", "change security.user"))
-    return parts + _placement(pod, f"{pointer}/spec") + _devices(resolution, main) + _volumes(pod, pointer, main)
+    return parts + _placement(pod, f"{pointer}/spec") + _devices(resolution, role, main) + _volumes(pod, pointer, main)
 
 
 def _of_role(resolution: Resolution, name: str) -> Iterator[Owned]:
@@ -215,13 +216,23 @@ def _placement(pod: Manifest, pointer: str) -> list[Owned]:
     return parts
 
 
-def _devices(resolution: Resolution, main: str) -> list[Owned]:
-    amounts = f"{main}/resources/(limits|requests)"
-    pool, parts = resolution.pool, []
+def _main(resolution: Resolution, name: str) -> tuple[Owned, ...]:
+    """Of the main container of a role."""
+    role = _role(resolution, name)
+    fix = f"change roles.{name}" if role and role.further else "change image or workload"
+    return (Owned(r"/(name|image|command|args)(/.*)?", "the work of the container", fix), *MAIN)
+
+
+def _role(resolution: Resolution, name: str) -> Role | None:
+    return next((role for role in resolution.binding.roles if role.name == name), None)
+
+
+def _devices(resolution: Resolution, name: str, main: str) -> list[Owned]:
+    amounts, role = f"{main}/resources/(limits|requests)", _role(resolution, name)
+    pool, parts = resolution.pool_of(role)[1] if role else resolution.pool, []
     if pool.gpu:
-        parts.append(
-            Owned(f"{amounts}/{re.escape(escape(pool.gpu.resource))}", "the number of GPUs", "change topology.gpus_per_node")
-        )
+        fix = f"change roles.{name}.gpus" if role and role.further else "change topology.gpus_per_node"
+        parts.append(Owned(f"{amounts}/{re.escape(escape(pool.gpu.resource))}", "the number of GPUs", fix))
     if pool.fabric.resource:
         fix = "change the fabric in the cluster profile"
         parts.append(Owned(f"{amounts}/{re.escape(escape(pool.fabric.resource))}", "the pod's RDMA devices", fix))
@@ -270,23 +281,28 @@ def _indexes(items: Sequence[Any]) -> str:
     return f"({'|'.join(map(str, range(len(items))))})"
 
 
-def owners_of(names: Iterable[str], resolution: Resolution) -> dict[str, str]:
-    """Environment variables of the training container that are not the run's to set -> a sentence that says who sets each."""
-    planned = {variable.name for variable in resolution.plan.environment if not is_stated(variable)}
-    owners = ((name, _owner(name, planned, resolution)) for name in names)
-    return {name: owner for name, owner in owners if owner}
+def owners_of(names: Iterable[str], resolution: Resolution, role: Role | None = None) -> dict[str, str]:
+    """Environment variables of the main container that are not the run's to set -> a sentence that says who sets each.
 
+    Args:
+        role: whose pods the names are for, where they are stated for one; defaults of the plan are then its own to state.
+    """
+    environment = resolution.without_own(role) if role else resolution.plan.environment
+    planned = {variable.name for variable in environment if not is_stated(variable) and not (role and variable.default)}
+    injects, further = resolution.binding.injects, role is not None and role.further is not None
 
-def _owner(name: str, planned: set[str], resolution: Resolution) -> str | None:
-    injects = resolution.binding.injects
-    if name in injects:
-        return f"{name} is set by the controller: {injects[name]}"
-    if name in planned or name.startswith("TRAINWRIGHT_"):
-        return f"{name} is set by the plan"
-    if name in RANK_ENVIRONMENT or name.startswith(("PET_", "TORCHELASTIC_")):
-        who = "torchrun" if isinstance(resolution.run.workload, CommandWorkload) else "the supervisor"
-        return f"{name} is set by {who} for each rank"
-    return None
+    def owner(name: str) -> str | None:
+        if name in injects:
+            return f"{name} is set by the controller: {injects[name]}"
+        if name in planned or name.startswith("TRAINWRIGHT_"):
+            return f"{name} is set by the plan"
+        if not further and (name in RANK_ENVIRONMENT or name.startswith(("PET_", "TORCHELASTIC_"))):
+            who = "torchrun" if isinstance(resolution.run.workload, CommandWorkload) else "the supervisor"
+            return f"{name} is set by {who} for each rank"
+        return None
+
+    found = ((name, owner(name)) for name in names)
+    return {name: who for name, who in found if who}
 
 
 def subtree(node: Any, pointer: str) -> Iterator[str]:

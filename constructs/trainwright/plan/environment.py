@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -63,10 +64,8 @@ def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVa
         for variable in (*_defaults(run, inputs), *network_variables(inputs.pool, inputs.fabric, needs))
         if variable.name not in run.env and variable.name not in inputs.pool_env and variable.name not in binding.injects
     ]
-    own += [_literal(variable) for variable in (*defaults, *_directory(inputs.directory))]
-    source = f"cluster:/node_pools/{escape(inputs.pool)}/pods/env"
-    of_pool = [_asked(name, value, f"{source}/{name}") for name, value in inputs.pool_env.items() if name not in run.env]
-    return (*own, *of_pool, *_from_run(run))
+    own += [*map(_default, defaults), *(_literal(variable) for variable in _directory(inputs.directory))]
+    return (*own, *_of_pool(run, inputs.pool, inputs.pool_env), *_from_run(run))
 
 
 def told_to_launcher(run: Run, needs: Needs, binding: Binding) -> frozenset[str]:
@@ -105,10 +104,20 @@ def environment_of(
     """
     if binding.environment is EnvironmentChannel.POD:
         return environment if role.share is None else tuple(_of_share(variable, role.share) for variable in environment)
-    if role is binding.roles[0]:
+    if binding.hands_on(role):
         return (*_role(binding, "launcher", "the pod that runs mpirun"), *environment)
     of_every_pod = (variable for variable in environment if variable.name in _OF_EVERY_POD)
     return (*_role(binding, "worker", "a pod that runs sshd"), *of_every_pod)
+
+
+def in_pool(
+    run: Run, environment: tuple[EnvironmentVariable, ...], ranks: str, pool: str, pool_env: Mapping[str, EnvValue]
+) -> tuple[EnvironmentVariable, ...]:
+    """The environment of pods in another pool than that of the ranks: with what each pod there has, and without what is said of
+    the other pool's nodes.
+    """
+    others = f"cluster:/node_pools/{escape(ranks)}/"
+    return (*(one for one in environment if not one.source.startswith(others)), *_of_pool(run, pool, pool_env))
 
 
 def further_environment(
@@ -127,14 +136,14 @@ def further_environment(
         Variable("MASTER_ADDR", binding.rank_zero_host.format(name=name), "the pod that holds rank 0"),
         *host_variables(binding, name),
     ]
+    own = [_literal(variable) for variable in (*place, *_directory(directory))]
+    if role.index_field:
+        own.append(_field(NODE_RANK, role.index_field, "the pod's number among those of its role, by label"))
+    asked = [*_of_pool(run, pool, pool_env), *_from_run(run)]
+    taken, stated = {variable.name for variable in own}, {variable.name for variable in asked}
     usual = [*([_HOME] if home else []), _UNBUFFERED, _threads(share)]
-    stated = {*run.env, *pool_env}
-    own = [_literal(variable) for variable in (*place, *(one for one in usual if one.name not in stated), *_directory(directory))]
-    if binding.index_field:
-        own.append(_field(NODE_RANK, binding.index_field, "the pod's number among those of its role, by label"))
-    source = f"cluster:/node_pools/{escape(pool)}/pods/env"
-    of_pool = [_asked(key, value, f"{source}/{key}") for key, value in pool_env.items() if key not in run.env]
-    return (*own, *of_pool, *_from_run(run))
+    defaults = [_default(variable) for variable in usual if variable.name not in stated]
+    return (*own, *defaults, *(variable for variable in asked if variable.name not in taken))
 
 
 def host_variables(binding: Binding, name: str) -> list[Variable]:
@@ -163,7 +172,7 @@ def with_own(
 
 def is_stated(variable: EnvironmentVariable) -> bool:
     """Whether a person states it, in a run or in a profile, and not the plan."""
-    return variable.source.startswith(("run:/env/", "run:/roles/")) or "/pods/env/" in variable.source
+    return bool(re.match(r"run:/(?:roles/[^/]+/)?env/|cluster:/node_pools/[^/]+/pods/env/", variable.source))
 
 
 def stated_variables(env: Mapping[str, EnvValue]) -> list[dict[str, Any]]:
@@ -188,9 +197,7 @@ def value_from(variable: EnvironmentVariable) -> dict[str, Any]:
 
 def _of_share(variable: EnvironmentVariable, share: Share) -> EnvironmentVariable:
     """A pod without ranks has fewer CPUs than theirs; what the run says of its threads holds there too."""
-    if variable.name != THREADS or variable.source != "trainwright":
-        return variable
-    return _literal(_threads(share))
+    return _default(_threads(share)) if variable.name == THREADS and variable.default else variable
 
 
 def _threads(share: Share) -> Variable:
@@ -211,6 +218,10 @@ def forwarded(environment: Sequence[EnvironmentVariable]) -> tuple[str, ...]:
 
 def _literal(variable: Variable) -> EnvironmentVariable:
     return EnvironmentVariable(name=variable.name, value=variable.value, reason=variable.reason, source=variable.source)
+
+
+def _default(variable: Variable) -> EnvironmentVariable:
+    return _literal(variable)._replace(default=True)
 
 
 def _field(name: str, path: str, reason: str) -> EnvironmentVariable:
@@ -245,6 +256,12 @@ def _of_torch(work: TrainerWorkload, needs: Needs) -> Iterator[Variable]:
         # The name since torch 2.9; PYTORCH_CUDA_ALLOC_CONF is its former one (c10/core/AllocatorConfig.cpp).
         reason, source = "segments of GPU memory grow, which fragments less", "run:/workload/expandable_segments"
         yield Variable("PYTORCH_ALLOC_CONF", "expandable_segments:True", reason, source)
+
+
+def _of_pool(run: Run, pool: str, env: Mapping[str, EnvValue]) -> list[EnvironmentVariable]:
+    """Variables that every pod of a pool has, where the run states nothing else."""
+    source = f"cluster:/node_pools/{escape(pool)}/pods/env"
+    return [_asked(name, value, f"{source}/{name}") for name, value in env.items() if name not in run.env]
 
 
 def _directory(directory: str | None) -> list[Variable]:

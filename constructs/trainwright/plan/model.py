@@ -179,6 +179,8 @@ class EnvironmentVariable(NamedTuple):
     field: str | None = None
     secret: SecretReference | None = None
     config_map: ConfigMapReference | None = None
+    default: bool = False
+    """Whether a run may state another value."""
 
     @property
     def shown(self) -> str:

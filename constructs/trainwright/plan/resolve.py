@@ -20,6 +20,7 @@ from trainwright.plan.environment import (
     environment_of,
     forwarded,
     further_environment,
+    in_pool,
     plan_environment,
     told_to_launcher,
     with_own,
@@ -90,21 +91,38 @@ class Resolution(NamedTuple):
 
     @property
     def gpus(self) -> int:
-        """GPUs of all pods, those of further roles too."""
-        further = sum(role.pods * self.run.roles[role.name].gpus for role in self.binding.roles if role.further)
-        return self.plan.world.nodes * self.plan.world.gpus_per_node + further
+        """GPUs of all pods, those of further roles too, and as many as an autoscaler may make."""
+        return sum(self.most_pods(role) * self.gpus_of(role) for role in self.binding.roles)
+
+    def gpus_of(self, role: Role) -> int:
+        """GPUs of each pod of a role."""
+        if role.further:
+            return self.run.roles[role.name].gpus
+        return self.plan.world.gpus_per_node if role.holds_ranks else 0
+
+    def most_pods(self, role: Role) -> int:
+        """Pods that a role may have."""
+        bounds = self.needs.autoscaled.get(role.name)
+        return max(role.pods, bounds.most) if bounds else role.pods
 
     def environment(self, role: Role) -> tuple[EnvironmentVariable, ...]:
         """The environment of a role's pods."""
-        parts = self.run.roles.get(role.name)
-        planned = environment_of(role, self.binding, self.plan.environment)
+        parts, planned = self.run.roles.get(role.name), self.without_own(role)
+        return planned if parts is None else with_own(planned, parts.env, f"run:/roles/{role.name}/env")
+
+    def without_own(self, role: Role) -> tuple[EnvironmentVariable, ...]:
+        """The same before the role states variables of its own."""
+        pool, offered = self.pool_of(role)
         if role.further and role.share and not self.binding.replaces_command:
-            (pool, offered), checkpoint = self.pool_of(role), self.plan.checkpoint
-            planned = further_environment(
+            checkpoint = self.plan.checkpoint
+            return further_environment(
                 self.run, self.binding, self.plan.name, role, role.share, pool, offered.pods.env,
                 self.security_of(role).read_only_root, checkpoint.directory if checkpoint else None,
             )  # fmt: skip
-        return planned if parts is None else with_own(planned, parts.env, f"run:/roles/{role.name}/env")
+        planned, ranks = environment_of(role, self.binding, self.plan.environment), self.plan.world.pool
+        if pool == ranks or self.binding.hands_on(role):
+            return planned
+        return in_pool(self.run, planned, ranks, pool, offered.pods.env)
 
     def image(self, role: Role) -> tuple[str, str]:
         """The image of a role's pods, and where it is stated."""
@@ -262,11 +280,12 @@ def _bind(
         message = f"{target.title} cannot run {run.topology.title}: {binding.reason}"
         fix = f"{binding.alternative}{_others(needs, cluster, targets)}"
         raise CompileError([found("TW401", locate.run("/topology"), message, fix)])
-    own = [role.name for role in binding.roles if not role.further]
-    for name in (role.name for role in needs.further if role.name in own):
-        message = f"{target.title} has the role {name} itself, and the topology says how many pods it has"
+    itself = f"{target.title} has the role {{name}} itself, and the topology says how many pods it has"
+    taken = {role.name: itself.format(name=role.name) for role in binding.roles if not role.further}
+    taken |= {name: f"no further role of a {target.title} can be called {name}: {why}" for name, why in binding.taken.items()}
+    for name in (role.name for role in needs.further if role.name in taken):
         fix = "remove pods, or give the further role another name"
-        raise CompileError([found("TW327", locate.run(f"/roles/{name}/pods"), message, fix)])
+        raise CompileError([found("TW327", locate.run(f"/roles/{name}/pods"), taken[name], fix)])
     binding = with_stated_shares(binding, run)
     if run.host_network and not binding.fixed_port:
         return target, binding._replace(rendezvous_port=ports.rendezvous)
@@ -329,6 +348,8 @@ def _processes(run: Run, binding: Binding, work: Work) -> dict[str, Process]:
         if role in planned and (parts.command or parts.args)
     }
     further = {role.name: further_process(role.name, run.roles[role.name]) for role in binding.roles if role.further}
+    if binding.replaces_command:  # the operator knows when its own program is ready
+        further = {name: process._replace(ready_port=None) for name, process in further.items()}
     return _with_ports(run, binding, planned | own | further)
 
 

@@ -50,6 +50,17 @@ def pods_fit_nodes(context: Context, resolution: Resolution) -> Iterator[Finding
             f"shared memory of {resources.shm} counts against the pod's memory of {limit}",
             "lower resources.shared_memory, or raise resources.memory",
         )
+    for role in (one for one in resolution.binding.roles if one.further):
+        yield from _shared_memory_fits(context, resolution, role)
+
+
+def _shared_memory_fits(context: Context, resolution: Resolution, role: Role) -> Iterator[Finding]:
+    stated = context.run.roles[role.name].resources.shared_memory
+    limit = next((one.limit for one in resolution.amounts(role) if one.name == "memory"), None)
+    if stated and limit and stated.bytes >= Bytes.parse(limit).bytes:
+        message = f"shared memory of {stated} counts against the memory of a pod of role {role.name}, {limit}"
+        where = context.locate.run(f"/roles/{role.name}/resources/shared_memory")
+        yield found("TW308", where, message, f"lower it, or raise roles.{role.name}.resources.memory")
 
 
 _OTHER_POOL = "use a node pool with larger nodes, or state less in roles.{role}.resources"

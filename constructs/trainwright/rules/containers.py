@@ -36,7 +36,8 @@ def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Findin
 
 def names_are_free(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A pod has each name once, and some are the plan's."""
-    taken = {role.container: "the container that trains" for role in resolution.binding.roles}
+    taken = {role.container: f"the container of role {role.name}" for role in resolution.binding.roles if role.further}
+    taken |= {role.container: "the container that trains" for role in resolution.binding.roles if not role.further}
     taken |= {AWAIT_CONTAINER: "the one that waits for data"} if resolution.plan.data else {}
     for container, source in all_stated(resolution):
         if container.name in taken:

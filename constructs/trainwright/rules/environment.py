@@ -206,13 +206,21 @@ def secrets(context: Context) -> Iterator[Finding]:
     yield from secret_findings(context.run.env, lambda name: context.locate.run(f"/env/{name}"))
 
 
-def secrets_of_ray(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Variables that Ray sets, by the rules of the run's own."""
+def of_runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Variables that Ray sets before the driver starts, by the rules of the run's own."""
     told = (resolution.needs.runtime_env or {}).get("env_vars")
-    if isinstance(told, Mapping):
-        texts = {str(name): value for name, value in told.items() if isinstance(value, str)}
-        at = "/topology/runtime_env/env_vars"
-        yield from secret_findings(texts, lambda name: context.locate.run(f"{at}/{escape(name)}"))
+    if not isinstance(told, Mapping):
+        return
+    texts = {str(name): value for name, value in told.items() if isinstance(value, str)}
+    owners = owners_of(texts, resolution, resolution.binding.ranks)
+
+    def where(name: str) -> Where:
+        return context.locate.run(f"/topology/runtime_env/env_vars/{escape(name)}")
+
+    for name, owner in owners.items():
+        yield found("TW403", where(name), owner, "remove it")
+    yield from secret_findings(texts, where)
+    yield from variable_findings({name: value for name, value in texts.items() if name not in owners}, where)
 
 
 def secret_findings(env: Environment, where: Callable[[str], Where], instead: str = "") -> Iterator[Finding]:
@@ -236,5 +244,5 @@ def _named_secret(name: str, value: str) -> bool:
 
 
 RUN = (secrets,)
-PLAN = (reserved, fabric, variables, unforwarded, peer_list, secrets_of_ray)
+PLAN = (reserved, fabric, variables, unforwarded, peer_list, of_runtime_env)
 PODS = (rdma,)

@@ -81,12 +81,12 @@ def generated_names(context: Context, resolution: Resolution) -> Iterator[Findin
     for pattern in resolution.binding.generated_names:
         name = pattern.format(name=own)
         if len(name) > LONGEST_LABEL:
-            yield found(
-                "TW402",
-                context.locate.run("/run"),
-                f"{resolution.plan.target_title} derives the name {name}, which has {len(name)} characters",
-                f"shorten the run's name by {counted(len(name) - LONGEST_LABEL, 'character')}",
-            )
+            roles = [role.name for role in resolution.binding.roles if role.further and f"-{role.name}-" in pattern]
+            long = max((*roles, context.run.run), key=len)
+            whose, at = (f"name of role {long}", f"/roles/{escape(long)}") if long in roles else ("run's name", "/run")
+            message = f"{resolution.plan.target_title} derives the name {name}, which has {len(name)} characters"
+            fix = f"shorten the {whose} by {counted(len(name) - LONGEST_LABEL, 'character')}"
+            yield found("TW402", context.locate.run(at), message, fix)
 
 
 def values_are_plain(manifests: Sequence[Manifest], provenance: Sequence[Provenance], locate: Locator) -> Iterator[Finding]:

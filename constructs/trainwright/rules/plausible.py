@@ -9,6 +9,7 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
+from trainwright.handshake import Role
 from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, KubernetesMount, Mount, ScratchMount
 from trainwright.units import Bytes, Cpu, Duration, UnitError
@@ -147,4 +148,34 @@ def enough_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW309", context.locate.run("/topology/nodes"), message, fix)
 
 
-PLAN = (rate, limits, starved, intervals, enough_nodes)
+def enough_nodes_for_all(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The same of all pods of the run that go to a pool, where further roles do: by what they ask for altogether, which no node
+    is too small for.
+    """
+    for name in dict.fromkeys(resolution.pools.values()):
+        pool = context.cluster.node_pools[name]
+        roles = [role for role in resolution.binding.roles if resolution.pools[role.name] == name]
+        further = [role.name for role in roles if role.further]
+        if pool.nodes is None or not further:
+            continue
+        cpu, memory, gpus = (sum(resolution.most_pods(role) * _asked(resolution, role)[at] for role in roles) for at in range(3))
+        wanted = max(ceil(cpu / pool.cpus.millicores), ceil(memory / pool.memory.bytes))
+        wanted = max(wanted, ceil(gpus / pool.gpu.per_node)) if pool.gpu else wanted
+        if wanted > pool.nodes:
+            message = f"the pods of all roles need {wanted:,} nodes of pool {name}, which has {pool.nodes:,}"
+            fix = f"lower pods or topology.nodes, or use another node pool; if the pool grew, correct node_pools.{name}.nodes"
+            yield found("TW309", context.locate.run(f"/roles/{further[-1]}/pods"), message, fix)
+
+
+def _asked(resolution: Resolution, role: Role) -> tuple[int, int, int]:
+    """Millicores, bytes and GPUs of one pod of a role."""
+    requests = {one.name: one.request for one in resolution.amounts(role)}
+    cpu, memory = requests.get("cpu"), requests.get("memory")
+    return (
+        Cpu.parse(cpu).millicores if cpu else 0,
+        Bytes.parse(memory).bytes if memory else 0,
+        resolution.gpus_of(role),
+    )
+
+
+PLAN = (rate, limits, starved, intervals, enough_nodes, enough_nodes_for_all)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from trainwright.cluster import NodePool
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
@@ -22,7 +23,7 @@ def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Findin
     for name in context.run.roles:
         if name not in known:
             message = f"{resolution.plan.target_title} has no role {name} for this run"
-            fix = f"use one of: {', '.join(known)}; or add pods, which makes it a further role"
+            fix = f"use one of: {', '.join(known)}; or add pods: where the target has further roles, it is one then"
             yield found("TW327", context.locate.run(f"/roles/{escape(name)}"), message, fix)
 
 
@@ -57,18 +58,6 @@ def order_of_start(context: Context, resolution: Resolution) -> Iterator[Finding
             yield found("TW441", context.locate.run(f"/roles/{escape(role.name)}/starts"), message, fix)
 
 
-def operator_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Where the operator starts a program of its own in every pod, no pod has room for another."""
-    if not resolution.binding.replaces_command:
-        return
-    for name, parts in context.run.roles.items():
-        for field in ("command", "args"):
-            if getattr(parts, field):
-                message = f"{resolution.plan.target_title} starts a program of its own in every pod, and the work on the head"
-                where = context.locate.run(f"/roles/{escape(name)}/{field}")
-                yield found("TW424", where, message, f"remove it, and write the work under workload.{field}")
-
-
 def images(context: Context) -> Iterator[Finding]:
     """By the rules of the run's own image."""
     for name, parts in context.run.roles.items():
@@ -84,8 +73,11 @@ def secrets(context: Context) -> Iterator[Finding]:
 
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Names that are not the run's to set, and what the catalogue says of the others."""
-    for name, parts in context.run.roles.items():
-        owners, where = owners_of(parts.env, resolution), partial(_variable_at, context, name)
+    for role in resolution.binding.roles:
+        name, parts = role.name, context.run.roles.get(role.name)
+        if parts is None:
+            continue
+        owners, where = owners_of(parts.env, resolution, role), partial(_variable_at, context, name)
         fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
         for variable, owner in owners.items():
             yield found("TW403", where(variable), owner, fix)
@@ -99,6 +91,8 @@ def _variable_at(context: Context, role: str, variable: str) -> Where:
 def devices(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """GPUs have a field of their own, and of RDMA devices a node has no more than its pool says."""
     binding, roles = resolution.binding, {role.name: role for role in resolution.binding.roles}
+    pools = context.cluster.node_pools.values()
+    gpus, adapters = {pool.gpu.resource for pool in pools if pool.gpu}, {pool.fabric.resource for pool in pools}
     stated = [("", context.run.resources, binding.ranks)]
     stated += [(f"/roles/{escape(name)}", one.resources, roles[name]) for name, one in context.run.roles.items() if name in roles]
     for at, resources, role in stated:
@@ -106,12 +100,17 @@ def devices(context: Context, resolution: Resolution) -> Iterator[Finding]:
         field = f"roles.{role.name}.gpus" if role.further else "topology.gpus_per_node"
         for device, count in resources.devices.items():
             where = context.locate.run(f"{at}/resources/devices/{escape(device)}")
-            if offered.gpu and device == offered.gpu.resource:
-                message = f"{device} is what the pool calls its GPUs, and {field} counts them"
+            if device in gpus:
+                whose = "the pool" if offered.gpu else "another pool"
+                message = f"{device} is what {whose} calls its GPUs, and {field} counts them"
                 yield found("TW326", where, message, f"remove it, and change {field}")
-            elif device == offered.fabric.resource and count > offered.fabric.resource_count:
-                message = f"a pod asks for {count} {device}, and a node of {pool} has {offered.fabric.resource_count}"
+            elif device in adapters and count > (there := _adapters(offered, device)):
+                message = f"a pod asks for {count} {device}, and a node of {pool} has {there}"
                 yield found("TW308", where, message, "lower it, or correct fabric.resource_count of the pool")
+
+
+def _adapters(pool: NodePool, device: str) -> int:
+    return pool.fabric.resource_count if device == pool.fabric.resource else 0
 
 
 def memory_is_reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -131,6 +130,6 @@ def memory_is_reserved(context: Context, resolution: Resolution) -> Iterator[Fin
 
 RUN = (images, secrets)
 PLAN = (
-    roles_are_there, roles_go_to_pools, further_roles_run_something, order_of_start, operator_starts, variables, devices,
+    roles_are_there, roles_go_to_pools, further_roles_run_something, order_of_start, variables, devices,
     memory_is_reserved,
 )  # fmt: skip

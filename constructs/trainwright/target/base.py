@@ -143,8 +143,13 @@ class Target(Protocol):
         """
 
 
-def further_roles(needs: Needs, host: str) -> tuple[Role, ...]:
-    """The roles that a run brings, for a target that makes their pods; ``host`` has ``{role}`` besides what a role's host has."""
+def further_roles(needs: Needs, host: str, index_field: str | None = None) -> tuple[Role, ...]:
+    """The roles that a run brings, for a target that makes their pods.
+
+    Args:
+        host: of a pod, with ``{role}`` besides what a role's host has.
+        index_field: of a pod, that holds its number among those of its role.
+    """
     return tuple(
         Role(
             one.name,
@@ -154,6 +159,7 @@ def further_roles(needs: Needs, host: str) -> tuple[Role, ...]:
             share=one.share,
             counted_in=f"run:/roles/{one.name}/pods",
             further=one,
+            index_field=index_field,
         )
         for one in needs.further
     )

@@ -86,7 +86,7 @@ class JobSet(BaseTarget):
             return Refusal("pods that do not talk have no network, by which further roles could be found", "remove these roles")
         domain = ".{name}" if needs.talk else ""
         node = Role(name=ROLE, pods=needs.nodes, host="{name}-node-0-{index}" + domain, container="trainer")
-        further = further_roles(needs, "{name}-{role}-0-{index}.{name}")
+        further = further_roles(needs, "{name}-{role}-0-{index}.{name}", INDEX_LABEL)
         return Binding(
             roles=(node, *further),
             rank_zero_host="{name}-node-0-0" + domain,
@@ -256,6 +256,6 @@ def _job(resolution: Resolution, role: Role) -> Tree:
         "podFailurePolicy": {
             "rules": failure_rules_below_job_set(resolution, role) if talk else failure_rules(resolution, role)
         },
-        **({} if role.further else deadline(resolution.run)),
+        **(deadline(resolution.run) if role.further is None or role.further.must_end else {}),
         "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
     }

@@ -16,6 +16,8 @@ from trainwright.target.tensorflow import CONTAINER, PORT, several_pods, tasks
 
 EVALUATOR = "evaluator"
 KIND = GroupKind(kubeflow.GROUP, "TFJob")
+INDEX_LABEL = "metadata.labels['training.kubeflow.org/replica-index']"
+"""Set on every pod (training-operator v1.9, pkg/controller.v1/common/pod.go)."""
 REPLICAS = kubeflow.ReplicaSpecs(
     KIND,
     "tfReplicaSpecs",
@@ -57,9 +59,11 @@ class TFJob(BaseTarget):
         if [one.name for one in further] == [EVALUATOR] and not needs.parameter_servers:
             reason = "workers that mirror each other wait for every task in TF_CONFIG, and an evaluator never joins them"
             return Refusal(reason, "remove the role, and evaluate in the workers")
+        if further and needs.parameter_servers and [one.name for one in further] != [EVALUATOR]:
+            return Refusal("beside parameter servers the operator has one more role, an evaluator", "call the role evaluator")
         if any(one.starts != "with" or one.must_end for one in further):
             return Refusal("the operator starts all pods at once, and ends the run with the chief", "remove starts and must_end")
-        beside = [one for one in further_roles(needs, "{name}-{role}-{index}") if one.name == EVALUATOR]
+        beside = [one for one in further_roles(needs, "{name}-{role}-{index}", INDEX_LABEL) if one.name == EVALUATOR]
         roles = (*tasks(needs).values(), *(one._replace(container=CONTAINER) for one in beside))
         return Binding(
             roles=roles,

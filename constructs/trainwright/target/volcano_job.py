@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from trainwright.cluster import Cluster
 from trainwright.handshake import (
-    MPI,
     Binding,
     EnvironmentChannel,
     Gang,
@@ -22,7 +21,7 @@ from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
-from trainwright.plan.pods import SSH_PORT
+from trainwright.plan.pods import plan_ports
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template, further_roles, run_kind
 from trainwright.target.jobs import MOST_JOBS
 from trainwright.target.mpi import HOSTFILE, LAUNCHER, WORKER, launcher_and_workers, ssh_of
@@ -79,7 +78,10 @@ class VolcanoJob(BaseTarget):
         if len({one.must_end for one in needs.further}) > 1:
             reason = "it is done when one task is, or when every pod is, and not when some tasks are"
             return Refusal(reason, "write must_end for all further roles, or for none")
-        further = further_roles(needs, "{name}-{role}-{index}.{name}")
+        if (needs.mpi or needs.parameter_servers) and any(one.must_end for one in needs.further):
+            reason = "some of its pods never end, so it is done when one task is, and no other is waited for"
+            return Refusal(reason, "remove must_end")
+        further = further_roles(needs, "{name}-{role}-{index}.{name}", INDEX_LABEL)
         bound = bind(needs)
         roles = (*bound.roles, *further)
         return bound._replace(
@@ -164,7 +166,9 @@ return { status = meaning[phase] or "Progressing", message = phase .. ": " .. (s
   launcher `MPI_HOST`, and the run brings its host file itself, where the MPI Operator would write it.
 - **Needs** Volcano: the profile has `scheduling: {gang: volcano}`. There is no operator besides it. Kueue has no integration for
   Volcano Jobs: on a cluster with Kueue a run with a `queue` is refused ([TW436](findings/TW436.md)). Without Kueue the `queue`
-  is one of Volcano. Under mpirun the image is as for an [MPIJob](#mpijob).
+  is one of Volcano. Under mpirun the image is as for an [MPIJob](#mpijob). The settings of ssh that the plugin writes are for
+  short names, and the host file has the names of the Service, so a command of your own says the port itself
+  (`--mca plm_rsh_args "-p 2222"`).
 - **Gang.** The controller makes the PodGroup of every Job, with `minAvailable` from the plan; no flag is involved. With
   `gang: false` Volcano still places the pods, but may start them one by one; a launcher then waits until its workers are ready.
 - **Failures.** The policies follow from the exit codes: a permanent code terminates the Job. Any other failure and the loss of a
@@ -207,6 +211,9 @@ def _nodes(needs: Needs) -> Binding:
     )
 
 
+_IN_CLUSTER = "the plugin tensorflow would list its pods in TF_CONFIG, and workers wait for every task in it"
+
+
 def _by_tensorflow(needs: Needs) -> Binding:
     """The plugin appends TF_CONFIG after the run's own variables (plugins/distributed-framework/tensorflow)."""
     there = tasks(needs, ".{name}")
@@ -219,6 +226,7 @@ def _by_tensorflow(needs: Needs) -> Binding:
         port_name="tfjob-port",
         injects={"TF_CONFIG": "addresses of all tasks, and the pod's own place among them, by the plugin tensorflow"},
         peer_list=("TF_CONFIG", f'"{{host}}:{PORT}",'),
+        taken=dict.fromkeys(["chief", "ps", *([] if needs.parameter_servers else ["evaluator"])], _IN_CLUSTER),
         gang=Gang.OBJECTS,
         guarantees=frozenset(Guarantee),
     )
@@ -226,7 +234,7 @@ def _by_tensorflow(needs: Needs) -> Binding:
 
 def _by_mpirun(needs: Needs) -> Binding:
     """The plugin ssh has keys for every pod, and nobody writes a host file with slots: the run brings it."""
-    mpi = _mpi(needs)
+    mpi = needs.launched_by
     return Binding(
         roles=launcher_and_workers(mpi, needs.nodes, "{name}-launcher-{index}.{name}", "{name}-worker-{index}.{name}"),
         rank_zero_host="{name}-launcher-0.{name}" if mpi.launcher_holds_ranks else "{name}-worker-0.{name}",
@@ -251,11 +259,6 @@ _BINDINGS = {
     Rendezvous.TF_CONFIG: _by_tensorflow,
     Rendezvous.MPI_HOSTFILE: _by_mpirun,
 }
-
-
-def _mpi(needs: Needs) -> MPI:
-    assert needs.mpi is not None  # noqa: S101 - a topology that asks for an MPI rendezvous says which implementation
-    return needs.mpi
 
 
 def _job(resolution: Resolution) -> Tree:
@@ -287,7 +290,7 @@ def _plugins(resolution: Resolution) -> Tree:
     if needs.rendezvous is Rendezvous.TF_CONFIG:
         plugins["tensorflow"] = []
     if needs.mpi:
-        ssh, port = ssh_of(needs.mpi), f"{SSH_PORT}"
+        ssh, port = ssh_of(needs.mpi), plan_ports(resolution.run).ssh
         keys = Why([f"--ssh-key-file-path={ssh.keys}", f"--ssh-port={port}"], "trainwright", ssh.reason)
         plugins["ssh"] = [] if needs.mpi.as_root else keys
         plugins["mpi"] = [f"--master={LAUNCHER}", f"--worker={WORKER}", *([] if needs.mpi.as_root else [f"--port={port}"])]
@@ -302,7 +305,7 @@ def _ending(resolution: Resolution) -> str | None:
     if needs.parameter_servers:
         return "chief" if needs.chief else WORKER
     if needs.further and not any(one.must_end for one in needs.further):
-        return names[0]
+        return "chief" if needs.chief else names[0]
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trainwright.handshake import MPI, Binding, MPIName, Needs, Ports, Variable
+from trainwright.handshake import Binding, MPIName, Needs, Ports, Variable
 
 SEARCH_PATHS = ("PATH", "LD_LIBRARY_PATH")
 """A login through ssh has the search paths of the system, not those of the image; the launcher's own are the image's."""
@@ -22,7 +22,7 @@ def launcher_command(
     named variables from its own environment, blanks and quotes included, and passes over one that is not set (Open MPI with a
     warning).
     """
-    implementation = _mpi(needs).implementation
+    implementation = needs.launched_by.implementation
     if implementation == "openmpi":
         return ("mpirun", *_open_mpi(needs, binding, forwarded, interface, ports), *program)
     names = [*forwarded, *(INTEL_PATHS if implementation == "intel" else ())]
@@ -54,7 +54,7 @@ def host_lines(needs: Needs, binding: Binding, name: str) -> str:
     """The list of hosts and their slots, as each MPI reads it: a launcher that holds ranks first. ``name`` is that of the run's
     objects.
     """
-    line = "{host} slots={slots}\n" if _mpi(needs).implementation == "openmpi" else "{host}:{slots}\n"
+    line = "{host} slots={slots}\n" if needs.launched_by.implementation == "openmpi" else "{host}:{slots}\n"
     roles = [role for role in binding.roles if role.holds_ranks]
     hosts = [role.host.format(name=name, index=index) for role in roles for index in range(role.pods)]
     return "".join(line.format(host=host, slots=needs.processes_per_node) for host in hosts)
@@ -70,13 +70,13 @@ HOSTFILE_VARIABLES: Mapping[MPIName, str] = {
 
 def hostfile_variable(needs: Needs, binding: Binding) -> Variable:
     """For a command of the run's own whose line of mpirun names no file."""
-    name = HOSTFILE_VARIABLES[_mpi(needs).implementation]
+    name = HOSTFILE_VARIABLES[needs.launched_by.implementation]
     return Variable(name, str(binding.hostfile), "the hosts of mpirun, where its command names no file")
 
 
 def launcher_variables(needs: Needs, ports: Ports) -> tuple[Variable, ...]:
     """What mpirun is told by its environment, where it has no option for it."""
-    if _mpi(needs).implementation != "mpich":
+    if needs.launched_by.implementation != "mpich":
         return ()
     # The operator sets HYDRA_LAUNCH_EXTRA_ARGS, a name that no MPICH reads.
     reason = "options of ssh for MPICH's mpirun: the port of sshd, and more than one try"
@@ -91,9 +91,3 @@ def _ssh_options(ports: Ports) -> str:
 def _with_search_paths(names: Sequence[str]) -> list[str]:
     """Each name once, also where the run sets one of the search paths itself."""
     return list(dict.fromkeys((*names, *SEARCH_PATHS)))
-
-
-def _mpi(needs: Needs) -> MPI:
-    if needs.mpi is None:
-        raise AssertionError("a topology that asks for an MPI rendezvous says which implementation")
-    return needs.mpi

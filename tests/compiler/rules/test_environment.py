@@ -11,6 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import Data, codes, command, compiled, findings, message, patched, script
 from tests.compiler.objects import the
+from tests.compiler.targets import on, profile_for
 
 from trainwright.findings import Where
 from trainwright.rules.environment import LONGEST_VARIABLE, variable_findings
@@ -56,6 +57,14 @@ def test_a_default_gives_way_to_the_run(name: str) -> None:
     result = compiled({"env": {name: "7"}})
     assert result.findings == ()
     assert [variable.value for variable in result.plan.environment if variable.name == name] == ["7"]
+
+
+def test_a_default_gives_way_to_a_role() -> None:
+    run = on("mpi-job", roles={"launcher": {"env": {"OMP_NUM_THREADS": "7", "NCCL_DEBUG": "INFO"}}})
+    decided = compiled(run, profile_for("mpi-job")).resolution
+    launcher, worker = ({one.name: one.value for one in decided.environment(role)} for role in decided.binding.roles)
+    assert (launcher["OMP_NUM_THREADS"], launcher["NCCL_DEBUG"]) == ("7", "INFO")
+    assert "OMP_NUM_THREADS" not in worker
 
 
 @pytest.mark.parametrize("name", [name for name, entry in VARIABLES.items() if entry.dead])

@@ -358,9 +358,37 @@ def test_ports_of_the_head_do_not_take_the_place_of_rays_own() -> None:
     assert served == {"metrics-of-mine": 9000, "dashboard": 8265, "client": 10001, "gcs-server": 6379}
 
 
-@pytest.mark.parametrize("ports", [{"dashboard": 9000}, {"mine": 6379}])
-def test_ray_has_its_ports_by_name(ports: Data) -> None:
-    assert codes({**COMMAND, "roles": {"head": {"ports": ports}}}, PROFILE) == ["TW460"]
+@pytest.mark.parametrize(("role", "ports"), [
+    ("head", {"dashboard": 9000}), ("head", {"mine": 6379}), ("head", {"mine": 8080}), ("worker", {"mine": 8080}),
+])
+def test_ray_has_its_ports_by_name(role: str, ports: Data) -> None:
+    assert codes({**COMMAND, "roles": {role: {"ports": ports}}}, PROFILE) == ["TW460"]
+
+
+def test_a_group_with_ports_has_the_operators_probes() -> None:
+    readers = {"pods": 1, "ports": {"mine": 9000}, "starts": "with", "must_end": False}
+    groups = job({**COMMAND, "roles": {"readers": readers}})["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    container = groups[1]["template"]["spec"]["containers"][0]
+    assert container["ports"]
+    assert "readinessProbe" not in container
+
+
+@pytest.mark.parametrize(("gpus", "parts", "said"), [
+    (8, {"gpus": 4}, "on the GPUs of role readers"), (0, {}, "on the CPUs of role readers"), (8, {}, None),
+])
+def test_ranks_of_our_trainer_stay_where_their_specification_is(gpus: int, parts: Data, said: str | None) -> None:
+    run = {**TRAINER, "topology": {**RAY["topology"], "gpus_per_node": gpus}, "roles": {"readers": {"pods": 1, **parts}}}
+    found = [one.message for one in findings(run, PROFILE) if one.code == "TW458"]
+    assert [said in one for one in found if said] == ([True] if said else [])
+    assert len(found) == (said is not None)
+
+
+@pytest.mark.parametrize(("env", "expected"), [
+    ({"RAY_ADDRESS": "a"}, ["TW403"]), ({"NCCL_TREE_THRESHOLD": "0"}, ["TW407"]),
+    ({"TRAINWRIGHT_CHECKPOINT_DIRECTORY": "/a"}, ["TW403"]), ({"OMP_NUM_THREADS": "2"}, []),
+])
+def test_variables_of_the_runtime_environment_are_held_to_the_rules_of_the_runs_own(env: Data, expected: list[str]) -> None:
+    assert codes({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"env_vars": env}}}, PROFILE) == expected
 
 
 # Autoscaling, and what Ray brings to the pods
@@ -383,6 +411,10 @@ def test_an_autoscaler_has_bounds_and_rights_of_its_own(snapshot: SnapshotAssert
     assert dict(plan_rows(result))["autoscaling"] == "worker 1 to 5 pods"
 
 
+def test_gpus_are_counted_as_many_as_the_autoscaler_may_ask_for() -> None:
+    assert ray(scaled(1, 5)).resolution.gpus == 40
+
+
 def test_a_gang_waits_for_the_fewest() -> None:
     """By what the operator counts (batchscheduler/volcano, calculatePodGroupParams)."""
     gang = ray(scaled(1, 5), CASES["gang"][1]).plan.gang
@@ -399,13 +431,13 @@ def test_a_gang_waits_for_the_fewest() -> None:
     ({**COMMAND, "topology": {**RAY["topology"], "autoscaling": {"readers": {"min_nodes": 1, "max_nodes": 2}}}}, {},
      "no workers are called readers"),
     ({**TRAINER, "topology": {**RAY["topology"], "runtime_env": {"env_vars": {"A": "1"}}}}, {}, "our trainer is in the image"),
-    ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"pip": ["torch"]}}}, {}, "pip of runtime_env are fetched"),
+    ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"pip": ["torch"]}}}, {}, "has under pip is fetched"),
     ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"working_dir": "https://example.com/a.zip"}}}, {},
-     "working_dir of runtime_env are fetched"),
+     "has under working_dir is fetched"),
     ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"env_vars": {"HF_TOKEN": "hf_0123456789abcdefghij"}}}}, {},
      "HF_TOKEN looks like a secret"),
     ({**COMMAND, "roles": {"readers": {"pods": 1, "starts": "before"}}}, {}, "starts has no place"),
-    ({**COMMAND, "roles": {"readers": {"pods": 1, "command": ["a"]}}}, {}, "starts a program of its own in every pod"),
+    ({**COMMAND, "roles": {"readers": {"pods": 1, "command": ["a"]}}}, {}, "starts Ray in every pod"),
 ])  # fmt: skip
 def test_what_no_ray_cluster_can_do(run: Data, cluster: Data, words: str) -> None:
     assert any(words in finding.message for finding in findings(run, overlay(PROFILE, cluster)))

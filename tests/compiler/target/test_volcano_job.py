@@ -205,6 +205,15 @@ def test_keys_and_sshd_are_those_of_the_images_user() -> None:
     assert as_root["tasks"][1]["template"]["spec"]["containers"][0]["command"][0] == "/bin/sh"
 
 
+def test_on_the_nodes_network_plugins_know_the_ports_of_the_run() -> None:
+    job = spec({**MPI, "host_network": True})
+    ports = job["tasks"][1]["template"]["spec"]["containers"][0]["ports"]
+    port = next(one["containerPort"] for one in ports if one["name"] == "ssh")
+    assert port != 2222
+    assert job["plugins"]["ssh"][1] == f"--ssh-port={port}"
+    assert job["plugins"]["mpi"][2] == f"--port={port}"
+
+
 def test_the_run_is_done_when_its_launcher_is() -> None:
     job = spec(MPI)
     assert "minSuccess" not in job

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from trainwright.handshake import Role
 from trainwright.manifest.containers import pull_policy
 from trainwright.manifest.labels import FOUNDATION
 from trainwright.manifest.provenance import Tree, Why
@@ -29,12 +30,12 @@ def literal(text: str) -> str:
 AWAIT_CONTAINER = "await-data"
 
 
-def await_containers(resolution: Resolution) -> list[Tree]:
+def await_containers(resolution: Resolution, role: Role) -> list[Tree]:
     """One container for all data sets of the run; none if it prepares none.
 
-    It uses the run's own image, which the node needs anyway: with the tool's image, a newer tool would make another run.
+    It uses the pod's own image, which the node needs anyway: with the tool's image, a newer tool would make another run.
     """
-    run, plan = resolution.run, resolution.plan
+    run, plan, (image, stated) = resolution.run, resolution.plan, resolution.image(role)
     if not plan.data:
         return []
     budget, selector = int(run.peer_wait.seconds), ",".join(f"{key}={value}" for key, value in FOUNDATION.items())
@@ -44,7 +45,7 @@ def await_containers(resolution: Resolution) -> list[Tree]:
     return [
         {
             "name": AWAIT_CONTAINER,
-            "image": Why(run.image, "run:/image", "the run's own image, which is needed anyway; all it takes is a shell"),
+            "image": Why(image, stated, "the pod's own image, which is needed anyway; all it takes is a shell"),
             **pull_policy(run),
             "command": ["/bin/sh", "-c", script("await.sh"), AWAIT_CONTAINER],
             "args": Why([literal(data.marker) for data in plan.data], "run:/prepare", reason),

@@ -19,6 +19,8 @@ GROUPS = "/spec/rayClusterSpec/workerGroupSpecs"
 SUBMITTER = "/spec/submitterPodTemplate"
 RAY_PORTS = {"gcs-server": 6379, "dashboard": 8265, "client": 10001}
 """What a cluster needs of its head: port by the name that the operator knows it by."""
+METRICS_PORT = 8080
+"""Of Ray's agent, in every pod; the operator adds it to the head's Service where no port has its name."""
 MOST_GROUPS = MOST_FURTHER + 1
 
 _RAY_IMAGE = re.compile(r"(?:.*/)?ray(?:-[a-z]+)?:(?P<version>[0-9]+\.[0-9]+\.[0-9]+)(?![0-9.])[^@]*(?:@.*)?")
@@ -105,9 +107,7 @@ def group_reasons(place: int) -> dict[str, str]:
 
 def _offers(resolution: Resolution, role: Role) -> Tree:
     """The operator knows GPUs by the end of their resource's name, so a slice of one would not count (common/pod.go)."""
-    gpus, at = resolution.needs.gpus_per_node, "run:/topology/gpus_per_node"
-    if role.further:
-        gpus, at = resolution.run.roles[role.name].gpus, f"run:/roles/{role.name}/gpus"
+    gpus, at = resolution.gpus_of(role), f"run:/roles/{role.name}/gpus" if role.further else "run:/topology/gpus_per_node"
     return {"num-gpus": Why(str(gpus), at, "whatever the resource is called")} if gpus else {}
 
 

@@ -246,7 +246,7 @@ _INJECTED = {
     "RAY_USAGE_STATS_KUBERAY_IN_USE": "1",
     "RAY_USAGE_STATS_EXTRA_TAGS": "releases of the operator",
     "RAY_DASHBOARD_ENABLE_K8S_DISK_USAGE": "1",
-    "RAY_enable_autoscaler_v2": "nothing: the autoscaler is off, and the operator refuses the cluster",
+    "RAY_enable_autoscaler_v2": "which autoscaler Ray has: the operator decides, and refuses the variable where there is none",
     "RAY_REDIS_ADDRESS": "nothing: an attempt has a cluster of its own, which needs no memory of another",
     "REDIS_USERNAME": "nothing: see RAY_REDIS_ADDRESS",
     "REDIS_PASSWORD": "nothing: see RAY_REDIS_ADDRESS",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.plan import Resolution
-from trainwright.run import CommandWorkload, ScriptWorkload
+from trainwright.run import CommandWorkload, RoleParts, ScriptWorkload
 from trainwright.target.base import Rule
-from trainwright.target.ray_job.cluster import HEAD, RAY_PORTS, ray_version
+from trainwright.target.ray_job.cluster import HEAD, METRICS_PORT, RAY_PORTS, ray_version
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -44,20 +44,46 @@ def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
 def groups_are_plain(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A further role is a worker group here: its pods run Ray, and live as long as the cluster."""
     for role in resolution.binding.roles:
-        stated = context.run.roles[role.name].model_fields_set if role.further else set()
-        for field in (name for name in ("starts", "must_end", "ready") if name in stated):
+        parts = context.run.roles.get(role.name) if role.further else None
+        usual = RoleParts.model_fields
+        for field in (name for name in ("starts", "must_end", "ready") if parts and getattr(parts, name) != usual[name].default):
             message = f"role {role.name} is a group of Ray's workers, which come and go with the head, so {field} has no place"
             yield found("TW329", context.locate.run(f"/roles/{role.name}/{field}"), message, f"remove {field}")
 
 
-def head_ports(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """The operator knows Ray's own ports by their names (utils/constant.go)."""
-    for port in resolution.processes[HEAD].ports:
-        for name, number in RAY_PORTS.items():
-            if (port.name == name) != (port.number == number):
-                message = f"port {port.name} ({port.number}) is taken: Ray's head has {name} at {number}"
-                where = context.locate.run(f"/roles/{HEAD}/ports/{port.name}")
-                yield found("TW460", where, message, "choose another name and number")
+def operator_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """In every pod it starts Ray, so no pod has room for another program."""
+    for name, parts in context.run.roles.items():
+        for field in ("command", "args"):
+            if getattr(parts, field):
+                message = f"{resolution.plan.target_title} starts Ray in every pod, and the work on the head"
+                where = context.locate.run(f"/roles/{name}/{field}")
+                yield found("TW424", where, message, "remove it, and write the work under workload.command")
+
+
+def ranks_stay_in_their_group(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Ray Train asks for CPUs and GPUs, and takes them where they are; our ranks find their specification in one group alone."""
+    if isinstance(context.run.workload, CommandWorkload):
+        return
+    for role in (one for one in resolution.binding.roles if one.further):
+        offers = "GPUs" if context.run.roles[role.name].gpus else "CPUs" if not resolution.needs.gpus_per_node else None
+        if offers:
+            message = f"Ray would start ranks of our trainer on the {offers} of role {role.name}, which has nothing for them"
+            fix = "remove gpus of the role" if offers == "GPUs" and resolution.needs.gpus_per_node else "remove the role"
+            where = context.locate.run(f"/roles/{role.name}")
+            yield found("TW458", where, message, f"{fix}; or write kind: command, with a program that says where its ranks go")
+
+
+def ports_of_ray(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator knows Ray's own ports by their names (utils/constant.go); metrics are served in every pod."""
+    for role in resolution.binding.roles:
+        own = {**(RAY_PORTS if role.name == HEAD else {}), "metrics": METRICS_PORT}
+        for port in resolution.processes[role.name].ports:
+            for name, number in own.items():
+                if (port.name == name) != (port.number == number):
+                    message = f"port {port.name} ({port.number}) is taken: Ray has {name} at {number}"
+                    where = context.locate.run(port.source.removeprefix("run:"))
+                    yield found("TW460", where, message, "choose another name and number")
 
 
 def autoscaler(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -91,11 +117,10 @@ def runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if stated and not isinstance(context.run.workload, CommandWorkload):
         message = "our trainer is in the image with all that it needs, and runtime_env would change it under way"
         yield found("TW458", context.locate.run("/topology/runtime_env"), message, "remove it, or write kind: command")
-    fetched = [name for name in _FETCHED if name in stated and not _is_pinned(stated[name])]
-    if fetched:
-        message = f"{' and '.join(fetched)} of runtime_env are fetched at every start, and may be others the next time"
-        fix = "put them into the image; or name releases (pip: [name==1.2.3]) and waive this"
-        yield found("TW465", context.locate.run(f"/topology/runtime_env/{fetched[0]}"), message, fix)
+    for name in (one for one in _FETCHED if one in stated and not _is_pinned(stated[one])):
+        message = f"what runtime_env has under {name} is fetched at every start, and may be another the next time"
+        fix = "put it into the image; or name releases (pip: [name==1.2.3]) and waive this"
+        yield found("TW465", context.locate.run(f"/topology/runtime_env/{name}"), message, fix)
 
 
 def _is_pinned(value: object) -> bool:
@@ -125,4 +150,7 @@ def shared_memory(context: Context, resolution: Resolution) -> Iterator[Finding]
         yield found("TW207", context.locate.run("/resources/shared_memory"), message, "remove it")
 
 
-RULES: tuple[Rule, ...] = (work_starts, version_is_known, shared_memory, groups_are_plain, head_ports, autoscaler, runtime_env)
+RULES: tuple[Rule, ...] = (
+    work_starts, version_is_known, shared_memory, groups_are_plain, operator_starts, ranks_stay_in_their_group, ports_of_ray,
+    autoscaler, runtime_env,
+)  # fmt: skip

@@ -73,6 +73,8 @@ TRAINER_FIELDS = {"command": "command", "args": "args", "env": "env", "resources
 """Field of the container -> field of ``spec.trainer``, which then has it alone; patches may not touch these (trainer #2770). The
 image is in both: the Kubeflow SDK refuses to list a namespace in which a runtime has none (kubeflow 0.5, get_runtime_trainer)."""
 
+INITIALIZERS = ("dataset-initializer", "model-initializer")
+"""Jobs that a runtime may have; their containers take no variables from a patch (plugins/jobset, Validate)."""
 OF_A_LAUNCHER = ("command", "args", "env")
 """Those of them that a launcher is given. The operator has image and resources for the launcher alone too, not for the workers
 (trainer #4030, #2650): the runtime states them for both."""
@@ -111,9 +113,13 @@ class TrainJob(BaseTarget):
             reason = f"the run is complete when {ends.value}, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
         binding = _launched(needs, needs.mpi) if needs.mpi else _indexed(needs)
-        further = further_roles(needs, "{name}-{role}-0-{index}.{name}")
+        further = further_roles(needs, "{name}-{role}-0-{index}.{name}", INDEX_LABEL)
         names = (f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in further)
-        return binding._replace(roles=(*binding.roles, *further), generated_names=(*binding.generated_names, *names))
+        return binding._replace(
+            roles=(*binding.roles, *further),
+            taken=dict.fromkeys([*INITIALIZERS, *([LAUNCHER] if needs.mpi else [])], "the operator knows a Job by this name"),
+            generated_names=(*binding.generated_names, *names),
+        )
 
     def places(self, binding: Binding) -> Mapping[str, Template]:
         return {role.name: (RUNTIME, pod_at(place)) for place, role in enumerate(ordered(binding))}
