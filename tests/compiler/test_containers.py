@@ -87,6 +87,15 @@ def test_every_target_carries_them(name: str) -> None:
     assert_beside_ranks(compiled(on(name, containers=stated), profile_for(name)), ["installer", "relay", "watcher"])
 
 
+def test_volumes_of_a_pool_and_of_a_container_have_names_of_their_own() -> None:
+    """Both are called after whose they are."""
+    container = {"name": "pool", "kind": "sidecar", "mounts": {"/own": {"scratch": "1Gi"}}, **AMOUNTS}
+    pool = {"node_pools": {"h100": {"pods": {"mounts": {"/pool": {"scratch": "1Gi"}}}}}}
+    (found,) = findings({"containers": [container]}, pool)
+    assert (found.code, found.where.pointer) == ("TW601", "/containers/0/name")
+    assert findings({"containers": [container]}) == []
+
+
 @pytest.mark.parametrize(("container", "code"), [
     ({"kind": "beside"}, "TW607"),
     ({"kind": "init", "image": "registry.example.com/x:latest"}, "TW305"),

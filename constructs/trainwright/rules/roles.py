@@ -23,7 +23,7 @@ def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Findin
     for name in context.run.roles:
         if name not in known:
             message = f"{resolution.plan.target_title} has no role {name} for this run"
-            fix = f"use one of: {', '.join(known)}; or add pods: where the target has further roles, it is one then"
+            fix = f"use one of: {', '.join(known)}; or add pods, for a further role where the target has them"
             yield found("TW327", context.locate.run(f"/roles/{escape(name)}"), message, fix)
 
 
