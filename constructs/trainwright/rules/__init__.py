@@ -31,6 +31,7 @@ from trainwright.rules import (
     rank_variables,
     roles,
     scheduling,
+    secrets,
     security,
     storage,
     training,
@@ -40,7 +41,7 @@ from trainwright.target.base import run_pods
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, storage, data, capacity, roles, kubernetes, containers, cluster, security,
-    environment, command, launchers, life, mpi, operators, rank_variables, scheduling, nodes, monitoring, objects,
+    secrets, environment, command, launchers, life, mpi, operators, rank_variables, scheduling, nodes, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))

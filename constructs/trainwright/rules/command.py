@@ -11,7 +11,8 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.environment import SECRET_VALUE, secret_findings, variable_findings
+from trainwright.rules.environment import variable_findings
+from trainwright.rules.secrets import secret_findings
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 _BLANK = re.compile(r"-\s*-?[A-Za-z][-\w]*\s.*", re.DOTALL)
@@ -43,7 +44,7 @@ def word_at(context: Context, number: int) -> Where:
 
 
 def arguments(context: Context) -> Iterator[Finding]:
-    """One token an element, and no secret in any."""
+    """One token an element."""
     command = command_of(context)
     for number, token in enumerate(command):
         where = word_at(context, number)
@@ -56,19 +57,6 @@ def arguments(context: Context) -> Iterator[Finding]:
                 f"{shown(token)} is one argument with a space in it",
                 f"write its words as separate elements: {shown(words)}",
             )
-        if SECRET_VALUE.search(token):
-            yield found(
-                "TW409",
-                where,
-                "an argument holds what looks like a secret, which would be committed in plain text",
-                f"put it into env as {{secret: NAME, key: KEY}}, and {_read_by(context)}",
-            )
-
-
-def _read_by(context: Context) -> str:
-    """Kubernetes expands references in the command of a container; the supervisor starts a script as it is written."""
-    opaque = isinstance(context.run.workload, CommandWorkload)
-    return "write $(NAME) here" if opaque else "let the program read NAME from its environment"
 
 
 def shown(value: str | list[str]) -> str:

@@ -17,7 +17,8 @@ from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.volumes import volume_mounts
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
-from trainwright.rules.environment import secret_findings, variable_findings
+from trainwright.rules.environment import variable_findings
+from trainwright.rules.secrets import secret_findings
 from trainwright.rules.storage import path_findings
 from trainwright.run import KubernetesContainer, SharedMount, SharedVolume
 

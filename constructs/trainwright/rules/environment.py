@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,27 +15,12 @@ from trainwright.manifest.pods import FoundPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts
-from trainwright.run import EnvValue, FieldReference, WholeSecret
+from trainwright.rules.secrets import Environment, looks_secret, secret_findings
+from trainwright.run import FieldReference, WholeSecret
 from trainwright.target.base import RunPod
 
 if TYPE_CHECKING:
     from trainwright.variables import Entry
-
-Environment = Mapping[str, EnvValue | None]
-"""Name -> text, or a value that is not written in the run."""
-
-_WORDS = r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|PSK|SECRET|APIKEY|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS"
-_SECRET_NAME = re.compile(rf"(^|_)({_WORDS})($|_)", re.IGNORECASE)
-_HARMLESS_NAME = re.compile(
-    r"(^|_)(PAD|BOS|EOS|UNK|MASK|SEP|CLS|STOP|SPECIAL)_TOKEN|_(FILE|PATH|DIR|NAME|URL|ENDPOINT|TYPE|ID|LIMIT|COUNT|BUDGET)$",
-    re.IGNORECASE,
-)
-_HARMLESS_VALUE = re.compile(r"(true|false|yes|no|on|off|none|[0-9.]*|/\S*)", re.IGNORECASE)
-SECRET_VALUE = re.compile(
-    r"hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{20,}|glpat-[\w-]{20,}|sk-[A-Za-z0-9_-]{20,}|xox[abprs]-[\w-]{10,}"
-    r"|A(KI|SI)A[0-9A-Z]{16}|AIza[\w-]{30,}|-----BEGIN [A-Z ]*PRIVATE KEY-----|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.|://[^/\s:@]+:[^/\s@$]+@"
-)
-"""Forms of well-known tokens and keys, and a password in an address."""
 
 LONGEST_VARIABLE = 131_071
 """Bytes of a variable, its name and ``=`` among them (execve(2), MAX_ARG_STRLEN); with a longer one no program starts."""
@@ -143,7 +127,7 @@ def _of_entry(entry: Entry, value: str | None, where: Where) -> Iterator[Finding
     if entry.dead:
         yield found("TW407", where, f"{entry.name} {entry.dead}", entry.instead or "remove it")
     elif value is not None and not entry.values.accepts(value):
-        shown = entry.name if _SECRET_NAME.search(entry.name) or SECRET_VALUE.search(value) else f"{entry.name}={value[:80]}"
+        shown = entry.name if looks_secret(entry.name, value) else f"{entry.name}={value[:80]}"
         yield found("TW413", where, f"{entry.library.value} cannot read {shown}", f"allowed: {entry.values}")
     elif entry.deprecated:
         yield found("TW408", where, f"{entry.name} {entry.deprecated}", entry.instead or "remove it")
@@ -201,11 +185,6 @@ def unforwarded(context: Context, resolution: Resolution) -> Iterator[Finding]:
             yield found("TW427", context.locate.run(f"/env/{name}"), message, fix)
 
 
-def secrets(context: Context) -> Iterator[Finding]:
-    """Secrets in the run's environment."""
-    yield from secret_findings(context.run.env, lambda name: context.locate.run(f"/env/{name}"))
-
-
 def of_runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Variables that Ray sets before the driver starts, by the rules of the run's own."""
     told = (resolution.needs.runtime_env or {}).get("env_vars")
@@ -223,26 +202,5 @@ def of_runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding
     yield from variable_findings({name: value for name, value in texts.items() if name not in owners}, where)
 
 
-def secret_findings(env: Environment, where: Callable[[str], Where], instead: str = "") -> Iterator[Finding]:
-    """Text whose name or form says that it is secret; the value itself is never repeated.
-
-    ``instead`` says what to write, where that is not a variable in the words of a run.
-    """
-    for name, value in env.items():
-        if isinstance(value, str) and (SECRET_VALUE.search(value) or _named_secret(name, value)):
-            yield found(
-                "TW409",
-                where(name),
-                f"{name} looks like a secret and would be committed in plain text",
-                f"{instead or f'write `{name}: {{secret: NAME, key: KEY}}` under env'}; then replace the value, since others may "
-                "have seen it",
-            )
-
-
-def _named_secret(name: str, value: str) -> bool:
-    return bool(_SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name) and not _HARMLESS_VALUE.fullmatch(value)
-
-
-RUN = (secrets,)
 PLAN = (reserved, fabric, variables, unforwarded, peer_list, of_runtime_env)
 PODS = (rdma,)

@@ -16,11 +16,12 @@ from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.volumes import RESERVED_PATHS, volume_names
 from trainwright.plan import Resolution
 from trainwright.rules.cluster import image_findings
-from trainwright.rules.environment import secret_findings, variable_findings
+from trainwright.rules.environment import variable_findings
 from trainwright.rules.objects import patch_of
 from trainwright.rules.pod_security import violations
-from trainwright.rules.storage import path_findings
-from trainwright.run import AnyContainer, HostPathMount, ImageMount, KubernetesContainer, KubernetesMount, NfsMount
+from trainwright.rules.secrets import secret_findings
+from trainwright.rules.storage import claim_findings, most_pods, path_findings, sharing_findings
+from trainwright.run import AnyContainer, ClaimMount, HostPathMount, ImageMount, KubernetesContainer, KubernetesMount, NfsMount
 from trainwright.target import TARGETS
 from trainwright.target.base import RunPod
 from trainwright.units import Bytes, Cpu, UnitError
@@ -153,8 +154,7 @@ def mounts(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Fin
 
 def writes_once(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """Init containers that can write to a claim which several pods mount: each pod runs its own, and all at the same time."""
-    elastic, roles = resolution.needs.elastic, resolution.binding.roles
-    pods_of = {role.name: elastic.maximum if elastic and role.holds_ranks else role.pods for role in roles}
+    pods_of = most_pods(resolution)
     writers = [
         (role, *writer)
         for role, pod in pods
@@ -184,6 +184,24 @@ def _writers(role: str, pod: Tree, resolution: Resolution) -> Iterator[tuple[str
             mounted = [it for it in container.get("volumeMounts") or [] if not it.get("readOnly") and not it.get("subPathExpr")]
             written = dict.fromkeys(claims[it["name"]] for it in mounted if it.get("name") in claims)
             yield from ((str(container.get("name")), claim) for claim in written)
+
+
+def claims(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
+    """Claims that an override mounts, by the rules of the run's own."""
+    pods_of, own = most_pods(resolution), {mount.claim for mount in context.run.mounts.values() if isinstance(mount, ClaimMount)}
+    mounted: dict[str, dict[str, Tree]] = {}
+    for role, pod in pods:
+        for volume in pod.get("volumes") or []:
+            claim = volume.get("persistentVolumeClaim")
+            if claim and claim["claimName"] not in own:
+                mounted.setdefault(claim["claimName"], {})[role] = volume
+    for name, volumes in mounted.items():
+        for role, volume in volumes.items():
+            where = overridden_at(context, role, "volumes", volume["name"])
+            use = "" if volume["persistentVolumeClaim"].get("readOnly") else "mounted for writing"
+            yield from claim_findings(context, name, where, use, "add `readOnly: true`")
+        count = sum(pods_of.get(role, 1) for role in volumes)
+        yield from sharing_findings(context, resolution, name, where, count)
 
 
 def ends_with_the_run(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
@@ -374,6 +392,6 @@ _REFERENCE = "write `valueFrom: {secretKeyRef: {name: NAME, key: KEY}}` in place
 
 
 CHANGED_PODS = (
-    is_consistent, mounts, writes_once, ends_with_the_run, has_resources, devices, ports_are_free, host_network, security, images,
-    variables,
+    is_consistent, mounts, claims, writes_once, ends_with_the_run, has_resources, devices, ports_are_free, host_network, security,
+    images, variables,
 )

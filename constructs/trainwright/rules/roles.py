@@ -13,7 +13,8 @@ from trainwright.findings.locate import escape
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.rules.cluster import image_findings
-from trainwright.rules.environment import secret_findings, variable_findings
+from trainwright.rules.environment import variable_findings
+from trainwright.rules.secrets import secret_findings
 from trainwright.units import Bytes
 
 

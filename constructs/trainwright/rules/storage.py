@@ -16,7 +16,6 @@ from trainwright.findings.locate import escape
 from trainwright.manifest.limits import hides_the_system, path_problem
 from trainwright.manifest.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
-from trainwright.rules.environment import SECRET_VALUE
 from trainwright.run import BoostingWorkload, ClaimMount, KubernetesMount, Mount
 from trainwright.units import GIB
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
@@ -95,45 +94,57 @@ def _path_problem(path: str) -> tuple[str, str] | None:
 
 def claims(context: Context) -> Iterator[Finding]:
     """Claims that the cluster profile does not know, or that take no files."""
-    run = context.run
-    namespace = context.cluster.namespaces.get(run.namespace)
+    for path, mount in context.run.mounts.items():
+        if isinstance(mount, ClaimMount):
+            use, fix = "mounted for writing", "add `read_only: true`"
+            if path == context.run.checkpoints.root:
+                use, fix = "to hold checkpoints", "use a ReadWriteMany claim"
+            where = context.locate.run(f"/mounts/{escape(path)}")
+            yield from claim_findings(context, mount.claim, where, "" if mount.read_only else use, fix)
+
+
+def claim_findings(context: Context, name: str, where: Where, use: str, fix: str) -> Iterator[Finding]:
+    """What is wrong with mounting a claim, in any pod.
+
+    ``use`` says what is written to it, and is empty where nothing is; ``fix`` is what to do where nothing can be.
+    """
+    namespace = context.cluster.namespaces.get(context.run.namespace)
     if namespace is None:
         return
-    for path, mount in run.mounts.items():
-        if not isinstance(mount, ClaimMount):
-            continue
-        where = context.locate.run(f"/mounts/{escape(path)}")
-        claim = namespace.claims.get(mount.claim)
-        if claim is None:
-            yield found(
-                "TW234",
-                where,
-                f"namespace {run.namespace} has no claim {mount.claim}",
-                one_of(namespace.claims, ADD_IT),
-            )
-        elif claim.access == "ReadOnlyMany" and not mount.read_only:
-            written = path == run.checkpoints.root
-            message = f"claim {mount.claim} is ReadOnlyMany and is {'to hold checkpoints' if written else 'mounted for writing'}"
-            yield found("TW235", where, message, "use a ReadWriteMany claim" if written else "add `read_only: true`")
+    claim = namespace.claims.get(name)
+    if claim is None:
+        message = f"namespace {context.run.namespace} has no claim {name}"
+        yield found("TW234", where, message, one_of(namespace.claims, ADD_IT))
+    elif claim.access == "ReadOnlyMany" and use:
+        yield found("TW235", where, f"claim {name} is ReadOnlyMany and is {use}", fix)
 
 
 def shared_claims(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Claims that only one pod or node can mount, in a run of several pods: pods without ranks, such as a launcher, mount them
     too.
     """
-    run, namespace = context.run, context.cluster.namespaces.get(context.run.namespace)
-    elastic, roles = resolution.needs.elastic, resolution.binding.roles
-    pods = elastic.maximum if elastic else sum(role.pods for role in roles)
-    for path, mount in run.mounts.items():
-        claim = namespace.claims.get(mount.claim) if namespace and isinstance(mount, ClaimMount) else None
-        if pods > 1 and claim and isinstance(mount, ClaimMount) and claim.access in ("ReadWriteOnce", "ReadWriteOncePod"):
-            holder, most = "node" if claim.access == "ReadWriteOnce" else "pod", "up to " if elastic else ""
-            yield found(
-                "TW235",
-                context.locate.run(f"/mounts/{escape(path)}"),
-                f"claim {mount.claim} is {claim.access}: one {holder} can mount it, and the run has {most}{pods} pods",
-                "use a ReadWriteMany claim",
-            )
+    pods = sum(most_pods(resolution).values())
+    for path, mount in context.run.mounts.items():
+        if isinstance(mount, ClaimMount):
+            yield from sharing_findings(context, resolution, mount.claim, context.locate.run(f"/mounts/{escape(path)}"), pods)
+
+
+def most_pods(resolution: Resolution) -> dict[str, int]:
+    """Role -> the most pods that it can have at a time."""
+    elastic = resolution.needs.elastic
+    return {
+        role.name: elastic.maximum if elastic and role.holds_ranks else role.pods for role in resolution.binding.roles
+    }
+
+
+def sharing_findings(context: Context, resolution: Resolution, name: str, where: Where, pods: int) -> Iterator[Finding]:
+    """A claim that several pods mount, and that only one pod or node can."""
+    namespace = context.cluster.namespaces.get(context.run.namespace)
+    claim = namespace.claims.get(name) if namespace else None
+    if pods > 1 and claim and claim.access in ("ReadWriteOnce", "ReadWriteOncePod"):
+        holder, most = "node" if claim.access == "ReadWriteOnce" else "pod", "up to " if resolution.needs.elastic else ""
+        message = f"claim {name} is {claim.access}: one {holder} can mount it, and the run has {most}{pods} pods"
+        yield found("TW235", where, message, "use a ReadWriteMany claim")
 
 
 def checkpoints_fit(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -200,9 +211,9 @@ def goes_on(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 def files(context: Context) -> Iterator[Finding]:
-    """Files that a ConfigMap can carry, at places of their own, without a secret in them."""
+    """Files that a ConfigMap can carry, at places of their own."""
     run = context.run
-    for path, content in run.files.items():
+    for path in run.files:
         where = context.locate.run(f"/files/{escape(path)}")
         yield from path_findings(path, where)
         above = next((other for other in run.files if path != other and PurePosixPath(path).is_relative_to(other)), None)
@@ -211,9 +222,6 @@ def files(context: Context) -> Iterator[Finding]:
             yield found("TW233", where, message, "use another path for one of them")
         if path in run.mounts:
             yield found("TW233", where, f"{path} is a mount of the run too", "name a file below it, or use another path")
-        if SECRET_VALUE.search(content if isinstance(content, str) else json.dumps(content)):
-            yield found("TW409", where, f"{path} holds what looks like a secret, which would be committed in plain text",
-                        "put it into a Secret, and read it from env: {NAME: {secret: NAME, key: KEY}}")
     texts = [content if isinstance(content, str) else json.dumps(content, indent=2) for content in run.files.values()]
     size = sum(len(text.encode()) for text in texts)
     if size > LARGEST_FILES:

@@ -246,3 +246,26 @@ def test_the_same_rules_hold_for_a_patch_of_the_job() -> None:
     found = findings(run)
     assert {finding.code for finding in found} == {"TW604", "TW605"}
     assert {finding.where.pointer for finding in found} == {"/overrides"}
+
+
+def claim(name: str, **fields: Any) -> Data:
+    return pod({"volumes": [{"name": "more", "persistentVolumeClaim": {"claimName": name, **fields}}]})
+
+
+def of_access(access: str) -> Data:
+    return {"namespaces": {"training": {"claims": {"more": {"managed": False, "access": access}}}}}
+
+
+@pytest.mark.parametrize(("run", "cluster", "code"), [
+    (claim("mroe"), of_access("ReadWriteMany"), "TW234"),
+    (claim("more"), of_access("ReadWriteMany"), None),
+    (claim("more"), of_access("ReadOnlyMany"), "TW235"),
+    (claim("more", readOnly=True), of_access("ReadOnlyMany"), None),
+    (claim("more"), of_access("ReadWriteOnce"), "TW235"),
+    (claim("more") | {"topology": {"nodes": 1}}, of_access("ReadWriteOnce"), None),
+    (claim("checkpoints"), of_access("ReadWriteMany"), None),
+])  # fmt: skip
+def test_claims_that_an_override_mounts_follow_the_rules_of_the_run(run: Data, cluster: Data, code: str | None) -> None:
+    assert [(one.code, one.where.pointer) for one in findings(run, cluster)] == (
+        [(code, "/overrides/pod/node/volumes/0")] if code else []
+    )

@@ -1,0 +1,121 @@
+"""Nothing secret reaches ``dist/``: rules on texts that look like a secret, wherever a run or a pool of its cluster states them.
+
+A secret is known by its form, or by the name of the variable that has it. No message repeats it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from trainwright.findings import Finding, Where
+from trainwright.findings.codes import found
+from trainwright.findings.context import Context
+from trainwright.findings.locate import dotted, pointer_to
+from trainwright.plan import Resolution
+from trainwright.run import EnvValue, ScriptWorkload
+
+Environment = Mapping[str, EnvValue | None]
+"""Name -> text, or a value that is not written in the run."""
+
+Keys = tuple[str | int, ...]
+"""The way from a document to a value."""
+
+_WORDS = r"TOKEN|PASSWORD|PASSWD|PASSPHRASE|PSK|SECRET|APIKEY|API_KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS"
+_SECRET_NAME = re.compile(rf"(^|_)({_WORDS})($|_)", re.IGNORECASE)
+_HARMLESS_NAME = re.compile(
+    r"(^|_)(PAD|BOS|EOS|UNK|MASK|SEP|CLS|STOP|SPECIAL)_TOKEN|_(FILE|PATH|DIR|NAME|URL|ENDPOINT|TYPE|ID|LIMIT|COUNT|BUDGET)$",
+    re.IGNORECASE,
+)
+_HARMLESS_VALUE = re.compile(r"(true|false|yes|no|on|off|none|[0-9.]*|/\S*)", re.IGNORECASE)
+_SECRET_VALUE = re.compile(
+    r"\b(hf_[A-Za-z0-9]{30,}|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_\w{20,}|glpat-[\w-]{20,}|sk-[A-Za-z0-9_-]{20,}|xox[abprs]-[\w-]{10,}"
+    r"|A(KI|SI)A[0-9A-Z]{16}|AIza[\w-]{30,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.)"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|://[^/\s:@]+:[^/\s@$]+@"
+)
+"""Forms of well-known tokens and keys, and a password in an address."""
+
+
+def has_secret(text: str) -> bool:
+    """Whether a text has the form of a secret, or something of that form in it."""
+    return bool(_SECRET_VALUE.search(text))
+
+
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a variable's value must not be repeated."""
+    return bool(_SECRET_NAME.search(name)) or has_secret(value)
+
+
+def secret_findings(env: Environment, where: Callable[[str], Where], instead: str = "") -> Iterator[Finding]:
+    """Variables that look like secrets.
+
+    ``instead`` says what to write, where that is not a variable in the words of a run.
+    """
+    for name, value in env.items():
+        if isinstance(value, str) and (has_secret(value) or _named_secret(name, value)):
+            yield found(
+                "TW409",
+                where(name),
+                f"{name} looks like a secret and would be committed in plain text",
+                f"{instead or f'write `{name}: {{secret: NAME, key: KEY}}` under env'}; then replace the value, since others may "
+                "have seen it",
+            )
+
+
+def _named_secret(name: str, value: str) -> bool:
+    return bool(_SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name) and not _HARMLESS_VALUE.fullmatch(value)
+
+
+def variables(context: Context) -> Iterator[Finding]:
+    """The run's own."""
+    yield from secret_findings(context.run.env, lambda name: context.locate.run(f"/env/{name}"))
+
+
+def texts_of_the_run(context: Context) -> Iterator[Finding]:
+    """All texts of a run but its variables, which have a fix of their own."""
+    stated = context.run.model_dump(mode="json", exclude_defaults=True)
+    yield from _findings(stated, (), context.locate.run, _expanded(context))
+
+
+def texts_of_pools(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What the pools of the run put into its pods."""
+    for pool in dict.fromkeys(resolution.pools.values()):
+        stated = context.cluster.node_pools[pool].pods.model_dump(mode="json", exclude_defaults=True)
+        yield from _findings(stated, ("node_pools", pool, "pods"), context.locate.cluster, "")
+
+
+def _findings(value: Any, keys: Keys, where: Callable[[str], Where], expanded: str) -> Iterator[Finding]:
+    below: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, Mapping):
+        below = ((key, each) for key, each in value.items() if key not in ("env", "env_vars") or keys[:1] in _AS_WRITTEN)
+    elif isinstance(value, list):
+        below = enumerate(value)
+    elif isinstance(value, str) and has_secret(value):
+        message = f"`{dotted(keys)}` holds what looks like a secret, which would be committed in plain text"
+        yield found("TW409", where(pointer_to(keys)), message, _fix(keys, expanded))
+    for key, each in below:
+        yield from _findings(each, (*keys, key), where, expanded)
+
+
+_AS_WRITTEN = (("files",), ("overrides",))
+"""What is below them is not in the words of a run."""
+
+
+def _expanded(context: Context) -> str:
+    """Kubernetes expands references in the command of a container; the supervisor starts a script as it is written."""
+    return "" if isinstance(context.run.workload, ScriptWorkload) else ", or write $(NAME) here"
+
+
+def _fix(keys: Keys, expanded: str) -> str:
+    """What to write in place of a secret."""
+    if keys[0] == "files":
+        return "put it into a Secret, and read it from env: {NAME: {secret: NAME, key: KEY}}"
+    if "command" in keys or "args" in keys:
+        in_words = expanded if keys[0] == "workload" else ", or write $(NAME) here"
+        return f"put it into env as {{secret: NAME, key: KEY}}, and let the program read NAME from its environment{in_words}"
+    return "put it into a Secret, and name that Secret; then replace it, since others may have seen it"
+
+
+RUN = (variables, texts_of_the_run)
+PLAN = (texts_of_pools,)
