@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from trainwright.compile import CompiledRun
 from trainwright.handshake import Role
-from trainwright.run import KubernetesMount
+from trainwright.run import KubernetesMount, Mount, ProjectedMount
 from trainwright.units import counted
 
 WIDTH = 760
@@ -122,10 +122,18 @@ def _shared(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         yield "service", f"Service {name}"
     yield "machine", f"{counted(plan.world.nodes, 'node')} of pool {plan.world.pool}: {plan.world.machine}"
     for path, mount in run.mounts.items():
-        kind = next(iter(type(mount).model_fields))  # of each kind of mount the first field is its own
-        what = next(iter(mount.volume)) if isinstance(mount, KubernetesMount) else getattr(mount, kind)
         saves = plan.checkpoint is not None and plan.checkpoint.mount == path
-        yield "volume", f"{path}: {kind.replace('_', ' ')} {what}{', checkpoints' if saves else ''}"
+        yield "volume", f"{path}: {_mounted(mount)}{', checkpoints' if saves else ''}"
+
+
+def _mounted(mount: Mount) -> str:
+    """``claim datasets``. Of each kind of mount the first field is its own."""
+    kind = next(iter(type(mount).model_fields))
+    if isinstance(mount, KubernetesMount):
+        return f"{kind} {next(iter(mount.volume))}"
+    if isinstance(mount, ProjectedMount):
+        return f"{kind} from {counted(len(mount.projected), 'source')}"
+    return f"{kind.replace('_', ' ')} {getattr(mount, kind)}"
 
 
 def _bar(kind: str, words: str, y: float) -> Sequence[str]:

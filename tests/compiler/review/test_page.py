@@ -17,6 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import Select, WebDriverWait
+from tests.compiler.example import compiled
 from tests.compiler.projects import ROOT, Scratch, assert_ended
 
 from trainwright.page.drawing import drawing
@@ -190,6 +191,14 @@ def test_every_drawing_is_well_formed_and_shows_every_role(fleet: Build) -> None
             assert f"{role.name}: {role.pods} pod" in words, name
         for path in built.file.run.mounts:
             assert path in words, name
+
+
+def test_a_drawing_says_what_is_mounted_in_words() -> None:
+    projected = [{"config_map": "settings"}, {"secret": "key"}]
+    mounts = {"/etc/app": {"projected": projected}, "/data": {"config_map": "index"}, "/fast": {"ephemeral": "10Gi"}}
+    words = " ".join(fromstring(drawing(compiled({"mounts": mounts}))).itertext())  # noqa: S314 it is ours
+    for said in ("/etc/app: projected from 2 sources", "/data: config map index", "/fast: ephemeral 10Gi"):
+        assert said in words
 
 
 def test_no_text_of_a_run_ends_the_data(written: Path) -> None:
