@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from yaml import YAMLError
+
 from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import escape, tokens
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.provenance import nearest
+from trainwright.manifest.written import nodes
 from trainwright.project.build import Output
 
 
@@ -127,12 +130,9 @@ def _compose(text: str, shown: str) -> list[Any]:
     Raises:
         CompileError: where the file is not YAML any more.
     """
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
     try:
-        documents = [node for node in YAML(typ="safe", pure=True).compose_all(text) if node is not None]
-    except (YAMLError, RecursionError) as error:
+        documents = list(nodes(text))
+    except YAMLError as error:
         raise _edited(shown, f"it is not YAML any more: {(str(error) or type(error).__name__).splitlines()[0]}") from error
     seen: set[int] = set()
     waiting = list(documents)

@@ -8,14 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
+from yaml import YAMLError
 
 from trainwright.manifest.kinds import ObjectKey
-
-try:
-    from yaml import CBaseLoader as Loader  # every scalar as it is written: a reviewer reads text
-except ImportError:  # a PyYAML that was built without libyaml
-    from yaml import BaseLoader as Loader
+from trainwright.manifest.written import values
 
 IDENTITY = "IDENTITY"
 """Stands for either side's identity."""
@@ -49,9 +45,8 @@ def objects(text: str | None, identity: str) -> Objects:
         return {}
     masked = text.replace(identity, IDENTITY) if identity else text
     try:
-        found = [one for one in yaml.load_all(masked, Loader) if one]
-        return {ObjectKey.of(one): one for one in found}
-    except (yaml.YAMLError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        return {ObjectKey.of(one): one for one in values(masked)}
+    except (YAMLError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it cannot be read as objects: {type(error).__name__}") from error
 
 

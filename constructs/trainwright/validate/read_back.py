@@ -1,7 +1,5 @@
-"""Whether a file says what was to be written, to every reader of it.
-
-libyaml parses it here, of which the parser of kubectl and Argo CD is a port (sigs.k8s.io/yaml/goyaml.v2). A plain scalar has to
-mean the same by YAML 1.2 and by their rules.
+"""Whether a file says what was to be written, to every reader of it: a plain scalar has to mean the same by YAML 1.2 and by the
+rules of kubectl and Argo CD.
 """
 
 from __future__ import annotations
@@ -13,19 +11,15 @@ from typing import Any
 from yaml import MappingNode, Node, ScalarNode, SequenceNode, YAMLError
 
 from trainwright.findings.locate import escape
+from trainwright.manifest.written import nodes
 from trainwright.reading.scalar import ScalarError, read_scalar
 from trainwright.validate.manifests import is_ambiguous
-
-try:
-    from yaml import CBaseLoader as Loader
-except ImportError:  # a PyYAML that was built without libyaml
-    from yaml import BaseLoader as Loader
 
 
 def differences(text: str, manifests: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
     """Index of an object, and pointer to each value in it, that a reader of the text would take for another one."""
     try:
-        documents = _documents(text)
+        documents = list(nodes(text))
     except YAMLError:
         yield 0, ""
         return
@@ -35,16 +29,6 @@ def differences(text: str, manifests: Sequence[Mapping[str, Any]]) -> Iterator[t
             return
         for pointer in _differences(documents[index], manifests[index], ""):
             yield index, pointer
-
-
-def _documents(text: str) -> list[Node]:
-    loader, documents = Loader(text), []
-    try:
-        while loader.check_node():
-            documents.append(loader.get_node())
-    finally:
-        loader.dispose()
-    return documents
 
 
 def _differences(node: Node, value: object, pointer: str) -> Iterator[str]:
