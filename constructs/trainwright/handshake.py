@@ -42,7 +42,7 @@ class Rendezvous(Enum):
     JAX_COORDINATOR = "jax-coordinator"
     """Process 0 runs a coordinator, and every process is given its address, their number and its own."""
     NONE = "none"
-    """Pods do not talk: each has a number, and nobody waits for another."""
+    """Pods do not communicate: each has a number, and nobody waits for another."""
 
 
 class Success(Enum):

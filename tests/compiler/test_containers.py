@@ -131,7 +131,7 @@ def test_a_pool_is_held_to_them_too(pods: Data, code: str, place: str) -> None:
 @pytest.mark.parametrize(("container", "words"), [
     ({"kind": "init", "started": {"port": 80}}, "started is for a sidecar"),
     ({"kind": "sidecar", "ends_itself": True}, "ends_itself is for kind beside"),
-    ({"kind": "sidecar", "started": {"http": "/well"}}, "give either command"),
+    ({"kind": "sidecar", "started": {"http": "/well"}}, "write either command"),
     ({"kind": "sidecar", "security": {"fs_group": 5}}, "fs_group is of the whole pod"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_container(container: Data, words: str) -> None:

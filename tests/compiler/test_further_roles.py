@@ -364,7 +364,7 @@ def test_the_plan_says_where_they_are_and_when_they_start() -> None:
 def test_pods_that_do_not_talk_have_none() -> None:
     run = {"topology": {"kind": "independent", "nodes": 2, "gpus_per_node": 1}, "target": "job-set", **command("a"),
            "roles": {"cache": {"pods": 1, "image": IMAGE}}}  # fmt: skip
-    assert "pods that do not talk have no network" in message(run)
+    assert "independent pods have no network" in message(run)
 
 
 def test_an_edit_of_one_is_a_new_run_and_a_run_without_any_keeps_its_name() -> None:

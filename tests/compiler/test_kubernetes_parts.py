@@ -289,10 +289,10 @@ def _as_kubernetes_writes_it(typed: Data) -> Data:
     ({"env": [{"name": "A"}, {"name": "B_TOKEN", "value": "hf_" + "a" * 34}]}, "TW409", "/container/env/1", "secretKeyRef"),
     ({"env": [{"name": "B", "value": "a"}, {"name": "B", "value": ""}]}, "TW603", "/container/env/1", "has B twice"),
     ({"ports": [{"containerPort": 1}, {"containerPort": 1}]}, "TW603", "/container/ports/1", "has 1/TCP twice"),
-    ({"resources": {"limits": {"cpu": 0.5}}}, "TW603", "/container/resources/limits/cpu", "a number with a point"),
+    ({"resources": {"limits": {"cpu": 0.5}}}, "TW603", "/container/resources/limits/cpu", "a fraction without quotes"),
     ({"securityContext": None}, "TW604", "/container", "add `allowPrivilegeEscalation: false` to its securityContext"),
     ({"securityContext": None}, "TW604", "/container", "add `capabilities: {drop: [ALL]}` to its securityContext"),
-    ({"name": "trainer"}, "TW601", "/container/name", "as the container that trains is"),
+    ({"name": "trainer"}, "TW601", "/container/name", "it is the container that trains"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_container(container: Data, code: str, place: str, words: str) -> None:
     run = as_script({"containers": [relay(container)]})

@@ -101,7 +101,8 @@ def test_ports_of_the_plan_stay_its_own() -> None:
 
 @pytest.mark.parametrize(("ports", "words"), [
     ({"ports": {"mine": 4000, "again": 4000}}, "ports mine and again are both 4000"),
-    ({"ports": {"mine": 4000}, "roles": {"node": {"ports": {"mine": 4001}}}}, "ports mine and mine are one name in one pod"),
+    ({"ports": {"mine": 4000}, "roles": {"node": {"ports": {"mine": 4001}}}},
+     "ports mine and mine have the same name in one pod"),
     ({"roles": {"node": {"ports": {"mine": 29500}}}}, "port mine (29500) is taken by port rendezvous (29500) of the plan"),
 ])  # fmt: skip
 def test_no_two_ports_of_a_pod_are_the_same(ports: Data, words: str) -> None:

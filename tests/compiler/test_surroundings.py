@@ -234,7 +234,7 @@ def test_pods_with_ranks_get_the_devices_of_the_pool_and_of_the_run(target: str)
 def test_claims_need_a_release_that_serves_them(version: str, code: str | None) -> None:
     asked = {"resource_claims": {"rdma": {"template": "default-rdma"}}}
     if code == "TW307":
-        with pytest.raises(CompileError, match="no resource claims in this form"):
+        with pytest.raises(CompileError, match="does not know resource claims in this form"):
             compiled(on("pytorch-job", **asked), overlay(profile_for("pytorch-job"), {"kubernetes": version}))
         return
     codes = {finding.code for finding in compiled(asked, {"kubernetes": version}).findings}

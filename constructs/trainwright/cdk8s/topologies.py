@@ -95,7 +95,7 @@ class MultiWorkerMirroredJob(_TopologyJob):
 
 
 class IndependentJob(_TopologyJob):
-    """A run of pods that do not talk, each with its own share of the work."""
+    """A run of pods that do not communicate, each with its own share of the work."""
 
     def __init__(
         self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int, **fields: Unpack[RunFields]

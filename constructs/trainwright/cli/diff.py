@@ -38,7 +38,7 @@ def command(
     ] = None,
     project: ProjectOption = None,
 ) -> None:
-    """Say what a change does to training runs, in training's words.
+    """Say what a change does to training runs, in training terms.
 
     Compares the records and dist/ of both sides; nothing of BASE is compiled or run. Ends with 0, or with 1 where a run is
     of a class that --fail-on names.

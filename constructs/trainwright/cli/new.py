@@ -88,8 +88,8 @@ def _read(name: str, listed: typer.FileText) -> str:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         stop(f"{listed.name} is not JSON: {error}")
     except (DiscoveryError, KeyError, TypeError, ValueError) as error:
-        words = f"{error} is missing of an object" if isinstance(error, KeyError) else str(error)
-        stop(f"{listed.name} makes no profile: {words}")
+        words = f"an object in it has no {error}" if isinstance(error, KeyError) else str(error)
+        stop(f"no profile can be made from {listed.name}: {words}")
 
 
 def _profile(name: str, text: str) -> Cluster:

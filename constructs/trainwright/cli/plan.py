@@ -1,4 +1,4 @@
-"""``trainwright plan``: one run in training's words."""
+"""``trainwright plan``: one run in training terms."""
 
 from __future__ import annotations
 

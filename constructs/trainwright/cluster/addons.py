@@ -48,7 +48,7 @@ class Scheduling(Model):
     queues: ListOf[DnsSubdomain] | None = None
     """Volcano queues that runs may name; null: not checked."""
     with_kueue: bool = False
-    """Whether gang scheduling stays on for runs in a Kueue queue; the two gates can then wait for each other."""
+    """Whether gang scheduling stays on for runs in a Kueue queue; two runs can then wait for each other."""
 
     @property
     def name(self) -> str | None:

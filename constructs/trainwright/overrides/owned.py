@@ -74,7 +74,7 @@ TEMPLATE = (
     Owned(
         r"/spec/resourceClaims.*",
         "the devices of a pod",
-        "remove it: the plan counts GPUs and RDMA devices by the extended resources of the profile",
+        "use resource_claims of the run, or pods.resource_claims of the pool",
     ),
     Owned(r"/spec/(resources|overhead)(/.*)?", "the resources of a pod", "change resources"),
     Owned(r"/spec/schedulingGates.*", "when pods are placed", "use scheduling_gates, queue or gang"),

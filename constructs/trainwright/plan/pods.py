@@ -109,7 +109,7 @@ def plan_placement(run: Run, roles: Sequence[Role]) -> PlacementPlan | None:
 
 
 def plan_gang(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> GangPlan | None:
-    """None where pods are scheduled one by one: no gang scheduler, not wanted, one pod only, pods that do not talk, or
+    """None where pods are scheduled one by one: no gang scheduler, not wanted, one pod only, pods that do not communicate, or
     Kueue admits the run as a whole.
 
     The smallest number that may start is all pods, a launcher among them; of an elastic run its smallest size. In a queue of

@@ -127,7 +127,7 @@ def _out_of_range(problem: ErrorDetails, content: dict[str, Any], locate: Locato
     )
     number = problem["input"]
     shown = f"{number:.6g}" if isinstance(number, int | float) else str(number)
-    message = f"the plan comes to {pointer[1:].replace('/', '.')} = {shown}, which no trainer accepts"
+    message = f"the plan computes {pointer[1:].replace('/', '.')} = {shown}, which no trainer accepts"
     return found("TW107", locate.run(cause), message, fix)
 
 

@@ -1,4 +1,4 @@
-"""What a synth changed, one line a run, from its record before and after: training's words, no YAML."""
+"""What a synth changed, one line a run, from its record before and after: in training terms, without YAML."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The comments at the top of a file of ``dist/``: what it is made from, and the plan's stated facts, one a line.
 
-A plain ``git diff`` of the file shows them first, in training's words. They are the facts of the run's record, in the order of
+A plain ``git diff`` of the file shows them first, in training terms. They are the facts of the run's record, in the order of
 the plan, and no estimates. Whatever a run's text holds, a line is printable ASCII: some readers of YAML end a comment at U+0085,
 U+2028 or U+2029, and an object could begin there.
 """

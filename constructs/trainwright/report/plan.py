@@ -139,7 +139,7 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
 def _rendezvous(compiled: CompiledRun) -> str:
     rendezvous = compiled.plan.rendezvous
     if not compiled.resolution.needs.talk:
-        return "none: pods do not talk; each knows its number (NODE_RANK) and theirs (NNODES)"
+        return "none: the pods are independent; each knows its number (NODE_RANK) and how many there are (NNODES)"
     return f"{rendezvous.kind}, {rendezvous.host}:{rendezvous.port}"
 
 

@@ -13,7 +13,7 @@ MOST_FIELDS = 20
 
 
 def text(review: Review) -> str:
-    """What happens to each run, in training's words, then what changes for several of them, then what is not known."""
+    """What happens to each run, in training terms, then what changes for several of them, then what is not known."""
     return "\n".join(_lines(review))
 
 

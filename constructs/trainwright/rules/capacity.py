@@ -92,11 +92,11 @@ def _too_large(
     share = f"{NODE_SHARE:.0%}"
     cpus, memory = int(pool.cpus.millicores * NODE_SHARE) / 1000, int(pool.memory.bytes * NODE_SHARE / GIB)
     if asked.millicores >= pool.cpus.millicores:
-        message = f"{who} asks for {asked.millicores / 1000:g} CPU; a node of {name} has {pool.cpus}, and not all for pods"
+        message = f"{who} asks for {asked.millicores / 1000:g} CPU; a node of {name} has {pool.cpus}, some kept for the system"
         advice = fix or f"lower resources.cpu, to {cpus:g} at most to be safe ({share} of a node); or use another node pool"
         yield found("TW308", places["cpu"], message, advice)
     if asked.bytes >= pool.memory.bytes:
-        message = f"{who} asks for {asked.bytes / GIB:.1f} GiB; a node of {name} has {pool.memory}, and not all for pods"
+        message = f"{who} asks for {asked.bytes / GIB:.1f} GiB; a node of {name} has {pool.memory}, some kept for the system"
         advice = fix or f"lower resources.memory, to {memory}Gi at most to be safe ({share} of a node); or use another node pool"
         yield found("TW308", places["memory"], message, advice)
 

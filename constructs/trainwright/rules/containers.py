@@ -38,14 +38,14 @@ def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Findin
 def names_are_free(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A pod has each name once, and some are the plan's."""
     roles, mounted = resolution.binding.roles, any(pool.pods.mounts for pool in resolution.node_pools)
-    taken = {role.container: f"as the container of role {role.name} is" for role in roles if role.further}
-    taken |= {role.container: "as the container that trains is" for role in roles if not role.further}
-    taken |= {"pool": "as volumes of the pool are"} if mounted else {}
-    taken |= {AWAIT_CONTAINER: "as the one that waits for data is"} if resolution.plan.data else {}
+    taken = {role.container: f"it is the main container of role {role.name}" for role in roles if role.further}
+    taken |= {role.container: "it is the container that trains" for role in roles if not role.further}
+    taken |= {"pool": "the pool's volumes use it"} if mounted else {}
+    taken |= {AWAIT_CONTAINER: "it is the container that waits for data"} if resolution.plan.data else {}
     for container, source in all_stated(resolution):
         if container.name in taken:
             below = "/container/name" if isinstance(container, KubernetesContainer) else "/name"
-            message = f"a container is called {container.name}, {taken[container.name]}"
+            message = f"the container name {container.name} is taken: {taken[container.name]}"
             yield found("TW601", context.locate.at(source + below), message, "use another name")
 
 

@@ -179,7 +179,7 @@ def _batch(configuration: Configuration, ranks: int, ranks_per_node: int) -> Ite
     total, micro, accumulation = (stated.get(key) for key in BATCH_KEYS)
     if total is None:
         if micro is None:
-            missing = "neither train_batch_size nor train_micro_batch_size_per_gpu is there"
+            missing = "neither train_batch_size nor train_micro_batch_size_per_gpu is set"
             fix = "add train_micro_batch_size_per_gpu, the samples of one rank in one forward pass"
             yield found("TW225", configuration.where(), missing, fix)
         return
@@ -213,9 +213,9 @@ def _batch(configuration: Configuration, ranks: int, ranks_per_node: int) -> Ite
 
 def _no_divisor(configuration: Configuration, total: int, micro: int, steps: int, ranks: int) -> Finding:
     product = f"micro {micro} x accumulation {steps} x {ranks} ranks = {micro * steps * ranks}"
-    fix = "write train_micro_batch_size_per_gpu and gradient_accumulation_steps, and remove it: DeepSpeed multiplies"
+    fix = "write train_micro_batch_size_per_gpu and gradient_accumulation_steps instead: DeepSpeed computes the product"
     where = configuration.where("train_batch_size")
-    return found("TW222", where, f"train_batch_size {total} does not divide: {product}", fix)
+    return found("TW222", where, f"train_batch_size {total} does not divide among the ranks: {product}", fix)
 
 
 def _stage(configuration: Configuration, context: Context) -> Iterator[Finding]:

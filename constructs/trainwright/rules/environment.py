@@ -79,7 +79,7 @@ def rdma(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> It
         fix = (
             "name the extended resource of the device plugin in fabric.resource. Where pods get adapters as networks (GKE, "
             f"Multus), write {' or '.join(NETWORKS)} in fabric.pod_annotations of the pool, or in pod_annotations of the run. "
-            "Or write kind: tcp, if that is intended"
+            "Where they get devices by dynamic resource allocation, write resource_claims. Or write kind: tcp, if you want TCP"
         )
         yield found("TW415", where, message, fix)
 

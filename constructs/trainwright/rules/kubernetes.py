@@ -106,7 +106,7 @@ def _names(stated: KubernetesContainer) -> Iterator[Said]:
     """Of the container, its image and its variables."""
     container = stated.container
     if len(stated.name) > LONGEST_NAME:
-        message = f"/container/name has {len(stated.name)} characters: volumes are called after it, in a name of the same length"
+        message = f"/container/name has {len(stated.name)} characters, too many for the names of its volumes, which contain it"
         yield "TW603", "/container/name", message, f"write at most {LONGEST_NAME}"
     if not stated.image:
         yield "TW603", "/container", "/container has no `image`", "add `image:`, pinned by digest"
@@ -114,7 +114,7 @@ def _names(stated: KubernetesContainer) -> Iterator[Said]:
     ports = [f"{one['containerPort']}/{one.get('protocol', 'TCP')}" for one in _list(container, "ports")]
     for field, keys in (("env", names), ("ports", ports)):
         for number in (place for place, key in enumerate(keys) if key in keys[:place]):
-            message = f"/container/{field} has {keys[number]} twice, which no kind of an operator takes"
+            message = f"/container/{field} has {keys[number]} twice, which operators' kinds reject"
             yield "TW603", f"/container/{field}/{number}", message, "remove one of them"
 
 
@@ -155,7 +155,7 @@ def _amounts(stated: KubernetesContainer) -> Iterator[Said]:
         for name, amount in amounts.items() if isinstance(amounts, Mapping) else ():
             if isinstance(amount, float):
                 pointer = f"/container/resources/{field}/{escape(name)}"
-                yield "TW603", pointer, f"{pointer} is a number with a point, {amount}", f'write a text, as in "{amount}"'
+                yield "TW603", pointer, f"{pointer} is {amount}, a fraction without quotes", f'write "{amount}"'
 
 
 def _list(owner: Mapping[str, Any], field: str) -> Sequence[Mapping[str, Any]]:
@@ -168,7 +168,7 @@ def _restarts(stated: KubernetesContainer) -> Iterator[Said]:
         message = f"/container/restartPolicy is {policy}, and kind is {stated.kind}, which says how the container comes back"
         yield "TW601", "/container/restartPolicy", message, "remove it; for restartPolicy: Always write kind: sidecar"
     if stated.container.get("restartPolicyRules"):
-        message = "/container/restartPolicyRules is how pods come back, which the plan decides"
+        message = "/container/restartPolicyRules says when a container restarts, which the plan decides"
         yield "TW601", "/container/restartPolicyRules", message, "remove it: a failed pod is replaced as a whole"
 
 

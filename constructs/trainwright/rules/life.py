@@ -33,7 +33,7 @@ def comes_back(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A run with a time to live is not there when Argo CD looks."""
     ttl = context.run.ttl
     if ttl and "ttl" not in TARGETS[resolution.plan.target].refused:
-        message = f"{ttl} after its end, the run's object is deleted; Argo CD makes it again, and the run starts again"
+        message = f"{ttl} after its end, the run's object is deleted; Argo CD recreates it, and the run starts again"
         fix = "remove ttl, and write state: done when the run has ended; or waive this where nothing applies dist/ again"
         yield found("TW459", context.locate.run("/ttl"), message, fix)
 
@@ -51,7 +51,7 @@ def ports_are_free(context: Context, resolution: Resolution) -> Iterator[Finding
         own = [port for port in process.ports if port.source.startswith("run:")]
         for first, second in combinations(own, 2):
             if first.name == second.name or first.number == second.number:
-                same = f"are both {first.number}" if first.number == second.number else "are one name in one pod"
+                same = f"are both {first.number}" if first.number == second.number else "have the same name in one pod"
                 message = f"ports {first.name} and {second.name} {same}"
                 yield found("TW460", context.locate.run(second.source.removeprefix("run:")), message, "remove one of them")
 

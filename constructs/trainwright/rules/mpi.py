@@ -113,7 +113,7 @@ def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
         message = "the command names hosts, and pods are named after the run's identity, which changes with the next edit"
         yield "TW420", message, f"remove them, and write --hostfile {wanted}"
     if not files and not hosts and mpi.implementation == "openmpi":
-        message = "without --hostfile Open MPI 5 looks for slots in the launcher: by a variable only Open MPI 4 knows the file"
+        message = "without --hostfile Open MPI 5 sees only the launcher: only Open MPI 4 reads the variable that names the file"
         yield "TW423", message, f"add --hostfile {wanted}"
 
 

@@ -48,10 +48,10 @@ def gates_are_lifted(context: Context, resolution: Resolution) -> Iterator[Findi
     for number, gate in enumerate(context.run.scheduling_gates):
         where = context.locate.run(f"/scheduling_gates/{number}")
         if gate.startswith(_OF_CONTROLLERS):
-            message = f"gate {gate} is one that a queue or scheduler sets itself, and lifts for runs of its own"
+            message = f"scheduling gate {gate} belongs to a queue or scheduler, which sets and lifts it itself"
             yield found("TW451", where, message, "remove it, and use queue or gang")
         else:
-            message = f"the pods wait until somebody lifts gate {gate}, for longer than peer_wait if need be"
+            message = f"no pod is scheduled until somebody lifts gate {gate}, even if that takes longer than peer_wait"
             yield found("TW461", where, message, "waive this where a controller of yours lifts it; or remove it")
 
 

@@ -124,7 +124,7 @@ def intervals(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = f"a save is due every {Duration(round(seconds))}{takes}: the run writes more than it trains"
         yield found("TW246", context.locate.run("/checkpoints/every"), message, fix)
     if steps and seconds is None and duration and duration.steps and steps >= duration.steps:
-        message = f"a save is due every {steps:,} steps, and the run has {duration.steps:,}: a failure starts it at step 0"
+        message = f"a save is due every {steps:,} steps, and the run has {duration.steps:,}: a failure restarts it at step 0"
         fix = f"write every_steps: {max(1, duration.steps // 10)}, or `every: 30m` beside it"
         yield found("TW246", context.locate.run("/checkpoints/every_steps"), message, fix)
 

@@ -80,7 +80,7 @@ def unset(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if not isinstance(work, CommandWorkload) or work.launcher_variables is False:
         return
     why = untold(resolution.needs, resolution.binding) or (
-        "its number is only in a variable of the operator, and before an image's own entrypoint nothing can stand"
+        "only the operator sets the pod's number, and nothing can hand it on to an image's own entrypoint"
     )
     has = {variable.name for variable in resolution.plan.environment} | resolution.binding.injects.keys()
     has |= assigned(command_of(context)).keys() | {name for part in context.run.roles.values() for name in part.env}

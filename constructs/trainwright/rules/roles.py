@@ -24,7 +24,7 @@ def roles_are_there(context: Context, resolution: Resolution) -> Iterator[Findin
     for name in context.run.roles:
         if name not in known:
             message = f"{resolution.plan.target_title} has no role {name} for this run"
-            fix = f"use one of: {', '.join(known)}; or add pods, for a further role where the target has them"
+            fix = f"use one of: {', '.join(known)}; or add `pods` for a further role, if the target supports them"
             yield found("TW327", context.locate.run(f"/roles/{escape(name)}"), message, fix)
 
 
@@ -54,7 +54,7 @@ def order_of_start(context: Context, resolution: Resolution) -> Iterator[Finding
         return
     for role in resolution.binding.roles:
         if role.further and role.further.starts != "with":
-            message = f"the gang starts all pods at once, and role {role.name} is to start {role.further.starts} those with ranks"
+            message = f"a gang starts all pods at once, but role {role.name} starts {role.further.starts} the pods with ranks"
             fix = "remove starts, and let the program wait for its peers; or write `gang: false`"
             yield found("TW441", context.locate.run(f"/roles/{escape(role.name)}/starts"), message, fix)
 

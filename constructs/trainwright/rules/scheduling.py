@@ -118,7 +118,7 @@ def gang(context: Context, resolution: Resolution) -> Iterator[Finding]:
     operator, flag, installed = made_by
     if flag.groups_for(installed.gang_scheduler) != planned.scheduler:
         there = f"is set to {installed.gang_scheduler}" if installed.gang_scheduler else "is not set"
-        message = f"pods go to {planned.scheduler_name}, and the flag of {operator} that makes their PodGroup {there}"
+        message = f"pods go to {planned.scheduler_name}, but the flag of {operator} that creates their PodGroup {there}"
         fix = _set_flag(operator, flag.value_for(planned.scheduler, planned.scheduler_name))
         # an operator with the flag sends pods without a gang to that scheduler too
         other = "choose another target" if installed.gang_scheduler else "add `gang: false` to the run"
@@ -136,7 +136,7 @@ def sent_elsewhere(context: Context, resolution: Resolution) -> Iterator[Finding
         return  # nothing is sent, or the flag itself is wrong
     goes = flag.scheduler(value, planned.scheduler_name if planned else None)
     if goes != scheduling.name:
-        message = f"by its flag {operator} sends the pods to {goes}, and the gang scheduler is called {scheduling.name}"
+        message = f"the flag of {operator} sends the pods to scheduler {goes}, but the gang scheduler is {scheduling.name}"
         if flag.fixes_name(scheduling.gang):
             fix = f"run the scheduler as {goes} and write `scheduler_name: {goes}` under scheduling"
         else:
@@ -154,7 +154,7 @@ def grouped_anyway(context: Context, resolution: Resolution) -> Iterator[Finding
     operator, _, installed = made_by
     if installed.gang_scheduler is None:
         return
-    message = f"by its flag {operator} makes a PodGroup of this run's pods too, for {installed.gang_scheduler}"
+    message = f"the flag of {operator} makes a PodGroup for this run too, for scheduler {installed.gang_scheduler}"
     if context.cluster.scheduling.gang is None:
         where, fix = context.locate.cluster("/scheduling"), "state that scheduler in scheduling.gang of the profile"
     elif not run.gang:
@@ -206,7 +206,7 @@ def left_to_kueue(context: Context, resolution: Resolution) -> Iterator[Finding]
         title, first = resolution.plan.target_title, ".".join(map(str, known.managed_since))
         message = (
             f"queue {context.run.queue} sends its runs to other clusters, and {known.name} {installed.version} would start the "
-            f"{title} here too: its jobs have managedBy from {first} on"
+            f"{title} here too: only from {first} on does it read managedBy"
         )
         where = context.locate.cluster(f"/operators/{known.name}/version")
         yield found("TW433", where, message, f"upgrade {known.name} to {first} or newer, or use another queue or target")
@@ -306,7 +306,7 @@ def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[R
     where = context.locate.run(f"/resource_claims/{name}")
     minor = int(cluster.kubernetes.split(".")[1])
     if minor < 31:
-        message = f"pods of Kubernetes {cluster.kubernetes} have no resource claims in this form"
+        message = f"Kubernetes {cluster.kubernetes} does not know resource claims in this form"
         yield found("TW307", where, message, "remove it, or upgrade to 1.34 or newer")
     elif minor < 34:
         message = f"Kubernetes {cluster.kubernetes} gives pods what they claim only where DynamicResourceAllocation is on"
@@ -318,7 +318,7 @@ def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[R
         yield found("TW463", where, message, "upgrade it to 0.18, and map the device classes there; or remove queue")
     for name in (name for name, claim in claims.items() if "resourceClaimName" in claim):
         where = context.locate.run(f"/resource_claims/{name}")
-        message = f"{name} names a ResourceClaim that is there already, and Kueue admits only claims from templates"
+        message = f"{name} names an existing ResourceClaim, and Kueue admits only claims made from templates"
         yield found("TW463", where, message, "write template, with a ResourceClaimTemplate; or remove queue")
 
 

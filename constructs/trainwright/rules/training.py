@@ -1,4 +1,4 @@
-"""Rules in training's words: the work and its engine, batch, learning rate, versions."""
+"""Rules in training terms: the work and its engine, batch, learning rate, versions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LARGE_SCALING = 4.0
 
 
 def work_fits_topology(context: Context) -> Iterator[Finding]:
-    """Trees need XGBoost's ranks, networks need others, and pods that do not talk train nothing together."""
+    """Trees need XGBoost's ranks, networks need others, and pods that do not communicate train nothing together."""
     run = context.run
     where, boosts = context.locate.run("/topology/kind"), run.topology.engine == "xgboost"
     if run.topology.only_commands and not isinstance(run.workload, CommandWorkload):
@@ -226,7 +226,7 @@ def kept_batch_reaches_all(context: Context, resolution: Resolution) -> Iterator
         yield found(
             "TW211",
             context.locate.run("/topology/elastic"),
-            f"the batch stays {effective}, and {needs.most_nodes} nodes have {ranks} ranks",
+            f"the batch stays {effective}, fewer samples than the {ranks} ranks of {needs.most_nodes} nodes",
             "raise batch.micro or batch.accumulation, lower max_nodes, or write `batch: move` below topology.elastic",
         )
 

@@ -46,7 +46,7 @@ class Probe(Model):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.command is None) == (self.port is None) or (self.http is not None and self.port is None):
-            raise ValueError("it asks nothing, or two things; give either command, or port with or without http")
+            raise ValueError("it checks nothing, or two things; write either command, or port with or without http")
         return self
 
 

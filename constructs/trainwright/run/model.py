@@ -1,4 +1,4 @@
-"""The run: what an ML engineer asks for, in training's words."""
+"""The run: what an ML engineer asks for, in training terms."""
 
 from datetime import date
 from typing import Annotated, Literal, Self, TypeVar
@@ -271,7 +271,7 @@ class Run(Model):
     deadline: Duration | None = None
     """How long a script or a command may run before it has failed; on a JobSet, each of its attempts."""
     ttl: Duration | None = None
-    """How long the object of a script or a command stays when it has ended. Argo CD makes it again, and it runs again."""
+    """How long the object of a script or a command stays when it has ended. Argo CD then recreates it, and the run restarts."""
     watchdog: Watchdog = Field(default_factory=Watchdog.model_construct)
     """When a rank counts as hung (our trainer only)."""
     preflight: Preflight = Field(default_factory=Preflight.model_construct)

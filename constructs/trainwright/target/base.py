@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trainwright.findings.context import Context
 
 BROUGHT_BACK_ALONE = "choose a target that brings back one pod without the others"
-"""What to do where a target refuses pods that do not talk."""
+"""What to do where a target refuses pods that do not communicate."""
 
 Rule = Callable[["Context", Resolution], Iterator["Finding"]]
 """A rule on the plan of a run, about one operator alone."""

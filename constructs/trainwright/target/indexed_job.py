@@ -137,8 +137,8 @@ This is a plain Kubernetes Job, with an index for each node. It needs no operato
 - **Failures.** `podFailurePolicy` follows from the exit codes: a permanent code ends the Job with pod, code and rule in its
   status; evicted pods, lost peers and preemptions are ignored; anything else counts against `restarts` of its index. Pods of
   one incident end within seconds of each other, and come back together. With `on_disruption: fail` an evicted pod ends the Job.
-- **Pods that do not talk** ([`independent`](topologies.md#independent)) have no Service. One that has used up its retries leaves
-  the others alone; the Job fails once all have ended.
+- **Independent pods** ([`independent`](topologies.md#independent)) have no Service. One that has used up its retries leaves the
+  others alone; the Job fails once all have ended.
 - **Special.** A completed index never comes back. A pod that fails in its teardown after the last commit finds the run
   complete, and ends with 0 without waiting for peers.
 """

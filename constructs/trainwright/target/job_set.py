@@ -83,7 +83,7 @@ class JobSet(BaseTarget):
             reason = f"this JobSet is complete when its Job is, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
         if needs.further and not needs.talk:
-            return Refusal("pods that do not talk have no network, by which further roles could be found", "remove these roles")
+            return Refusal("independent pods have no network, by which further roles could be found", "remove these roles")
         domain = ".{name}" if needs.talk else ""
         node = Role(name=ROLE, pods=needs.nodes, host="{name}-node-0-{index}" + domain, container="trainer")
         further = further_roles(needs, "{name}-{role}-0-{index}.{name}", INDEX_LABEL)
@@ -172,8 +172,8 @@ class JobSet(BaseTarget):
   | `FailJobSet` on `DeadlineExceeded` | the time is over | `deadline` |
   | none, which means `RestartJobSet` | any other failure | `restarts` |
 
-- **Pods that do not talk** ([`independent`](topologies.md#independent)) have no Service. The Job brings back each by itself, up
-  to `restarts` times, and the set never starts again: that would repeat the pods that are done.
+- **Independent pods** ([`independent`](topologies.md#independent)) have no Service. The Job brings back each by itself, up to
+  `restarts` times, and the set never starts again: that would repeat the pods that are done.
 - **Special.** The controller restarts all pods together. On the other targets each pod must notice that a peer is lost; the
   supervisor does this.
 """
@@ -225,7 +225,7 @@ def _together(resolution: Resolution) -> Tree:
 
 _APART: Tree = {
     "network": Why(
-        {"enableDNSHostnames": False, "publishNotReadyAddresses": True}, "trainwright", "pods do not talk, so none needs a name",
+        {"enableDNSHostnames": False, "publishNotReadyAddresses": True}, "trainwright", "independent pods need no names",
     ),
     "successPolicy": {"operator": "All"},
     "failurePolicy": {
@@ -233,7 +233,7 @@ _APART: Tree = {
         "restartStrategy": "Recreate",
     },
 }
-"""Of pods that do not talk."""
+"""Of pods that do not communicate."""
 
 
 def _out_of_time(resolution: Resolution) -> list[Tree | Why]:

@@ -38,7 +38,7 @@ BY_EXIT_CODE = "what to do with a failed pod, from the trainer's table of exit c
 
 def retries(resolution: Resolution) -> Tree:
     """Of a Job whose indexes come back one by one. Without ``maxFailedIndexes`` an index that has used up its own leaves the
-    others alone, as pods that do not talk can do; the Job has failed once all have ended."""
+    others alone, as pods that do not communicate can do; the Job has failed once all have ended."""
     limit = Why(
         resolution.run.restarts,
         "run:/restarts",

@@ -1,4 +1,4 @@
-"""Pods that do not talk: evaluation of many checkpoints, preparation of data in shards, sweeps."""
+"""Pods that do not communicate: evaluation of many checkpoints, preparation of data in shards, sweeps."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -9,17 +9,17 @@ from trainwright.topology.base import PodTopology
 
 
 class Independent(PodTopology):
-    """``kind: independent``: pods that do not talk, each with its own share of the work."""
+    """``kind: independent``: pods that do not communicate, each with its own share of the work."""
 
     title: ClassVar[str] = "independent pods"
     engine: ClassVar[Literal["ddp"]] = "ddp"
     """Read by nobody: no workload with an engine fits."""
     checkpoint_format: ClassVar[str] = "torch"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset()
-    only_commands: ClassVar[str] = "its pods do not talk, and that workload is for ranks that do"
+    only_commands: ClassVar[str] = "its pods are independent, and that workload is for ranks that communicate"
 
     kind: Literal["independent"] = "independent"
-    """Pods that do not talk."""
+    """Pods that do not communicate."""
     nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
     """Number of pods. Each learns its number from `NODE_RANK`, from 0, and how many there are from `NNODES`."""
     gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]

@@ -64,7 +64,7 @@ def untold(needs: Needs, binding: Binding) -> str | None:
     if needs.elastic:
         return "nodes of an elastic run come and go, so none has a fixed number"
     if not needs.talk:
-        return f"pods of this topology do not talk, so each has {NODE_RANK} and NNODES and nothing else"
+        return f"pods of this topology do not communicate, so each has {NODE_RANK} and NNODES and nothing else"
     if needs.rendezvous is not Rendezvous.STATIC:
         return f"ranks of this topology find each other by {_INSTEAD[needs.rendezvous]}"
     return None if binding.index_field or _INDEX in binding.injects else "this target does not number its pods"

@@ -160,7 +160,7 @@ class Relay(kplus.Container):
     (lambda scope: sidecar(container(security_context=None)), "TW604", "add `capabilities: {drop: [ALL]}`"),
     (lambda scope: init(container(port_number=8080)), "TW603", "cannot have startupProbe"),
     (lambda scope: beside(container(), ends_itself=False), "TW607", "would keep the pod alive"),
-    (lambda scope: sidecar(container("trainer")), "TW601", "as the container that trains is"),
+    (lambda scope: sidecar(container("trainer")), "TW601", "it is the container that trains"),
     (lambda scope: sidecar(container(env_variables={"TOKEN": kplus.EnvValue.from_value("hf_" + "a" * 34)})), "TW409", "secret"),
     (lambda scope: container(), "TW107", "sidecar(container)"),
     (lambda scope: sidecar({"name": "relay"}), "TW107", "is given a dict"),  # type: ignore[arg-type]

@@ -101,7 +101,7 @@ def test_before_an_entrypoint_nothing_can_stand() -> None:
     nothing: Data = dict.fromkeys(("batch", "learning_rate", "trainer_version"))
     run = {**on("pytorch-job"), **nothing, "workload": {"kind": "command", "args": ["--rank", "$(NODE_RANK)"]}}
     (finding,) = [one for one in findings(run, ON_PYTORCH) if one.code == "TW457"]
-    assert "before an image's own entrypoint nothing can stand" in finding.message
+    assert "nothing can hand it on to an image's own entrypoint" in finding.message
     assert codes({**nothing, "workload": {"kind": "command", "args": ["--rank", "$(NODE_RANK)"]}}) == []
 
 

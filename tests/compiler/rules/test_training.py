@@ -1,4 +1,4 @@
-"""Rules in training's words."""
+"""Rules in training terms."""
 
 from __future__ import annotations
 

@@ -430,7 +430,7 @@ def test_a_gang_waits_for_the_fewest() -> None:
     ({**TRAINER, "topology": scaled(1, 5)["topology"]}, {}, "the ranks of our trainer are as many as the plan says"),
     ({**COMMAND, "topology": {**RAY["topology"], "autoscaling": {"readers": {"min_nodes": 1, "max_nodes": 2}}}}, {},
      "no workers are called readers"),
-    ({**TRAINER, "topology": {**RAY["topology"], "runtime_env": {"env_vars": {"A": "1"}}}}, {}, "our trainer is in the image"),
+    ({**TRAINER, "topology": {**RAY["topology"], "runtime_env": {"env_vars": {"A": "1"}}}}, {}, "all that our trainer needs"),
     ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"pip": ["torch"]}}}, {}, "has under pip is fetched"),
     ({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"working_dir": "https://example.com/a.zip"}}}, {},
      "has under working_dir is fetched"),

@@ -1,4 +1,4 @@
-"""Pods that do not talk: no address, no gang, and each comes back by itself; rehearsed as real processes."""
+"""Pods that do not communicate: no address, no gang, and each comes back by itself; rehearsed as real processes."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_queue_of_volcano_counts_a_group_of_which_any_part_may_start() -> None
 def test_the_plan_says_it(target: str) -> None:
     lines = "\n".join(plan_lines(compiled(run(target, restarts=2), profile_for(target))))
     assert "independent pods" in lines
-    assert "none: pods do not talk; each knows its number (NODE_RANK) and theirs (NNODES)" in lines
+    assert "none: the pods are independent; each knows its number (NODE_RANK) and how many there are (NNODES)" in lines
     assert "2 of each pod, by itself; an evicted pod comes back, uncounted" in lines
 
 
@@ -103,14 +103,14 @@ def test_other_targets_say_why_not(target: str) -> None:
 
 def test_only_a_command_fits() -> None:
     said = message({"topology": SHAPE})
-    assert "does not fit workload trainer: its pods do not talk, and that workload is for ranks that do; write" in said
+    assert "its pods are independent, and that workload is for ranks that communicate; write" in said
     assert codes({"topology": SHAPE, **script("python", "x.py")}) == ["TW210"]
 
 
 def test_a_command_that_looks_for_an_address_is_told_that_there_is_none() -> None:
     (found,) = findings(on("indexed-job", topology=SHAPE, **command("sh", "-c", "run $NODE_RANK $MASTER_ADDR")))
     assert (found.code, found.message.split(";")[0]) == ("TW457", "the command reads MASTER_ADDR")
-    assert "do not talk" in found.message
+    assert "do not communicate" in found.message
 
 
 def small(**fields: Any) -> list[Data]:

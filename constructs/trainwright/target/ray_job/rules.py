@@ -28,7 +28,7 @@ def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
         fix = "write kind: command, and have the program start its ranks through Ray Train; or use another topology"
         yield found("TW424", context.locate.run("/workload/kind"), message, fix)
     if isinstance(work, CommandWorkload) and work.args:
-        message = "Ray starts its own program in every pod, and the driver is one command: args have no entrypoint to go to"
+        message = "Ray replaces the entrypoint of every pod, so args alone start nothing: the driver needs a whole command"
         yield found("TW424", context.locate.run("/workload/args"), message, "write the whole command under command")
     if isinstance(work, CommandWorkload) and work.working_dir:
         message = "Ray starts the driver in a directory of its own"
@@ -56,7 +56,7 @@ def operator_starts(context: Context, resolution: Resolution) -> Iterator[Findin
     for name, parts in context.run.roles.items():
         for field in ("command", "args"):
             if getattr(parts, field):
-                message = f"{resolution.plan.target_title} starts Ray in every pod, and the work on the head"
+                message = f"{resolution.plan.target_title} starts Ray in every pod, and runs the program of the run on the head"
                 where = context.locate.run(f"/roles/{name}/{field}")
                 yield found("TW424", where, message, "remove it, and write the work under workload.command")
 
@@ -68,7 +68,7 @@ def ranks_stay_in_their_group(context: Context, resolution: Resolution) -> Itera
     for role in (one for one in resolution.binding.roles if one.further):
         offers = "GPUs" if context.run.roles[role.name].gpus else "CPUs" if not resolution.needs.gpus_per_node else None
         if offers:
-            message = f"Ray would start ranks of our trainer on the {offers} of role {role.name}, which has nothing for them"
+            message = f"Ray would start ranks of our trainer on the {offers} of role {role.name}, which has no specification"
             fix = "remove gpus of the role" if offers == "GPUs" and resolution.needs.gpus_per_node else "remove the role"
             where = context.locate.run(f"/roles/{role.name}")
             yield found("TW458", where, message, f"{fix}; or write kind: command, with a program that says where its ranks go")
@@ -115,7 +115,7 @@ def runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What Ray fetches when the driver starts, and what the driver is told in plain text."""
     stated = resolution.needs.runtime_env or {}
     if stated and not isinstance(context.run.workload, CommandWorkload):
-        message = "our trainer is in the image with all that it needs, and runtime_env would change it under way"
+        message = "the image has all that our trainer needs, and runtime_env would change it at run time"
         yield found("TW458", context.locate.run("/topology/runtime_env"), message, "remove it, or write kind: command")
     for name in (one for one in _FETCHED if one in stated and not _is_pinned(stated[one])):
         message = f"what runtime_env has under {name} is fetched at every start, and may be another the next time"
