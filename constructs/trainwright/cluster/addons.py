@@ -1,6 +1,6 @@
 """What runs in the cluster besides Kubernetes: operators, gang schedulers, queues, and what watches the runs."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -18,6 +18,13 @@ def release(version: Version) -> tuple[int, int]:
     """Major and minor number of a version."""
     major, minor = version.split(".")[:2]
     return int(major), int(minor)
+
+
+class Releases(NamedTuple):
+    """Releases of a system, by major and minor number, whose behaviour this compiler knows."""
+
+    first: tuple[int, int]
+    last: tuple[int, int]
 
 
 class Operator(Model):
@@ -55,6 +62,11 @@ class Scheduling(Model):
         """What pods say under ``schedulerName``."""
         default = {"volcano": "volcano", "coscheduling": "scheduler-plugins-scheduler", None: None}[self.gang]
         return self.scheduler_name or default
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether a run's queue may be one of the gang scheduler's."""
+        return self.gang == "volcano"
 
 
 class Kueue(Model):

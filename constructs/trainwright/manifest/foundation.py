@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainwright.cluster import Claim, Cluster
-from trainwright.cluster.addons import Queue
 from trainwright.findings.locate import escape
+from trainwright.manifest import kueue
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.labels import KEEP, MANAGED
 from trainwright.manifest.monitoring import KINDS as MONITORING
@@ -33,14 +33,7 @@ KINDS = (
             "/spec": "as the cluster profile describes it",
         },
     ),
-    ObjectKind(
-        GroupKind("kueue.x-k8s.io", "LocalQueue"),
-        reasons={
-            "": "the queue that runs of this namespace name",
-            "/metadata": "referenced by the runs' queue",
-            "/metadata/annotations": "removing an Application never takes the queue away from under a run",
-        },
-    ),
+    kueue.LOCAL_QUEUE,
     *MONITORING,
 )
 
@@ -57,23 +50,8 @@ def foundation(cluster: Cluster, namespace: str, watched: Sequence[WatchedRun] =
             objects.append(_claim(namespace, name, claim, f"{pointer}/claims/{escape(name)}"))
     for name, queue in described.queues.items():
         if queue.managed:
-            objects.append(_queue(namespace, name, queue, f"{pointer}/queues/{escape(name)}"))
+            objects.append(kueue.local_queue(namespace, name, queue, f"{pointer}/queues/{escape(name)}"))
     return [*objects, *monitoring_objects(cluster, namespace, watched)]
-
-
-def _queue(namespace: str, name: str, queue: Queue, pointer: str) -> dict[str, Any]:
-    """v1beta2 is served since Kueue 0.15."""
-    return {
-        "apiVersion": "kueue.x-k8s.io/v1beta2",
-        "kind": "LocalQueue",
-        "metadata": {
-            "name": Why(name, pointer, "as the cluster profile names it"),
-            "namespace": namespace,
-            "labels": dict(MANAGED),
-            "annotations": dict(KEEP),
-        },
-        "spec": {"clusterQueue": Why(queue.cluster_queue, f"{pointer}/cluster_queue", "as the cluster profile says")},
-    }
 
 
 def _namespace(name: str, pod_security: str, pointer: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
-from trainwright.manifest import life, scheduling
+from trainwright.manifest import gang, kueue, life, scheduling
 from trainwright.manifest.containers import beside, init_containers, own_volumes, pull_policy
 from trainwright.manifest.data.awaiting import await_containers, literal
 from trainwright.manifest.labels import ROLE_LABEL, pod_labels
@@ -45,12 +45,13 @@ def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
         **({"resourceClaims": claims} if claims else {}),
     }
     own = {ROLE_LABEL: Why(role.name, "trainwright", "what the pod is in the run")}
-    metadata: Tree = {"labels": {**pod_labels(run, plan), **own, **scheduling.pod_labels(resolution)}}
+    metadata: Tree = {"labels": {**pod_labels(run, plan), **own, **gang.pod_labels(resolution)}}
     asked = {
         key: Why(value, f"run:/pod_annotations/{escape(key)}", "as asked; part of the identity")
         for key, value in run.pod_annotations.items()
     }
-    of_pool, of_schedulers = _of_pool(*resolution.pool_of(role)), scheduling.pod_annotations(resolution, role)
+    of_schedulers = {**gang.pod_annotations(resolution), **kueue.pod_annotations(resolution, role)}
+    of_pool = _of_pool(*resolution.pool_of(role))
     annotations = {**of_pool, **asked, **of_schedulers, **_adapters(resolution, role)}
     return {"metadata": metadata | ({"annotations": annotations} if annotations else {}), "spec": spec}
 

@@ -1,4 +1,4 @@
-"""Who places the pods of a run, and where they are seen from each other: exactly the key that each scheduler reads."""
+"""Where the pods of a run go: to which nodes, near to which others, and past which taints."""
 
 from __future__ import annotations
 
@@ -6,52 +6,19 @@ from typing import Any
 
 from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
-from trainwright.handshake import Gang, Role
-from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.handshake import Role
+from trainwright.manifest import kueue
 from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, object_annotations, object_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.run import NodeLabel, Run, Toleration
 
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
-GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-"""Coscheduling reads this label and no other (scheduler-plugins, pkg/util/podgroup.go)."""
-GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
-"""Volcano reads this annotation (volcano.sh/apis, KubeGroupNameAnnotationKey)."""
 HOST = "kubernetes.io/hostname"
-
-
-def queue_labels(resolution: Resolution) -> Tree:
-    """What Kueue reads on the object that carries the run, and nowhere below."""
-    queue = resolution.run.queue
-    if queue is None or resolution.cluster.kueue is None:
-        return {}
-    return {QUEUE_LABEL: Why(queue, "run:/queue", "the LocalQueue that admits the run")}
-
-
-MULTIKUEUE = "kueue.x-k8s.io/multikueue"
-
-
-def dispatching_queue(resolution: Resolution) -> str | None:
-    """The queue of a run whose ClusterQueue sends runs to other clusters."""
-    run, cluster = resolution.run, resolution.cluster
-    namespace = cluster.namespaces.get(run.namespace)
-    stated = namespace.queues.get(run.queue) if namespace and run.queue and cluster.kueue else None
-    return run.queue if stated and stated.multikueue else None
-
-
-def managed_by(resolution: Resolution) -> Tree:
-    """Of the object that carries the run. Kueue copies it to another cluster without this field, and writes its status here."""
-    queue = dispatching_queue(resolution)
-    if queue is None:
-        return {}
-    pointer = f"cluster:/namespaces/{escape(resolution.run.namespace)}/queues/{escape(queue)}/multikueue"
-    return {"managedBy": Why(MULTIKUEUE, pointer, "the queue sends the run to another cluster, and nothing may start it here")}
 
 
 def top_labels(resolution: Resolution) -> Tree:
     """Labels of the object that carries the run."""
-    return {**object_labels(resolution.run), **queue_labels(resolution)}
+    return {**object_labels(resolution.run), **kueue.queue_labels(resolution)}
 
 
 def top_metadata(resolution: Resolution) -> Tree:
@@ -59,29 +26,6 @@ def top_metadata(resolution: Resolution) -> Tree:
     plan = resolution.plan
     annotations = object_annotations(resolution.run)
     return {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution), **annotations}
-
-
-def pod_labels(resolution: Resolution) -> Tree:
-    """Labels by which a gang scheduler finds the pods of a run."""
-    gang = resolution.plan.gang
-    if gang and gang.made_by is Gang.OURS and gang.scheduler == "coscheduling":
-        return {GROUP_LABEL: Why(resolution.plan.name, "cluster:/scheduling/gang", "the pods that start together")}
-    return {}
-
-
-def pod_annotations(resolution: Resolution, role: Role) -> Tree:
-    """Annotations that gang schedulers and Kueue's topology-aware scheduling read on pods. The latter picks a place for the pods
-    of one role, so a pod without ranks, alone in its role, has none to be near to.
-    """
-    gang, run = resolution.plan.gang, resolution.run
-    annotations: Tree = {}
-    if gang and gang.made_by is Gang.OURS and gang.scheduler == "volcano":
-        annotations[GROUP_ANNOTATION] = Why(resolution.plan.name, "cluster:/scheduling/gang", "the pods that start together")
-    if role.holds_ranks and run.placement.together and run.queue and resolution.cluster.kueue:
-        key = "kueue.x-k8s.io/podset-required-topology" if run.placement.required else "kueue.x-k8s.io/podset-preferred-topology"
-        level = resolution.cluster.topology[run.placement.together].label
-        annotations[key] = Why(level, "run:/placement/together", "one place of this level for all pods")
-    return annotations
 
 
 def pool_placement(name: str, pool: NodePool) -> Tree:
@@ -201,37 +145,3 @@ def _ranks(resolution: Resolution) -> Tree:
         return selector
     names = [role.name for role in roles if role.holds_ranks]
     return selector | {"matchExpressions": [{"key": ROLE_LABEL, "operator": "In", "values": names}]}
-
-
-def pod_group(resolution: Resolution) -> list[Tree]:
-    """The PodGroup of a run whose operator makes none."""
-    run, plan, gang = resolution.run, resolution.plan, resolution.plan.gang
-    if gang is None or gang.made_by is not Gang.OURS:
-        return []
-    metadata = {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run)}
-    minimum = Why(gang.minimum, "run:/topology", gang.minimum_reason)
-    if gang.scheduler == "coscheduling":
-        spec: Tree = {"minMember": minimum}
-        return [{"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup", "metadata": metadata, "spec": spec}]
-    spec = {"minMember": minimum, "queue": Why(gang.queue or "default", "run:/queue", "the Volcano queue")}
-    if run.priority:
-        spec["priorityClassName"] = Why(run.priority, "run:/priority", "as asked")
-    return [{"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}]
-
-
-POD_GROUPS = tuple(
-    ObjectKind(
-        GroupKind(group, "PodGroup"),
-        reasons={
-            "": "pods that start together or not at all: a part of them would hold GPUs and wait for the rest",
-            "/metadata": "named like the run's other objects; the pods name it",
-            "/metadata/labels": "labels of the run's objects",
-        },
-        owned=(Owned(r"/spec/(minMember|queue).*", "the gang of the run", "change topology, gang or queue"),),
-        free=tuple(f"/spec/{field}" for field in fields),
-    )
-    for group, fields in (
-        ("scheduling.x-k8s.io", ("minResources", "scheduleTimeoutSeconds")),
-        ("scheduling.volcano.sh", ("minResources", "networkTopology", "priorityClassName", "subGroupPolicy")),
-    )
-)

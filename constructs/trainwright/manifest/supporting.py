@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from trainwright.manifest import scheduling
+from trainwright.manifest import gang
 from trainwright.manifest.data import fetching
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import IDENTITY_LABEL, RUN_LABEL, object_labels
@@ -127,7 +127,7 @@ class Supporting(NamedTuple):
 
 
 SUPPORTING: tuple[Supporting, ...] = (
-    Supporting(scheduling.pod_group, scheduling.POD_GROUPS),
+    Supporting(gang.pod_group, tuple(one.pod_group for one in gang.SCHEDULERS.values())),
     Supporting(disruption_budget, (PDB,)),
     Supporting(network_policy, (NETWORK_POLICY,)),
     Supporting(fetching.fetch_jobs, ()),  # they live in the foundation, with the reasons of fetching.FETCH_JOB

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.handshake import Role
-from trainwright.manifest import supporting
+from trainwright.manifest import gang, kueue, supporting
 from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.kinds import GroupKind, Owned
 from trainwright.plan import Resolution
@@ -81,41 +81,21 @@ TEMPLATE = (
     Owned(r"/spec/ephemeralContainers.*", "nothing that a template can hold", "use initContainers with restartPolicy: Always"),
 )
 
-SCHEDULED = (
-    Owned(
-        r"/metadata/(labels|annotations)/(kueue\.x-k8s\.io|volcano\.sh|scheduling\.volcano\.sh)~1queue-name",
-        "the queue of the run",
-        "use queue",
-    ),
-    Owned(
-        r"/metadata/(labels|annotations)/"
-        r"(scheduling\.x-k8s\.io~1pod-group|scheduling\.(k8s\.io|volcano\.sh)~1group-name)",
-        "the gang of the run",
-        "use gang: the group is made with it",
-    ),
-    Owned(
-        r"/metadata/annotations/kueue\.x-k8s\.io~1podset-((required|preferred|unconstrained)-topology|group-name)",
-        "the place of the pods",
-        "use placement: of these annotations Kueue takes one at most, and the plan writes it",
-    ),
-)
-"""What queues, gang schedulers and Kueue's topology-aware scheduling read, on any object, and on what is made of it: pods, and
-the Jobs of a JobSet, which a second queue would hold back a second time (kubernetes-sigs/kueue#2612;
-kubernetes-sigs/kueue, pkg/controller/jobframework/tas_validation.go)."""
-
-
 @lru_cache(maxsize=1)
 def scheduled() -> tuple[Owned, ...]:
-    """With what operators read, at any depth of an object."""
-    labels = {label: field for target in TARGETS.values() for label, field in target.scheduling_labels.items()}
-    parts = (
-        *SCHEDULED,
-        *(
-            Owned(rf"/metadata/(labels|annotations)/{re.escape(escape(label))}", f"the {field} of the run", f"use {field}")
-            for label, field in labels.items()
-        ),
-    )
-    return tuple(Owned(f"(?:/.*)?{part.pattern}", part.what, part.fix) for part in parts)
+    """What queues, gang schedulers and operators read on an object, and at any depth of it on what is made of it: pods, and the
+    Jobs of a JobSet, which a second queue would hold back a second time (kubernetes-sigs/kueue#2612).
+    """
+    keys = {kueue.QUEUE_LABEL: "queue"}
+    for scheduler in gang.SCHEDULERS.values():
+        keys |= {**scheduler.labels, **scheduler.annotations}
+    for target in TARGETS.values():
+        keys |= target.scheduling_labels
+    parts = [
+        Owned(rf"/metadata/(labels|annotations)/{re.escape(escape(key))}", f"the {field} of the run", f"use {field}")
+        for key, field in keys.items()
+    ]
+    return tuple(Owned(f"(?:/.*)?{part.pattern}", part.what, part.fix) for part in (*parts, kueue.PLACE))
 
 
 MAIN = (

@@ -135,7 +135,7 @@ def plan_gang(run: Run, cluster: Cluster, needs: Needs, binding: Binding) -> Gan
 
 def in_volcano_queue(run: Run, cluster: Cluster) -> bool:
     """Whether the run's queue is one of Volcano, which reads it where Kueue does not."""
-    return run.queue is not None and cluster.kueue is None and cluster.scheduling.gang == "volcano"
+    return run.queue is not None and cluster.kueue is None and cluster.scheduling.has_queues
 
 
 def _gang_reason(needs: Needs, pods: int) -> str:

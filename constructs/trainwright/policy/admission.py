@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import tokens
 from trainwright.manifest.kinds import GroupKind
+from trainwright.manifest.kueue import QUEUE_LABEL
 from trainwright.manifest.labels import FOUNDATION, RUN_LABEL, TEAM_LABEL
 from trainwright.manifest.pods import CONTAINER_LISTS
-from trainwright.manifest.scheduling import QUEUE_LABEL
 from trainwright.policy.load import PolicyFile
 from trainwright.policy.model import Policy, PythonPolicy
 from trainwright.target import TARGETS

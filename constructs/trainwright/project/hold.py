@@ -17,9 +17,9 @@ from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.manifest.kinds import GroupKind
+from trainwright.manifest.kueue import LOCAL_QUEUE, QUEUE_LABEL
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.pods import containers_of, pods_in
-from trainwright.manifest.scheduling import QUEUE_LABEL
 from trainwright.model import Fact
 from trainwright.project.record import Hold, RunRecord, digest, read_record, run_path
 from trainwright.reading.document import parse_yaml, read_text
@@ -34,7 +34,7 @@ HEADER = "# Written by `trainwright hold`; every synth copies it to dist/. Do no
 NEEDED = "# What the run needs of its foundation.\n"
 REFERENCES = {
     GroupKind("", "PersistentVolumeClaim"): "claimName",
-    GroupKind("kueue.x-k8s.io", "LocalQueue"): QUEUE_LABEL,
+    LOCAL_QUEUE.key: QUEUE_LABEL,
 }
 """What a profile describes, and may change in place -> the key under which a run's objects name it."""
 

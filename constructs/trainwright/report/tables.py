@@ -11,16 +11,18 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from trainwright.cluster import Cluster
+from trainwright.cluster.addons import Releases
 from trainwright.cluster.model import Fabric, NodePool
 from trainwright.handshake import Binding, Gang, Refusal
+from trainwright.manifest import kueue
+from trainwright.manifest.gang import SCHEDULERS
 from trainwright.plan.model import BatchPlan
 from trainwright.plan.scaling import GPUS, scaling
 from trainwright.report.plan import share
 from trainwright.report.schema import described_schema
-from trainwright.rules.operators import GANG, KUEUE
 from trainwright.run import TrainerWorkload
 from trainwright.target import TARGETS
-from trainwright.target.base import Releases, Target
+from trainwright.target.base import Target
 from trainwright.topology import Topology
 from trainwright.topology.base import Sharding
 from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, SETTINGS, EngineName, reads
@@ -59,7 +61,7 @@ def operator_table() -> str:
 
 def scheduler_table() -> str:
     """Schedulers and queues by the releases that are known."""
-    rows = [("Kueue", _releases(KUEUE)), *((name, _releases(releases)) for name, releases in GANG.items())]
+    rows = [("Kueue", _releases(kueue.RELEASES)), *((name, _releases(one.releases)) for name, one in SCHEDULERS.items())]
     return table(("scheduler", "releases known"), rows)
 
 

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
+from trainwright.manifest import kueue
+from trainwright.manifest.gang import SCHEDULERS
 from trainwright.plan import Resolution
 from trainwright.run import NodeLabel
 
-_OF_CONTROLLERS = ("kueue.x-k8s.io/", "volcano.sh/", "scheduling.volcano.sh/")
+_OF_CONTROLLERS = (kueue.PREFIX, *(prefix for one in SCHEDULERS.values() for prefix in one.prefixes))
 """Prefixes of gates that schedulers set and lift themselves."""
 
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainwright.cluster.addons import Version, release
+from trainwright.cluster.addons import Releases, Version, release
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
+from trainwright.manifest import kueue
+from trainwright.manifest.gang import SCHEDULERS
 from trainwright.plan import Resolution
 from trainwright.target import TARGETS
-from trainwright.target.base import Releases
-
-KUEUE = Releases((0, 15), (0, 19))
-"""From 0.15 on the API is v1beta2."""
-GANG = {"volcano": Releases((1, 8), (1, 15)), "coscheduling": Releases((0, 27), (0, 33))}
-"""Gang schedulers by what a profile calls them; scheduler-plugins is released by the minor version of Kubernetes."""
 
 
 def operator(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -39,12 +35,12 @@ def schedulers(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Kueue and the gang scheduler, where the run meets them."""
     cluster, run = context.cluster, context.run
     if run.queue and cluster.kueue:
-        yield from _known("Kueue", cluster.kueue.version, KUEUE, context.locate.cluster("/kueue/version"))
+        yield from _known("Kueue", cluster.kueue.version, kueue.RELEASES, context.locate.cluster("/kueue/version"))
     name, version = cluster.scheduling.gang, cluster.scheduling.version
     if resolution.plan.gang and name and version:
-        yield from _known(name, version, GANG[name], context.locate.cluster("/scheduling/version"))
+        yield from _known(name, version, SCHEDULERS[name].releases, context.locate.cluster("/scheduling/version"))
     elif resolution.plan.gang and name:
-        fix = f"write its release under scheduling.version of the profile; known: {_span(GANG[name])}"
+        fix = f"write its release under scheduling.version of the profile; known: {_span(SCHEDULERS[name].releases)}"
         message = f"the profile does not say which release of {name} it has"
         yield found("TW316", context.locate.cluster("/scheduling"), message, fix)
 

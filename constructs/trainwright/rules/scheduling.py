@@ -13,14 +13,13 @@ from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
 from trainwright.handshake import Binding, Gang, OperatorName, Refusal
+from trainwright.manifest.gang import SCHEDULERS
 from trainwright.manifest.kinds import GroupKind
-from trainwright.manifest.scheduling import GROUP_ANNOTATION, GROUP_LABEL, QUEUE_LABEL, dispatching_queue
+from trainwright.manifest.kueue import PREFIX, QUEUE_LABEL, SLICE, SLICE_SIZE, dispatching_queue
 from trainwright.plan import Resolution, answer
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.target import TARGETS
 from trainwright.target.base import GangFlag, RunPod, Target
-
-SLICE, SLICE_SIZE = "kueue.x-k8s.io/podset-slice-required-topology", "kueue.x-k8s.io/podset-slice-size"
 
 
 def queue(context: Context) -> Iterator[Finding]:
@@ -30,7 +29,7 @@ def queue(context: Context) -> Iterator[Finding]:
         return
     where = context.locate.run("/queue")
     namespace = cluster.namespaces.get(run.namespace)
-    if cluster.kueue is None and cluster.scheduling.gang != "volcano":
+    if cluster.kueue is None and not cluster.scheduling.has_queues:
         message = f"cluster {cluster.cluster} has neither Kueue nor Volcano: nothing reads the queue"
         yield found("TW432", where, message, "remove queue, or add `kueue: {version: …}` to the profile if the cluster has it")
     elif in_volcano_queue(run, cluster) and not run.gang:
@@ -70,7 +69,7 @@ def by_hand(context: Context) -> Iterator[Finding]:
     for field in ("labels", "pod_labels"):
         for key in getattr(context.run, field):
             where = context.locate.run(f"/{field}/{escape(key)}")
-            if key in _read() or (field == "pod_labels" and key.startswith("kueue.x-k8s.io/")):
+            if key in _read() or (field == "pod_labels" and key.startswith(PREFIX)):
                 message = f"label {key} is set by the plan, on the object where it is read"
                 yield found("TW451", where, message, f"remove it, and use {_read().get(key, 'queue')}")
             elif key in _UNREAD:
@@ -78,7 +77,7 @@ def by_hand(context: Context) -> Iterator[Finding]:
                 yield found("TW451", where, message, "remove it: the plan tells the profile's gang scheduler what it reads")
     for field in ("annotations", "pod_annotations"):
         for key in getattr(context.run, field):
-            if key in _ANNOTATIONS or key.startswith("kueue.x-k8s.io/"):
+            if key in _ANNOTATIONS or key.startswith(PREFIX):
                 where = context.locate.run(f"/{field}/{escape(key)}")
                 message = f"annotation {key} is set by the plan, on the object where it is read"
                 yield found("TW451", where, message, f"remove it, and use {_ANNOTATIONS.get(key, 'queue and placement')}")
@@ -88,17 +87,14 @@ def by_hand(context: Context) -> Iterator[Finding]:
 def _read() -> Mapping[str, str]:
     """Label -> field of the run that stands for it. With a queue on the pods too, a run would be admitted twice (kueue#2612)."""
     by_operators = {label: field for target in TARGETS.values() for label, field in target.scheduling_labels.items()}
-    return {QUEUE_LABEL: "queue", "volcano.sh/queue-name": "queue", GROUP_LABEL: "gang", **by_operators}
+    by_schedulers = {label: field for one in SCHEDULERS.values() for label, field in one.labels.items()}
+    return {QUEUE_LABEL: "queue", **by_schedulers, **by_operators}
 
 
-_ANNOTATIONS = {GROUP_ANNOTATION: "gang", "scheduling.volcano.sh/queue-name": "queue"}
+_ANNOTATIONS = {key: field for one in SCHEDULERS.values() for key, field in one.annotations.items()}
 """Annotation of pods -> field of the run that stands for it."""
-_UNREAD = frozenset({
-    "scheduling.k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name",
-    "pod-group.scheduling.sigs.k8s.io/min-available", "scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name",
-    "scheduling.volcano.sh/queue-name",
-})  # fmt: skip
-"""Names that coscheduling once had (kubernetes-sigs/scheduler-plugins#323), and annotations of Volcano, which are no labels."""
+_UNREAD = frozenset({*_ANNOTATIONS, *(label for one in SCHEDULERS.values() for label in one.former_labels)})
+"""Labels that people write, and that are annotations, or were read once."""
 
 
 def topology_level(context: Context) -> Iterator[Finding]:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import OperatorName
-from trainwright.rules.operators import GANG, KUEUE
+from trainwright.cluster.addons import Releases, Scheduling
+from trainwright.manifest import kueue
+from trainwright.manifest.gang import SCHEDULERS
 from trainwright.target import TARGETS
-from trainwright.target.base import Releases
 from trainwright.units import GIB, Bytes, Cpu
 
 Object = Mapping[str, Any]
@@ -47,13 +47,6 @@ LEVELS = {
 """Node label of a level of the network, the widest first -> what a profile may call it."""
 SHARED_FILES = re.compile(r"efs|fsx|lustre|filestore|parallelstore|file\.csi\.azure|nfs|cephfs|vast|weka|gpfs|wekafs|netapp|pwx")
 """Provisioners whose volumes many nodes may write at once."""
-OPERATOR_CRDS: dict[str, OperatorName] = {
-    "jobsets.jobset.x-k8s.io": "jobset",
-    "pytorchjobs.kubeflow.org": "training-operator",
-    "trainjobs.trainer.kubeflow.org": "trainer",
-    "rayjobs.ray.io": "kuberay",
-}
-
 
 class DiscoveryError(ValueError):
     """The list of objects is none, or says too little."""
@@ -131,28 +124,30 @@ def _version(nodes: Sequence[Object]) -> str:
 
 
 def _operators(found: Found, crds: Mapping[str, Object]) -> None:
-    operators = {name: crd for key, name in OPERATOR_CRDS.items() if (crd := crds.get(key))}
-    launcher = crds.get("mpijobs.kubeflow.org")
-    if launcher and any(version.get("name") == "v2beta1" for version in launcher["spec"]["versions"]):
-        operators["mpi-operator"] = launcher  # the Training Operator has an MPIJob too: v1
-    needed = [target.operator for target in TARGETS.values()] + [one for target in TARGETS.values() for one in target.depends_on]
-    known = {operator.name: operator.releases for operator in needed if operator}
+    known = {one.name: one for target in TARGETS.values() for one in (target.operator, *target.depends_on) if one}
+    operators = {
+        name: {"version": _release(found, name, crds[one.crd.name], one.releases)}
+        for name, one in known.items()
+        if _serves(crds.get(one.crd.name), one.crd.version)
+    }
     if operators:
-        found.data["operators"] = {name: {"version": _release(found, name, crd, known[name])} for name, crd in operators.items()}
-    if "podgroups.scheduling.volcano.sh" in crds:
-        crd = crds["podgroups.scheduling.volcano.sh"]
-        found.data["scheduling"] = {"gang": "volcano", "version": _release(found, "volcano", crd, GANG["volcano"])}
-    elif "podgroups.scheduling.x-k8s.io" in crds:
-        crd = crds["podgroups.scheduling.x-k8s.io"]
-        version = _release(found, "coscheduling", crd, GANG["coscheduling"])
-        found.data["scheduling"] = {"gang": "coscheduling", "version": version, "scheduler_name": "scheduler-plugins-scheduler"}
-        found.guesses.append("scheduling.scheduler_name: what pods call the scheduler with the coscheduling plugin")
-    if "workloads.kueue.x-k8s.io" in crds:
-        found.data["kueue"] = {"version": _release(found, "kueue", crds["workloads.kueue.x-k8s.io"], KUEUE)}
+        found.data["operators"] = operators
+    for name, scheduler in SCHEDULERS.items():
+        if crd := crds.get(scheduler.crd):
+            found.data["scheduling"] = {"gang": name, "version": _release(found, name, crd, scheduler.releases)}
+            found.guesses.append(f"scheduling.scheduler_name: what pods call {name}, if not {Scheduling(gang=name).name}")
+            break
+    if crd := crds.get(kueue.CRD):
+        found.data["kueue"] = {"version": _release(found, "kueue", crd, kueue.RELEASES)}
         found.guesses.append("namespaces.training.queues: Kueue's LocalQueues, once you have named them")
     if "podmonitors.monitoring.coreos.com" in crds:
         found.data["monitoring"] = {"kind": "prometheus-operator"}
         found.guesses.append("monitoring.pod_monitor_labels, rule_labels: what your Prometheus selects by")
+
+
+def _serves(crd: Object | None, version: str) -> bool:
+    """The Training Operator has an MPIJob too, v1."""
+    return crd is not None and any(one.get("name") == version for one in crd["spec"]["versions"])
 
 
 def _release(found: Found, name: str, crd: Object, known: Releases) -> str:

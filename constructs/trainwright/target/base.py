@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from trainwright.cluster.addons import Releases
 from trainwright.handshake import Binding, Needs, OperatorName, Refusal, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned, Reasons
 from trainwright.manifest.labels import in_foundation
@@ -30,13 +31,6 @@ def owned_manager(spec: str) -> Owned:
     queue sends its runs to other clusters (MultiKueue)."""
     fix = "remove it: every other controller would leave the object alone; for runs in other clusters use a queue with multikueue"
     return Owned(f"{spec}/managedBy", "which controller acts on the run", fix)
-
-
-class Releases(NamedTuple):
-    """Releases of a system, by major and minor number, whose behaviour this compiler knows."""
-
-    first: tuple[int, int]
-    last: tuple[int, int]
 
 
 class GangFlag(NamedTuple):
@@ -74,11 +68,20 @@ class GangFlag(NamedTuple):
         return self.schedulers is not None or gang == "volcano"
 
 
+class Crd(NamedTuple):
+    """A CustomResourceDefinition that an operator brings, and the version of it that it must serve."""
+
+    name: str
+    version: str
+
+
 class KnownOperator(NamedTuple):
     """An operator, as this compiler knows it."""
 
     name: OperatorName
     releases: Releases
+    crd: Crd
+    """By which a cluster shows that it is installed."""
     gang_flag: GangFlag | None = None
     """None where it makes no groups by a flag of its own."""
     managed_since: tuple[int, int] | None = None

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Success
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.labels import object_labels
 from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import headless, pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import managed_by, top_metadata
+from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, owned_manager, run_kind
 from trainwright.target.jobs import (

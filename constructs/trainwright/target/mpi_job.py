@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
+from trainwright.cluster.addons import Releases
 from trainwright.handshake import (
     Binding,
     EnvironmentChannel,
@@ -21,12 +22,12 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, GangFlag, KnownOperator, Releases, Target, Template
+from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, Crd, GangFlag, KnownOperator, Target, Template
 from trainwright.target.mpi import HOSTFILE, LAUNCHER, OPEN_MPI, launcher_and_workers, ssh_of
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 KIND = GroupKind(kubeflow.GROUP, "MPIJob")
-MPI_OPERATOR = KnownOperator("mpi-operator", Releases((0, 5), (0, 8)), GangFlag(), (0, 6))
+MPI_OPERATOR = KnownOperator("mpi-operator", Releases((0, 5), (0, 8)), Crd("mpijobs.kubeflow.org", "v2beta1"), GangFlag(), (0, 6))
 """runLauncherAsWorker and MPICH came with 0.5. It overwrites the scheduler of its pods with that of its flag
 (pkg/controller/podgroup.go, decoratePodTemplateSpec)."""
 REPLICAS = kubeflow.ReplicaSpecs(

@@ -184,7 +184,8 @@ EKS = [
     node("v1.34.2-eks-1", taints=[{"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}]),
     {"kind": "StorageClass", "metadata": {"name": "gp3"}, "provisioner": "ebs.csi.aws.com"},
     {"kind": "StorageClass", "metadata": {"name": "fsx"}, "provisioner": "fsx.csi.aws.com"},
-    crd("jobsets.jobset.x-k8s.io"), crd("mpijobs.kubeflow.org", "v2beta1"), crd("workloads.kueue.x-k8s.io", release="v0.17.2"),
+    crd("jobsets.jobset.x-k8s.io", "v1alpha2"), crd("mpijobs.kubeflow.org", "v2beta1"),
+    crd("workloads.kueue.x-k8s.io", release="v0.17.2"),
     crd("podgroups.scheduling.volcano.sh"), crd("podmonitors.monitoring.coreos.com"),
 ]
 

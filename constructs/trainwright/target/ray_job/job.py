@@ -6,21 +6,23 @@ import shlex
 from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
+from trainwright.cluster.addons import Releases
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Share
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.labels import object_annotations
 from trainwright.manifest.life import deadline
 from trainwright.manifest.pod import template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import managed_by, top_labels
+from trainwright.manifest.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload
 from trainwright.target.base import (
     BROUGHT_BACK_ALONE,
     BaseTarget,
+    Crd,
     GangFlag,
     KnownOperator,
-    Releases,
     Rule,
     Target,
     Template,
@@ -48,6 +50,7 @@ KIND = GroupKind("ray.io", "RayJob")
 KUBERAY = KnownOperator(
     "kuberay",
     Releases((1, 3), (1, 7)),
+    Crd("rayjobs.ray.io", "v1"),
     GangFlag(schedulers={"volcano": "volcano", "scheduler-plugins": "scheduler-plugins-scheduler"}),
 )
 """From 1.3 on the entrypoint keeps its quotes (kuberay #2949), and a submitter that is lost finds its job again (#2154). The

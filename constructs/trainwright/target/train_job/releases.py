@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from trainwright.cluster.addons import release
+from trainwright.cluster.addons import Releases, release
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.handshake import Process, Rendezvous
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload, ScriptWorkload
-from trainwright.target.base import KnownOperator, Releases, Rule
+from trainwright.target.base import Crd, KnownOperator, Rule
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
 
 GROUP = "trainer.kubeflow.org"
-TRAINER = KnownOperator("trainer", Releases((2, 1), (2, 3)))
+TRAINER = KnownOperator("trainer", Releases((2, 1), (2, 3)), Crd("trainjobs.trainer.kubeflow.org", "v1alpha1"))
 
 POD_FIELDS: Mapping[str, tuple[int, int]] = {
     "/metadata/labels": (2, 1),
