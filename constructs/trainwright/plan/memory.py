@@ -316,7 +316,7 @@ def _part(name: str, low: int, high: int, formula: str) -> MemoryPart:
 def saves_in_background(run: Run) -> bool:
     """Whether training goes on while a periodic checkpoint is written."""
     engine = run.topology.engine
-    if run.trainer is None or engine == "xgboost":
+    if run.trainer is None or engine is None:
         return False
     return CAPABILITIES[engine].saves_in_background and run.checkpoints.save != "blocking"
 
@@ -331,7 +331,7 @@ def saving_parts(run: Run, world: WorldPlan, state: int, elsewhere: int = 0) -> 
         elsewhere: bytes that a rank has on its host anyway, once training goes on.
     """
     work, engine = run.trainer, run.topology.engine
-    if work is None or work.model.parameters is None or engine in ("xgboost", "tensorflow"):
+    if work is None or work.model.parameters is None or engine in (None, "tensorflow"):
         return ()
     copy = _snapshot(run, world, work.model.parameters, 4 + state) if saves_in_background(run) else None
     start = _starting(run, work, state, elsewhere + (copy.low if copy else 0)) if world.device == "cuda" else None
@@ -383,4 +383,4 @@ def _starting(run: Run, work: TrainerWorkload, state: int, besides: int) -> Memo
 
 def _every_rank_writes(run: Run) -> bool:
     engine = run.topology.engine
-    return engine != "xgboost" and CAPABILITIES[engine].every_rank_writes
+    return engine is not None and CAPABILITIES[engine].every_rank_writes

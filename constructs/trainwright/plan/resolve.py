@@ -388,8 +388,8 @@ def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:
     kept = binding.guarantees & run.topology.guarantees
     if isinstance(run.workload, ScriptWorkload):
         kept &= {Guarantee.RESTART_ALL, *([Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE] if run.workload.protocol else [])}
-    elif run.topology.engine != "xgboost":
-        kept -= _beyond(CAPABILITIES[run.topology.engine])
+    elif engine := run.topology.engine:
+        kept -= _beyond(CAPABILITIES[engine])
     return tuple(guarantee.value for guarantee in Guarantee if guarantee in kept)
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
+from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, CommandWorkload, Run, ScriptWorkload
 from trainwright.units import counted
@@ -24,7 +25,7 @@ LARGE_SCALING = 4.0
 def work_fits_topology(context: Context) -> Iterator[Finding]:
     """Trees need XGBoost's ranks, networks need others, and pods that do not communicate train nothing together."""
     run = context.run
-    where, boosts = context.locate.run("/topology/kind"), run.topology.engine == "xgboost"
+    where, boosts = context.locate.run("/topology/kind"), run.topology.needs().rendezvous is Rendezvous.DMLC_TRACKER
     if run.topology.only_commands and not isinstance(run.workload, CommandWorkload):
         message = f"topology {run.topology.kind} does not fit workload {run.workload.kind}: {run.topology.only_commands}"
         yield found("TW210", where, message, "write `workload: {kind: command, command: […]}`")
@@ -39,7 +40,7 @@ def work_fits_topology(context: Context) -> Iterator[Finding]:
 def engine_fits(context: Context) -> Iterator[Finding]:
     """Models that the engine cannot build, and ways to rendezvous that it does not know."""
     run, work, engine = context.run, context.run.trainer, context.run.topology.engine
-    if work is None or engine == "xgboost" or run.topology.only_commands:
+    if work is None or engine is None:
         return
     rendezvous = run.topology.needs().rendezvous.value
     if rendezvous not in ENGINE_RENDEZVOUS[engine]:
@@ -61,7 +62,7 @@ def engine_fits(context: Context) -> Iterator[Finding]:
 def engine_can_resize(context: Context) -> Iterator[Finding]:
     """Nodes that come and go leave checkpoints of another number of ranks."""
     run, engine = context.run, context.run.topology.engine
-    if run.trainer and engine != "xgboost" and run.topology.needs().elastic and not CAPABILITIES[engine].reshards:
+    if run.trainer and engine and run.topology.needs().elastic and not CAPABILITIES[engine].reshards:
         message = f"engine {engine} cannot load a checkpoint at another number of ranks, and the topology is elastic"
         yield found("TW210", context.locate.run("/topology/elastic"), message, "remove topology.elastic")
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 from trainwright.handshake import Binding, Guarantee, Needs, Process, Variable
 from trainwright.model import Model
 from trainwright.topology.process import Work, processes, rank_variables
+from trainwright_trainer.contract.engine import EngineName
 
 ShardingEngine = Literal["deepspeed", "fsdp2"]
 GradientType = Literal["fp32", "bf16", "fp16"]
@@ -53,9 +54,6 @@ class Sharding(NamedTuple):
         return "fp32" if precision == "bf16" and accumulation > 1 else precision
 
 
-Engine = Literal["ddp", "fsdp2", "deepspeed", "horovod", "tensorflow", "xgboost"]
-
-
 class Topology(Protocol):
     """The processes of a run and how they work together. A topology is a model too: its fields are what a run states of it."""
 
@@ -64,8 +62,8 @@ class Topology(Protocol):
         """What people call it."""
 
     @property
-    def engine(self) -> Engine:
-        """The trainer's engine that plays it."""
+    def engine(self) -> EngineName | None:
+        """The trainer's engine for networks on it; None where it grows trees, or where only a command fits."""
 
     @property
     def checkpoint_format(self) -> str:

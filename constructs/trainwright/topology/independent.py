@@ -12,8 +12,7 @@ class Independent(PodTopology):
     """``kind: independent``: pods that do not communicate, each with its own share of the work."""
 
     title: ClassVar[str] = "independent pods"
-    engine: ClassVar[Literal["ddp"]] = "ddp"
-    """Read by nobody: no workload with an engine fits."""
+    engine: ClassVar[None] = None
     checkpoint_format: ClassVar[str] = "torch"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset()
     only_commands: ClassVar[str] = "its pods are independent, and that workload is for ranks that communicate"

@@ -12,8 +12,7 @@ class JAX(PodTopology):
     """``kind: jax``: JAX over several nodes."""
 
     title: ClassVar[str] = "JAX"
-    engine: ClassVar[Literal["ddp"]] = "ddp"
-    """Read by nobody: no workload with an engine fits."""
+    engine: ClassVar[None] = None
     checkpoint_format: ClassVar[str] = "torch"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset()
     only_commands: ClassVar[str] = "our trainer and our supervisor have no engine for JAX"

@@ -13,8 +13,7 @@ class MPI(PodTopology):
     """``kind: mpi``: a program of MPI, which the run's own mpirun starts."""
 
     title: ClassVar[str] = "MPI"
-    engine: ClassVar[Literal["horovod"]] = "horovod"
-    """Read by nobody: no workload with an engine fits."""
+    engine: ClassVar[None] = None
     checkpoint_format: ClassVar[str] = "torch"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset()
     only_commands: ClassVar[str] = "mpirun starts a program that is not ours, with options of the run's own"

@@ -12,8 +12,7 @@ class ParameterServer(PodTopology):
     """``kind: parameter-server``: TensorFlow with parameter servers."""
 
     title: ClassVar[str] = "ParameterServer"
-    engine: ClassVar[Literal["tensorflow"]] = "tensorflow"
-    """Read by nobody: no workload with an engine fits."""
+    engine: ClassVar[None] = None
     checkpoint_format: ClassVar[str] = "tensorflow"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset()
     only_commands: ClassVar[str] = (

@@ -12,7 +12,7 @@ class XGBoost(PodTopology):
     """``kind: xgboost``: distributed XGBoost."""
 
     title: ClassVar[str] = "XGBoost"
-    engine: ClassVar[Literal["xgboost"]] = "xgboost"
+    engine: ClassVar[None] = None
     checkpoint_format: ClassVar[str] = "xgboost"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
 
