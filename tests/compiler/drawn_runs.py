@@ -295,7 +295,7 @@ def _lives(draw: st.DrawFn, shape: Shape, work: str) -> Data:
     }
     if work == "command":
         optional["probes"] = st.just({"alive": {"http": "/well", "port": 8099, "every": "30s"}})
-    refused = TARGETS[shape.target].refused
+    refused = TARGETS[shape.target].cannot_carry
     drawn = draw(st.fixed_dictionaries({}, optional={key: one for key, one in optional.items() if key not in refused}))
     if CASES[shape.target].kind == ("trainer.kubeflow.org", "TrainJob"):
         drawn.pop("deadline", None)  # the profile may have a release without it

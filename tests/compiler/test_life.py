@@ -41,7 +41,7 @@ def at(tree: Any, pointer: str) -> Any:
 
 @pytest.mark.parametrize("name", CASES)
 def test_every_target_carries_what_it_can(name: str) -> None:
-    stated = {key: value for key, value in LIFE.items() if key not in TARGETS[name].refused}
+    stated = {key: value for key, value in LIFE.items() if key not in TARGETS[name].cannot_carry}
     result = compiled(on(name, **{**command("work"), **stated}), profile_for(name))
     for manifest in result.manifests:
         assert_accepted(manifest, result.cluster.kubernetes)
@@ -65,8 +65,8 @@ def test_every_target_carries_what_it_can(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_target_cannot_carry_is_refused(name: str) -> None:
     said = findings(on(name, **{**command("work"), **LIFE}), profile_for(name))
-    assert [one.where.pointer for one in said if one.code == "TW458"] == [f"/{field}" for field in TARGETS[name].refused]
-    assert ("TW459" in [one.code for one in said]) == ("ttl" not in TARGETS[name].refused)
+    assert [one.where.pointer for one in said if one.code == "TW458"] == [f"/{field}" for field in TARGETS[name].cannot_carry]
+    assert ("TW459" in [one.code for one in said]) == ("ttl" not in TARGETS[name].cannot_carry)
 
 
 @pytest.mark.parametrize(("name", "hidden"), [("pytorch-job", True), ("tf-job", True), ("job-set", False)])

@@ -16,7 +16,7 @@ def target_carries(context: Context, resolution: Resolution) -> Iterator[Finding
     """What a run states of its life and its target has no way for."""
     run, title = context.run, resolution.plan.target_title
     target, pods = TARGETS[resolution.plan.target], sum(role.pods for role in resolution.binding.roles)
-    for field, reason in target.refused.items():
+    for field, reason in target.cannot_carry.items():
         if getattr(run, field):
             message = f"{title} cannot carry {field}: {reason}"
             yield found("TW458", context.locate.run(f"/{field}"), message, f"remove {field}, or choose another target")
@@ -32,7 +32,7 @@ def target_carries(context: Context, resolution: Resolution) -> Iterator[Finding
 def comes_back(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A run with a time to live is not there when Argo CD looks."""
     ttl = context.run.ttl
-    if ttl and "ttl" not in TARGETS[resolution.plan.target].refused:
+    if ttl and "ttl" not in TARGETS[resolution.plan.target].cannot_carry:
         message = f"{ttl} after its end, the run's object is deleted; Argo CD recreates it, and the run starts again"
         fix = "remove ttl, and write state: done when the run has ended; or waive this where nothing applies dist/ again"
         yield found("TW459", context.locate.run("/ttl"), message, fix)

@@ -118,7 +118,7 @@ class Target(Protocol):
     """Keys that the controller sets on objects or pods; one that ends with ``/`` stands for all keys with that prefix."""
     scheduling_labels: Mapping[str, str]
     """Labels by which a run tells this operator how to schedule it -> field of the run that stands for each."""
-    refused: Mapping[str, str]
+    cannot_carry: Mapping[str, str]
     """Field of a script's or command's life -> why this kind cannot carry it."""
     hides_unready: bool
     """Whether its Services have no address for a pod that is not ready, so that peers cannot find it."""
@@ -241,7 +241,7 @@ class BaseTarget:
     shared: GroupKind | None = None
     reserved_labels: tuple[str, ...] = ()
     scheduling_labels: Mapping[str, str] = MappingProxyType({})
-    refused: Mapping[str, str] = MappingProxyType({})
+    cannot_carry: Mapping[str, str] = MappingProxyType({})
     hides_unready = False
     rules: tuple[Rule, ...] = ()
     health = HEALTH_BY_CONDITIONS

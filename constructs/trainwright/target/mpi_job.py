@@ -49,7 +49,7 @@ class MPIJob(BaseTarget):
     kind = KIND
     operator: KnownOperator | None = MPI_OPERATOR
     kueue: str | None = "kubeflow.org/mpijob"
-    refused: Mapping[str, str] = {"ttl": "only the launcher's Job would go, and the MPIJob stays (mpi-operator#644)"}
+    cannot_carry: Mapping[str, str] = {"ttl": "only the launcher's Job would go, and the MPIJob stays (mpi-operator#644)"}
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = REPLICAS.templates
     reserved_labels: tuple[str, ...] = kubeflow.RESERVED_LABELS

@@ -55,7 +55,7 @@ class VolcanoJob(BaseTarget):
     operator: KnownOperator | None = None
     """Its controller comes with the scheduler, whose release the profile states under ``scheduling``."""
     kueue: str | None = None
-    refused: Mapping[str, str] = {"deadline": "only its pods have one, and Volcano would start them again"}
+    cannot_carry: Mapping[str, str] = {"deadline": "only its pods have one, and Volcano would start them again"}
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = dict.fromkeys((NODE, LAUNCHER, *TENSORFLOW), (VOLCANO_JOB, template_at(0)))
     reserved_labels: tuple[str, ...] = (

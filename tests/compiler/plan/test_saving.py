@@ -14,7 +14,7 @@ from trainwright.plan.layers import layers
 from trainwright.plan.memory import optimizer_bytes
 from trainwright.plan.model import MemoryPlan
 from trainwright_trainer.contract.model import Llama
-from trainwright_trainer.engine.update import Update, UpdateRules
+from trainwright_trainer.engine.update import Update, UpdateSettings
 from trainwright_trainer.engine.whole_state import files
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.training.assembly import build_optimizer
@@ -121,7 +121,7 @@ def test_the_bytes_are_those_of_the_trainers_own_snapshot(name: str, optimizer: 
     for parameter in module.parameters():
         parameter.grad = torch.zeros_like(parameter)
     stepped.step()
-    tensors = [tensor for part in files(module, stepped, Update(stepped, UpdateRules("fp32", None, 0))).values()
+    tensors = [tensor for part in files(module, stepped, Update(stepped, UpdateSettings("fp32", None, 0))).values()
                for tensor in part.values()]
     states = sum(tensor.nbytes for tensor in tensors if tensor.numel() > 1)
     buffers = sum(buffer.nbytes for buffer in module.buffers() if buffer.numel() > 1)

@@ -24,7 +24,7 @@ from trainwright_trainer.contract.training import SGD
 from trainwright_trainer.engine.base import Engine, Recipe
 from trainwright_trainer.engine.ddp import DDPEngine
 from trainwright_trainer.engine.fsdp2 import FSDP2Engine
-from trainwright_trainer.engine.update import UpdateRules
+from trainwright_trainer.engine.update import UpdateSettings
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import Store, initialise
 from trainwright_trainer.rank.place import Place
@@ -60,8 +60,8 @@ def batch() -> dict[str, Tensor]:
     return {"images": torch.arange(24.0).reshape(6, 4), "labels": torch.tensor([0, 1, 2, 0, 1, 2])}
 
 
-RULES = UpdateRules("fp32", clip_norm=0.5, skips=0)
-Start = Callable[[UpdateRules], Engine]
+RULES = UpdateSettings("fp32", clip_norm=0.5, skips=0)
+Start = Callable[[UpdateSettings], Engine]
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def test_state_of_another_model_is_refused(start: Start, tmp_path: Path) -> None
 
 
 def test_steps_that_are_not_finite_are_left_out_within_a_bound(start: Start) -> None:
-    engine = start(UpdateRules("fp32", clip_norm=None, skips=2))
+    engine = start(UpdateSettings("fp32", clip_norm=None, skips=2))
     module = warmed_up(engine, Plain)
     infinite = {**batch(), "images": torch.full((6, 4), torch.inf)}
     before = whole(module)
@@ -264,7 +264,7 @@ def test_steps_that_are_not_finite_are_left_out_within_a_bound(start: Start) -> 
 
 
 def test_fp16_overflow_lowers_the_scale_and_leaves_the_step_out(start: Start) -> None:
-    engine = start(UpdateRules("fp16", clip_norm=None, skips=0))
+    engine = start(UpdateSettings("fp16", clip_norm=None, skips=0))
     module = warmed_up(engine, Plain)
     before = whole(module)
     large = {**batch(), "images": torch.full((6, 4), 500.0)}

@@ -21,7 +21,7 @@ from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
 from trainwright_trainer.engine.base import HostMemory, Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import Rank0Buffers, autocast, measure, preserving_state
-from trainwright_trainer.engine.update import Update, UpdateRules
+from trainwright_trainer.engine.update import Update, UpdateSettings
 from trainwright_trainer.engine.waits import Instant
 from trainwright_trainer.engine.world import TorchWorld, World
 from trainwright_trainer.model.initialise import materialise, skeleton, write
@@ -38,7 +38,7 @@ class ReplicatedEngine(Generic[AnyWorld]):
         rules: Of the optimizer's steps.
     """
 
-    def __init__(self, world: AnyWorld, rules: UpdateRules) -> None:
+    def __init__(self, world: AnyWorld, rules: UpdateSettings) -> None:
         self.world, self._rules = world, rules
         self._host_memory = HostMemory()
         self._loss = torch.zeros((), device=world.device)
@@ -103,7 +103,7 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
     capabilities = CAPABILITIES["ddp"]
 
     def __init__(
-        self, world: TorchWorld, rules: UpdateRules, gradient_reduction: Precision | None = None, settings: DDP | None = None
+        self, world: TorchWorld, rules: UpdateSettings, gradient_reduction: Precision | None = None, settings: DDP | None = None
     ) -> None:
         super().__init__(world, rules)
         self._reduction, self._settings = gradient_reduction, settings or DDP()

@@ -24,7 +24,7 @@ from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import sharded_state
 from trainwright_trainer.engine.base import HostMemory, Recipe, StepResult, TensorSnapshot
 from trainwright_trainer.engine.forward import COMPUTE, Rank0Buffers, measure, preserving_state
-from trainwright_trainer.engine.update import Update, UpdateRules
+from trainwright_trainer.engine.update import Update, UpdateSettings
 from trainwright_trainer.engine.waits import Instant, Waits
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.initialise import materialise, skeleton, write
@@ -44,7 +44,7 @@ class FSDP2Engine:
     capabilities = CAPABILITIES["fsdp2"]
 
     def __init__(
-        self, world: TorchWorld, rules: UpdateRules, gradient_reduction: Precision | None = None, settings: FSDP2 | None = None
+        self, world: TorchWorld, rules: UpdateSettings, gradient_reduction: Precision | None = None, settings: FSDP2 | None = None
     ) -> None:
         self.world, self._rules = world, rules
         self._reduction: Precision = gradient_reduction or "fp32"

@@ -15,7 +15,7 @@ from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine.base import StepResult
 from trainwright_trainer.engine.ddp import ReplicatedEngine
 from trainwright_trainer.engine.forward import autocast, measure, preserving_state
-from trainwright_trainer.engine.update import UpdateRules
+from trainwright_trainer.engine.update import UpdateSettings
 from trainwright_trainer.engine.waits import Waits
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.task.base import Batch
@@ -102,7 +102,7 @@ class HorovodEngine(ReplicatedEngine[HorovodWorld]):
     capabilities = CAPABILITIES["horovod"]
 
     def __init__(
-        self, world: HorovodWorld, rules: UpdateRules, gradient_reduction: Precision | None, accumulation: int
+        self, world: HorovodWorld, rules: UpdateSettings, gradient_reduction: Precision | None, accumulation: int
     ) -> None:
         super().__init__(world, rules)
         self._accumulation = accumulation

@@ -49,7 +49,7 @@ _CLIP_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateRules:
+class UpdateSettings:
     """What a run says of its updates."""
 
     precision: Precision
@@ -66,7 +66,7 @@ class Update:
     a run that skips steps that are not finite), the host has to know before the optimizer moves, which costs one wait a step.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, rules: UpdateRules) -> None:
+    def __init__(self, optimizer: torch.optim.Optimizer, rules: UpdateSettings) -> None:
         self._optimizer, self._rules = optimizer, rules
         self._scale = LossScale() if rules.precision == "fp16" else None
         self._skipped = 0

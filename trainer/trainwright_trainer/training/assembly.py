@@ -22,7 +22,7 @@ from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import SGD, AdamW, Optimizer, TaskName, Training
 from trainwright_trainer.data.load import load
 from trainwright_trainer.engine.base import Engine, Recipe
-from trainwright_trainer.engine.update import UpdateRules
+from trainwright_trainer.engine.update import UpdateSettings
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.blocks import blocks, checkpoint_activations, compile_blocks
 from trainwright_trainer.model.build import build_model
@@ -47,7 +47,7 @@ from trainwright_trainer.training.witness import open_witness
 
 def build_engine(training: Training, place: Place, device: torch.device, timeout: timedelta) -> Engine:
     """Meet the other ranks. Raises :class:`InvalidRunError` where this image lacks the engine's library."""
-    rules = UpdateRules(training.precision, training.clip_norm, training.skip_non_finite or 0)
+    rules = UpdateSettings(training.precision, training.clip_norm, training.skip_non_finite or 0)
     match training.engine:
         case "ddp":
             from trainwright_trainer.engine.ddp import DDPEngine

@@ -55,7 +55,8 @@ KUBERAY = KnownOperator(
 )
 """From 1.3 on the entrypoint keeps its quotes (kuberay #2949), and a submitter that is lost finds its job again (#2154). The
 schedulers are constants of ray-operator/controllers/ray/batchscheduler."""
-GANG_LABEL, QUEUE_LABEL, PRIORITY_LABEL = "ray.io/gang-scheduling-enabled", "volcano.sh/queue-name", "ray.io/priority-class-name"
+GANG_LABEL, PRIORITY_LABEL = "ray.io/gang-scheduling-enabled", "ray.io/priority-class-name"
+VOLCANO_QUEUE_LABEL = "volcano.sh/queue-name"
 """What the operator reads on the RayJob where it makes a PodGroup (ray-operator/controllers/ray/batchscheduler/volcano)."""
 LONGEST_NAME = 47
 """Of a RayJob: the operator adds six characters for the cluster, and ten more for its head's Service (utils/validation.go)."""
@@ -68,7 +69,7 @@ class RayJob(BaseTarget):
     kind = KIND
     operator: KnownOperator | None = KUBERAY
     kueue: str | None = "ray.io/rayjob"
-    refused: Mapping[str, str] = {
+    cannot_carry: Mapping[str, str] = {
         "ttl": "it would delete the cluster, which goes with the run anyway, and leave the RayJob",
         "probes": "the pods run Ray, which KubeRay probes itself; the command is a job on the head",
         "pre_stop": "the pods run Ray, and the command is a job on the head",
@@ -77,7 +78,7 @@ class RayJob(BaseTarget):
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = {HEAD: (KIND, HEAD_POD), WORKER: (KIND, group_at(0))}
     helpers: tuple[Template, ...] = ((KIND, SUBMITTER),)
-    scheduling_labels: Mapping[str, str] = {GANG_LABEL: "gang", QUEUE_LABEL: "queue", PRIORITY_LABEL: "priority"}
+    scheduling_labels: Mapping[str, str] = {GANG_LABEL: "gang", VOLCANO_QUEUE_LABEL: "queue", PRIORITY_LABEL: "priority"}
     rules: tuple[Rule, ...] = RULES
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
@@ -285,7 +286,7 @@ def _scheduling_labels(resolution: Resolution) -> Tree:
         return {}
     labels: Tree = {GANG_LABEL: Why("true", "cluster:/scheduling/gang", "the operator makes a PodGroup of the Ray cluster")}
     if gang.scheduler == "volcano" and gang.queue:
-        labels[QUEUE_LABEL] = Why(gang.queue, "run:/queue", "the Volcano queue")
+        labels[VOLCANO_QUEUE_LABEL] = Why(gang.queue, "run:/queue", "the Volcano queue")
     if gang.scheduler == "volcano" and run.priority:
         labels[PRIORITY_LABEL] = Why(run.priority, "run:/priority", "of the PodGroup that the operator makes")
     return labels

@@ -90,7 +90,7 @@ class TrainJob(BaseTarget):
     operator: KnownOperator | None = TRAINER
     depends_on: tuple[KnownOperator, ...] = (JOB_SET_OPERATOR,)
     kueue: str | None = "trainer.kubeflow.org/trainjob"
-    refused: Mapping[str, str] = {"ttl": "the operator makes its JobSet again, and trains again (trainer #3779)"}
+    cannot_carry: Mapping[str, str] = {"ttl": "the operator makes its JobSet again, and trains again (trainer #3779)"}
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""
     templates: Mapping[str, Template] = {NODE: (RUNTIME, pod_at(0)), LAUNCHER: (RUNTIME, pod_at(1))}

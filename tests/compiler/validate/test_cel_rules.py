@@ -8,7 +8,7 @@ import pytest
 from tests.compiler.validate.samples import UPSTREAM, Data, upstream
 
 from trainwright.validate.cel import BreaksError, CannotEvaluateError, compile_rule, replace_identifier, without_texts
-from trainwright.validate.rules import escaped, expression, rule_problems, rules_in
+from trainwright.validate.cel_rules import escaped, expression, rule_problems, rules_in
 
 
 def said(rule: Data, value: Any, **schema: Any) -> list[tuple[str, str]]:
