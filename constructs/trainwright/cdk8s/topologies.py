@@ -130,7 +130,7 @@ class JAXJob(_TopologyJob):
 
 
 class MPIJob(_TopologyJob):
-    """A run of a program of MPI, which the command's own mpirun starts."""
+    """A run of a program of MPI, which the command's own mpirun starts, on any target that takes it (``target``)."""
 
     def __init__(
         self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int,
@@ -146,7 +146,7 @@ class MPIJob(_TopologyJob):
 
 
 class XGBoostJob(_TopologyJob):
-    """A run with distributed XGBoost; the first pod runs the tracker too."""
+    """A run with distributed XGBoost, on any target that takes it (``target``); the first pod runs the tracker too."""
 
     def __init__(
         self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int, **fields: Unpack[RunFields]
