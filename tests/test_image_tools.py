@@ -22,7 +22,7 @@ from tools.images import build, layers
 from tools.images.container import Image, Place, capabilities, configure, quantity, resources, seccomp
 
 from trainwright.rehearsal.kinds import Job
-from trainwright.rehearsal.objects import CannotPlayError, CannotWorkError, find_objects, read_manifests
+from trainwright.rehearsal.objects import CannotPlayError, CannotWorkError, find_objects, objects_in
 from trainwright.rehearsal.pod import create_pod
 from trainwright.rehearsal.volumes import VolumeFolders
 
@@ -50,13 +50,13 @@ PROFILE = {
 
 
 def template() -> dict[str, Any]:
-    [found] = [one["spec"]["template"]["spec"] for one in read_manifests(DIGITS) if one["kind"] == Job.key.kind]
+    [found] = [one["spec"]["template"]["spec"] for one in objects_in(DIGITS) if one["kind"] == Job.key.kind]
     return dict(found)
 
 
 def place(folder: Path, spec: dict[str, Any] | None = None) -> Place:
     """Pod 1 of digits-ddp as committed, or with another pod specification."""
-    manifests = read_manifests(DIGITS)
+    manifests = objects_in(DIGITS)
     for manifest in manifests:
         if manifest["kind"] == Job.key.kind and spec is not None:
             manifest["spec"]["template"]["spec"] = spec

@@ -147,6 +147,7 @@ _SYNTAX = (
     ("mapping values are not allowed", "`key: value` cannot stand here",
      "put a value with a colon in quotes, and check the indentation"),
     ("could not find expected ':'", "a colon is missing after the key", "write `key: value`, with a blank after the colon"),
+    (r"but found '<(stream|document) end>'", "the file ends where a value is missing", "write it, and close the brackets"),
     ("unexpected end of stream", "the file ends inside a text in quotes", "close the quotes"),
     (r"expected ',' or '([]}])'", r"',' or '\1' is missing here", "close the bracket, and put a comma between two entries"),
     (r"unknown escape character '(.*)'", r"in double quotes, \\\1 has no meaning",

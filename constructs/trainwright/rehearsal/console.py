@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from trainwright.findings import visible
 from trainwright.rehearsal.job_status import Decision, IndexFailed, Replace
-from trainwright.rehearsal.objects import CannotWorkError, UsageError, read_manifests
+from trainwright.rehearsal.objects import CannotWorkError, UsageError, objects_in
 from trainwright.rehearsal.observer import Event, Observer, Opening, TrainingLog
 from trainwright.rehearsal.pod import Pod, PodEnd
 from trainwright.rehearsal.rehearse import CANNOT_WORK_CODE, USAGE_CODE, Outcome, rehearse, termination_message
@@ -60,7 +60,7 @@ def rehearse_file(
     options = Options(fresh=fresh, nodes=nodes, timeout_seconds=timeout_seconds, mounts=folders)
     observer = ConsoleObserver(console)
     try:
-        outcome = rehearse(read_manifests(path), workspace, options, observer)
+        outcome = rehearse(objects_in(path), workspace, options, observer)
     except UsageError as error:
         _print_plain(console, str(error))
         return USAGE_CODE

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
+from trainwright.findings import CompileError, Severity
 from trainwright.manifest.kinds import GroupKind
 from trainwright.rehearsal.kinds import ConfigMap, Job, Object, Service
 from trainwright.target import TARGETS
+from trainwright.validate.manifests import read_manifests
 from trainwright_trainer.contract import API_VERSION, RunSpec
 from trainwright_trainer.contract.spec import Meeting
 
@@ -70,18 +70,12 @@ class Objects:
     """``Kind name`` of objects that a rehearsal does not play."""
 
 
-def read_manifests(path: Path) -> list[dict[str, Any]]:
-    """Every document of a YAML file. Raises :class:`UsageError` where it does not hold Kubernetes objects as YAML."""
-    try:
-        documents = list(YAML(typ="safe", pure=True).load_all(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except (YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise UsageError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
-    manifests = [document for document in documents if document is not None]
-    if not all(isinstance(manifest, dict) for manifest in manifests):
-        raise UsageError(f"{path} holds something other than Kubernetes objects")
-    return manifests
+def objects_in(path: Path) -> list[dict[str, Any]]:
+    """Every object of a YAML file. Raises :class:`UsageError` with the line of each thing that cannot be read as one."""
+    manifests, findings = read_manifests(path)
+    if errors := [one for one in findings if one.severity is Severity.ERROR]:
+        raise UsageError(str(CompileError(errors)))
+    return [one.data for one in manifests]
 
 
 def find_objects(manifests: Sequence[Mapping[str, Any]]) -> Objects:

@@ -26,7 +26,7 @@ from tests.compiler.rehearsal.stage import (
 
 from trainwright.rehearsal import CannotPlayError, CannotWorkError, Problem, checks, rehearse
 from trainwright.rehearsal.checks import check_job, check_objects
-from trainwright.rehearsal.objects import find_objects, find_specification, read_manifests
+from trainwright.rehearsal.objects import find_objects, find_specification, objects_in
 
 Edit = Callable[[list[Manifest]], object]
 
@@ -38,7 +38,7 @@ def problems(found: list[Manifest], **changes: Any) -> list[Problem]:
 
 
 def broken(edit: Edit, path: Path = DIGITS) -> list[str]:
-    found = read_manifests(path)
+    found = objects_in(path)
     edit(found)
     return [str(problem) for problem in problems(found)]
 
@@ -77,13 +77,13 @@ def port(found: list[Manifest], name: str) -> Any:
 
 @pytest.mark.parametrize("path", [DIGITS, COMMAND], ids=lambda path: path.name)
 def test_what_we_emit_has_no_problem(path: Path) -> None:
-    assert not problems(read_manifests(path))
+    assert not problems(objects_in(path))
 
 
 def test_a_secret_needs_a_stated_value() -> None:
-    [problem] = problems(read_manifests(SCRIPT), environment={"PATH": "/usr/bin"})
+    [problem] = problems(objects_in(SCRIPT), environment={"PATH": "/usr/bin"})
     assert problem.where.endswith("env WANDB_API_KEY")
-    assert not problems(read_manifests(SCRIPT), environment={"WANDB_API_KEY": "x"})
+    assert not problems(objects_in(SCRIPT), environment={"WANDB_API_KEY": "x"})
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_job_that_cannot_be_played(edit: Edit, reason: str) -> None:
     ],
 )
 def test_manifests_of_another_shape(edit: Edit, reason: str) -> None:
-    found = read_manifests(DIGITS)
+    found = objects_in(DIGITS)
     edit(found)
     with pytest.raises(CannotWorkError) as refused:
         find_objects(found)
@@ -229,14 +229,14 @@ def test_a_library_that_is_not_installed_here_is_told_before_a_pod_starts(
 ) -> None:
     monkeypatch.setattr(checks, "distributions", lambda name: () if name == missing else (name,))
     with pytest.raises(CannotPlayError) as refused:
-        rehearse(read_manifests(DIGITS), tmp_path / "w", options())
+        rehearse(objects_in(DIGITS), tmp_path / "w", options())
     assert f"the ranks need {missing}, and {sys.prefix} does not have it" in str(refused.value)
     assert "-m pip install 'trainwright-trainer[torch]'" in str(refused.value)
     assert not (tmp_path / "w").exists()
 
 
 def test_a_kind_that_is_not_played_is_not_called_wrong(tmp_path: Path) -> None:
-    found = read_manifests(DIGITS)
+    found = objects_in(DIGITS)
     of_kind(found, "Job").update(apiVersion="batch.volcano.sh/v1alpha1")
     with pytest.raises(CannotPlayError, match="a rehearsal plays only Jobs of batch") as refused:
         rehearse(found, tmp_path / "w", options())

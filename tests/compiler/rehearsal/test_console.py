@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from tests.compiler.rehearsal.stage import DIGITS, JOB, Manifest, container_of, manifests, of_kind
 
 from trainwright.rehearsal import rehearse_file
-from trainwright.rehearsal.objects import read_manifests
+from trainwright.rehearsal.objects import objects_in
 
 LOG = """
 import json
@@ -77,7 +77,7 @@ def test_a_rehearsal_that_fails_shows_why(tmp_path: Path) -> None:
 
 
 def test_manifests_that_cannot_work(tmp_path: Path) -> None:
-    found = read_manifests(DIGITS)
+    found = objects_in(DIGITS)
     of_kind(found, "Service")["spec"]["selector"] = {"app": "other"}
     container_of(found)["ports"][2]["containerPort"] = 9401
     code, text = run(found, tmp_path)
@@ -89,7 +89,12 @@ def test_manifests_that_cannot_work(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [("a: [", "is not YAML"), ("- 1\n", "something other than Kubernetes objects"), ("text", "something other than Kubernetes")],
+    [
+        ("a: [", ":1:5: TW102: the file ends where a value is missing; write it"),
+        ("- 1\n", ":1:1: TW104: the file holds a list, not keys and values"),
+        ("text", ":1:1: TW104: the file holds a single value"),
+        ("kind: Job\nspec: {suspend: yes}\n", ":2:17: TW712: kubectl and Argo CD read `yes` as true"),
+    ],
 )
 def test_a_file_that_holds_no_manifests(tmp_path: Path, text: str, reason: str) -> None:
     code, printed = run(text, tmp_path)

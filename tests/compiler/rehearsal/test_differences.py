@@ -25,7 +25,7 @@ from tests.compiler.rehearsal.stage import (
 )
 
 from trainwright.rehearsal.differences import Scaled, scale_down
-from trainwright.rehearsal.objects import find_objects, read_manifests
+from trainwright.rehearsal.objects import find_objects, objects_in
 from trainwright_trainer.contract import RunSpec, Training
 from trainwright_trainer.contract.data import PythonSource, TokenFiles
 from trainwright_trainer.contract.spec import Preflight
@@ -43,19 +43,19 @@ def spec_of(result: Scaled) -> RunSpec:
 
 
 def gpu_run(**work: Any) -> list[Manifest]:
-    found = read_manifests(LLAMA)
+    found = objects_in(LLAMA)
     edit_specification(found, lambda document: document["work"].update(work))
     return found
 
 
 def test_a_run_on_cpus_stays_as_it_is() -> None:
-    found = scaled(read_manifests(DIGITS))
+    found = scaled(objects_in(DIGITS))
     assert not found.differences
-    assert found.objects == find_objects(read_manifests(DIGITS))
+    assert found.objects == find_objects(objects_in(DIGITS))
 
 
 def test_a_run_on_gpus_loses_its_size() -> None:
-    found = scaled(read_manifests(LLAMA))
+    found = scaled(objects_in(LLAMA))
     spec = spec_of(found)
     assert (spec.world.nodes, spec.world.processes_per_node, spec.world.device) == (2, 1, "cpu")
     assert (found.objects.job.completions, found.objects.job.spec.parallelism) == (2, 2)
@@ -70,7 +70,7 @@ def test_a_run_on_gpus_loses_its_size() -> None:
 
 def test_a_piece_of_the_token_files_will_do() -> None:
     """Their vocabulary stays, and so the model's; only the cluster has as many sequences as the run states."""
-    found = scaled(read_manifests(LLAMA))
+    found = scaled(objects_in(LLAMA))
     spec = spec_of(found)
     assert isinstance(spec.work, Training)
     assert spec.work.data == TokenFiles(path="/data/pretraining", sequence_length=128, vocabulary=32000, held_out=0.001)
@@ -105,25 +105,25 @@ def test_nothing_is_sent_to_a_service_and_no_node_is_measured() -> None:
 
 
 def test_a_script_on_gpus_keeps_its_command() -> None:
-    found = read_manifests(SCRIPT)
+    found = objects_in(SCRIPT)
     before, after = json.loads(of_kind(found, "ConfigMap")["data"]["run.json"]), spec_of(scaled(found))
     assert after.work.model_dump(mode="json", exclude_none=True) == before["work"]
     assert (after.world.device, after.world.processes_per_node) == ("cpu", 1)
 
 
 def test_an_opaque_command_runs_as_it_is() -> None:
-    assert scaled(read_manifests(COMMAND)).objects == find_objects(read_manifests(COMMAND))
+    assert scaled(objects_in(COMMAND)).objects == find_objects(objects_in(COMMAND))
 
 
 @pytest.mark.parametrize("path", [DIGITS, LLAMA], ids=lambda path: path.name)
 def test_fewer_pods_where_asked(path: Path) -> None:
-    found = scaled(read_manifests(path), nodes=1)
+    found = scaled(objects_in(path), nodes=1)
     assert found.objects.job.completions == found.objects.job.spec.parallelism == spec_of(found).world.nodes == 1
 
 
 def test_two_runs_that_differ_in_size_only_look_alike_when_scaled() -> None:
     larger = gpu_run(batch={"micro": 64, "accumulation": 16})
-    assert spec_of(scaled(larger)).work == spec_of(scaled(read_manifests(LLAMA))).work
+    assert spec_of(scaled(larger)).work == spec_of(scaled(objects_in(LLAMA))).work
 
 
 @settings(max_examples=25)

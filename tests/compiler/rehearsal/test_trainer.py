@@ -24,7 +24,7 @@ from tests.trainer.data.tokenizer_files import LIBRARY, byte_level
 from trainwright.compile import compile_run
 from trainwright.project.load import load_cluster, load_run_file
 from trainwright.rehearsal import rehearse_file
-from trainwright.rehearsal.objects import read_manifests
+from trainwright.rehearsal.objects import objects_in
 from trainwright.rehearsal.observer import Event
 from trainwright.rehearsal.pod import Pod
 from trainwright_trainer.commands.local import free_ports
@@ -40,7 +40,7 @@ from rich.console import Console
 from trainwright.rehearsal import Options, console, objects, rehearse
 observer = console.ConsoleObserver(Console(width=200))
 options = Options(first_address=sys.argv[3])
-result = rehearse(objects.read_manifests(Path(sys.argv[1])), Path(sys.argv[2]), options, observer)
+result = rehearse(objects.objects_in(Path(sys.argv[1])), Path(sys.argv[2]), options, observer)
 console.print_outcome(Console(width=200), result, Path(sys.argv[2]))
 sys.exit(result.exit_code)
 """
@@ -125,8 +125,8 @@ def pod_processes(workspace: Path, index: int) -> list[int]:
 def test_it_trains_and_a_second_rehearsal_has_nothing_to_do(tmp_path: Path) -> None:
     file = on_ports_of_its_own(DIGITS, tmp_path)
     console = Console(file=io.StringIO(), width=200)
-    scraper = Scraper(container_of(read_manifests(file))["ports"])
-    outcome, recorder = play(read_manifests(file), tmp_path / "w", scraper, timeout_seconds=PATIENCE_SECONDS)
+    scraper = Scraper(container_of(objects_in(file))["ports"])
+    outcome, recorder = play(objects_in(file), tmp_path / "w", scraper, timeout_seconds=PATIENCE_SECONDS)
     assert (outcome.status, outcome.exit_code) == ("Complete", 0)
     assert scraper.served == promised(DIGITS), "each panel and alert has a series, and no series is left out"
     training = outcome.training
@@ -180,7 +180,7 @@ def token_files(folder: Path) -> Path:
 
 def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
     """The pods read a piece of real token files, where the cluster has the whole, and no pod waits for it to be fetched."""
-    recorder, found = Recorder(), read_manifests(on_ports_of_its_own(LLAMA, tmp_path))
+    recorder, found = Recorder(), objects_in(on_ports_of_its_own(LLAMA, tmp_path))
     mounts = {"/data/pretraining": token_files(tmp_path)}
     outcome, _ = play(found, tmp_path / "w", recorder, timeout_seconds=300.0, mounts=mounts)
     assert outcome.status == "Complete"
@@ -193,7 +193,7 @@ def test_a_run_on_gpus_proves_its_wiring_here(tmp_path: Path) -> None:
 
 
 def test_an_invalid_specification_fails_the_job_with_its_code(tmp_path: Path) -> None:
-    manifests = read_manifests(on_ports_of_its_own(DIGITS, tmp_path))
+    manifests = objects_in(on_ports_of_its_own(DIGITS, tmp_path))
     manifests[0]["data"]["run.json"] = manifests[0]["data"]["run.json"].replace('"seed"', '"sead"')
     outcome, _ = play(manifests, tmp_path / "w")
     assert (outcome.status, outcome.reason) == ("Failed", "PodFailurePolicy")
