@@ -30,7 +30,7 @@ from trainwright_trainer.rank.group import Alone
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training import loop
 from trainwright_trainer.training.checkpointer import Checkpointer, EveryRank
-from trainwright_trainer.training.loop import Loop, Outcome, Parts
+from trainwright_trainer.training.loop import Loop, Outcome
 from trainwright_trainer.training.reporting import Meter, Reporter
 from trainwright_trainer.training.torch_learner import TorchLearner, Work
 
@@ -169,7 +169,10 @@ def attempt(
         spec, spec.work.checkpoints, learner, line, place, reading=together, writing=together, attempt="a1",
         fingerprint="numbers", resume_before=None,
     )
-    running = Loop(Parts(spec, spec.work.checkpoints, None, place, line, report, Alone(), learner, checkpoints))
+    running = Loop(
+        spec=spec, settings=spec.work.checkpoints, evaluate_every=None, place=place, link=line, report=report,
+        group=Alone(), learner=learner, checkpoints=checkpoints,
+    )
     try:
         return running.run(), line
     finally:

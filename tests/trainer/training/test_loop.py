@@ -20,7 +20,7 @@ from trainwright_trainer.rank.messages import Action
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.training.checkpointer import Checkpointer, Rank0Alone
 from trainwright_trainer.training.learner import Metadata, Position, Restored, StateSnapshot
-from trainwright_trainer.training.loop import Loop, Outcome, Parts
+from trainwright_trainer.training.loop import Loop, Outcome
 from trainwright_trainer.training.reporting import Reporter
 
 PLACE = Place(0, 1, 0, 0)
@@ -123,7 +123,10 @@ def attempt(
         fingerprint=fingerprint, resume_before=resume_before,
     )
     report = Reporter(PLACE, line)
-    loop = Loop(Parts(spec, spec.work.checkpoints, 2, PLACE, line, report, Alone(), learner, checkpointer))
+    loop = Loop(
+        spec=spec, settings=spec.work.checkpoints, evaluate_every=2, place=PLACE, link=line, report=report,
+        group=Alone(), learner=learner, checkpoints=checkpointer,
+    )
     try:
         outcome = loop.run()
     finally:

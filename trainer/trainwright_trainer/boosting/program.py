@@ -15,7 +15,7 @@ from trainwright_trainer.rank.place import Place, place_from
 from trainwright_trainer.rank.preflight import Checks
 from trainwright_trainer.rank.preflight.device import HostBuffer, HostMatrices, HostMemory
 from trainwright_trainer.training.checkpointer import Checkpointer, Rank0Alone
-from trainwright_trainer.training.loop import Loop, Parts
+from trainwright_trainer.training.loop import Loop
 from trainwright_trainer.training.program import Program
 from trainwright_trainer.training.reporting import Reporter
 from trainwright_trainer.training.start import agreed_attempt, check_data, check_ranks, resume_before
@@ -64,7 +64,10 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
         resume_before=resume_before(environment),
     )
     report = Reporter(place, link)
-    return Loop(Parts(spec, work.checkpoints, learner.evaluate_every, place, link, report, group, learner, checkpoints))
+    return Loop(
+        spec=spec, settings=work.checkpoints, evaluate_every=learner.evaluate_every, place=place, link=link, report=report,
+        group=group, learner=learner, checkpoints=checkpoints,
+    )
 
 
 def _work_of(spec: RunSpec) -> tuple[Boosting, TrackerRendezvous]:

@@ -15,7 +15,7 @@ from trainwright_trainer.rank.place import Place, place_from
 from trainwright_trainer.supervisor.place import bind_address, tasks
 from trainwright_trainer.tensorflow.gathering import gather
 from trainwright_trainer.training.checkpointer import Checkpointer, Rank0Alone
-from trainwright_trainer.training.loop import Loop, Parts
+from trainwright_trainer.training.loop import Loop
 from trainwright_trainer.training.program import Program
 from trainwright_trainer.training.reporting import Reporter
 from trainwright_trainer.training.start import agreed_attempt, check_data, check_ranks, resume_before
@@ -66,7 +66,10 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
         resume_before=resume_before(environment),
     )
     every = training.evaluation.every_steps
-    return Loop(Parts(spec, training.checkpoints, every, place, link, report, group, learner, checkpoints))
+    return Loop(
+        spec=spec, settings=training.checkpoints, evaluate_every=every, place=place, link=link, report=report,
+        group=group, learner=learner, checkpoints=checkpoints,
+    )
 
 
 def _work_of(spec: RunSpec) -> Training:

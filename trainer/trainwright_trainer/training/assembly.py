@@ -38,7 +38,7 @@ from trainwright_trainer.task.causal_lm import CausalLanguageModel
 from trainwright_trainer.task.classification import ImageClassification, TextClassification
 from trainwright_trainer.task.masked_lm import MaskedLanguageModel
 from trainwright_trainer.training.checkpointer import Checkpointer, EveryRank
-from trainwright_trainer.training.loop import Loop, Parts
+from trainwright_trainer.training.loop import Loop
 from trainwright_trainer.training.reporting import Meter, Reporter, WatchedGroup
 from trainwright_trainer.training.start import agreed_attempt, check_data, check_ranks, resume_before
 from trainwright_trainer.training.torch_learner import TorchLearner, Work
@@ -172,7 +172,10 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
         resume_before=resume_before(environment),
     )
     every = training.evaluation.every_steps
-    return Loop(Parts(spec, training.checkpoints, every, place, link, report, group, learner, checkpoints))
+    return Loop(
+        spec=spec, settings=training.checkpoints, evaluate_every=every, place=place, link=link, report=report,
+        group=group, learner=learner, checkpoints=checkpoints,
+    )
 
 
 def _device(spec: RunSpec, place: Place) -> torch.device:

@@ -27,23 +27,6 @@ _POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a run is put together from."""
-
-    spec: RunSpec
-    settings: Checkpoints
-    evaluate_every: int | None
-    """Steps between two evaluations, besides the one at the end."""
-    place: Place
-    link: Link
-    report: Reporter
-    group: Group
-    """For what the loop itself agrees on."""
-    learner: Learner
-    checkpoints: Checkpointer
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a loop ended that did not raise."""
 
@@ -59,14 +42,20 @@ class _StopRequested(Exception):  # noqa: N818  a way out, not an error
 class Loop:
     """One attempt at a run, on one rank."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._learner, self._checkpoints, self._report = parts.learner, parts.checkpoints, parts.report
-        self._group, self._link, self._place = parts.group, parts.link, parts.place
+    def __init__(
+        self, *, spec: RunSpec, settings: Checkpoints, evaluate_every: int | None, place: Place, link: Link, report: Reporter,
+        group: Group, learner: Learner, checkpoints: Checkpointer,
+    ) -> None:
+        """``group`` is for what the loop itself agrees on; ``evaluate_every`` are steps between two evaluations, besides the one
+        at the end.
+        """
+        self._spec, self._settings, self._evaluate_every = spec, settings, evaluate_every
+        self._place, self._link, self._report, self._group = place, link, report, group
+        self._learner, self._checkpoints = learner, checkpoints
         self._tick = 0
         self._phase: Phase = "starting"
         self._first_step = 0
-        parts.link.agree_through(parts.group.reduce_sums)
+        link.agree_through(group.reduce_sums)
 
     def run(self) -> Outcome:
         """Train until the target or until told to stop.
@@ -120,11 +109,11 @@ class Loop:
                 act()
 
     def _save_if_due(self) -> None:
-        if _due(self._step, self._parts.settings.every_steps):
+        if _due(self._step, self._settings.every_steps):
             self._begin_save()
 
     def _evaluate_if_due(self) -> None:
-        if _due(self._step, self._parts.evaluate_every) and not self._learner.done:
+        if _due(self._step, self._evaluate_every) and not self._learner.done:
             self._evaluate()
 
     @property
@@ -207,8 +196,8 @@ class Loop:
         self._save()
         if self._place.leads:
             self._learner.publish()
-            directory = self._parts.settings.directory
-            write_complete(directory, self._parts.spec.identity, self._step, self._checkpoints.attempt)
+            directory = self._settings.directory
+            write_complete(directory, self._spec.identity, self._step, self._checkpoints.attempt)
         self._group.broadcast(None)  # nobody reports success before the marker is there
         self._report.ended("finished", self._learner.position, self._checkpoints.committed_step)
         self._enter("finished")
