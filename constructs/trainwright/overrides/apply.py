@@ -84,7 +84,7 @@ def apply_overrides(
 
 def _patches(resolution: Resolution, locate: Locator) -> tuple[list[Patch], list[Finding]]:
     overrides, target, patches, findings = resolution.run.overrides, TARGETS[resolution.plan.target], [], []
-    places = target.places(resolution.binding)
+    places = target.templates_of(resolution.binding)
     for role, value in overrides.pod.items():
         source = f"/overrides/pod/{escape(role)}"
         if role not in places:

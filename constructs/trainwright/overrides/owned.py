@@ -119,7 +119,7 @@ def owned_parts(resolution: Resolution, manifest: Manifest) -> list[Owned]:
     kind, target = GroupKind.of(manifest), TARGETS[resolution.plan.target]
     parts = [*OBJECT, *scheduled()]
     parts += [part for one in (*target.kinds, *supporting.KINDS) if one.key == kind for part in one.owned]
-    for role, (template_kind, pointer) in target.places(resolution.binding).items():
+    for role, (template_kind, pointer) in target.templates_of(resolution.binding).items():
         parts += _of_template(resolution, manifest, role, pointer) if template_kind == kind else []
     for template_kind, pointer in target.templates.values():
         if template_kind == kind and at(manifest, pointer) is None:

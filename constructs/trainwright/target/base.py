@@ -107,7 +107,7 @@ class Target(Protocol):
     """What Kueue's configuration calls this kind (``integrations.frameworks``); None where Kueue has no integration for it."""
     minimum_kubernetes: tuple[int, int]
     templates: Mapping[str, Template]
-    """Role that the target itself has -> where its pod template is, or may be: :meth:`places` says it of one run."""
+    """Role that the target itself has -> where its pod template is, or may be: :meth:`templates_of` says it of one run."""
     helpers: tuple[Template, ...]
     """Pod templates besides those of the roles: pods that hold no ranks, and that no override may touch."""
     kinds: tuple[ObjectKind, ...]
@@ -132,7 +132,7 @@ class Target(Protocol):
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         """Where the ranks would live, or why they cannot."""
 
-    def places(self, binding: Binding) -> Mapping[str, Template]:
+    def templates_of(self, binding: Binding) -> Mapping[str, Template]:
         """Role of a run -> where its pod template is."""
 
     def lower(self, resolution: Resolution) -> list[Tree]:
@@ -185,7 +185,7 @@ class RunPod(NamedTuple):
 
 def run_pods(target: Target, resolution: Resolution, manifests: Iterable[Mapping[str, Any]]) -> Iterator[RunPod]:
     """Every pod in a run's own objects, wherever it is; those of the roles come first, in the order of the binding."""
-    places = target.places(resolution.binding)
+    places = target.templates_of(resolution.binding)
     roles = {place: role for role, place in places.items()}
     pods = [
         RunPod(role, kind, found)
@@ -246,7 +246,7 @@ class BaseTarget:
     rules: tuple[Rule, ...] = ()
     health = HEALTH_BY_CONDITIONS
 
-    def places(self, binding: Binding) -> Mapping[str, Template]:
+    def templates_of(self, binding: Binding) -> Mapping[str, Template]:
         return {role.name: self.templates[role.name] for role in binding.roles}
 
     def finish(self, resolution: Resolution, objects: list[Traced]) -> list[Traced]:

@@ -102,7 +102,7 @@ class JobSet(BaseTarget):
             generated_names=tuple(f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in (node, *further)),
         )
 
-    def places(self, binding: Binding) -> Mapping[str, Template]:
+    def templates_of(self, binding: Binding) -> Mapping[str, Template]:
         return {role.name: (JOB_SET, f"{job_at(place)}/template") for place, role in enumerate(in_order(binding.roles))}
 
     def lower(self, resolution: Resolution) -> list[Tree]:
@@ -190,7 +190,7 @@ def _job_set(resolution: Resolution) -> Tree:
         "kind": "JobSet",
         "metadata": top_metadata(resolution),
         "spec": {
-            **(_together(resolution) if resolution.needs.talk else _APART),
+            **(_together(resolution) if resolution.needs.talk else _INDEPENDENT),
             **managed_by(resolution),
             **time_to_live(run),
             "replicatedJobs": [
@@ -224,7 +224,7 @@ def _together(resolution: Resolution) -> Tree:
     }
 
 
-_APART: Tree = {
+_INDEPENDENT: Tree = {
     "network": Why(
         {"enableDNSHostnames": False, "publishNotReadyAddresses": True}, "trainwright", "independent pods need no names",
     ),

@@ -90,7 +90,7 @@ class VolcanoJob(BaseTarget):
             generated_names=tuple(f"{{name}}-{role.name}-{role.pods - 1}" for role in roles),
         )
 
-    def places(self, binding: Binding) -> Mapping[str, Template]:
+    def templates_of(self, binding: Binding) -> Mapping[str, Template]:
         return {role.name: (VOLCANO_JOB, template_at(place)) for place, role in enumerate(binding.roles)}
 
     def lower(self, resolution: Resolution) -> list[Tree]:

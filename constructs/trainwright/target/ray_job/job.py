@@ -112,7 +112,7 @@ class RayJob(BaseTarget):
             longest_name=LONGEST_NAME,
         )
 
-    def places(self, binding: Binding) -> Mapping[str, Template]:
+    def templates_of(self, binding: Binding) -> Mapping[str, Template]:
         head, *groups = binding.roles
         return {head.name: (KIND, HEAD_POD), **{role.name: (KIND, group_at(place)) for place, role in enumerate(groups)}}
 

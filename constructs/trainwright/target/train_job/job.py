@@ -122,7 +122,7 @@ class TrainJob(BaseTarget):
             generated_names=(*binding.generated_names, *names),
         )
 
-    def places(self, binding: Binding) -> Mapping[str, Template]:
+    def templates_of(self, binding: Binding) -> Mapping[str, Template]:
         return {role.name: (RUNTIME, pod_at(place)) for place, role in enumerate(ordered(binding))}
 
     def lower(self, resolution: Resolution) -> list[Tree]:

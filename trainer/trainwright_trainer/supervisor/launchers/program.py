@@ -258,9 +258,9 @@ class RankListener:
         key = shared_key(self._token, credentials.secret)
         self._proof = Proof(key, credentials.identity, credentials.attempt)
         self._greet, self._on_exit, self._on_lost, self._on_told = greet, on_exit, on_lost, on_told
-        self._strangers: dict[RankConnection, None] = {}
+        self._unidentified: dict[RankConnection, None] = {}
         """Those that are no rank's yet, the oldest first."""
-        self._most_strangers = most + SPARE_CONNECTIONS
+        self._most_unidentified = most + SPARE_CONNECTIONS
         self._dropped = DroppedLog("call_refused")
         self._listener = socket.create_server((bind, 0), backlog=1024)
         self._listener.setblocking(False)
@@ -277,26 +277,26 @@ class RankListener:
     def close(self) -> None:
         self._loop.remove_reader(self._listener.fileno())
         self._listener.close()
-        for stranger in list(self._strangers):
-            stranger.close()
+        for connection in list(self._unidentified):
+            connection.close()
 
     def _accept(self) -> None:
         try:
             endpoint, _ = self._listener.accept()
         except OSError as error:  # it is gone again, or no descriptor is left
-            if self._strangers and error.errno in (errno.EMFILE, errno.ENFILE):
-                self._drop(next(iter(self._strangers)), "no descriptor is left")
+            if self._unidentified and error.errno in (errno.EMFILE, errno.ENFILE):
+                self._drop(next(iter(self._unidentified)), "no descriptor is left")
             return
         with suppress(OSError):  # reset already
             keep_alive(endpoint)
         connection = RankConnection(endpoint, self._hear, self._ended)
-        self._strangers[connection] = None
+        self._unidentified[connection] = None
         self._loop.call_later(INTRODUCTION_SECONDS, self._expect_rank, connection)
-        if len(self._strangers) > self._most_strangers:
-            self._drop(next(iter(self._strangers)), "there are more connections than ranks")
+        if len(self._unidentified) > self._most_unidentified:
+            self._drop(next(iter(self._unidentified)), "there are more connections than ranks")
 
     def _expect_rank(self, connection: RankConnection) -> None:
-        if connection in self._strangers:
+        if connection in self._unidentified:
             self._drop(connection, f"it did not introduce itself within {INTRODUCTION_SECONDS:g} s")
 
     def _drop(self, connection: RankConnection, reason: str) -> None:
@@ -335,12 +335,12 @@ class RankListener:
         if answer is None:
             return connection.close()
         rank, welcome = answer
-        self._strangers.pop(connection, None)
+        self._unidentified.pop(connection, None)
         connection.rank, rank.connection, rank.host = rank, connection, hello.host
         connection.say(welcome)
 
     def _ended(self, connection: RankConnection) -> None:
-        self._strangers.pop(connection, None)
+        self._unidentified.pop(connection, None)
         rank, connection.rank = connection.rank, None
         if rank is not None:
             rank.connection = None

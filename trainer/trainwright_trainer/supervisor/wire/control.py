@@ -113,9 +113,9 @@ class ControlServer:
         self._leader, self._specification = leader, specification
         self._proof = Proof(secret, specification.spec.identity, leader.nonce)
         self._connections: dict[asyncio.Task[None], Connection] = {}
-        self._strangers: dict[Connection, None] = {}
+        self._unidentified: dict[Connection, None] = {}
         """Those that have not joined yet, the oldest first."""
-        self._most_strangers = specification.spec.world.nodes + SPARE_CONNECTIONS
+        self._most_unidentified = specification.spec.world.nodes + SPARE_CONNECTIONS
         self._dropped = DroppedLog("connection_dropped")
         self._server: asyncio.Server | None = None
 
@@ -135,8 +135,8 @@ class ControlServer:
         """Leave last: wait for the others to close their connections, and drop those that do not in time."""
         if self._server is not None:
             self._server.close()
-        for stranger in list(self._strangers):
-            stranger.drop()
+        for connection in list(self._unidentified):
+            connection.drop()
         await self._emptied(patience_seconds)
         for connection in list(self._connections.values()):
             connection.finish()
@@ -148,9 +148,9 @@ class ControlServer:
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(reader, writer, self._specification.spec.lifecycle.peer_lost_seconds)
-        self._strangers[connection] = None
-        if len(self._strangers) > self._most_strangers:  # a pod takes milliseconds to join, so the oldest is none
-            next(iter(self._strangers)).drop()
+        self._unidentified[connection] = None
+        if len(self._unidentified) > self._most_unidentified:  # a pod takes milliseconds to join, so the oldest is none
+            next(iter(self._unidentified)).drop()
         task = in_background(self._serve(connection))
         self._connections[task] = connection
         task.add_done_callback(lambda done: self._connections.pop(done, None))
@@ -165,7 +165,7 @@ class ControlServer:
             if refusal := self._leader.join(join, joined):
                 await _in_time(connection.refuse(refusal))
             peer = joined
-            self._strangers.pop(connection, None)
+            self._unidentified.pop(connection, None)
             while True:
                 message = await connection.receive()
                 if isinstance(message, Upward):
@@ -176,7 +176,7 @@ class ControlServer:
             else:
                 self._dropped.add(str(end), address=connection.address)
         finally:
-            self._strangers.pop(connection, None)
+            self._unidentified.pop(connection, None)
             connection.drop()
 
     async def _introduction(self, connection: Connection) -> Join:
