@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 
 from tests.engines.ranks import Rank
 
+from trainwright_trainer.contract.metrics import StepSplit
 from trainwright_trainer.observe.metrics import Stragglers, own_seconds
 from trainwright_trainer.rank.messages import Pace
 
@@ -38,10 +39,19 @@ def mostly_stopped(pid: int) -> Iterator[None]:
         turning.join()
 
 
-def slow_ranks(ranks: Sequence[Rank], steps: Sequence[int]) -> tuple[int, ...]:
-    """Who is called slow after the logging intervals that end with these steps, by what the ranks have said of them."""
+def first_called_slow(ranks: Sequence[Rank], every: int, intervals: int = 7) -> tuple[int, ...]:
+    """Who is called slow first, by what the ranks say of their logging intervals, which have ``every`` steps each.
+
+    It takes three slow intervals in a row, and other work on the machine may disturb one: so there are more to look at.
+    """
     judge = Stragglers()
-    said = [{message.step: message.split for message in rank.messages if isinstance(message, Pace)} for rank in ranks]
-    for step in steps:
-        judge.judge(own_seconds({rank: splits[step] for rank, splits in enumerate(said)}))
+    for step in range(2 * every, (2 + intervals) * every, every):
+        judge.judge(own_seconds({number: _split(rank, step) for number, rank in enumerate(ranks)}))
+        if judge.ranks:
+            break
     return judge.ranks
+
+
+def _split(rank: Rank, step: int) -> StepSplit:
+    rank.wait_for(lambda message: isinstance(message, Pace) and message.step >= step)
+    return next(message.split for message in rank.messages if isinstance(message, Pace) and message.step == step)
