@@ -9,9 +9,9 @@ RUN = Run(
     namespace="training",
     cluster="h100-ib",
     image="registry.example.com/research/train@sha256:bca6d13be098a4938d4194efe11cd5bb14289e796daff1392373572e047a35a8",
-    topology=DDP(kind="ddp", nodes=2, gpus_per_node=8),
+    topology=DDP(nodes=2, gpus_per_node=8),
     node_pool="h100-spot",
     security=Security(user=1000, read_only_root=True),
-    workload=CommandWorkload(kind="command", command=("torchrun", "/app/train.py", "--epochs", "3")),
+    workload=CommandWorkload(command=["torchrun", "/app/train.py", "--epochs", "3"]),
     mounts={"/checkpoints": ClaimMount(claim="training-checkpoints")},
 )

@@ -90,13 +90,15 @@ def _require_tags(node: Any, definitions: Mapping[str, Any]) -> None:
         kind["required"] = [name for name in kind["properties"] if name in stated]
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """The one of the known words that a person may have meant; nodesPerPod and nodes-per-pod are nodes_per_pod."""
+def closest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
+    """The one of the known words that a person may have meant, at least so much alike, from 0 to 1; nodesPerPod and nodes-per-pod
+    are nodes_per_pod.
+    """
     from difflib import get_close_matches  # for what is wrong anyway
 
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).replace("-", "_").lower()
     candidates = {name.lower().replace("-", "_"): name for name in known}
-    match = get_close_matches(snake[:100], candidates, n=1, cutoff=0.6)
+    match = get_close_matches(snake[:100], candidates, n=1, cutoff=least)
     return candidates[match[0]] if match else None
 
 

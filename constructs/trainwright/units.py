@@ -35,6 +35,14 @@ def literal(value: object) -> str:
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else "null" if value is None else str(value)
 
 
+def in_quotes(value: float) -> str:
+    """What to write where a number or a word of YAML was meant as text."""
+    fix = f'write "{literal(value)}" in quotes'
+    if re.fullmatch(r"[0-9]+\.[0-9]", literal(value)):  # YAML reads 1.30 as 1.3
+        fix += f', or "{literal(value)}0" if that was meant'
+    return fix
+
+
 class UnitError(ValueError):
     """A text or number that is not the quantity it should be."""
 

@@ -191,9 +191,17 @@ def test_names_that_the_operator_reads_are_taken(target: str, shape: str, name: 
     assert (found.code, found.where.pointer) == ("TW327", f"/roles/{name}/pods")
 
 
-def test_beside_servers_volcano_has_an_evaluator_and_other_roles() -> None:
-    result = compiled(shaped("volcano-job", "servers", name="evaluator"), profile_for("volcano-job"))
-    assert [role.name for role in result.resolution.binding.roles] == ["worker", "ps", "evaluator"]
+@pytest.mark.parametrize("shape", ["servers", "servers, coordinator"])
+@pytest.mark.parametrize(("name", "flags"), [("evaluator", ["--evaluator=_none"]), ("data-service", [])])
+def test_volcano_keeps_an_evaluator_out_of_the_cluster(shape: str, name: str, flags: list[str]) -> None:
+    """The chief would wait for it: TensorFlow connects to every task that TF_CONFIG lists."""
+    result = compiled(shaped("volcano-job", shape, name=name), profile_for("volcano-job"))
+    assert result.resolution.binding.roles[-1].name == name
+    assert top(result)["spec"]["plugins"]["tensorflow"] == flags
+    assert "_none" not in {task["name"] for task in top(result)["spec"]["tasks"]}
+
+
+def test_beside_servers_a_tf_job_has_an_evaluator_only() -> None:
     assert "call the role evaluator" in message(
         on("tf-job", **command("a"), topology={"nodes": 1, "gpus_per_node": 0, **SHAPES["servers"]},
            roles={"cache": {"pods": 1, "image": IMAGE}}), profile_for("tf-job"),

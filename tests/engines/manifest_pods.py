@@ -323,7 +323,11 @@ def _of_volcano(pod: Pod, pods: Sequence[Pod], plugins: Tree, port: Callable[[Po
     if "mpi" in plugins and pod.role == "launcher":
         added["MPI_HOST"] = hosts["VC_WORKER_HOSTS"]
     if "tensorflow" in plugins:
-        added["TF_CONFIG"] = json.dumps(_of_tensorflow(pod, pods, port))
+        flags = dict(one.removeprefix("--").split("=", 1) for one in plugins["tensorflow"])
+        listed = {"worker", "ps", "chief", flags.get("evaluator", "evaluator")}
+        config = _of_tensorflow(pod, pods, port)
+        config["cluster"] = {role: hosts for role, hosts in config["cluster"].items() if role in listed}
+        added["TF_CONFIG"] = json.dumps(config)
     return added
 
 

@@ -16,7 +16,7 @@ from trainwright.model import closest
 from trainwright.reading.document import MOST_FINDINGS, shorten
 from trainwright.reading.scalar import ScalarError, read_scalar
 from trainwright.reading.shape import WORDS, Keys, Slot, find_spot, homes, shape_of, wanted
-from trainwright.units import counted, literal
+from trainwright.units import counted, in_quotes, literal
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -237,9 +237,7 @@ def _type(case: Case) -> Words:
     if kind == "date":
         return _wrong(case, "a day of the calendar", "write year, month and day, such as 2026-03-31")
     if kind == "string" and isinstance(value, int | float | bool):
-        fix = f'write "{literal(value)}" in quotes'
-        if re.fullmatch(r"[0-9]+\.[0-9]", literal(value)):  # YAML reads 1.30 as 1.3
-            fix += f', or "{literal(value)}0" if that was meant'
+        fix = in_quotes(value)
     elif kind == "int" and isinstance(value, float) and value.is_integer():
         fix = f"write {int(value)}"
     elif isinstance(value, str):

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
-from typing import NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
@@ -44,7 +45,8 @@ class ModuleRun(NamedTuple):
 
 
 def load_python_runs(path: Path, shown: str | None = None, defaults: DefaultsFile | None = None) -> tuple[ModuleRun, ...]:
-    """Execute a module and take its RUN and its RUNS: each a :class:`~trainwright.run.Run`, or a dict of plain values.
+    """Execute a module and take its RUN and its RUNS: each a :class:`~trainwright.run.Run`, or a dict of plain values and
+    models.
 
     What a run does not state itself is as the defaults say: of a :class:`Run` what its constructor was not given. The module
     leaves no ``__pycache__``, its prints go to stderr, and imports of cdk8s, constructs and jsii fail in it.
@@ -112,13 +114,39 @@ def _not_a_run(file: str, line: int, message: str) -> CompileError:
 
 
 def _plain(exported: Mapping[object, object], file: str, line: int, place: str) -> dict[str, object]:
-    """The dict as JSON would hold it."""
+    """The dict as JSON would hold it, of models what they state."""
     try:
-        data: dict[str, object] = json.loads(json.dumps(dict(exported), allow_nan=False))
+        data: dict[str, object] = json.loads(json.dumps(dict(exported), allow_nan=False, default=_stated))
     except Exception as error:  # the dict's own methods may be the module's
-        message, fix = f"{place} holds what JSON cannot: {shorten(str(error))}", "use text, finite numbers, lists and dicts only"
+        message = f"{place} holds what JSON cannot: {shorten(str(error))}"
+        fix = "use text, finite numbers, lists, dicts and the types of trainwright.run only"
         raise CompileError([found("TW108", Where(file, line, 1), message, fix)]) from error
     return data
+
+
+def _stated(value: object) -> object:
+    """What a model states, as a file would: its kind too, which its class says, and nothing that it has by default."""
+    if not isinstance(value, BaseModel):
+        raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+    return _without_defaults(value.model_dump(mode="json", warnings=False), value)
+
+
+def _without_defaults(written: Any, value: object) -> Any:
+    """Of what was written of a value, what it states."""
+    if isinstance(value, BaseModel) and isinstance(written, dict):
+        kinds = {name for name, field in type(value).model_fields.items() if _is_kind(field)}
+        stated = {name: inner for name, inner in written.items() if name in value.model_fields_set | kinds}
+        return {name: _without_defaults(inner, getattr(value, name)) for name, inner in stated.items()}
+    if isinstance(value, Mapping) and isinstance(written, dict):
+        return {key: _without_defaults(inner, of) for (key, inner), of in zip(written.items(), value.values(), strict=True)}
+    if isinstance(value, list | tuple) and isinstance(written, list):
+        return [_without_defaults(inner, of) for inner, of in zip(written, value, strict=True)]
+    return written
+
+
+def _is_kind(field: FieldInfo) -> bool:
+    """Whether the class says it, as DDP says ``kind: ddp``."""
+    return get_origin(field.annotation) is Literal and get_args(field.annotation) == (field.default,)
 
 
 def _exports(module: Mapping[str, object], text: str, file: str) -> list[tuple[str, int, object]]:

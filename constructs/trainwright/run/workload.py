@@ -2,7 +2,8 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from trainwright.model import AbsolutePath, Model
 from trainwright_trainer.contract.base import Count, Fraction, ListOf
@@ -26,6 +27,17 @@ from trainwright_trainer.contract.training import (
 Argument = Annotated[str, Field(max_length=131_072)]
 
 
+def _as_a_tuple(words: object) -> object:
+    """A command line is what people write first, and in a program of their own they see pydantic's words, which say no remedy.
+
+    What a validator in Python hands on is Python, of which strict reading takes no list for a tuple.
+    """
+    if isinstance(words, str):
+        said = "Input should be a list of words, not a text; write {words}"
+        raise PydanticCustomError("tuple_type", said, {"words": str(words.split())})
+    return tuple(words) if isinstance(words, list) else words
+
+
 def _can_start(command: tuple[str, ...]) -> tuple[str, ...]:
     if not command[0]:
         raise ValueError("the first word is empty; name the program")
@@ -38,8 +50,9 @@ def _can_be_given(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-Command = Annotated[ListOf[Argument], Field(min_length=1, max_length=1024), AfterValidator(_can_start)]
-Arguments = Annotated[ListOf[Argument], Field(max_length=1024), AfterValidator(_can_be_given)]
+_Words = Annotated[ListOf[Argument], BeforeValidator(_as_a_tuple)]
+Command = Annotated[_Words, Field(min_length=1, max_length=1024), AfterValidator(_can_start)]
+Arguments = Annotated[_Words, Field(max_length=1024), AfterValidator(_can_be_given)]
 
 
 class TrainerWorkload(Model):

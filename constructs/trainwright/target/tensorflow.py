@@ -18,6 +18,8 @@ PORT = 2222
 """What TensorFlow's servers listen on by the default of the Training Operator and of Volcano's plugin."""
 
 CONTAINER = "tensorflow"
+EVALUATOR = "evaluator"
+"""The further role that TensorFlow knows."""
 SERVER_SHARE = Share(Cpu(4000), Bytes(16 * GIB), "variables and the optimizer's state, of a model that nobody knows here")
 COORDINATOR_SHARE = Share(Cpu(4000), Bytes(16 * GIB), "it directs the workers, and holds no variables")
 

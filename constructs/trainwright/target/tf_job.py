@@ -12,9 +12,8 @@ from trainwright.manifest.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template, further_roles
-from trainwright.target.tensorflow import CONTAINER, PORT, several_pods, tasks
+from trainwright.target.tensorflow import CONTAINER, EVALUATOR, PORT, several_pods, tasks
 
-EVALUATOR = "evaluator"
 KIND = GroupKind(kubeflow.GROUP, "TFJob")
 INDEX_LABEL = "metadata.labels['training.kubeflow.org/replica-index']"
 """Set on every pod (training-operator v1.9, pkg/controller.v1/common/pod.go)."""

@@ -25,7 +25,7 @@ from trainwright.plan.pods import plan_ports
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template, further_roles, run_kind
 from trainwright.target.jobs import MOST_JOBS
 from trainwright.target.mpi import HOSTFILE, LAUNCHER, WORKER, launcher_and_workers, ssh_of
-from trainwright.target.tensorflow import PORT, tasks
+from trainwright.target.tensorflow import EVALUATOR, PORT, tasks
 from trainwright_trainer.contract import Disposition
 from trainwright_trainer.contract.exit_codes import EXIT_CODES
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT, ROLE_ENV
@@ -162,8 +162,10 @@ return { status = meaning[phase] or "Progressing", message = phase .. ": " .. (s
 - **Emits** a ConfigMap and a Volcano Job with one task, `node`. Volcano's controller creates the pods and, through its plugin
   `svc`, the Service `<name>`; pod i is `<name>-node-<i>.<name>`, even before it is ready. The plugin `env` tells each pod its
   index. For TensorFlow the tasks are `worker` and perhaps `ps` and `chief`, and the plugin `tensorflow` tells each pod
-  `TF_CONFIG`. Under mpirun they are `launcher` and `worker`: the plugin `ssh` brings the keys, the plugin `mpi` tells the
-  launcher `MPI_HOST`, and the run brings its host file itself, where the MPI Operator would write it.
+  `TF_CONFIG`. A [further role](roles.md#further-roles) `evaluator` beside parameter servers is told that it is the evaluator,
+  and is not in the cluster, of which the chief waits for every task. Under mpirun the tasks are `launcher` and `worker`: the
+  plugin `ssh` brings the keys, the plugin `mpi` tells the launcher `MPI_HOST`, and the run brings its host file itself, where
+  the MPI Operator would write it.
 - **Needs** Volcano: the profile has `scheduling: {gang: volcano}`. There is no operator besides it. Kueue has no integration for
   Volcano Jobs: on a cluster with Kueue a run with a `queue` is refused ([TW436](findings/TW436.md)). Without Kueue the `queue`
   is one of Volcano. Under mpirun the image is as for an [MPIJob](#mpijob). The settings of ssh that the plugin writes are for
@@ -211,11 +213,19 @@ def _nodes(needs: Needs) -> Binding:
     )
 
 
+NO_TASK = "_none"
+"""No name of a task, since it is no DNS label."""
+_NOT_IN_CLUSTER = (
+    "the plugin lists the task that it takes for the evaluator in TF_CONFIG's cluster, and the chief waits for every task in it; "
+    "under its own name the pod is told that it is the evaluator all the same"
+)
 _IN_CLUSTER = "the plugin tensorflow would list its pods in TF_CONFIG, and workers wait for every task in it"
 
 
 def _by_tensorflow(needs: Needs) -> Binding:
-    """The plugin appends TF_CONFIG after the run's own variables (plugins/distributed-framework/tensorflow)."""
+    """The plugin appends TF_CONFIG after the run's own variables (plugins/distributed-framework/tensorflow). A task that it does
+    not know by name is not in the cluster, and its own type there is its name.
+    """
     there = tasks(needs, ".{name}")
     return Binding(
         roles=tuple(there[task] for task in TENSORFLOW if task in there),
@@ -288,7 +298,8 @@ def _plugins(resolution: Resolution) -> Tree:
     needs = resolution.needs
     plugins: Tree = {"env": [], "svc": ["--publish-not-ready-addresses=true", "--disable-network-policy=true"]}
     if needs.rendezvous is Rendezvous.TF_CONFIG:
-        plugins["tensorflow"] = []
+        beside = any(one.name == EVALUATOR for one in needs.further)
+        plugins["tensorflow"] = Why([f"--evaluator={NO_TASK}"], f"run:/roles/{EVALUATOR}", _NOT_IN_CLUSTER) if beside else []
     if needs.mpi:
         ssh, port = ssh_of(needs.mpi), plan_ports(resolution.run).ssh
         keys = Why([f"--ssh-key-file-path={ssh.keys}", f"--ssh-port={port}"], "trainwright", ssh.reason)

@@ -30,9 +30,9 @@ class DigitsChart(Chart):
             batch=Batch(micro=32),
             learning_rate=LearningRate(base=2e-3, warmup_steps=20),
             workload=TrainerWorkload(
-                kind="trainer", task="image-classification", precision="fp32", epochs=30, data=Digits(source="digits"),
+                task="image-classification", precision="fp32", epochs=30, data=Digits(),
                 model=ViT(
-                    architecture="vit", image_size=8, patch_size=2, num_channels=1, num_labels=10,
+                    image_size=8, patch_size=2, num_channels=1, num_labels=10,
                     hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
                 ),
             ),

@@ -16,6 +16,7 @@ MODULE = "charts/runs/rate_sweep.py"
 DEFAULTS = "charts/defaults.yaml"
 PAGE = (DOCS / "run-file.md").read_text(encoding="utf-8")
 SWEEP = next(match["body"] for match in FENCE.finditer(PAGE) if match["what"] == f"file {MODULE}")
+TYPED = next(match["body"] for match in FENCE.finditer(PAGE) if match["what"] == "file charts/runs/vit_sizes.py")
 PLAIN = """\
 def runs():
     for seed in range(2):
@@ -80,6 +81,18 @@ def test_a_module_that_fails_takes_no_run_of_it_away(few: Scratch) -> None:
     assert_ended(few.run("synth", "--keep-going"), 1, f"{MODULE}:8", "ZeroDivisionError")
     assert few.dist() == before
     assert_ended(few.run("plan", "rate-sweep-1"), 1, "ZeroDivisionError")
+
+
+def test_a_sweep_of_models_has_the_defaults(few: Scratch) -> None:
+    image = "registry.example.com/x@sha256:" + "b" * 64
+    few.write(DEFAULTS, f"all: {{namespace: training, team: vision, cluster: laptop, image: {image}}}\n")
+    few.write("charts/runs/vit_sizes.py", TYPED)
+    assert_ended(few.run("synth"), 0)
+    for width in (64, 128):
+        record = yaml.safe_load(few.read(f"charts/lock/vit-sizes-{width}.yaml"))
+        assert record["defaults"] == {
+            "namespace": "training", "team": "vision", "cluster": "laptop", "image": image,
+        }  # fmt: skip
 
 
 def test_a_sweep_has_the_defaults(few: Scratch) -> None:

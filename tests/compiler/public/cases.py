@@ -1,8 +1,13 @@
 """The public manifests that are written as runs here, and what became of their leaves: one YAML file each.
 
 ``source`` and ``path`` say where a manifest stands; ``values`` fills its blanks; ``cluster`` is what its cluster has beside
-``cluster.yaml``; ``run`` is the run. ``names``, ``changed``, ``override`` and ``missing`` are explained in :mod:`leaves`, and
-``leaves`` counts what came of it. What is compared is the object of the target, or the ``kinds`` ``theirs`` and ``ours``.
+``cluster.yaml``; ``run`` is the run. What is compared is the object of the target, or what ``kinds`` says: kind there, kind here.
+``others`` are the kinds of the original that are not ours, with the reason.
+
+``names``, ``elements``, ``changed``, ``override`` and ``missing`` are explained in :mod:`leaves`. Of a change, ``why`` is the
+reason, and ``here`` the place of ours that has the same value, or places and their values. ``added`` is what this run has beyond
+the original, and ``added.yaml`` what every run may have: reason, pattern of leaves as ``Kind/path``, and their value, ``any``, or
+``as`` the place that they repeat. ``leaves`` counts what came of it, and ``below`` says why less than three quarters are native.
 """
 
 from __future__ import annotations
@@ -15,8 +20,10 @@ from trainwright.reading.document import read_yaml
 
 Data = dict[str, Any]
 _HERE = Path(__file__).parent
-NAMES = sorted(path.stem for path in _HERE.glob("*.yaml") if path.stem != "cluster")
+NAMES = sorted(path.stem for path in _HERE.glob("*.yaml") if path.stem not in ("added", "cluster"))
 CLUSTER: Data = read_yaml(_HERE / "cluster.yaml").data
+ADDED: dict[str, Data] = read_yaml(_HERE / "added.yaml").data
+"""Why the compiler adds what the original lacks -> pattern of leaves -> their value, or ``any``."""
 
 
 def case(name: str) -> Data:
@@ -38,6 +45,33 @@ def table() -> str:
         counted = sum(found.values()) - found.get("law", 0)
         link = f"[{told['path'].rpartition('/')[2]}](https://github.com/{told['source'].replace('@', '/blob/')}/{told['path']})"
         share = f"{round(native(found) * counted)} of {counted}"
-        reasons = ["; ".join(dict.fromkeys((told.get(fate) or {}).values())) or "–" for fate in ("changed", "missing")]
-        lines.append(f"| {link} | {told['run']['target']} | {share} | {' | '.join(reasons)} |")
+        changed = [one["why"] for one in (told.get("changed") or {}).values()]
+        lines.append(f"| {link} | {told['run']['target']} | {share} | {_reasons(changed)} | {_reasons(_not_at_all(told))} |")
+    return "\n".join([*lines, "", *_below()])
+
+
+def _not_at_all(told: Data) -> list[str]:
+    others = [f"{kind}: {why}" for kind, why in (told.get("others") or {}).items()]
+    return [*(told.get("missing") or {}).values(), *others]
+
+
+def _reasons(stated: list[str]) -> str:
+    return "; ".join(dict.fromkeys(stated)) or "–"
+
+
+def _below() -> list[str]:
+    """The manifests of which less than three quarters are native."""
+    return [
+        f"Less than three quarters of `{told['path'].rpartition('/')[2]}` are native: {told['below']}."
+        for told in map(case, NAMES)
+        if "below" in told
+    ]
+
+
+def additions_list() -> str:
+    """What runs have beyond the originals, for the same page."""
+    lines = [f"- {why[0].upper()}{why[1:]}." for why in ADDED]
+    for name in NAMES:
+        told = case(name)
+        lines += [f"- `{told['path'].rpartition('/')[2]}`: {why}." for why in told.get("added") or {}]
     return "\n".join(lines)

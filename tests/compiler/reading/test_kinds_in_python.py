@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+from importlib import import_module
+
 import pytest
 from tests.compiler.example import CLUSTER, RUN, compiled
 from tests.compiler.findings.page import overlay
+from tests.pages import DOCS
 
 from trainwright.cluster import Cluster
 from trainwright.compile import compile_run
@@ -57,3 +62,14 @@ def test_a_schema_asks_for_it() -> None:
             kind = schema["$defs"][name]
             assert key in kind["required"]
             assert "default" not in kind["properties"][key]
+
+
+def test_the_page_says_from_where_they_come() -> None:
+    text = (DOCS / "run-file.md").read_text(encoding="utf-8").partition("## A run in Python")[2].partition("```")[0]
+    rows = [re.findall(r"`([\w.]+)`", line) for line in text.splitlines() if line.startswith("| `")]
+    for module, *names in rows:
+        assert not set(names) - vars(import_module(module)).keys()
+    named = {name for _, *names in rows for name in names}
+    work = file_schema(Run)["$defs"]["TrainerWorkload"]["properties"]
+    kinds = [json.dumps(work[field]["discriminator"]) for field in ("data", "model", "optimizer")]
+    assert {ref.rpartition("/")[2] for ref in re.findall(r"#/\$defs/\w+", "".join(kinds))} <= named

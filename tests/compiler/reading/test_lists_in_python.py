@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
-from trainwright.run import CommandWorkload, ScriptWorkload
+from trainwright.run import CommandWorkload, RoleParts, ScriptWorkload
 
 ROOT = Path(__file__).parents[3]
 MODELS = [
@@ -65,6 +68,17 @@ def test_no_field_asks_for_a_tuple(path: Path) -> None:
         if isinstance(model, ast.ClassDef) and "NamedTuple" not in map(ast.unparse, model.bases):
             fields = [one for one in model.body if isinstance(one, ast.AnnAssign)]
             assert [ast.unparse(one) for one in fields if ", ...]" in ast.unparse(one.annotation)] == [], "write ListOf"
+
+
+@pytest.mark.parametrize("made", [
+    lambda: ScriptWorkload(command="python train.py"),
+    lambda: CommandWorkload(command="python train.py"),
+    lambda: CommandWorkload(args="python train.py"),
+    lambda: RoleParts(command="python train.py"),
+])  # fmt: skip
+def test_a_text_in_place_of_a_command_is_said_with_what_to_write(made: Callable[[], object]) -> None:
+    with pytest.raises(ValidationError, match=re.escape("list of words, not a text; write ['python', 'train.py']")):
+        made()
 
 
 def test_a_value_keeps_what_nobody_can_change() -> None:

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 
 from trainwright.findings import CompileError, Finding
+from trainwright.reading import validate
+from trainwright.reading.defaults import DefaultsFile
+from trainwright.reading.document import Document, parse_yaml
 from trainwright.reading.run_module import load_python_runs
+from trainwright.run import Run
+from trainwright.units import Cpu
 
 GOOD = """\
 from trainwright.run import CommandWorkload, Run
@@ -24,6 +29,8 @@ RUN = Run(
     workload=CommandWorkload(kind="command", command=("true",)),
 )
 """
+MIXED = GOOD.replace(" Run(", " dict(")
+"""A dict that holds models."""
 PLAIN = GOOD.replace(" Run(", " dict(").replace("DDP(", "dict(").replace("CommandWorkload(", "dict(")
 
 
@@ -47,10 +54,62 @@ def test_a_module_is_read_preserving_state(tmp_path: Path, capsys: pytest.Captur
     assert (printed.out, printed.err) == ("", "planning\n")
 
 
-def test_a_plain_dict_is_a_run_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [
+    PLAIN, MIXED, MIXED.replace('kind="ddp", ', "").replace('kind="command", ', ""), MIXED.replace("(\"true\",)", "['true']"),
+])  # fmt: skip
+def test_a_dict_is_a_run_too_also_with_models(tmp_path: Path, text: str) -> None:
     path = tmp_path / "probe.py"
-    path.write_text(PLAIN, encoding="utf-8")
-    assert load_python_runs(path)[0].run.run == "probe"
+    path.write_text(text, encoding="utf-8")
+    ((run, *_),) = load_python_runs(path)
+    path.write_text(GOOD, encoding="utf-8")
+    ((expected, *_),) = load_python_runs(path)
+    assert run == expected
+
+
+TYPED = """\
+from trainwright.run import *
+from trainwright.topology import DDP
+from trainwright_trainer.contract.data import Digits
+from trainwright_trainer.contract.model import ViT
+
+RUNS = [dict(
+    run="probe-1", topology=DDP(nodes=2, gpus_per_node=0), batch=Batch(micro=8), resources=Resources(memory="4Gi"),
+    mounts={"/data": ClaimMount(claim="data")}, security=Security(user=1000), learning_rate=LearningRate(base=2e-3),
+    workload=TrainerWorkload(task="image-classification", epochs=3, data=Digits(), model=ViT(
+        image_size=8, patch_size=2, num_channels=1, num_labels=10,
+        hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4)),
+)]
+"""
+WRITTEN = """\
+run: probe-1
+topology: {kind: ddp, nodes: 2, gpus_per_node: 0}
+batch: {micro: 8}
+resources: {memory: 4Gi}
+mounts: {/data: {claim: data}}
+security: {user: 1000}
+learning_rate: {base: 0.002}
+workload:
+  kind: trainer
+  task: image-classification
+  epochs: 3
+  data: {source: digits}
+  model: {architecture: vit, image_size: 8, patch_size: 2, num_channels: 1, num_labels: 10, hidden_size: 64,
+          intermediate_size: 128, num_hidden_layers: 2, num_attention_heads: 4}
+"""
+
+
+def test_defaults_lie_beneath_what_models_state(tmp_path: Path) -> None:
+    """As beneath a file: what a model has by default is nothing that the run states."""
+    groups = {"all": {
+        "team": "nlp", "namespace": "training", "cluster": "laptop", "image": "registry.example.com/x:1",
+        "resources": {"cpu": 3}, "security": {"group": 8},
+    }}  # fmt: skip
+    defaults = DefaultsFile(tmp_path / "defaults.yaml", Document("charts/defaults.yaml", groups, {}))
+    path = tmp_path / "probe.py"
+    path.write_text(TYPED, encoding="utf-8")
+    ((run, *_),) = load_python_runs(path, "charts/runs/probe.py", defaults)
+    assert run == validate(Run, defaults.merged(parse_yaml(WRITTEN, "run.yaml")))
+    assert (run.team, run.resources.cpu, run.security.group) == ("nlp", Cpu.parse(3), 8)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +132,10 @@ def test_a_plain_dict_is_a_run_too(tmp_path: Path) -> None:
         (GOOD.replace("NODES = 2", "NODES = 0"), "TW107", 8, "`nodes` must be at least 1", "1 or more"),
         (GOOD.replace("team=", "teem="), "TW105", 6, "no key `teem`", "did you mean `team`?"),
         (PLAIN.replace("team=", "teem="), "TW105", 6, "no key `teem`", "did you mean `team`?"),
+        (MIXED.replace("nodes=NODES", "nodes=0"), "TW107", 8, "`nodes` must be at least 1", "1 or more"),
+        (f"{MIXED}RUN['topology'] = RUN['topology'].model_copy(update={{'nodes': 0}})\n",
+         "TW107", 6, "`topology.nodes` must be at least 1", "1 or more"),
+        ("x = 1\nRUN = {'run': object()}\n", "TW108", 2, "what JSON cannot: Object of type object", "types of trainwright.run"),
         ("import asyncio\nraise asyncio.CancelledError()\n", "TW108", 2, "CancelledError", "correct this line"),
         ("x = 1\nraise KeyboardInterrupt\n", "TW108", 2, "KeyboardInterrupt", "correct this line"),
         ("def f():\n    f()\nf()\n", "TW108", 2, "RecursionError", "correct this line"),

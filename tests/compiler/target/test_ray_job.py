@@ -391,6 +391,38 @@ def test_variables_of_the_runtime_environment_are_held_to_the_rules_of_the_runs_
     assert codes({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"env_vars": env}}}, PROFILE) == expected
 
 
+@pytest.mark.parametrize(("stated", "expected"), [
+    ({"NUM_WORKERS": 2}, ["env_vars.NUM_WORKERS` must be text, not 2; write \"2\" in quotes"]),
+    ({"A": True}, ["env_vars.A` must be text, not true; write \"true\" in quotes"]),
+    ({"A": 1.3}, ["env_vars.A` must be text, not 1.3; write \"1.3\" in quotes, or \"1.30\" if that was meant"]),
+    ({"RANK": 3, "NCCL_TREE_THRESHOLD": 1}, [
+        "env_vars.RANK` must be text, not 3; write \"3\" in quotes",
+        "env_vars.NCCL_TREE_THRESHOLD` must be text, not 1; write \"1\" in quotes",
+    ]),
+    ({"A": ["b"]}, ["env_vars.A` must be text; write text, or remove it"]),
+    ({"A": None}, ["env_vars.A` must be text; write text, or remove it"]),
+    (["A=b"], ["env_vars` must be a mapping; write a mapping: `env_vars: {NAME: value}`"]),
+    ({"A": "2"}, []),
+])  # fmt: skip
+def test_variables_of_the_runtime_environment_are_texts(stated: Any, expected: list[str]) -> None:
+    run = {**COMMAND, "topology": {**RAY["topology"], "runtime_env": {"env_vars": stated}}}
+    said = [f"{one.code}: {one.message}; {one.fix}" for one in findings(run, PROFILE)]
+    assert said == [f"TW107: `topology.runtime_env.{words}" for words in expected]
+
+
+@pytest.mark.parametrize(("stated", "meant"), [
+    ({"pips": ["a==1"], "env_var": {"A": "b"}}, {"pips": "pip", "env_var": "env_vars"}),
+    ({"workingDir": "a"}, {"workingDir": "working_dir"}),
+    ({"my_pip": ["a"], "config": {}, "_nsight": {}}, {}),  # a plugin's key, and Ray's own
+])  # fmt: skip
+def test_a_misspelt_key_of_the_runtime_environment_is_found(stated: Data, meant: dict[str, str]) -> None:
+    run = {**COMMAND, "topology": {**RAY["topology"], "runtime_env": stated}}
+    said = [f"{one.code}: {one.message}; {one.fix}" for one in findings(run, PROFILE)]
+    assert said == [
+        f"TW105: Ray knows no `{key}` in topology.runtime_env; did you mean `{near}`?" for key, near in meant.items()
+    ]
+
+
 # Autoscaling, and what Ray brings to the pods
 
 

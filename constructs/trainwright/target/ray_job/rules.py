@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
+from trainwright.findings.locate import escape
+from trainwright.model import closest
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload, RoleParts, ScriptWorkload
 from trainwright.target.base import Rule
 from trainwright.target.ray_job.cluster import HEAD, METRICS_PORT, RAY_PORTS, ray_version
+from trainwright.units import in_quotes, literal
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -107,6 +110,41 @@ def autoscaler(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW458", context.locate.run("/topology/autoscaling"), message, "remove topology.autoscaling, or queue")
 
 
+_KNOWN = (
+    "py_modules", "py_executable", "java_jars", "working_dir", "conda", "pip", "uv", "container", "excludes", "env_vars",
+    "config", "worker_process_setup_hook", "nsight", "rocprof_sys", "image_uri",
+)
+"""The keys of ``ray.runtime_env.RuntimeEnv``; plugins of a cluster may bring others."""
+_MISSPELT = 0.8
+"""How near a key must be to one of Ray's to be a misspelling of it, and not a plugin's: ``pips`` is, ``my_pip`` is not."""
+
+
+def misspelt_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Keys of runtime_env that Ray would pass over in silence."""
+    for key in (one for one in resolution.needs.runtime_env or {} if one not in _KNOWN and not one.startswith("_")):
+        near = closest(key, _KNOWN, _MISSPELT)
+        if near is not None:
+            where = context.locate.run(f"/topology/runtime_env/{escape(key)}")
+            yield found("TW105", where, f"Ray knows no `{key}` in topology.runtime_env", f"did you mean `{near}`?")
+
+
+def texts_of_variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Ray takes texts only (``parse_and_validate_env_vars``), and raises a TypeError for others when the driver starts."""
+    stated = (resolution.needs.runtime_env or {}).get("env_vars", {})
+    place = "topology.runtime_env.env_vars"
+    if not isinstance(stated, Mapping):
+        fix = "write a mapping: `env_vars: {NAME: value}`"
+        yield found("TW107", context.locate.run("/topology/runtime_env/env_vars"), f"`{place}` must be a mapping", fix)
+        return
+    for name, value in stated.items():
+        if not isinstance(value, str):
+            where = context.locate.run(f"/topology/runtime_env/env_vars/{escape(name)}")
+            message, fix = f"`{place}.{name}` must be text", "write text, or remove it"
+            if isinstance(value, int | float):
+                message, fix = f"{message}, not {literal(value)}", in_quotes(value)
+            yield found("TW107", where, message, fix)
+
+
 _PINNED = re.compile(r".+(==|@ ).+")
 _FETCHED = ("pip", "uv", "conda", "working_dir", "py_modules")
 
@@ -152,5 +190,5 @@ def shared_memory(context: Context, resolution: Resolution) -> Iterator[Finding]
 
 RULES: tuple[Rule, ...] = (
     work_starts, version_is_known, shared_memory, groups_are_plain, operator_starts, ranks_stay_in_their_group, ports_of_ray,
-    autoscaler, runtime_env,
+    autoscaler, runtime_env, misspelt_keys, texts_of_variables,
 )  # fmt: skip
