@@ -8,7 +8,7 @@ from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
 from trainwright.handshake import Gang, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, object_annotations, object_labels
+from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, namespace_of, object_annotations, object_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.run import NodeLabel, Run, Toleration
@@ -58,7 +58,7 @@ def top_metadata(resolution: Resolution) -> Tree:
     """Of the object that carries the run."""
     plan = resolution.plan
     annotations = object_annotations(resolution.run)
-    return {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution), **annotations}
+    return {"name": plan.name, "namespace": namespace_of(plan), "labels": top_labels(resolution), **annotations}
 
 
 def pod_labels(resolution: Resolution) -> Tree:
@@ -208,7 +208,7 @@ def pod_group(resolution: Resolution) -> list[Tree]:
     run, plan, gang = resolution.run, resolution.plan, resolution.plan.gang
     if gang is None or gang.made_by is not Gang.OURS:
         return []
-    metadata = {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run)}
+    metadata = {"name": plan.name, "namespace": namespace_of(plan), "labels": object_labels(run)}
     minimum = Why(gang.minimum, "run:/topology", gang.minimum_reason)
     if gang.scheduler == "coscheduling":
         spec: Tree = {"minMember": minimum}
