@@ -26,6 +26,15 @@ class Model(BaseModel):
     )
 
 
+class PlacedError(ValueError):
+    """What a validator of a whole model says of one of its keys: the finding is on the line of that key."""
+
+    def __init__(self, message: str, *keys: str | int) -> None:
+        """``keys`` lead from the model to the place."""
+        self.keys = keys
+        super().__init__(message)
+
+
 Fact = str | int | float | bool
 """A plain value that a record holds on a line of its own."""
 

@@ -50,7 +50,11 @@ class Case(NamedTuple):
 
     @property
     def place(self) -> Keys:
-        """Where to point: at the value, or at the key that chooses the kind of a mapping where that is wrong."""
+        """Where to point: at the value, at the key that chooses the kind of a mapping where that is wrong, or at the key that a
+        validator of a whole mapping names.
+        """
+        if isinstance(error := self.context.get("error"), names.PlacedError):
+            return (*self.keys, *error.keys)
         chooser = self.slot.chooser if self.kind == "union_tag_invalid" else None
         return (*self.keys, chooser) if chooser else self.keys[:_LONGEST_PATH]
 
