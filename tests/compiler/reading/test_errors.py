@@ -91,6 +91,29 @@ def test_a_key_that_does_not_fit_the_others_is_on_its_own_line(run: str, text: s
     assert (finding.where.pointer, finding.where.line) == (place, document.positions[place][0])
 
 
+ONLY_READ = "stands for the keys of a Secret as files, which a pod can only read"
+
+
+@pytest.mark.parametrize(
+    ("mount", "message", "fix"),
+    [
+        ("{secret: s, read_only: true}", "there is no key `read_only` in mounts[\"/x\"]", f"remove it; `secret: …` {ONLY_READ}"),
+        ("{secret: s, attributes: {}}", "there is no key `attributes` in mounts[\"/x\"]", f"remove it; `secret: …` {ONLY_READ}"),
+        ("{claim: a, scratch: 1Gi}", "there is no key `scratch` in mounts[\"/x\"]",
+         "remove it, or `claim`: only one of the two can stand here"),
+        ("{nfs: server, read_only: true}", '`mounts["/x"]` has no key `path`', "add `path: …` (text)"),
+        ("{projected: [{token: t, audience: a, expires: 1m}]}",
+         '`mounts["/x"].projected[0]`: a token lives for 10 minutes at least', "write 10m or more"),
+        ("{projected: [{token: t, audienc: a}]}", 'there is no key `audienc` in mounts["/x"].projected[0]',
+         "did you mean `audience`?"),
+        ("{projected: []}", '`mounts["/x"].projected` is empty', "write at least 1 item"),
+    ],
+)
+def test_a_mount_that_is_none_is_said_once_and_of_the_kind_that_was_meant(mount: str, message: str, fix: str) -> None:
+    (finding,) = refused(f"{SCRIPT}mounts: {{/x: {mount}}}\n")
+    assert (finding.message, finding.fix) == (message, fix)
+
+
 def refused(text: str, model: type[Run] | type[Cluster] = Run) -> tuple[Finding, ...]:
     with pytest.raises(CompileError) as error:
         validate(model, parse_yaml(text, "run.yaml"))
