@@ -100,7 +100,7 @@ def as_findings(
 def _is_long_enough(case: Case) -> bool:
     if case.kind != "too_short" or not isinstance(case.value, list | tuple | Mapping):
         return False
-    return len(case.value) >= case.context["min_length"]
+    return len(case.value) >= int(case.context["min_length"])
 
 
 def _case(error: ErrorDetails, root: Slot, data: object) -> Case:
