@@ -301,10 +301,12 @@ class Binding(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A target that cannot carry a topology."""
+    """A target that cannot carry a topology, or the further roles beside it."""
 
     reason: str
     alternative: str
+    roles: tuple[str, ...] = ()
+    """Further roles of the run that it cannot carry; empty where it is the topology."""
 
 
 class Variable(NamedTuple):

@@ -26,6 +26,15 @@ class Model(BaseModel):
     )
 
 
+class PlacedError(ValueError):
+    """What a validator of a whole model says of one of its keys: the finding is on the line of that key."""
+
+    def __init__(self, message: str, *keys: str | int) -> None:
+        """``keys`` lead from the model to the place."""
+        self.keys = keys
+        super().__init__(message)
+
+
 Fact = str | int | float | bool
 """A plain value that a record holds on a line of its own."""
 
@@ -36,7 +45,8 @@ def quantity_field(default: Any) -> Any:
 
 
 class ByKeys:
-    """Chooses between the members of a union of models by the keys of a mapping, misspelt ones too.
+    """Chooses between the members of a union of models by the keys of a mapping, misspelt ones too: one whose required keys are
+    all there, and then the one with most of the keys.
 
     So a wrong key is an error of the member that was meant, not of each. One member may be no model: it takes what is no mapping.
     """
@@ -47,7 +57,9 @@ class ByKeys:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         members = get_args(source)
-        fields = {one.__name__: one.model_fields.keys() for one in members if isinstance(one, type) and issubclass(one, Model)}
+        models = [one for one in members if isinstance(one, type) and issubclass(one, Model)]
+        fields = {one.__name__: one.model_fields.keys() for one in models}
+        required = {one.__name__: {key for key, field in one.model_fields.items() if field.is_required()} for one in models}
         every = dict.fromkeys(name for names in fields.values() for name in names)
 
         def tag(value: object) -> str | None:
@@ -57,7 +69,7 @@ class ByKeys:
                 return self._other or None
             keys = {key if key in every else closest(str(key), every) for key in value}
             counts = {name: len(keys & names) for name, names in fields.items()}
-            best = max(counts, key=lambda name: counts[name])
+            best = max(counts, key=lambda name: (required[name] <= keys, counts[name]))  # what is whole was meant
             return best if counts[best] else None
 
         names = (one.__name__ if one.__name__ in fields else self._other for one in members)

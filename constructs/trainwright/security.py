@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from trainwright.model import Model
+from trainwright.model import Model, PlacedError
 from trainwright_trainer.contract.base import ListOf
 
 UserId = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -43,7 +43,7 @@ class Security(Model):
     @model_validator(mode="after")
     def _user_and_root_agree(self) -> Self:
         if self.user == 0 and self.root is False:
-            raise ValueError("user 0 is root, and root is false; remove one of the two")
+            raise PlacedError("user 0 is root, and root is false; remove one of the two", "root")
         if self.user and self.root:
-            raise ValueError(f"user {self.user} is not root, and root is true; remove root, or write user: 0")
+            raise PlacedError(f"user {self.user} is not root, and root is true; remove root, or write user: 0", "root")
         return self

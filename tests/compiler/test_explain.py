@@ -169,6 +169,88 @@ def test_overrides_name_their_own_line(fleet_dist: Path) -> None:
         assert answer.where.line == text[: text.index(written)].count("\n") + 1
 
 
+IMAGE = f"registry.example.com/own/image@sha256:{'a' * 64}"
+PROFILE = """cluster: here
+kubernetes: "1.34"
+node_pools: {cpu: {cpus: 64, memory: 256Gi}}
+namespaces:
+  strict: {pod_security: restricted, claims: {saved: {managed: false}}}
+  open: {pod_security: privileged}
+"""
+HEAD = f"""team: t
+cluster: here
+image: {IMAGE}
+topology: {{kind: ddp, nodes: 2, gpus_per_node: 0, processes_per_node: 1}}
+"""
+STATED = {
+    "open": f"""workload: {{kind: command, command: [python, /app/train.py]}}
+namespace: open
+security: {{user: 0, capabilities: [SYS_ADMIN], privileged: true}}
+containers:
+  - {{name: prepare, kind: init, image: {IMAGE}, command: [/prepare], cpu: 1, memory: 1Gi, security: {{privileged: true}}}}
+""",
+    "strict": """workload: {kind: script, command: [python, /app/train.py]}
+mounts: {/checkpoints: {claim: saved}}
+checkpoints: {lineage: first}
+security: {user: 1000}
+""",
+}
+"""What each run says below its head; ``strict`` has its namespace from the defaults."""
+
+
+@pytest.fixture(scope="session")
+def stated_dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose runs state who they are and where they save, with its ``dist/``."""
+    from trainwright.cdk8s import write_files
+
+    folder = tmp_path_factory.mktemp("stated")
+    files = {"clusters/here.yaml": PROFILE, "defaults.yaml": "all:\n  namespace: strict\n"}
+    files |= {f"runs/{name}.yaml": f"run: {name}\n{HEAD}{text}" for name, text in STATED.items()}
+    for name, text in files.items():
+        (folder / "charts" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "charts" / name).write_text(text, encoding="utf-8")
+    write_files({path: output.manifests for path, output in project(folder)[1].outputs.items()}, folder / "dist")
+    return folder
+
+
+SPEC = "/Job/spec/template/spec"
+ASKED, BY_STANDARD = "as asked", "as the `restricted` pod security standard asks"
+BY_ALL = "as the run, the profile and the level of the namespace say"
+CALLED = "the run's own checkpoint directory, called after its lineage"
+
+
+@pytest.mark.parametrize(
+    ("run", "pointer", "reason", "place"),
+    [
+        ("open", f"{SPEC}/securityContext", f"who the pod's processes are, {BY_ALL}", None),
+        ("open", f"{SPEC}/securityContext/runAsUser", ASKED, "runs/open.yaml:8"),
+        ("open", f"{SPEC}/containers/0/securityContext", f"what the processes may do, {BY_ALL}", None),
+        ("open", f"{SPEC}/containers/0/securityContext/privileged", ASKED, "runs/open.yaml:8"),
+        ("open", f"{SPEC}/initContainers", "what starts before the work", None),
+        ("open", f"{SPEC}/initContainers/0/command", ASKED, "runs/open.yaml:10"),
+        ("open", f"{SPEC}/initContainers/0/securityContext/privileged", ASKED, "runs/open.yaml:10"),
+        ("strict", f"{SPEC}/securityContext/runAsNonRoot", "the user is not root", "runs/strict.yaml:9"),
+        ("strict", f"{SPEC}/containers/0/securityContext", f"what the processes may do, {BY_ALL}", None),
+        ("strict", f"{SPEC}/containers/0/securityContext/allowPrivilegeEscalation", BY_STANDARD, None),
+        ("strict", "/ConfigMap/data/run.json#/work/state_directory", CALLED, "runs/strict.yaml:8"),
+        ("strict", "/Job/metadata/namespace", ASKED, "defaults.yaml:2"),
+        ("strict", "/Service/metadata/namespace", ASKED, "defaults.yaml:2"),
+        ("strict", "/ConfigMap/metadata/namespace", ASKED, "defaults.yaml:2"),
+    ],
+)
+def test_an_answer_says_no_more_than_is_there(stated_dist: Path, run: str, pointer: str, reason: str, place: str | None) -> None:
+    answer = explainer(f"here/{run}/runs/{run}.k8s.yaml", stated_dist).pointer(pointer)
+    assert answer is not None
+    assert answer.reason == reason
+    assert (answer.where and f"{answer.where.file}:{answer.where.line}") == (place and f"charts/{place}")
+
+
+def test_the_variable_that_names_the_checkpoints_has_the_line_of_their_lineage(stated_dist: Path) -> None:
+    answers = list(explainer("here/strict/runs/strict.k8s.yaml", stated_dist).all())
+    named = {answer.where.line for answer in answers if answer.reason == CALLED and answer.where and "/env/" in answer.pointer}
+    assert named == {8}
+
+
 def test_what_is_past_the_end_has_no_answer() -> None:
     explain = explainer(DIGITS)
     assert explain.line(0) is None

@@ -288,8 +288,8 @@ def test_an_evaluator_of_tensorflow(servers: bool) -> None:
 @pytest.mark.parametrize("target", [name for name, case in CASES.items() if not case.further])
 def test_other_targets_refuse_them_and_name_those_that_do_not(target: str) -> None:
     (found,) = findings(on(target, roles={"cache": {"pods": 1, "image": IMAGE}}, gang=False), profile_for(target))
-    assert found.code == "TW401"
-    assert "none for cache" in found.message
+    assert (found.code, found.where.pointer) == ("TW401", "/roles/cache")
+    assert "with the further role cache: " in found.message
 
 
 def test_a_job_proposes_targets_that_carry_them() -> None:

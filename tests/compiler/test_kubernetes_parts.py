@@ -236,7 +236,7 @@ def test_both_forms_are_held_to_the_same_rules(container: Data, code: str | None
     found = findings(as_script({"containers": [plain]}), cluster)
     assert {one.code for one in found} == said
     assert code is None or code in said
-    assert all(str(one.where.pointer).startswith("/containers/0") for one in found if one.code != "TW308")
+    assert all(str(one.where.pointer).startswith("/containers/0") for one in found)
 
 
 def _as_kubernetes_writes_it(typed: Data) -> Data:
@@ -285,13 +285,18 @@ def _as_kubernetes_writes_it(typed: Data) -> Data:
     ({"resources": {"requests": {"cpu": "1m"}}}, "TW606", "/container/resources", "requests 1m cpu"),
     ({"resources": {"limits": {"nvidia.com/gpu": 1}}}, "TW601", "/container/resources", "GPUs"),
     ({"ports": [{"containerPort": 29500}]}, "TW601", "/container/ports/0", "a port of the plan"),
-    ({"ports": [{"containerPort": 1, "hostPort": 1}]}, "TW604", "/container", "refuses hostPort"),
+    ({"ports": [{"containerPort": 1, "hostPort": 1}]}, "TW604", "/container/ports", "refuses hostPort"),
     ({"env": [{"name": "A"}, {"name": "B_TOKEN", "value": "hf_" + "a" * 34}]}, "TW409", "/container/env/1", "secretKeyRef"),
     ({"env": [{"name": "B", "value": "a"}, {"name": "B", "value": ""}]}, "TW603", "/container/env/1", "has B twice"),
     ({"ports": [{"containerPort": 1}, {"containerPort": 1}]}, "TW603", "/container/ports/1", "has 1/TCP twice"),
     ({"resources": {"limits": {"cpu": 0.5}}}, "TW603", "/container/resources/limits/cpu", "a fraction without quotes"),
-    ({"securityContext": None}, "TW604", "/container", "add `allowPrivilegeEscalation: false` to its securityContext"),
-    ({"securityContext": None}, "TW604", "/container", "add `capabilities: {drop: [ALL]}` to its securityContext"),
+    ({"securityContext": None}, "TW604", "/container/securityContext", "add `allowPrivilegeEscalation: false` to"),
+    ({"securityContext": None}, "TW604", "/container/securityContext", "add `capabilities: {drop: [ALL]}` to its"),
+    ({"securityContext": {"privileged": True}}, "TW604", "/container/securityContext/privileged", "refuses privileged"),
+    ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, "TW604", "/container/securityContext/capabilities",
+     "capability SYS_ADMIN"),
+    ({"resources": {"limits": {"memory": "9Ti"}, "requests": {"memory": "9Ti"}}}, "TW308", "/container/resources/limits/memory",
+     "with its other containers"),
     ({"name": "trainer"}, "TW601", "/container/name", "it is the container that trains"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_container(container: Data, code: str, place: str, words: str) -> None:
@@ -309,7 +314,8 @@ def test_what_is_wrong_with_a_container(container: Data, code: str, place: str, 
     ({"volumes": [{"name": "sockets", "csi": {}}, RELAY["volumes"][1]]}, "TW603", "/volumes/0/csi/driver", "has no `driver`"),
     ({"volumes": [{"name": "sockets"}, RELAY["volumes"][1]]}, "TW603", "/volumes/0", "has no source"),
     ({"volumes": [*RELAY["volumes"], {"name": "saved", "emptyDir": {}}]}, "TW603", "/volumes/2", "two volumes are called saved"),
-    ({"volumes": [{"name": "sockets", "hostPath": {"path": "/run"}}, RELAY["volumes"][1]]}, "TW604", "/volumes/0", "hostPath"),
+    ({"volumes": [{"name": "sockets", "hostPath": {"path": "/run"}}, RELAY["volumes"][1]]}, "TW604", "/volumes/0/hostPath",
+     "hostPath"),
     ({"volumes": [RELAY["volumes"][0], {"name": "saved", "same_as": "/x"}]}, "TW233", "/volumes/1", "nothing is mounted there"),
     ({"volumes": [{"name": "sockets", "persistentVolumeClaim": {"claimName": "dataset"}}, RELAY["volumes"][1]]}, "TW601",
      "/volumes/0/persistentVolumeClaim", "write `PATH: {claim: dataset}` under mounts of the run"),
@@ -328,7 +334,7 @@ def test_what_is_wrong_around_a_container(changes: Data, code: str, place: str, 
     ({"name": "x", "emptyDir": {}}, "TW601", "/name", "remove it"),
     ({"persistentVolumeClaim": {"claimName": "dataset"}}, "TW601", "/persistentVolumeClaim", "{claim: dataset}"),
     ({"persistentVolumeClaim": "dataset"}, "TW601", "/persistentVolumeClaim", "{claim: NAME}"),
-    ({"hostPath": {"path": "/x"}}, "TW604", "", "hostPath in volume"),
+    ({"hostPath": {"path": "/x"}}, "TW604", "/hostPath", "hostPath in volume"),
     ({"image": {"reference": "registry.example.com/x:latest"}}, "TW305", "", "not pinned"),
     ({"emptyDir": None}, "TW107", "/emptyDir", "remove"),
     ({"emptyDir": {"sizeLimit": "900Ti"}}, "TW218", "/emptyDir/sizeLimit", "no node has 900Ti of disk"),
@@ -397,7 +403,7 @@ def test_containers_may_call_their_volumes_alike() -> None:
     assert names == ["of-relay-0", "checkpoints", "of-relay-2-0", "checkpoints"]
     of_node = [{"name": "sockets", "hostPath": {"path": "/x"}}, RELAY["volumes"][1]]
     (said,) = findings(as_script({"containers": [RELAY, {**other, "volumes": of_node}]}))
-    assert said.where.pointer == "/containers/1/volumes/0"
+    assert said.where.pointer == "/containers/1/volumes/0/hostPath"
 
 
 def test_a_claim_keeps_the_name_of_a_volume() -> None:

@@ -59,8 +59,11 @@ def test_a_restricted_namespace_wants_a_user_and_adds_no_more_than_it_demands(wo
 
 def test_the_line_to_write() -> None:
     (refused,) = [one for one in findings(OWN["command"], of_level("restricted")) if one.code == "TW317"]
-    assert refused.where.pointer == "/security"
+    assert refused.where.pointer == "/namespace", "nothing is said of security, and the namespace asks for it"
     assert "`security: {user: 1000}`" in refused.fix
+    stated = OWN["command"] | {"security": {"read_only_root": True}}
+    (refused,) = [one for one in findings(stated, of_level("restricted")) if one.code == "TW317"]
+    assert refused.where.pointer == "/security"
 
 
 def test_an_override_may_state_the_user_too() -> None:
@@ -197,3 +200,13 @@ def test_ssh_of_another_user_has_no_keys() -> None:
     cluster = of_level("baseline") | MPI_OPERATOR
     assert "TW428" in codes(MPI_COMMAND | {"security": {"user": 2000}}, cluster)
     assert "TW428" in codes(MPI_COMMAND | {"security": {"root": False}}, cluster)
+
+
+@pytest.mark.parametrize(("run", "profile", "place"), [
+    ({"user": 2000}, {}, "/security/user"), ({"root": False}, {}, "/security/root"),
+    ({}, {"user": 2000}, "/namespaces/training/security/user"),
+])  # fmt: skip
+def test_a_user_that_ssh_does_not_know_is_where_it_is_stated(run: Data, profile: Data, place: str) -> None:
+    cluster = overlay(of_level("baseline", **profile), MPI_OPERATOR)
+    (refused,) = [one for one in findings(MPI_COMMAND | {"security": run}, cluster) if one.code == "TW428"]
+    assert refused.where.pointer == place

@@ -191,15 +191,20 @@ def run_file(sources: Sources, name: str) -> str:
     """A run's name, checked; a name that does not exist ends the command with the ones that do."""
     if name in sources.runs:
         return name
-    broken = [
-        finding
-        for finding in sources.findings
-        if finding.where.file and Path(finding.where.file).stem.replace("_", "-") == name
-    ]
+    broken = [finding for finding in sources.findings if finding.where.file and _is_of(name, PurePath(finding.where.file))]
     if broken := broken or list(sources.unread.get(name, ())):
         fail(broken)
     from trainwright.model import closest
 
     near = closest(PurePath(name).stem.replace("_", "-"), list(sources.runs))
     hint = f"did you mean {near}? " if near else ""
-    stop(f"there is no run {name}; {hint}runs: {', '.join(sources.runs) or 'none'}")
+    errors = [PurePath(one.where.file or "") for one in sources.findings if one.severity is Severity.ERROR]
+    unread = dict.fromkeys(str(path) for path in errors if path.parent.name == "runs")
+    also = f"; not read: {', '.join(unread)}, see `trainwright check`" if unread else ""
+    stop(f"there is no run {name}; {hint}runs: {', '.join(sources.runs) or 'none'}{also}")
+
+
+def _is_of(name: str, file: PurePath) -> bool:
+    """Whether a file may have the run: it is called after it, or it is a module whose runs' names begin like it."""
+    stem = file.stem.replace("_", "-")
+    return stem == name or (file.suffix == ".py" and name.startswith(f"{stem}-"))

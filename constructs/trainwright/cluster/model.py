@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Scheduling, TopologyLevel
 from trainwright.handshake import OperatorName, TargetName
-from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, QualifiedName
+from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, PlacedError, QualifiedName
 from trainwright.run.containers import PoolPods
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
@@ -105,7 +105,8 @@ class Fabric(Model):
         foreign = [name for name in ("gid_index", "traffic_class") if getattr(self, name) is not None and self.kind != "roce"]
         foreign += ["gpu_direct"] if self.gpu_direct and self.kind == "tcp" else []
         if foreign:
-            raise ValueError(f"a fabric of kind {self.kind} has no {' and no '.join(foreign)}; remove it, or change the kind")
+            message = f"a fabric of kind {self.kind} has no {' and no '.join(foreign)}; remove it, or change the kind"
+            raise PlacedError(message, foreign[0])
         return self
 
 
@@ -150,7 +151,8 @@ class NodePool(Model):
     @model_validator(mode="after")
     def _resources_differ(self) -> Self:
         if self.gpu and self.gpu.resource == self.fabric.resource:
-            raise ValueError(f"gpu and fabric are both called {self.gpu.resource}; give each the name its device plugin offers")
+            message = f"gpu and fabric are both called {self.gpu.resource}; give each the name its device plugin offers"
+            raise PlacedError(message, "fabric", "resource")
         return self
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from trainwright.findings.locate import escape
 from trainwright.handshake import Role
 from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.security import restricted
 from trainwright.manifest.volumes import mount_options, volume_of_its_own, written_source
 from trainwright.plan import Resolution
 from trainwright.plan.environment import stated_variables
@@ -148,7 +149,7 @@ def _security(resolution: Resolution, container: Container) -> Tree:
     """What it states, and what a restricted namespace demands of every container."""
     asked, level = container.security, resolution.plan.security.level
     hardened = level == RESTRICTED and not asked.privileged
-    capabilities: Tree = {"drop": ["ALL"]} if hardened else {}
+    capabilities: Tree = {"drop": restricted(["ALL"])} if hardened else {}
     if asked.capabilities:
         capabilities["add"] = list(asked.capabilities)
     root = asked.root if asked.root is not None else asked.user == 0 if asked.user is not None else None
@@ -157,7 +158,7 @@ def _security(resolution: Resolution, container: Container) -> Tree:
         **({} if asked.group is None else {"runAsGroup": asked.group}),
         **({} if root is None else {"runAsNonRoot": not root}),
         **({"privileged": True} if asked.privileged else {}),
-        **({"allowPrivilegeEscalation": False} if hardened else {}),
+        **({"allowPrivilegeEscalation": restricted(False)} if hardened else {}),
         **({} if asked.read_only_root is None else {"readOnlyRootFilesystem": asked.read_only_root}),
         **({"capabilities": capabilities} if capabilities else {}),
     }

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from trainwright.cluster.addons import Releases
 from trainwright.handshake import Gang
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import object_labels
+from trainwright.manifest.labels import namespace_of, object_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import GangPlan
@@ -133,6 +133,6 @@ def pod_group(resolution: Resolution) -> list[Tree]:
     return [{
         "apiVersion": f"{group}/{scheduler.version}",
         "kind": kind,
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run)},
+        "metadata": {"name": plan.name, "namespace": namespace_of(plan), "labels": object_labels(run)},
         "spec": {"minMember": Why(gang.minimum, "run:/topology", gang.minimum_reason), **scheduler.fields(gang, run)},
     }]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Labels and annotations of objects, and labels of pods."""
+"""Namespace, labels and annotations of objects, and labels of pods."""
 
 from __future__ import annotations
 
@@ -35,6 +35,11 @@ FOUNDATION = {"app.kubernetes.io/component": "foundation"}
 def in_foundation(manifest: Mapping[str, Any]) -> bool:
     """Whether an object is part of no run's identity: a shared one, called after its own content."""
     return FOUNDATION.items() <= (manifest["metadata"].get("labels") or {}).items()
+
+
+def namespace_of(plan: Plan) -> Why:
+    """Of an object that a run makes."""
+    return Why(plan.namespace, "run:/namespace", "as asked")
 
 
 def object_labels(run: Run) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
 from trainwright.handshake import Role
 from trainwright.manifest import kueue
-from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, object_annotations, object_labels
+from trainwright.manifest.labels import IDENTITY_LABEL, ROLE_LABEL, namespace_of, object_annotations, object_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 from trainwright.run import NodeLabel, Run, Toleration
@@ -25,7 +25,7 @@ def top_metadata(resolution: Resolution) -> Tree:
     """Of the object that carries the run."""
     plan = resolution.plan
     annotations = object_annotations(resolution.run)
-    return {"name": plan.name, "namespace": plan.namespace, "labels": top_labels(resolution), **annotations}
+    return {"name": plan.name, "namespace": namespace_of(plan), "labels": top_labels(resolution), **annotations}
 
 
 def pool_placement(name: str, pool: NodePool) -> Tree:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from trainwright.manifest import gang
 from trainwright.manifest.data import fetching
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import IDENTITY_LABEL, RUN_LABEL, object_labels
+from trainwright.manifest.labels import IDENTITY_LABEL, RUN_LABEL, namespace_of, object_labels
 from trainwright.manifest.monitoring import serves_metrics
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.volumes import CONFIG_MAP
@@ -28,7 +28,7 @@ def disruption_budget(resolution: Resolution) -> list[Tree]:
         {
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
-            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run)},
+            "metadata": {"name": plan.name, "namespace": namespace_of(plan), "labels": object_labels(run)},
             "spec": {
                 "minAvailable": Why(elastic.minimum, "run:/topology/elastic/min_nodes", "with fewer nodes the run waits"),
                 "selector": {"matchLabels": {IDENTITY_LABEL: plan.name}},
@@ -79,7 +79,7 @@ def network_policy(resolution: Resolution) -> list[Tree]:
             "kind": "NetworkPolicy",
             "metadata": {
                 "name": Why(run.run, "run:/run", "one for all identities of the run"),
-                "namespace": plan.namespace,
+                "namespace": namespace_of(plan),
                 "labels": object_labels(run),
             },
             "spec": {"podSelector": _pods(resolution), "policyTypes": ["Ingress"], "ingress": ingress},

@@ -9,7 +9,7 @@ from typing import Any
 from trainwright.findings.locate import escape
 from trainwright.handshake import Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import object_labels
+from trainwright.manifest.labels import namespace_of, object_labels
 from trainwright.manifest.provenance import Answer, Provenance, Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import ControlPlan, DataPlan
@@ -47,7 +47,7 @@ def configuration(resolution: Resolution) -> list[dict[str, Any]]:
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(run)},
+            "metadata": {"name": plan.name, "namespace": namespace_of(plan), "labels": object_labels(run)},
             "immutable": True,
             "data": {payload.key: Why(payload.text, payload.source, payload.reason) for payload in resolution.payloads},
         }

@@ -80,6 +80,16 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
     )
 
 
+def directory_source(run: Run) -> tuple[str, str]:
+    """What decides the directory, with the reason; the last part of what is stated, since it lies below the others."""
+    if isinstance(run.workload, CommandWorkload) and run.workload.resume_from:
+        return "run:/workload/resume_from", "as asked"
+    if run.checkpoints.lineage:
+        return "run:/checkpoints/lineage", "the run's own checkpoint directory, called after its lineage"
+    stated = next((field for field in ("store", "mount") if field in run.checkpoints.model_fields_set), None)
+    return f"run:/checkpoints/{stated}" if stated else "trainwright", "this run's own checkpoint directory"
+
+
 def _claim(run: Run, locate: Locator) -> str | None:
     """The claim that is mounted for checkpoints; None if there is none."""
     path = run.checkpoints.mount

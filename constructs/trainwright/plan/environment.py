@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from trainwright.cluster import Fabric
 from trainwright.findings.locate import escape
 from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Share, Variable
+from trainwright.plan.checkpoint import directory_source
 from trainwright.plan.model import EnvironmentVariable, ResourcesPlan
 from trainwright.plan.network import network_variables
 from trainwright.run import CommandWorkload, ConfigMapReference, EnvValue, FieldReference, Run, SecretReference, TrainerWorkload
@@ -64,7 +65,7 @@ def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVa
         for variable in (*_defaults(run, inputs), *network_variables(inputs.pool, inputs.fabric, needs))
         if variable.name not in run.env and variable.name not in inputs.pool_env and variable.name not in binding.injects
     ]
-    own += [*map(_default, defaults), *(_literal(variable) for variable in _directory(inputs.directory))]
+    own += [*map(_default, defaults), *(_literal(variable) for variable in _directory(run, inputs.directory))]
     return (*own, *_of_pool(run, inputs.pool, inputs.pool_env), *_from_run(run))
 
 
@@ -136,7 +137,7 @@ def further_environment(
         Variable("MASTER_ADDR", binding.rank_zero_host.format(name=name), "the pod that holds rank 0"),
         *host_variables(binding, name),
     ]
-    own = [_literal(variable) for variable in (*place, *_directory(directory))]
+    own = [_literal(variable) for variable in (*place, *_directory(run, directory))]
     if role.index_field:
         own.append(_field(NODE_RANK, role.index_field, "the pod's number among those of its role, by label"))
     asked = [*_of_pool(run, pool, pool_env), *_from_run(run)]
@@ -264,10 +265,11 @@ def _of_pool(run: Run, pool: str, env: Mapping[str, EnvValue]) -> list[Environme
     return [_asked(name, value, f"{source}/{name}") for name, value in env.items() if name not in run.env]
 
 
-def _directory(directory: str | None) -> list[Variable]:
+def _directory(run: Run, directory: str | None) -> list[Variable]:
     if directory is None:
         return []
-    return [Variable(CHECKPOINT_ENV, directory, "this run's own checkpoint directory")]
+    source, reason = directory_source(run)
+    return [Variable(CHECKPOINT_ENV, directory, reason, source)]
 
 
 def _from_run(run: Run) -> list[EnvironmentVariable]:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from trainwright.cluster import Cluster, Fabric, NodePool
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
-from trainwright.findings.locate import Locator
+from trainwright.findings.locate import Locator, escape
 from trainwright.handshake import Binding, Guarantee, Needs, Port, Ports, Process, Refusal, Rendezvous, Role
 from trainwright.plan.batch import plan_batch, plan_duration, plan_elastic, plan_learning_rate
 from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
@@ -266,7 +266,7 @@ def answer(target: Carrier, needs: Needs, cluster: Cluster) -> Binding | Refusal
         return said
     missing = [one.name for one in needs.further if one not in [role.further for role in said.roles]]
     if missing:
-        return Refusal(f"it has pods for its topology alone, and none for {' and '.join(missing)}", "remove the further roles")
+        return Refusal("it has pods for its topology alone", "remove the further roles", tuple(missing))
     return said
 
 
@@ -277,9 +277,12 @@ def _bind(
     target = targets[run.target or cluster.default_target]
     binding = answer(target, needs, cluster)
     if isinstance(binding, Refusal):
-        message = f"{target.title} cannot run {run.topology.title}: {binding.reason}"
+        roles = binding.roles
+        further = f" with the further role{'s' if roles[1:] else ''} {' and '.join(roles)}" if roles else ""
+        message = f"{target.title} cannot run {run.topology.title}{further}: {binding.reason}"
         fix = f"{binding.alternative}{_others(needs, cluster, targets)}"
-        raise CompileError([found("TW401", locate.run("/topology"), message, fix)])
+        place = f"/roles/{escape(roles[0])}" if roles else "/topology"
+        raise CompileError([found("TW401", locate.run(place), message, fix)])
     itself = f"{target.title} has the role {{name}} itself, and the topology says how many pods it has"
     taken = {role.name: itself.format(name=role.name) for role in binding.roles if not role.further}
     taken |= {name: f"no further role of a {target.title} can be called {name}: {why}" for name, why in binding.taken.items()}

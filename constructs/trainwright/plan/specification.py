@@ -18,6 +18,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
 from trainwright.handshake import Binding, Needs, Rendezvous
 from trainwright.model import changed_fields
+from trainwright.plan.checkpoint import directory_source
 from trainwright.plan.deepspeed import SOURCES as DEEPSPEED_SOURCES
 from trainwright.plan.model import (
     BatchPlan,
@@ -217,6 +218,9 @@ def _unless(default: int, stated: int) -> int | None:
 WORK = "/work"
 """Pointer to what the ranks do."""
 
+DIRECTORY = f"{WORK}/checkpoints/directory"
+"""Pointer to where our trainer's checkpoints go."""
+
 SOURCES: dict[str, tuple[str, str]] = {
     "": ("trainwright", "the run's specification, the one file that the supervisor reads"),
     "/run": ("run:/run", "names the run in logs, metrics and on the checkpoint volume"),
@@ -240,7 +244,8 @@ SOURCES: dict[str, tuple[str, str]] = {
     "/work/learning_rate/decay_fraction": ("run:/workload/decay_fraction", "when the rate starts to fall"),
     "/work/duration": ("run:/workload", "when training ends"),
     "/work/checkpoints": ("run:/checkpoints", "how often to save, and what to keep"),
-    "/work/checkpoints/directory": (
+    "/work/state_directory": ("trainwright", "this run's own checkpoint directory"),
+    DIRECTORY: (
         "trainwright",
         "mount or object store, run and lineage: an edit of model, optimizer or data starts a new one",
     ),
@@ -289,7 +294,8 @@ def plan_payloads(
     if spec is not None:
         rendered = spec.model_dump(mode="json", exclude_none=True)
         reason = "the run's specification, the one file that the supervisor reads"
-        payloads.append(Payload(SPEC_FILE, f"{SPEC_DIRECTORY}/{SPEC_FILE}", _json(rendered), "trainwright", reason, SOURCES))
+        answers = SOURCES | _directory_sources(run)
+        payloads.append(Payload(SPEC_FILE, f"{SPEC_DIRECTORY}/{SPEC_FILE}", _json(rendered), "trainwright", reason, answers))
     if deepspeed is not None:
         reason = "DeepSpeed's configuration, made from the plan"
         path = f"{SPEC_DIRECTORY}/{DEEPSPEED_FILE}"
@@ -300,9 +306,17 @@ def plan_payloads(
     for number, (path, content) in enumerate(run.files.items()):
         text = content if isinstance(content, str) else _json(content)
         source = f"run:/files/{escape(path)}"
-        answers = {} if isinstance(content, str) else {"": (source, "as asked")}
-        payloads.append(Payload(f"file-{number}-{_file_key(path)}", path, text, source, "as asked", answers))
+        of_file = {} if isinstance(content, str) else {"": (source, "as asked")}
+        payloads.append(Payload(f"file-{number}-{_file_key(path)}", path, text, source, "as asked", of_file))
     return tuple(payloads)
+
+
+def _directory_sources(run: Run) -> dict[str, tuple[str, str]]:
+    """Where the run itself says something of its checkpoint directory."""
+    source, reason = directory_source(run)
+    if source == "trainwright":
+        return {}
+    return {"/work/state_directory": (source, reason), DIRECTORY: (source, SOURCES[DIRECTORY][1])}
 
 
 def _file_key(path: str) -> str:

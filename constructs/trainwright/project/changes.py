@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from trainwright.model import Fact
 from trainwright.project.record import Records, RunRecord
+from trainwright.project.start import Start, place_of, start_of
 from trainwright.report.facts import rate
 
 MOST = 6
@@ -93,14 +94,22 @@ def _summary(facts: Mapping[str, Fact]) -> str:
 
 
 def _start(old: RunRecord, new: RunRecord) -> str:
-    lineage = new.facts.get("checkpoints.lineage")
-    if lineage is None:
-        return "starts at step 0: it has no checkpoints"
-    if not old.facts:
-        return f"checkpoints of lineage {lineage}"
-    if old.facts.get("checkpoints.lineage") == lineage:
-        return f"resumes from lineage {lineage}"
-    return f"starts at step 0 in lineage {lineage}"
+    facts = new.facts
+    match start_of(old.facts, facts):
+        case Start.WITHOUT:
+            return "starts at step 0: it has no checkpoints"
+        case Start.NEVER:
+            return "starts at step 0: it says `resume: never`"
+        case Start.UNKNOWN:
+            return f"checkpoints of lineage {facts['checkpoints.lineage']}"
+        case Start.FOUND if old.facts.get("checkpoints.lineage") == facts["checkpoints.lineage"]:
+            return f"resumes from lineage {facts['checkpoints.lineage']}"
+        case Start.FOUND:  # of a command that says where
+            return f"resumes from {facts.get('checkpoints')}"
+        case Start.ELSEWHERE:
+            return f"starts at step 0, unless its checkpoints are in {place_of(facts)}"
+        case Start.OTHER:
+            return f"starts at step 0, unless {facts.get('checkpoints')} has checkpoints"
 
 
 def _beside_releases(record: RunRecord) -> RunRecord:

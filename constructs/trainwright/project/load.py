@@ -348,7 +348,7 @@ def _of_module(path: Path, shown: str, defaults: DefaultsFile | None) -> tuple[R
     for run, taken, place, line in load_python_runs(path, shown, defaults):
         several = place != "RUN"
         if not several:
-            _same_name(path, shown, run.run, "run", {"": (1, 1)})
+            _same_name(path, shown, run.run, "run", {"/run": (line, 1)})
         where = Where(shown, line, 1, "/run")
         if several and not f"{run.run}-".startswith(f"{stem}-"):
             message = f"{place} is called {run.run}, and its module {path.name}"
@@ -357,7 +357,7 @@ def _of_module(path: Path, shown: str, defaults: DefaultsFile | None) -> tuple[R
             message = f"{place} is called {run.run}, and so is {places[run.run]}"
             findings.append(found("TW109", where, message, "give each run of the module a name of its own"))
         places.setdefault(run.run, place)
-        files.append(RunFile(path, shown, run, {"": (line if several else 1, 1)}, mark, taken, several))
+        files.append(RunFile(path, shown, run, {"": (line, 1)}, mark, taken, several))
     if findings:
         raise CompileError(findings)
     return tuple(files)

@@ -19,6 +19,7 @@ from trainwright.reading import validate
 from trainwright.reading.document import Document, read_yaml
 from trainwright.run import Run
 from trainwright.run.defaults import CHOOSERS, Defaults
+from trainwright.run.model import LINEAGE_OF_MODEL
 
 Shape = type[BaseModel] | type[dict[str, Any]]
 """The model of a mapping; ``dict`` for a mapping with keys of the user's own, each entry of which is one thing."""
@@ -61,6 +62,7 @@ class DefaultsFile:
                 layers.lay(groups[group][name], f"/{group}/{escape(name)}")
         own = _Layers(NOWHERE, layers.data, layers.places)
         own.lay(run, None)
+        _leave_out(own)
         return own.data, Taken(self.document.file, _kept(own.data, "", own.places), own.places)
 
 
@@ -136,6 +138,24 @@ class _Layers:
         if source is not None:
             found = {place: at for place, at in self.positions.items() if place == source or place.startswith(f"{source}/")}
             self.places |= {f"{pointer}{place.removeprefix(source)}": at for place, at in found.items()}
+
+
+def _leave_out(run: _Layers) -> None:
+    """A lineage that a default names and the run's own work refuses: it is for the others."""
+    pointer, stated = "/checkpoints/lineage", run.data.get("checkpoints")
+    if pointer not in run.places or not isinstance(stated, Mapping) or not _has_lineage_of_its_own(run.data.get("workload")):
+        return
+    kept = {key: value for key, value in stated.items() if key != "lineage"}
+    run.data = {**run.data, "checkpoints": kept}
+    run.places = {place: at for place, at in run.places.items() if place != pointer}
+    if not kept:
+        del run.data["checkpoints"]
+
+
+def _has_lineage_of_its_own(workload: object) -> bool:
+    work = _fields(workload) or {}
+    kind = getattr(workload, "kind", work.get("kind"))
+    return kind in LINEAGE_OF_MODEL or work.get("resume_from") is not None
 
 
 def _fields(value: object) -> Mapping[str, Any] | None:

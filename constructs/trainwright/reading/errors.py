@@ -50,7 +50,11 @@ class Case(NamedTuple):
 
     @property
     def place(self) -> Keys:
-        """Where to point: at the value, or at the key that chooses the kind of a mapping where that is wrong."""
+        """Where to point: at the value, at the key that chooses the kind of a mapping where that is wrong, or at the key that a
+        validator of a whole mapping names.
+        """
+        if isinstance(error := self.context.get("error"), names.PlacedError):
+            return (*self.keys, *error.keys)
         chooser = self.slot.chooser if self.kind == "union_tag_invalid" else None
         return (*self.keys, chooser) if chooser else self.keys[:_LONGEST_PATH]
 
@@ -84,11 +88,19 @@ def as_findings(
     misspelt = {(*case.keys[:-1], near) for case in unknown if (near := _meant(case))}
     findings = []
     for case in cases:
+        if _is_long_enough(case):  # pydantic counts the items that it takes, and each of the others is said
+            continue
         if case.kind != "missing" or case.keys not in misspelt:  # a misspelt key is also a missing one: that is said once
             code, message, fix = _WORDING.get(case.kind, _other)(case)
             place = where(pointer_to(case.place))
             findings.append(found(code, place, shorten(message), shorten(fix)))
     return sorted(dict.fromkeys(findings), key=lambda finding: (finding.where.line or 0, finding.where.column or 0))
+
+
+def _is_long_enough(case: Case) -> bool:
+    if case.kind != "too_short" or not isinstance(case.value, list | tuple | Mapping):
+        return False
+    return len(case.value) >= int(case.context["min_length"])
 
 
 def _case(error: ErrorDetails, root: Slot, data: object) -> Case:
@@ -144,14 +156,24 @@ def _unknown(case: Case) -> Words:
     here = [home for home in elsewhere if home.is_at(above)]
     if kinds := [home.kind for home in here if home.kind]:
         return "TW105", message, f"remove it: it is a key of {' and of '.join(kinds)}"
-    if here:  # a mount is a claim or scratch space, and never both
+    if here:
         beside = [name for name in case.siblings if name in case.owner.required]
-        return "TW105", message, f"remove it{f', or `{beside[0]}`: only one of the two can stand here' if beside else ''}"
+        return "TW105", message, f"remove it{_beside(case, key, beside[0]) if beside else ''}"
     if elsewhere:
         paths = [home.path for home in elsewhere]
         said = dict.fromkeys(home._replace(kind="") if paths.count(home.path) > 1 else home for home in elsewhere)
         return "TW105", message, f"move it to {', or to '.join(map(str, [*said][:3]))}"
     return "TW105", message, f"remove it; known keys: {', '.join(case.owner.fields) or 'none'}"
+
+
+def _beside(case: Case, key: str, chosen: str) -> str:
+    """Why a key has no place beside the one that makes a mapping what it is: a mount is a claim or scratch space, and never both;
+    and one of a Secret needs no `read_only`.
+    """
+    if any(key in part.get("required", ()) for part in case.owner.parts.values()):
+        return f", or `{chosen}`: only one of the two can stand here"
+    text = str(case.owner.schema.get("description", "")).partition("\n")[0].rstrip(".")
+    return f"; `{chosen}: …` stands for {text[:1].lower()}{text[1:]}" if text else ""
 
 
 def _missing(case: Case) -> Words:

@@ -26,6 +26,9 @@ from trainwright.run import CommandWorkload, Run
 LONGEST = 160
 """Characters of a value that are written out; a longer one ends in a digest."""
 
+WHOLE = ("security", "pod_security")
+"""Facts that are never cut: a reviewer decides by all that pods may do."""
+
 EMPTY: tuple[Any, ...] = ({}, [])
 
 PLANNED = frozenset((
@@ -45,7 +48,7 @@ def plan_facts(compiled: CompiledRun) -> dict[str, Fact]:
     facts |= _software(run) | _checkpoints(plan, stated) | _scheduling(compiled, stated)
     facts |= dict(_flat({name: value for name, value in stated.items() if name not in PLANNED}))
     facts |= {f"waivers.{waiver.code}": f"until {waiver.expires}: {waiver.reason}" for waiver in run.waivers}
-    return {_text(key): _fact(value) for key, value in facts.items() if value not in EMPTY}
+    return {_text(key): _plain(value) if key in WHOLE else _fact(value) for key, value in facts.items() if value not in EMPTY}
 
 
 def finding_facts(compiled: CompiledRun) -> dict[str, str]:
@@ -194,8 +197,13 @@ def _fact(value: Any) -> Fact:
 
 
 def _text(text: str) -> str:
-    """In ASCII, on one line, and no longer than a reviewer reads."""
-    shown = text if text.isascii() and text.isprintable() else ascii(text)[1:-1]
+    """As :func:`_plain`, and no longer than a reviewer reads."""
+    shown = _plain(text)
     if len(shown) <= LONGEST:
         return shown
     return f"{shown[:LONGEST]}... (sha256 {hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:12]})"
+
+
+def _plain(text: str) -> str:
+    """In ASCII, on one line."""
+    return text if text.isascii() and text.isprintable() else ascii(text)[1:-1]

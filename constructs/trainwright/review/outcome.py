@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from trainwright.model import Fact
 from trainwright.project.record import RunRecord
+from trainwright.project.start import STORE, Start, place_of, start_of
 from trainwright.review.model import Class
 
-PLACE = ("cluster", "namespace", "checkpoints", "checkpoints.claim", "checkpoints.store")
-"""Facts that say where a run looks for checkpoints."""
 OWN = ("script", "command")
 """Workloads whose program is not ours, so that only its author knows what it can resume from."""
 AGAIN = "starts again at step 0"
 PERHAPS = "starts at step 0, unless its checkpoints are there"
+OTHER = "starts again at step 0, unless its new lineage has checkpoints"
 
 
 def class_of(before: RunRecord | None, after: RunRecord | None) -> Class:
@@ -83,34 +84,48 @@ def _checkpoints(record: RunRecord) -> str:
 def _start(before: RunRecord, after: RunRecord) -> tuple[str, str]:
     """From which step it goes on: in a few words, and in a sentence."""
     lineage, last = after.facts.get("checkpoints.lineage"), before.facts.get("checkpoints.lineage")
-    if lineage is None:
-        return AGAIN, f"it starts at step 0, and saves no checkpoints{f'; checkpoints of {last} stay' if last else ''}"
-    if after.facts.get("checkpoints.resume") == "never":
-        return AGAIN, "it starts at step 0, since it says `resume: never`"
-    if not before.facts:
-        return PERHAPS, f"it resumes if lineage {lineage} has checkpoints where it looks now, else it starts at step 0"
-    own = after.facts.get("workload") in OWN
-    if lineage == last and _elsewhere(before, after):
-        stay = f"its checkpoints stay in {_folder(before)}, and nothing copies them"
-        if_copied = f"it resumes if somebody copies them to {_folder(after)} before it starts, else it starts at step 0"
-        return PERHAPS, f"{stay}: {if_copied}"
-    if lineage == last and own:
-        reads = f"its program finds its checkpoints of lineage {lineage}, and resumes if it reads them"
-        return "goes on, if its program reads its checkpoints", reads
-    if lineage == last:
-        return "goes on from its last checkpoint", f"it resumes from the last checkpoint of lineage {lineage}"
+    match start_of(before.facts, after.facts):
+        case Start.WITHOUT:
+            return AGAIN, f"it starts at step 0, and saves no checkpoints{f'; checkpoints of {last} stay' if last else ''}"
+        case Start.NEVER:
+            return AGAIN, "it starts at step 0, since it says `resume: never`"
+        case Start.UNKNOWN:
+            return PERHAPS, _if_there(after)
+        case Start.ELSEWHERE:
+            return PERHAPS, _elsewhere(before, after)
+        case Start.FOUND if after.facts.get("workload") in OWN:
+            whose = f"its checkpoints of lineage {lineage}" if lineage == last else f"the checkpoints in {_directory(after)}"
+            return "goes on, if its program reads its checkpoints", f"its program finds {whose}, and resumes if it reads them"
+        case Start.FOUND:
+            return "goes on from its last checkpoint", f"it resumes from the last checkpoint of lineage {lineage}"
+        case Start.OTHER:
+            return OTHER, _other(before, after)
+
+
+def _directory(record: RunRecord) -> Fact | None:
+    return record.facts.get("checkpoints")
+
+
+def _if_there(after: RunRecord) -> str:
+    lineage = after.facts["checkpoints.lineage"]
+    return f"it resumes if lineage {lineage} has checkpoints where it looks now, else it starts at step 0"
+
+
+def _elsewhere(before: RunRecord, after: RunRecord) -> str:
+    """The same lineage in another place; what two clusters or namespaces call by one address may be one store."""
+    old, new = place_of(before.facts), place_of(after.facts)
+    if old.folder == new.folder and new.folder.startswith(STORE):
+        return _if_there(after)
+    stay = f"its checkpoints stay in {old}, and nothing copies them"
+    return f"{stay}: it resumes if somebody copies them to {new} before it starts, else it starts at step 0"
+
+
+def _other(before: RunRecord, after: RunRecord) -> str:
+    """Another lineage: no record says whether it is new, or one that the run had before."""
+    lineage, last, folder = after.facts["checkpoints.lineage"], before.facts.get("checkpoints.lineage"), _directory(after)
     stay = f"; checkpoints of {last} stay" if last else ""
-    if own:
+    if after.facts.get("workload") in OWN:
         keep = f"; to go on from them, write `checkpoints: {{lineage: {last}}}` in its file before the merge" if last else ""
-        return AGAIN, f"it gets the empty checkpoint directory {lineage}, and starts at step 0{stay}{keep}"
+        return f"it gets the checkpoint directory {folder}, and starts at step 0 unless that has checkpoints{stay}{keep}"
     why = "the model, the data, the kind of optimizer or the format of the checkpoints is another one"
-    return AGAIN, f"it starts at step 0 in lineage {lineage}: {why}{stay}"
-
-
-def _folder(record: RunRecord) -> str:
-    facts = record.facts
-    return f"{facts.get('checkpoints')} on {facts.get('cluster')}, namespace {facts.get('namespace')}"
-
-
-def _elsewhere(before: RunRecord, after: RunRecord) -> bool:
-    return any(before.facts.get(key) != after.facts.get(key) for key in PLACE)
+    return f"it starts at step 0 in lineage {lineage}, unless {folder} has checkpoints: {why}{stay}"

@@ -13,6 +13,7 @@ from trainwright.handshake import Role
 from trainwright.manifest.pods import containers_of
 from trainwright.plan import Resolution
 from trainwright.plan.resources import NODE_SHARE
+from trainwright.rules.pod import overridden_at
 from trainwright.target.base import RunPod
 from trainwright.units import GIB, Bytes, Cpu, UnitError
 
@@ -107,14 +108,26 @@ def overridden_pods_fit_nodes(context: Context, resolution: Resolution, pods: Se
     if not context.run.overrides.pod and not context.run.overrides.objects and not brought:
         return
     roles: dict[str, Role] = {role.name: role for role in resolution.binding.roles}
-    places = dict.fromkeys(("cpu", "memory"), context.locate.run("/resources"))
     for pod in pods:
         role = roles.get(pod.role or "")
         if role is None or (role.holds_ranks and len(list(containers_of(pod.found.spec))) == 1):
             continue  # the one container of a rank's pod is what the plan says
         asked, who = asked_by(pod.found.spec), f"with its other containers a pod of role {role.name}"
         if asked is not None:
+            places = _places(context, role, pod.found.spec)
             yield from _too_large(resolution, role, who, asked, places, "lower resources, or those of the other containers")
+
+
+def _places(context: Context, role: Role, pod: Tree) -> dict[str, Where]:
+    """Of CPUs and of memory: the container beside the main one that asks for most."""
+    main = pod["containers"][0]
+    asked = [(field, one["name"], amount(one) or NOTHING) for field, one in containers_of(pod) if one is not main]
+    if not asked:
+        return dict.fromkeys(("cpu", "memory"), context.locate.run("/resources"))
+    most = {"cpu": max(asked, key=lambda one: one[2].millicores), "memory": max(asked, key=lambda one: one[2].bytes)}
+    return {
+        key: overridden_at(context, role.name, field, name, f"/resources/limits/{key}") for key, (field, name, _) in most.items()
+    }
 
 
 def asked_by(pod: Tree) -> Amount | None:

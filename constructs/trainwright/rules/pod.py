@@ -336,10 +336,25 @@ def security(context: Context, resolution: Resolution, pods: Pods) -> Iterator[F
         for field, name, problem in dict.fromkeys(violations(pod, namespace.pod_security)):
             yield found(
                 "TW604",
-                overridden_at(context, role, field, name),
+                overridden_at(context, role, field, name, _written_at(field, problem)),
                 f"pod security {namespace.pod_security} refuses {problem}",
                 f"{_allowed(problem)}, or use a namespace of a lower level than {namespace.pod_security}",
             )
+
+
+_RIGHTS = {
+    "privileged": "/privileged", "capability": "/capabilities", "procMount": "/procMount", "seccomp": "/seccompProfile",
+    "AppArmor": "/appArmorProfile", "SELinux": "/seLinuxOptions", "hostProcess": "/windowsOptions", "user": "/runAsUser",
+}
+"""How a problem of a container begins -> the field of its ``securityContext``."""
+
+
+def _written_at(field: str, problem: str) -> str:
+    """The field of a container, or of a volume, that is as Kubernetes writes it."""
+    first = problem.partition(" ")[0]
+    if field == "volumes":
+        return f"/{first}"
+    return "/ports" if first == "hostPort" else "" if first == "the" else f"/securityContext{_RIGHTS.get(first, '')}"
 
 
 def _allowed(problem: str) -> str:

@@ -38,7 +38,8 @@ def _refused(context: Context, security: SecurityPlan) -> Iterator[Finding]:
 
 def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Where mpirun starts ranks through ssh, the keys are mounted in the home of one user (target/mpi.py)."""
-    security, where = resolution.plan.security, context.locate.run("/security")
+    security = resolution.plan.security
+    where = context.locate.at(security.sources.get("user", security.sources.get("root", "run:/security")))
     if not resolution.binding.sshd or security.user in (0, USER_ID):
         return
     home = f"user: {USER_ID}, with the home /home/mpiuser in the image"
@@ -62,10 +63,15 @@ def user_is_stated(context: Context, resolution: Resolution, pods: Sequence[RunP
         if pod.role and users == [None, None]:
             message = f"namespace {context.run.namespace} is restricted, and nothing states the user as which the image runs"
             fix = f"add `security: {{user: {USER_ID}}}`, with a user ID that may read the image's files; or use another namespace"
-            further = any(role.name == pod.role and role.further for role in resolution.binding.roles)
-            at = f"/roles/{escape(pod.role)}/security" if further else "/security"
-            yield found("TW317", context.locate.run(at), message, fix)
+            yield found("TW317", context.locate.run(_user_at(context, resolution, pod.role)), message, fix)
             return
+
+
+def _user_at(context: Context, resolution: Resolution, role: str) -> str:
+    """Where the user belongs; where nothing is said of security, the namespace that asks for one."""
+    if any(one.name == role and one.further for one in resolution.binding.roles):
+        return f"/roles/{escape(role)}/security"
+    return "/security" if "security" in context.run.model_fields_set else "/namespace"
 
 
 PLAN = (level_allows, ssh_has_keys)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, JsonValue, Tag, model_validator
 
-from trainwright.model import AbsolutePath, ByKeys, DnsLabel, EnvName, LabelValue, Model, QualifiedName
+from trainwright.model import AbsolutePath, ByKeys, DnsLabel, EnvName, LabelValue, Model, PlacedError, QualifiedName
 from trainwright.run.surroundings import EnvValue, OfItsOwn, OwnMount, ResourceClaim
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
@@ -91,9 +91,9 @@ class Container(Model):
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         if self.security.fs_group is not None:
-            raise ValueError("fs_group is of the whole pod; write it under security of the run")
+            raise PlacedError("fs_group is of the whole pod; write it under security of the run", "security", "fs_group")
         if self.started is not None and self.kind != "sidecar":
-            raise ValueError(f"started is for a sidecar, and kind is {self.kind}; remove it, or write kind: sidecar")
+            raise PlacedError(f"started is for a sidecar, and kind is {self.kind}; remove it, or write kind: sidecar", "started")
         _ends(self)
         return self
 
@@ -167,7 +167,7 @@ def _mapping(owner: Mapping[str, JsonValue], key: str) -> Mapping[str, JsonValue
 
 def _ends(container: Container | KubernetesContainer) -> None:
     if container.ends_itself and container.kind != "beside":
-        raise ValueError(f"ends_itself is for kind beside, and kind is {container.kind}; remove it")
+        raise PlacedError(f"ends_itself is for kind beside, and kind is {container.kind}; remove it", "ends_itself")
 
 
 AnyContainer = Annotated[Container | KubernetesContainer, ByKeys()]

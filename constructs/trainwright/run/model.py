@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
 from trainwright.handshake import MOST_FURTHER, TargetName
-from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
+from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, PlacedError, QualifiedName
 from trainwright.run.containers import AnyContainer, PortNumber
 from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, PortName, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
@@ -27,6 +27,9 @@ LineageName = Annotated[
     str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40, examples=["first-try"])
 ]
 """Of a directory in the run's own; a hash of the run's is one too, so that a directory can be kept by its name."""
+
+LINEAGE_OF_MODEL = ("trainer", "boosting")
+"""Kinds of workload whose lineage follows from model and data."""
 
 RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
 """A DNS-1035 label that leaves room for the hash and for the names that operators derive."""
@@ -64,7 +67,7 @@ class LearningRate(Model):
     @model_validator(mode="after")
     def _scaling_needs_a_base(self) -> Self:
         if self.scaling != "none" and self.base_batch is None:
-            raise ValueError(f"scaling {self.scaling} needs base_batch, the effective batch that base was tuned for")
+            raise PlacedError(f"scaling {self.scaling} needs base_batch, the effective batch that base was tuned for", "scaling")
         return self
 
 
@@ -101,7 +104,7 @@ class Checkpoints(Model):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.store is not None and "mount" in self.model_fields_set:
-            raise ValueError("checkpoints go to a claim (mount) or to an object store (store); remove one of the two")
+            raise PlacedError("checkpoints go to a claim (mount) or to an object store (store); remove one of the two", "store")
         return self
 
     @property
@@ -288,25 +291,26 @@ class Run(Model):
     @model_validator(mode="after")
     def _modes_are_of_files(self) -> Self:
         if unknown := next((path for path in self.file_modes if path not in self.files), None):
-            raise ValueError(f"file_modes has {unknown}, which is not among files; write the file there, or remove its mode")
+            message = f"file_modes has {unknown}, which is not among files; write the file there, or remove its mode"
+            raise PlacedError(message, "file_modes", unknown)
         return self
 
     @model_validator(mode="after")
     def _grace_is_its_own(self) -> Self:
         if self.grace is not None and self.workload.kind in ("trainer", "boosting"):
-            raise ValueError(f"workload {self.workload.kind} has its grace from checkpoints; remove grace")
+            raise PlacedError(f"workload {self.workload.kind} has its grace from checkpoints; remove grace", "grace")
         return self
 
     @model_validator(mode="after")
     def _lineage_is_its_own(self) -> Self:
         """The trainer loads what it finds, so a name over an edit of the model would promise what the files cannot keep."""
         lineage, kind = self.checkpoints.lineage, self.workload.kind
-        if lineage and kind in ("trainer", "boosting"):
-            raise ValueError(f"workload {kind} has its lineage from model and data, so that it never loads another model's "
-                             "checkpoint; remove checkpoints.lineage")  # fmt: skip
+        if lineage and kind in LINEAGE_OF_MODEL:
+            raise PlacedError(f"workload {kind} has its lineage from model and data, so that it never loads another model's "
+                            "checkpoint; remove checkpoints.lineage", "checkpoints", "lineage")  # fmt: skip
         if lineage and isinstance(self.workload, CommandWorkload) and self.workload.resume_from:
-            raise ValueError(f"the checkpoint directory is both lineage {lineage} and {self.workload.resume_from}; "
-                             "remove one of checkpoints.lineage and workload.resume_from")  # fmt: skip
+            raise PlacedError(f"the checkpoint directory is both lineage {lineage} and {self.workload.resume_from}; "
+                            "remove one of checkpoints.lineage and workload.resume_from", "checkpoints", "lineage")  # fmt: skip
         return self
 
     @model_validator(mode="after")
@@ -315,34 +319,41 @@ class Run(Model):
         kind = self.workload.kind
         for field in ONLY_UNKNOWN:
             if getattr(self, field) and kind in ("trainer", "boosting"):
-                raise ValueError(f"{field} is for a script or a command, and workload {kind} has what it needs; remove {field}")
+                message = f"{field} is for a script or a command, and workload {kind} has what it needs; remove {field}"
+                raise PlacedError(message, field)
         if self.probes and kind == "script":
-            raise ValueError("a script has the probes of its supervisor, which takes a kill for an eviction; remove probes")
+            message = "a script has the probes of its supervisor, which takes a kill for an eviction; remove probes"
+            raise PlacedError(message, "probes")
         grace = self.grace.seconds if self.grace else DEFAULT_GRACE_SECONDS
         if self.pre_stop and self.pre_stop.sleep and self.pre_stop.sleep.seconds >= grace:
-            raise ValueError(f"pre_stop sleeps {self.pre_stop.sleep} of a grace of {grace}s, which leaves none; raise grace")
+            message = f"pre_stop sleeps {self.pre_stop.sleep} of a grace of {grace}s, which leaves none; raise grace"
+            raise PlacedError(message, "pre_stop", "sleep")
         return self
 
     @model_validator(mode="after")
     def _only_a_command_has_several(self) -> Self:
         for role, parts in self.roles.items():
             if (parts.command or parts.args) and self.workload.kind != "command" and not parts.is_further:
-                raise ValueError(f"roles.{role} states what runs, and workload {self.workload.kind} is started by the supervisor "
-                                 "in every pod; remove command and args there, or use workload command")  # fmt: skip
+                key = "command" if parts.command else "args"
+                message = (f"roles.{role} states what runs, and workload {self.workload.kind} is started by the supervisor "
+                           "in every pod; remove command and args there, or use workload command")  # fmt: skip
+                raise PlacedError(message, "roles", role, key)
         return self
 
     @model_validator(mode="after")
     def _further_roles_are_few(self) -> Self:
         number = sum(parts.is_further for parts in self.roles.values())
         if number > MOST_FURTHER:
-            raise ValueError(f"there are {number} further roles, and a run has {MOST_FURTHER} at most; make some of them runs")
+            message = f"there are {number} further roles, and a run has {MOST_FURTHER} at most; make some of them runs"
+            raise PlacedError(message, "roles")
         return self
 
     @model_validator(mode="after")
     def _containers_differ(self) -> Self:
         names = [container.name for container in self.containers]
         if twice := [name for name in names if name and names.count(name) > 1]:
-            raise ValueError(f"two containers are called {twice[0]}; give each a name of its own")
+            second = len(names) - 1 - names[::-1].index(twice[0])
+            raise PlacedError(f"two containers are called {twice[0]}; give each a name of its own", "containers", second)
         return self
 
     @property

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.model import LabelValue, Model, QualifiedName
+from trainwright.model import LabelValue, Model, PlacedError, QualifiedName
 from trainwright_trainer.contract.base import ListOf
 
 
@@ -23,9 +23,9 @@ class NodeLabel(Model):
         if self.operator in ("In", "NotIn") and not self.values:
             raise ValueError(f"{self.operator} needs values; add `values: [a, b]`")
         if self.operator in ("Exists", "DoesNotExist") and self.values:
-            raise ValueError(f"{self.operator} takes no values; remove them, or write In or NotIn")
+            raise PlacedError(f"{self.operator} takes no values; remove them, or write In or NotIn", "values")
         if self.operator in ("Gt", "Lt") and not (len(self.values) == 1 and self.values[0].isdecimal()):
-            raise ValueError(f"{self.operator} takes one whole number; write it in quotes, as in `values: [\"8\"]`")
+            raise PlacedError(f"{self.operator} takes one whole number; write it in quotes, as in `values: [\"8\"]`", "values")
         return self
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.model import ByKeys, DnsSubdomain, Model
+from trainwright.model import ByKeys, DnsSubdomain, Model, PlacedError
 from trainwright.run.surroundings import SecretReference
 from trainwright.units import Bytes, Cpu
 
@@ -67,13 +67,14 @@ class Preparation(Model):
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
         if any(part in (".", "..") for part in self.source.split("/")):
-            raise ValueError("source must not have '.' or '..' in it; write the prefix as the store has it")
+            raise PlacedError("source must not have '.' or '..' in it; write the prefix as the store has it", "source")
         if self.credentials and self.service_account:
-            raise ValueError("credentials and service_account are both given; keep the key, or the account that the cloud knows")
+            message = "credentials and service_account are both given; keep the key, or the account that the cloud knows"
+            raise PlacedError(message, "credentials")
         wanted = AccessKeys if self.store == "s3" else AccountKey
         if self.credentials and not isinstance(self.credentials, wanted):
-            raise ValueError(f"credentials of {self.store}:// are {' and '.join(wanted.model_fields)}")
+            raise PlacedError(f"credentials of {self.store}:// are {' and '.join(wanted.model_fields)}", "credentials")
         foreign = [name for name in ("endpoint", "region") if getattr(self, name)]
         if self.store == "gs" and foreign:
-            raise ValueError(f"gs:// has no {' and no '.join(foreign)}; remove it")
+            raise PlacedError(f"gs:// has no {' and no '.join(foreign)}; remove it", foreign[0])
         return self

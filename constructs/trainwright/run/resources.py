@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from trainwright.model import ExtendedResource, Model
+from trainwright.model import ExtendedResource, Model, PlacedError
 from trainwright.units import Bytes, Cpu
 
 NONE = "none"
@@ -50,5 +50,6 @@ class Resources(Model):
         for name in ("cpu", "memory"):
             request, limit = getattr(self.requests, name), getattr(self, name)
             if request is not None and isinstance(limit, Cpu | Bytes) and request > limit:
-                raise ValueError(f"requests.{name} is {request}, and the limit {limit}; lower the request, or raise {name}")
+                message = f"requests.{name} is {request}, and the limit {limit}; lower the request, or raise {name}"
+                raise PlacedError(message, "requests", name)
         return self

@@ -5,7 +5,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from trainwright.handshake import Start
-from trainwright.model import AbsolutePath, DnsLabel, EnvName, Model
+from trainwright.model import AbsolutePath, DnsLabel, EnvName, Model, PlacedError
 from trainwright.run.containers import PortNumber, Probe
 from trainwright.run.life import PortName
 from trainwright.run.resources import Resources
@@ -61,9 +61,10 @@ class RoleParts(Model):
     def _only_of_a_further_role(self) -> Self:
         stated = [field for field in ONLY_FURTHER if field in self.model_fields_set]
         if self.pods is None and stated:
-            raise ValueError(f"{stated[0]} is for a further role, and this one has no pods; add pods, or remove {stated[0]}")
+            message = f"{stated[0]} is for a further role, and this one has no pods; add pods, or remove {stated[0]}"
+            raise PlacedError(message, stated[0])
         if self.pods is None and self.ready and not (self.command or self.args):
-            raise ValueError("ready is for a program of the role's own; add command, or write probes of the run")
+            raise PlacedError("ready is for a program of the role's own; add command, or write probes of the run", "ready")
         return self
 
     @property

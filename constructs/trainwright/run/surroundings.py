@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
-from trainwright.model import AbsolutePath, ByKeys, DnsLabel, DnsSubdomain, EnvName, Model
+from trainwright.model import AbsolutePath, ByKeys, DnsLabel, DnsSubdomain, EnvName, Model, PlacedError
 from trainwright.units import Bytes, Duration
 from trainwright_trainer.contract.base import ListOf
 
@@ -180,7 +180,7 @@ class ProjectedToken(Model):
     @model_validator(mode="after")
     def _long_enough(self) -> Self:
         if self.expires.seconds < 600:
-            raise ValueError("a token lives for 10 minutes at least; write 10m or more")
+            raise PlacedError("a token lives for 10 minutes at least; write 10m or more", "expires")
         return self
 
 

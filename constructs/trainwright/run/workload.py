@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from trainwright.model import AbsolutePath, Model
+from trainwright.model import AbsolutePath, Model, PlacedError
 from trainwright_trainer.contract.base import Count, Fraction, ListOf
 from trainwright_trainer.contract.boosting import Booster, MetricName, boosting_disagreements
 from trainwright_trainer.contract.data import Data, Table
@@ -114,11 +114,12 @@ class TrainerWorkload(Model):
         if (self.epochs is None) == (self.steps is None):
             raise ValueError("epochs and steps are both given, or none of them; give exactly one")
         if self.decay_fraction is not None and self.schedule != "wsd":
-            raise ValueError(f"decay_fraction is for schedule wsd, and schedule is {self.schedule}; remove it, or write wsd")
+            message = f"decay_fraction is for schedule wsd, and schedule is {self.schedule}; remove it, or write wsd"
+            raise PlacedError(message, "decay_fraction")
         if self.compile_cache and not self.compile:
-            raise ValueError("compile_cache is for what compile generates; remove it, or write compile: true")
+            raise PlacedError("compile_cache is for what compile generates; remove it, or write compile: true", "compile_cache")
         for problem in kernel_disagreements(self.model, self.deterministic, self.cudnn_benchmark):
-            raise ValueError(problem)
+            raise PlacedError(problem, "cudnn_benchmark")
         for problem in (*disagreements(self.task, self.model, self.data), *sink_disagreements(self.metrics)):
             raise ValueError(problem)
         return self

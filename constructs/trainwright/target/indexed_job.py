@@ -8,7 +8,7 @@ from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Success
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
-from trainwright.manifest.labels import object_labels
+from trainwright.manifest.labels import namespace_of, object_labels
 from trainwright.manifest.life import deadline, time_to_live
 from trainwright.manifest.pod import headless, pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
@@ -156,7 +156,7 @@ def _service(resolution: Resolution) -> Tree:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": object_labels(resolution.run)},
+        "metadata": {"name": plan.name, "namespace": namespace_of(plan), "labels": object_labels(resolution.run)},
         "spec": {
             "clusterIP": "None",
             "publishNotReadyAddresses": True,

@@ -84,7 +84,8 @@ class JobSet(BaseTarget):
             reason = f"this JobSet is complete when its Job is, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
         if needs.further and not needs.talk:
-            return Refusal("independent pods have no network, by which further roles could be found", "remove these roles")
+            reason = "independent pods have no network, by which further roles could be found"
+            return Refusal(reason, "remove these roles", tuple(one.name for one in needs.further))
         domain = ".{name}" if needs.talk else ""
         node = Role(name=ROLE, pods=needs.nodes, host="{name}-node-0-{index}" + domain, container="trainer")
         further = further_roles(needs, "{name}-{role}-0-{index}.{name}", INDEX_LABEL)

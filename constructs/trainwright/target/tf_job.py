@@ -57,11 +57,14 @@ class TFJob(BaseTarget):
         further = needs.further
         if [one.name for one in further] == [EVALUATOR] and not needs.parameter_servers:
             reason = "workers that mirror each other wait for every task in TF_CONFIG, and an evaluator never joins them"
-            return Refusal(reason, "remove the role, and evaluate in the workers")
+            return Refusal(reason, "remove the role, and evaluate in the workers", (EVALUATOR,))
         if further and needs.parameter_servers and [one.name for one in further] != [EVALUATOR]:
-            return Refusal("beside parameter servers the operator has one more role, an evaluator", "call the role evaluator")
-        if any(one.starts != "with" or one.must_end for one in further):
-            return Refusal("the operator starts all pods at once, and ends the run with the chief", "remove starts and must_end")
+            others = tuple(one.name for one in further if one.name != EVALUATOR)
+            reason = "beside parameter servers the operator has one more role, an evaluator"
+            return Refusal(reason, "call the role evaluator", others)
+        if ordered := tuple(one.name for one in further if one.starts != "with" or one.must_end):
+            reason = "the operator starts all pods at once, and ends the run with the chief"
+            return Refusal(reason, "remove starts and must_end", ordered)
         beside = [one for one in further_roles(needs, "{name}-{role}-{index}", INDEX_LABEL) if one.name == EVALUATOR]
         roles = (*tasks(needs).values(), *(one._replace(container=CONTAINER) for one in beside))
         return Binding(

@@ -77,10 +77,11 @@ class VolcanoJob(BaseTarget):
             return Refusal(reason, "write `scheduling: {gang: volcano, version: …}` in the profile if it is there")
         if len({one.must_end for one in needs.further}) > 1:
             reason = "it is done when one task is, or when every pod is, and not when some tasks are"
-            return Refusal(reason, "write must_end for all further roles, or for none")
-        if (needs.mpi or needs.parameter_servers) and any(one.must_end for one in needs.further):
+            return Refusal(reason, "write must_end for all further roles, or for none", tuple(one.name for one in needs.further))
+        ending = tuple(one.name for one in needs.further if one.must_end)
+        if (needs.mpi or needs.parameter_servers) and ending:
             reason = "some of its pods never end, so it is done when one task is, and no other is waited for"
-            return Refusal(reason, "remove must_end")
+            return Refusal(reason, "remove must_end", ending)
         further = further_roles(needs, "{name}-{role}-{index}.{name}", INDEX_LABEL)
         bound = bind(needs)
         roles = (*bound.roles, *further)

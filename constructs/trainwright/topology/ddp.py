@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from trainwright.handshake import MPI, Binding, MPIName, Needs, Rendezvous, Success, Variable
-from trainwright.model import Model
+from trainwright.model import Model, PlacedError
 from trainwright.topology.base import Sharding
 from trainwright.topology.process import Work, torch_meeting
 from trainwright.topology.torch import ElasticTopology
@@ -38,7 +38,8 @@ class DDP(ElasticTopology):
     @model_validator(mode="after")
     def _one_way_to_start(self) -> Self:
         if self.elastic and self.mpi:
-            raise ValueError("mpirun starts a fixed number of ranks, so mpi and elastic exclude each other; remove one of them")
+            message = "mpirun starts a fixed number of ranks, so mpi and elastic exclude each other; remove one of them"
+            raise PlacedError(message, "mpi")
         return self
 
     def needs(self) -> Needs:

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from trainwright.handshake import Bounds, Guarantee, Needs, Rendezvous, RestartUnit, Success
-from trainwright.model import DnsLabel, Model
+from trainwright.model import DnsLabel, Model, PlacedError
 from trainwright.topology.base import PodTopology
 
 
@@ -20,7 +20,7 @@ class AutoscaledPods(Model):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.min_nodes > self.max_nodes:
-            raise ValueError(f"min_nodes is {self.min_nodes}, and max_nodes {self.max_nodes}; swap them")
+            raise PlacedError(f"min_nodes is {self.min_nodes}, and max_nodes {self.max_nodes}; swap them", "min_nodes")
         return self
 
 

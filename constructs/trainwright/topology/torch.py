@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from trainwright.handshake import Elastic, Guarantee, Needs, Rendezvous, RestartUnit, Success
-from trainwright.model import Model, quantity_field
+from trainwright.model import Model, PlacedError, quantity_field
 from trainwright.topology.base import PodTopology
 from trainwright.units import Duration
 
@@ -25,7 +25,7 @@ class TorchTopology(PodTopology):
     @model_validator(mode="after")
     def _one_process_per_gpu(self) -> Self:
         if self.gpus_per_node and self.processes_per_node not in (None, self.gpus_per_node):
-            raise ValueError("on GPUs there is one process per GPU; remove processes_per_node")
+            raise PlacedError("on GPUs there is one process per GPU; remove processes_per_node", "processes_per_node")
         return self
 
     @property
@@ -73,7 +73,8 @@ class ElasticTopology(TorchTopology):
             return self
         low, high = self.elastic.min_nodes, self.elastic.max_nodes
         if not low <= self.nodes <= high:
-            raise ValueError(f"nodes {self.nodes} is not between min_nodes {low} and max_nodes {high}; change one of them")
+            message = f"nodes {self.nodes} is not between min_nodes {low} and max_nodes {high}; change one of them"
+            raise PlacedError(message, "nodes")
         return self
 
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.model import Model
+from trainwright.model import Model, PlacedError
 from trainwright.topology.base import GradientType, Sharding, ShardingEngine
 from trainwright.topology.torch import ElasticTopology
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY
@@ -91,21 +91,20 @@ class ZeRO(ElasticTopology):
     def _fits_the_engine(self) -> Self:
         other: ShardingEngine = "fsdp2" if self.engine == "deepspeed" else "deepspeed"
         if getattr(self, other) is not None:
-            raise ValueError(f"engine {self.engine} does not read {other}; remove it, or write engine: {other}")
+            raise PlacedError(f"engine {self.engine} does not read {other}; remove it, or write engine: {other}", other)
         if self.engine == "fsdp2" and self.stage < 3:
-            raise ValueError(
-                f"engine fsdp2 shards weights too, and {self.kind} does not; write kind: zero3, or engine: deepspeed"
-            )
+            message = f"engine fsdp2 shards weights too, and {self.kind} does not; write kind: zero3, or engine: deepspeed"
+            raise PlacedError(message, "engine")
         if self.engine == "deepspeed" and self.elastic:
             other_way = "write engine: fsdp2" if self.stage == 3 else "write kind: zero3 and engine: fsdp2"
-            raise ValueError(
+            raise PlacedError(
                 "a checkpoint of DeepSpeed is sharded for its number of ranks, so no node may come or go; remove elastic, or "
-                f"{other_way}"
+                f"{other_way}",
+                "elastic",
             )
         if self.engine == "fsdp2" and self.offload.weights != self.offload.optimizer:
-            raise ValueError(
-                "engine fsdp2 moves weights and optimizer together; write offload: {optimizer: cpu, weights: cpu}, or none"
-            )
+            message = "engine fsdp2 moves weights and optimizer together; write offload: {optimizer: cpu, weights: cpu}, or none"
+            raise PlacedError(message, "offload")
         return self
 
     @model_validator(mode="after")
@@ -116,30 +115,33 @@ class ZeRO(ElasticTopology):
         if degree is None or (self.ranks_per_node if moves else ranks) % degree == 0:
             return self
         if moves:
-            raise ValueError(
+            raise PlacedError(
                 f"fsdp2.shard_degree {degree} does not divide the {self.ranks_per_node} ranks of a node, and elastic lets nodes "
-                "come and go, so a group would be torn; write a divisor of it, or remove shard_degree"
+                "come and go, so a group would be torn; write a divisor of it, or remove shard_degree",
+                "fsdp2", "shard_degree",
             )
-        raise ValueError(
+        raise PlacedError(
             f"fsdp2.shard_degree {degree} does not divide the {ranks} ranks of {self.nodes} x {self.ranks_per_node}, so a group "
-            f"would not be whole; write a divisor of {ranks}, or remove shard_degree"
+            f"would not be whole; write a divisor of {ranks}, or remove shard_degree",
+            "fsdp2", "shard_degree",
         )
 
     @model_validator(mode="after")
     def _fits_the_stage(self) -> Self:
         if self.offload.weights == "cpu" and self.stage < 3:
-            raise ValueError(f"{self.kind} keeps whole weights on every rank; remove offload.weights, which needs zero3")
+            message = f"{self.kind} keeps whole weights on every rank; remove offload.weights, which needs zero3"
+            raise PlacedError(message, "offload", "weights")
         if self.offload.weights == "cpu" and self.offload.optimizer == "none":
-            raise ValueError(
-                "weights alone would be carried back for each step; add offload.optimizer: cpu, which is the larger part"
-            )
+            message = "weights alone would be carried back for each step; add offload.optimizer: cpu, which is the larger part"
+            raise PlacedError(message, "offload")
         fields = DeepSpeed.model_fields
         idle = [key for key in STAGE_3_ONLY if self.stage < 3 and getattr(self.deepspeed_settings, key) != fields[key].default]
         if idle:
-            raise ValueError(f"only zero3 reads deepspeed.{idle[0]}, and this is {self.kind}; remove it")
+            raise PlacedError(f"only zero3 reads deepspeed.{idle[0]}, and this is {self.kind}; remove it", "deepspeed", idle[0])
         if self.deepspeed_settings.contiguous_gradients is False and self.offload.optimizer == "cpu":
-            raise ValueError(
-                "with offload.optimizer: cpu DeepSpeed always has contiguous gradients; remove deepspeed.contiguous_gradients"
+            raise PlacedError(
+                "with offload.optimizer: cpu DeepSpeed always has contiguous gradients; remove deepspeed.contiguous_gradients",
+                "deepspeed", "contiguous_gradients",
             )
         return self
 

@@ -7,6 +7,7 @@ import pytest
 from trainwright.model import Fact
 from trainwright.project.changes import changed_facts, run_lines
 from trainwright.project.record import Records, RunRecord
+from trainwright.review.outcome import outcome, training
 
 IMAGE = "registry.example.com/trainwright/trainer@sha256:"
 
@@ -49,18 +50,55 @@ def test_facts_that_are_not_known_are_not_called_new() -> None:
     assert changed_facts({}, {"batch": 8}) == []
 
 
+HERE: dict[str, Fact] = {
+    "cluster": "h100", "namespace": "training", "workload": "script", "checkpoints": "/checkpoints/run/a",
+    "checkpoints.lineage": "a", "checkpoints.claim": "claim", "mounts./checkpoints.claim": "claim",
+}
+STORED: dict[str, Fact] = {
+    "cluster": "h100", "namespace": "training", "workload": "script", "checkpoints": "s3://bucket/x/run/a",
+    "checkpoints.lineage": "a", "checkpoints.store": "s3://bucket/x",
+}
+MOVES = "starts at step 0, unless its checkpoints are in"
+B: dict[str, Fact] = {"checkpoints": "/checkpoints/run/b", "checkpoints.lineage": "b"}
+OTHER_CLAIM: dict[str, Fact] = {"checkpoints.claim": "other", "mounts./checkpoints.claim": "other"}
+MOVED: dict[str, Fact] = {
+    **{key: value for key, value in HERE.items() if not key.startswith("mounts")},
+    "checkpoints": "/saved/run/a", "checkpoints.mount": "/saved", "mounts./saved.claim": "claim",
+}
+
+
 @pytest.mark.parametrize(
-    ("old", "new", "end"),
+    ("old", "new", "end", "words"),
     [
-        ({"checkpoints.lineage": "a"}, {"checkpoints.lineage": "a"}, "resumes from lineage a"),
-        ({"checkpoints.lineage": "a"}, {"checkpoints.lineage": "b"}, "starts at step 0 in lineage b"),
-        ({"checkpoints.lineage": "a"}, {"checkpoints": "none"}, "starts at step 0: it has no checkpoints"),
-        ({}, {"checkpoints.lineage": "b"}, "checkpoints of lineage b"),
+        (HERE, {**HERE, "image": "x"}, "resumes from lineage a", "finds its checkpoints of lineage a"),
+        (HERE, MOVED, "resumes from lineage a", "finds its checkpoints of lineage a"),
+        (HERE, {**HERE, **OTHER_CLAIM}, f"{MOVES} run/a of claim other on h100, namespace training",
+         "copies them to run/a of claim other on"),
+        (HERE, {**HERE, "mounts./checkpoints.sub_path": "x"},
+         f"{MOVES} x/run/a of claim claim on h100, namespace training",
+         "copies them to x/run/a of claim claim on"),
+        (HERE, {**HERE, "namespace": "other"},
+         f"{MOVES} run/a of claim claim on h100, namespace other", "namespace other before"),
+        (HERE, STORED, f"{MOVES} s3://bucket/x/run/a on h100, namespace training",
+         "copies them to s3://bucket/x/run/a on"),
+        (STORED, {**STORED, "image": "x"}, "resumes from lineage a", "finds its checkpoints of lineage a"),
+        (STORED, {**STORED, "env.AWS_ENDPOINT_URL": "http://minio:9000"},
+         f"{MOVES} s3://bucket/x/run/a on h100, namespace training",
+         "resumes if lineage a has checkpoints where it looks now"),
+        (HERE, {**HERE, **B}, "starts at step 0, unless /checkpoints/run/b has checkpoints", "unless that has checkpoints"),
+        ({**HERE, **B}, HERE, "starts at step 0, unless /checkpoints/run/a has checkpoints", "unless that has checkpoints"),
+        ({**HERE, "workload": "trainer"}, {**HERE, **B, "workload": "trainer"},
+         "starts at step 0, unless /checkpoints/run/b has checkpoints", "lineage b, unless /checkpoints/run/b has checkpoints"),
+        (HERE, {**HERE, "checkpoints.lineage": "b"}, "resumes from /checkpoints/run/a", "the checkpoints in /checkpoints/run/a"),
+        (HERE, {"checkpoints": "none"}, "starts at step 0: it has no checkpoints", "saves no checkpoints"),
+        (HERE, {**HERE, "checkpoints.resume": "never"}, "starts at step 0: it says `resume: never`", "it says `resume: never`"),
+        ({}, HERE, "checkpoints of lineage a", "resumes if lineage a has checkpoints"),
     ],
 )
-def test_where_a_new_run_starts(old: dict[str, Fact], new: dict[str, Fact], end: str) -> None:
-    before, after = (
-        Records({"run": RunRecord(identity=identity, file=identity, facts=facts)}) for identity, facts in (("x", old), ("y", new))
-    )
-    (line,) = run_lines(before, after, {"run"})
-    assert line == f"run: new run y replaces x; {end}"
+def test_synth_and_diff_agree_where_a_new_run_starts(old: dict[str, Fact], new: dict[str, Fact], end: str, words: str) -> None:
+    before, after = (RunRecord(identity=identity, file=identity, facts=facts) for identity, facts in (("x", old), ("y", new)))
+    (line,) = run_lines(Records({"run": before}), Records({"run": after}), {"run"})
+    assert line.startswith("run: new run y replaces x; ")
+    assert line.endswith(f"; {end}")
+    assert words in outcome("run", before, after)
+    assert ("starts at step 0" in line) == ("at step 0" in training(before, after)) or not old

@@ -193,7 +193,7 @@ def test_one_line_for_each_run_that_changed(few: Scratch) -> None:
         "resumes from lineage mv56ek2k",
         f"sdk-train: {old['sdk-train']} stays, changed in place; labels example.com/note edited added",
         f"stdlib-lm: new run {new['stdlib-lm']} replaces {old['stdlib-lm']}; model hidden size 128 → 256; "
-        f"starts at step 0 in lineage {lineage}",
+        f"starts at step 0, unless /checkpoints/stdlib-lm/{lineage} has checkpoints",
         f"xgboost-trainjob: removed, {old['xgboost-trainjob']} leaves dist/; its checkpoints stay",
         "foundation trainer-h100/research: changed",
     ]
@@ -225,4 +225,7 @@ def test_a_script_with_a_named_lineage_resumes_after_an_edit_of_its_image(few: S
     assert line.endswith("; resumes from lineage first")
     few.edit(file, "lineage: first", "lineage: second")
     line, *_ = said(few)
-    assert line.endswith("; starts at step 0 in lineage second")
+    assert line.endswith("; starts at step 0, unless /checkpoints/sdk-train/second has checkpoints")
+    few.edit(file, "lineage: second", "lineage: first")
+    line, *_ = said(few)
+    assert line.endswith("; starts at step 0, unless /checkpoints/sdk-train/first has checkpoints"), "it has"

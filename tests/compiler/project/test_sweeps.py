@@ -117,7 +117,7 @@ def test_a_sweep_has_the_defaults(few: Scratch) -> None:
         (PLAIN.replace(" runs()\n", " [7]\n"), "TW108", 11, "RUNS[0] is of type int, not a run"),
         (PLAIN.replace("range(2)", "range(10**9)"), "TW108", 11, "RUNS has more than 1,000 runs"),
         (PLAIN.replace("        yield", "        1 / seed\n        yield"), "TW108", 3, "the module raises ZeroDivisionError"),
-        (PLAIN + "RUN = next(iter(runs()))\n", "TW109", 1, "run rate-sweep-0 is in a file called rate_sweep.py"),
+        (PLAIN + "RUN = next(iter(runs()))\n", "TW109", 12, "run rate-sweep-0 is in a file called rate_sweep.py"),
         (SWEEP.replace("{number}", "0"), "TW109", 8, "RUNS[1] is called rate-sweep-0, and so is RUNS[0]"),
         ("from trainwright.run import Run\nRUNS = [\n  Run(run='rate-sweep-x', teem='a')]\n", "TW105", 3,
          "RUNS (rate-sweep-x): there is no key `teem`"),
@@ -135,6 +135,18 @@ def test_what_the_compiler_refuses_of_a_run_names_it(few: Scratch) -> None:
     messages = [one.message for one in few.build().findings if one.where.file == MODULE]
     assert any(message.startswith("rate-sweep-0: ") for message in messages), messages
     assert any(message.startswith("rate-sweep-1: ") for message in messages), messages
+
+
+def test_what_a_rule_finds_of_one_run_is_on_the_line_of_run(few: Scratch) -> None:
+    text = PLAIN.replace('"security": {"user": 1000},', '"node_pool": "none",').replace("-{seed}", "")
+    few.write(MODULE, text.replace("RUNS = runs()", "RUN = next(iter(runs()))"))
+    assert {one.where.line for one in few.build().findings if one.where.file == MODULE} == {11}
+
+
+def test_a_module_that_cannot_be_read_is_named_where_one_of_its_runs_is_asked_for(few: Scratch) -> None:
+    few.write(MODULE, "RUNS = 3\n")
+    assert_ended(few.run("plan", "rate-sweep-1"), 1, f"{MODULE}:1:1", "RUNS is of type int")
+    assert_ended(few.run("plan", "elsewhere"), 2, f"; not read: {MODULE}, see `trainwright check`")
 
 
 def test_a_run_stands_beside_its_sweep(few: Scratch) -> None:

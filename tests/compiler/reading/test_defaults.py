@@ -151,6 +151,29 @@ def test_a_special_default_can_take_back_a_general_one(tmp_path: Path) -> None:
     assert set(taken.positions) == {"/env", "/env/B", "/security", "/security/group"}
 
 
+COMMAND = 'workload: {kind: command, command: ["true"]}'
+
+
+@pytest.mark.parametrize(
+    ("workload", "lineage"),
+    [
+        (COMMAND, "first"),
+        ('workload: {kind: command, command: ["true"], resume_from: /checkpoints/old}', None),
+        ("workload: {kind: trainer}", None),
+        ("workload: {kind: boosting}", None),
+    ],
+)
+def test_a_lineage_in_the_defaults_is_for_those_that_have_none_of_their_own(
+    tmp_path: Path, workload: str, lineage: str | None
+) -> None:
+    own = parse_yaml(RUN.replace(COMMAND, workload), "run.yaml")
+    document = defaults_of("all: {checkpoints: {lineage: first, keep: 4}}\n", tmp_path).merged(own)
+    assert document.data["checkpoints"] == {**({"lineage": lineage} if lineage else {}), "keep": 4}
+    assert document.taken.values["checkpoints"] == document.data["checkpoints"]
+    alone = defaults_of("all: {checkpoints: {lineage: first}}\n", tmp_path).merged(own)
+    assert ("checkpoints" in alone.data) == ("checkpoints" in alone.taken.values) == bool(lineage)
+
+
 def test_null_in_a_run_is_an_error_where_no_default_has_the_key(tmp_path: Path) -> None:
     merged = defaults_of("all: {restarts: 3}", tmp_path).merged(parse_yaml(RUN + "team: nlp\ncluster: lab\n", "run.yaml"))
     with pytest.raises(CompileError, match=r"env\.ALL"):

@@ -52,6 +52,68 @@ waivers: [{code: TW305, reason: the tag is local, expires: 2030-01-31}]
 """
 
 
+SCRIPT = """\
+run: probe
+team: vision
+namespace: training
+cluster: laptop
+image: registry.example.com/trainer@sha256:0
+topology: {kind: ddp, nodes: 2, gpus_per_node: 0}
+workload:
+  kind: script
+  command: [python, train.py]
+"""
+SIDECAR = "containers:\n  - {name: a, kind: sidecar, image: x, cpu: 1, memory: 1Gi}\n"
+
+
+@pytest.mark.parametrize(
+    ("run", "text", "place"),
+    [
+        (SCRIPT, 'files: {/a/b: x}\nfile_modes:\n  /a/c: "0555"\n', "/file_modes/~1a~1c"),
+        (SCRIPT, "probes: {alive: {port: 80}}\n", "/probes"),
+        (SCRIPT, "pre_stop:\n  sleep: 2m\n", "/pre_stop/sleep"),
+        (SCRIPT, "roles:\n  node:\n    args: [a]\n", "/roles/node/args"),
+        (SCRIPT, f"{SIDECAR}  - {{name: a, kind: init, image: x, cpu: 1, memory: 1Gi}}\n", "/containers/1"),
+        (SCRIPT, "containers:\n  - {name: a, kind: init, image: x, cpu: 1, memory: 1Gi,\n     ends_itself: true}\n",
+         "/containers/0/ends_itself"),
+        (SCRIPT, "resources:\n  cpu: 4\n  requests:\n    cpu: 8\n", "/resources/requests/cpu"),
+        (SCRIPT, "security:\n  user: 0\n  root: false\n", "/security/root"),
+        (SCRIPT, "checkpoints:\n  mount: /saved\n  store: s3://bucket\n", "/checkpoints/store"),
+        (RUN, "grace: 2m\n", "/grace"),
+        (RUN, "deadline: 2d\n", "/deadline"),
+        (RUN.replace("checkpoints: {every: 30m}", "checkpoints:\n  every: 30m\n  lineage: first"), "", "/checkpoints/lineage"),
+        (RUN.replace("  epochs: 3", "  epochs: 3\n  decay_fraction: 0.1"), "", "/workload/decay_fraction"),
+    ],
+)
+def test_a_key_that_does_not_fit_the_others_is_on_its_own_line(run: str, text: str, place: str) -> None:
+    (finding,) = refused(run + text)
+    document = parse_yaml(run + text, "run.yaml")
+    assert (finding.where.pointer, finding.where.line) == (place, document.positions[place][0])
+
+
+ONLY_READ = "stands for the keys of a Secret as files, which a pod can only read"
+
+
+@pytest.mark.parametrize(
+    ("mount", "message", "fix"),
+    [
+        ("{secret: s, read_only: true}", "there is no key `read_only` in mounts[\"/x\"]", f"remove it; `secret: …` {ONLY_READ}"),
+        ("{secret: s, attributes: {}}", "there is no key `attributes` in mounts[\"/x\"]", f"remove it; `secret: …` {ONLY_READ}"),
+        ("{claim: a, scratch: 1Gi}", "there is no key `scratch` in mounts[\"/x\"]",
+         "remove it, or `claim`: only one of the two can stand here"),
+        ("{nfs: server, read_only: true}", '`mounts["/x"]` has no key `path`', "add `path: …` (text)"),
+        ("{projected: [{token: t, audience: a, expires: 1m}]}",
+         '`mounts["/x"].projected[0]`: a token lives for 10 minutes at least', "write 10m or more"),
+        ("{projected: [{token: t, audienc: a}]}", 'there is no key `audienc` in mounts["/x"].projected[0]',
+         "did you mean `audience`?"),
+        ("{projected: []}", '`mounts["/x"].projected` is empty', "write at least 1 item"),
+    ],
+)
+def test_a_mount_that_is_none_is_said_once_and_of_the_kind_that_was_meant(mount: str, message: str, fix: str) -> None:
+    (finding,) = refused(f"{SCRIPT}mounts: {{/x: {mount}}}\n")
+    assert (finding.message, finding.fix) == (message, fix)
+
+
 def refused(text: str, model: type[Run] | type[Cluster] = Run) -> tuple[Finding, ...]:
     with pytest.raises(CompileError) as error:
         validate(model, parse_yaml(text, "run.yaml"))

@@ -73,8 +73,8 @@ def test_each_edit_says_what_becomes_of_the_training(answer: dict[str, Any]) -> 
         "llama-1b-ddp": "goes on from its last checkpoint",
         "spot-resnet": "goes on from its last checkpoint",
         "resnet-train": "goes on from its last checkpoint",
-        "own-script": "starts again at step 0",
-        "gang-scheduled-training": "starts again at step 0",
+        "own-script": "starts again at step 0, unless its new lineage has checkpoints",
+        "gang-scheduled-training": "starts again at step 0, unless its new lineage has checkpoints",
         "hostnetwork-ddp": "starts again at step 0",
         "roce-tuning": "starts at step 0, unless its checkpoints are there",
         "vit-horovod": "ends",
@@ -100,7 +100,7 @@ def test_nodes_are_said_as_gpus(answer: dict[str, Any]) -> None:
     run = run_of(answer, "own-script")
     assert run["gpus"] == {"before": 16, "after": 32}
     assert facts(run)["nodes"] == (2, 4)
-    assert "empty checkpoint directory" in run["outcome"], "nobody knows what a script can resume from"
+    assert "starts at step 0 unless that has checkpoints" in run["outcome"], "nobody knows what a script can resume from"
 
 
 def test_an_image_a_queue_and_an_override_are_said(answer: dict[str, Any]) -> None:
@@ -114,9 +114,10 @@ def test_an_image_a_queue_and_an_override_are_said(answer: dict[str, Any]) -> No
 def test_a_run_that_moves_looks_for_its_checkpoints_elsewhere(answer: dict[str, Any]) -> None:
     run = run_of(answer, "roce-tuning")
     assert facts(run)["cluster"] == ("roce-h200", "trainer-h100")
-    assert "its checkpoints stay in /checkpoints/roce-tuning/" in run["outcome"]
-    assert "on roce-h200, namespace training, and nothing copies them" in run["outcome"]
-    assert "them to /checkpoints/roce-tuning/99kp7drn on trainer-h100, namespace research before it starts" in run["outcome"]
+    assert "its checkpoints stay in roce-tuning/" in run["outcome"]
+    assert " on roce-h200, namespace training, and nothing copies them" in run["outcome"]
+    there = "roce-tuning/99kp7drn of claim checkpoints on trainer-h100, namespace research"
+    assert f"them to {there} before it starts" in run["outcome"]
 
 
 def test_what_the_alerts_know_of_a_run_comes_and_goes_with_it(answer: dict[str, Any]) -> None:
@@ -281,7 +282,8 @@ def test_a_held_run_is_said_with_its_reason(edited_copy: Scratch) -> None:
 def test_the_text_names_each_run_with_what_happens(edited: Scratch) -> None:
     ended = edited.run("diff")
     assert_ended(ended, 0)
-    assert "own-script: replaces a running job; training starts again at step 0\n" in ended.stdout
+    starts = "training starts again at step 0, unless its new lineage has checkpoints"
+    assert f"own-script: replaces a running job; {starts}\n" in ended.stdout
     assert "  GPUs: 16 -> 32\n" in ended.stdout
     assert "hostnetwork-ddp: DATA AT RISK; training starts again at step 0\n" in ended.stdout
 
@@ -298,7 +300,8 @@ def test_markdown_fits_a_comment_and_says_what_it_cut(edited: Scratch) -> None:
     whole = edited.run("diff", "main", "edits", "--format", "markdown").stdout
     assert len(whole.encode()) < LIMIT
     assert "Cut" not in whole
-    assert "| `own-script` | **replaces a running job** | starts again at step 0 | 16 → 32 |" in whole
+    starts = "starts again at step 0, unless its new lineage has checkpoints"
+    assert f"| `own-script` | **replaces a running job** | {starts} | 16 → 32 |" in whole
     found = review(git_side(edited.root, "main"), git_side(edited.root, "edits"))
     for limit in (1_500, 3_000, 6_000, 9_000):
         short = markdown(found, limit)

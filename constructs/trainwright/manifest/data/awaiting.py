@@ -30,7 +30,7 @@ def literal(text: str) -> str:
 AWAIT_CONTAINER = "await-data"
 
 
-def await_containers(resolution: Resolution, role: Role) -> list[Tree]:
+def await_containers(resolution: Resolution, role: Role) -> list[Why]:
     """One container for all data sets of the run; none if it prepares none.
 
     It uses the pod's own image, which the node needs anyway: with the tool's image, a newer tool would make another run.
@@ -42,12 +42,14 @@ def await_containers(resolution: Resolution, role: Role) -> list[Tree]:
     reason = "each is written when the data is complete; another source has another one, so it is another run"
     patience = "how long pods wait for what is not there yet"
     amounts = {"cpu": "100m", "memory": "128Mi"}
+    command = ["/bin/sh", "-c", script("await.sh"), AWAIT_CONTAINER]
+    last = "the last lines of the log say what is missing"
     return [
-        {
+        Why({
             "name": AWAIT_CONTAINER,
             "image": Why(image, stated, "the pod's own image, which is needed anyway; all it takes is a shell"),
             **pull_policy(run),
-            "command": ["/bin/sh", "-c", script("await.sh"), AWAIT_CONTAINER],
+            "command": Why(command, "trainwright", "looks for the markers, and says what is missing when its time is over"),
             "args": Why([literal(data.marker) for data in plan.data], "run:/prepare", reason),
             "env": [
                 Why({"name": "BUDGET_SECONDS", "value": str(budget)}, "run:/peer_wait", patience),
@@ -55,10 +57,10 @@ def await_containers(resolution: Resolution, role: Role) -> list[Tree]:
                 Why({"name": "SELECTOR", "value": selector}, "trainwright", "for the message: what finds the Jobs"),
             ],
             "resources": {"requests": dict(amounts), "limits": dict(amounts)},
-            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "terminationMessagePolicy": Why("FallbackToLogsOnError", "trainwright", last),
             "securityContext": container_security(OWN),
-            "volumeMounts": _mounts(resolution),
-        }
+            "volumeMounts": Why(_mounts(resolution), "trainwright", "the claims as the run mounts them, read-only"),
+        }, "trainwright", "keeps the ranks back until their data is complete; as strict and as small as can be"),
     ]
 
 

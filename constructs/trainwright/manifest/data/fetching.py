@@ -9,7 +9,7 @@ from trainwright.identity import short_hash
 from trainwright.manifest.data.awaiting import literal, script
 from trainwright.manifest.data.store import credentials, settings
 from trainwright.manifest.kinds import GroupKind, ObjectKind
-from trainwright.manifest.labels import FOUNDATION, MANAGED
+from trainwright.manifest.labels import FOUNDATION, MANAGED, namespace_of
 from trainwright.manifest.provenance import Tree, Why, split
 from trainwright.manifest.scheduling import pool_placement
 from trainwright.manifest.security import container_security, pod_security
@@ -44,7 +44,7 @@ def _job(resolution: Resolution, name: str, data: DataPlan) -> Tree:
         "kind": "Job",
         "metadata": {
             "name": Why(name, _source(data), "the claim, and a hash of all that is in the Job: a finished Job is never changed"),
-            "namespace": resolution.plan.namespace,
+            "namespace": namespace_of(resolution.plan),
             "labels": {**MANAGED, **FOUNDATION},
         },
         "spec": _spec(resolution, data),

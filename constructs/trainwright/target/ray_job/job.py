@@ -10,7 +10,7 @@ from trainwright.cluster.addons import Releases
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Share
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
-from trainwright.manifest.labels import object_annotations
+from trainwright.manifest.labels import namespace_of, object_annotations
 from trainwright.manifest.life import deadline
 from trainwright.manifest.pod import template_reasons
 from trainwright.manifest.provenance import Tree, Why
@@ -264,7 +264,7 @@ def _job(resolution: Resolution) -> Tree:
     return {
         "apiVersion": "ray.io/v1",
         "kind": "RayJob",
-        "metadata": {"name": plan.name, "namespace": plan.namespace, "labels": labels, **object_annotations(run)},
+        "metadata": {"name": plan.name, "namespace": namespace_of(plan), "labels": labels, **object_annotations(run)},
         "spec": {
             "entrypoint": _entrypoint(resolution),
             "shutdownAfterJobFinishes": True,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from trainwright.handshake import Binding, Rendezvous, Role
 from trainwright.identity import PLACEHOLDER
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.labels import MANAGED
+from trainwright.manifest.labels import MANAGED, namespace_of
 from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
@@ -85,7 +85,7 @@ def training_runtime(resolution: Resolution) -> Tree:
         "kind": "TrainingRuntime",
         "metadata": {
             "name": runtime_name(resolution),
-            "namespace": resolution.plan.namespace,
+            "namespace": namespace_of(resolution.plan),
             "labels": {
                 **MANAGED,
                 "trainer.kubeflow.org/framework": POLICIES[resolution.needs.rendezvous],

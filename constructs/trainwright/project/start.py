@@ -1,0 +1,80 @@
+"""Where training starts in a run that replaces another: one judgement for `synth` and `diff`, from the facts of both records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from trainwright.model import Fact
+
+Facts = Mapping[str, Fact]
+
+
+class Start(StrEnum):
+    """What becomes of what the old run has trained."""
+
+    WITHOUT = "it has no checkpoints"
+    NEVER = "it says that it never resumes"
+    UNKNOWN = "nothing is known of the old run"
+    FOUND = "it looks where the old run's checkpoints are"
+    ELSEWHERE = "its lineage is the same, and it looks elsewhere"
+    OTHER = "its lineage is another one, which may be an earlier one of the run"
+
+
+def start_of(before: Facts, after: Facts) -> Start:
+    """By what a record says of its checkpoints, of its mounts, and of the address of its object store."""
+    if "checkpoints.lineage" not in after:
+        return Start.WITHOUT
+    if after.get("checkpoints.resume") == "never":
+        return Start.NEVER
+    if not before:
+        return Start.UNKNOWN
+    if place_of(before) == place_of(after):
+        return Start.FOUND
+    same = before.get("checkpoints.lineage") == after.get("checkpoints.lineage")
+    return Start.ELSEWHERE if same else Start.OTHER
+
+
+class Place(NamedTuple):
+    """A directory of checkpoints, so that two of them are equal where they are one and the same."""
+
+    cluster: str
+    namespace: str
+    volume: str
+    """The claim; or the addresses of the object store, as far as the run states them."""
+    folder: str
+    """In the volume, wherever that is mounted; or the whole address in the store."""
+
+    def __str__(self) -> str:
+        on_claim = "" if self.folder.startswith(STORE) else f" of claim {self.volume}"
+        return f"{self.folder}{on_claim} on {self.cluster}, namespace {self.namespace}"
+
+
+STORE = "s3://"
+ENDPOINT = "env.AWS_ENDPOINT_URL"
+"""How facts begin by which a run names a store of its own: the variable, that of S3 alone, and references below them."""
+
+
+def place_of(facts: Facts) -> Place:
+    """Where a run keeps its checkpoints. A mount that moves leads to the same files, and one with another sub path does not."""
+    directory = str(facts.get("checkpoints", ""))
+    if directory.startswith(STORE):
+        stated = {key: value for key, value in facts.items() if key.startswith(ENDPOINT)}
+        volume, folder = ", ".join(f"{key} {value}" for key, value in sorted(stated.items())), directory
+    else:
+        volume, folder = _in_claim(facts, directory)
+    return Place(str(facts.get("cluster", "")), str(facts.get("namespace", "")), volume, folder)
+
+
+def _in_claim(facts: Facts, directory: str) -> tuple[str, str]:
+    """The claim that is mounted nearest above a directory, and the directory in it."""
+    claims = {key.removeprefix("mounts.").removesuffix(".claim"): claim for key, claim in facts.items()
+              if key.startswith("mounts.") and key.endswith(".claim")}
+    mounts = [path for path in claims if PurePosixPath(directory).is_relative_to(path)]
+    if not mounts:  # a path that is too long for a fact
+        return str(facts.get("checkpoints.claim", "")), directory
+    mount = max(mounts, key=len)
+    folder = PurePosixPath(str(facts.get(f"mounts.{mount}.sub_path", ""))) / PurePosixPath(directory).relative_to(mount)
+    return str(claims[mount]), str(folder)
