@@ -84,8 +84,8 @@ def unset(context: Context, resolution: Resolution) -> Iterator[Finding]:
     )
     has = {variable.name for variable in resolution.plan.environment} | resolution.binding.injects.keys()
     has |= assigned(command_of(context)).keys() | {name for part in context.run.roles.values() for name in part.env}
-    before = any(process.before for process in resolution.processes.values())
-    missing = [name for name in LAUNCHER_VARIABLES if name not in has and not (before and name == "NODE_RANK")]
+    handed_on = {name for process in resolution.processes.values() for name in process.handed_on}
+    missing = [name for name in LAUNCHER_VARIABLES if name not in has | handed_on]
     if work.launcher_variables and missing:
         yield _refused(context.locate.run("/workload/launcher_variables"), "the pods cannot have", missing, why)
     elif not context.run.env_from:
