@@ -69,7 +69,7 @@ def check_manifests(
     counted = [*objects.pods_are_counted(context, resolution, pods), *objects.images_are_counted(context, manifests)]
     alone = scheduling.stays_behind(context, resolution, manifests)
     changed = pod.changed_pods(context, resolution, pods)
-    rules = (*capacity.PODS, *scheduling.PODS, *environment.PODS, *security.PODS)
+    rules = (*capacity.PODS, *scheduling.PODS, *environment.PODS, *rank_variables.PODS, *security.PODS)
     return [
         *counted,
         *alone,

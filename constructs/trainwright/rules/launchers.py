@@ -13,7 +13,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.command import command_of, torchrun_at, words_of
+from trainwright.rules.command import Line, lines_of_ranks, torchrun_at, words_of
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 
@@ -55,6 +55,12 @@ class Launcher(NamedTuple):
     """Options without which it starts ranks in its own pod only."""
     configured: Mapping[str, str] = {}
     """Of a launcher that reads ``--config-file``: keys of that file with their defaults, for options that are not given."""
+    hosts: tuple[str, ...] = ()
+    """Options that name a file with a line as ``HOST slots=N`` for each pod."""
+    chooses_hosts: frozenset[str] = frozenset()
+    """Options that take some of the hosts in that file."""
+    without_ssh: str | None = None
+    """Option without which it starts the ranks of all hosts in that file itself, by ssh."""
 
 
 _MODULE = frozenset({"-m", "--module", "--no-python"})
@@ -105,6 +111,9 @@ LAUNCHERS = {
         "--master_addr $(MASTER_ADDR) --master_port $(MASTER_PORT), and under files that host file, with a line as "
         "`node-0 slots={each}` for each pod",
         elsewhere=("--hostfile", "-H", "--no-ssh"),
+        hosts=("--hostfile", "-H"),
+        chooses_hosts=frozenset({"--include", "-i", "--exclude", "-e", "--num-nodes"}),
+        without_ssh="--no-ssh",
     ),
 }  # fmt: skip
 """torch/distributed/run.py; accelerate, src/accelerate/commands/launch.py, commands/config/config_args.py and utils/launch.py;
@@ -131,21 +140,52 @@ def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
 
 def options_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Options of a launcher win over the variables of the plan; one that differs makes ranks wait forever, or train alone."""
-    words = words_of(command_of(context))
-    launched = launcher_in(words)
     torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
-    if launched is None or not torch or isinstance(context.run.workload, ScriptWorkload):
+    if not torch or isinstance(context.run.workload, ScriptWorkload):
         return
-    name, start = launched
-    launcher, where = LAUNCHERS[name], context.locate.run("/workload/command")
-    options = _options(words[start:], launcher)
+    for line in lines_of_ranks(context, resolution):
+        if (launched := launched_by(line)) is not None:
+            where = context.locate.run(line.pointer)
+            yield from _configuration_against_plan(context, resolution, launched)
+            yield from _hosts_against_plan(context, resolution, launched)
+            yield from _options_against_plan(resolution, launched, where)
+
+
+class Launched(NamedTuple):
+    """A launcher in a command, with its own options."""
+
+    name: str
+    options: Mapping[str, str | None]
+    in_shell: bool
+
+    @property
+    def launcher(self) -> Launcher:
+        return LAUNCHERS[self.name]
+
+
+def launched_by(line: Line) -> Launched | None:
+    """The first launcher of a command; None where there is none."""
+    words = words_of(line.words)
+    found_in = launcher_in(words)
+    if found_in is None:
+        return None
+    name, start = found_in
+    outside = [word for number, word in enumerate(line.words) if not line.in_shell(number)]
+    return Launched(name, _options(words[start:], LAUNCHERS[name]), launcher_in(words_of(outside)) is None)
+
+
+def _options_against_plan(resolution: Resolution, launched: Launched, where: Where) -> Iterator[Finding]:
+    name, launcher, options = launched.name, launched.launcher, launched.options
     wanted = planned(resolution, by_sizes=launcher.reads_plan)
-    yield from _configuration_against_plan(context, resolution, launcher, options)
     for option, fact in launcher.says.items():
         given = options.get(option)
         if given is None:
             continue
-        option = option.replace("-", "_").replace("__", "--", 1) if option.startswith("--") else option
+        option = _as_written(option)
+        if not launched.in_shell and (match := IN_A_SHELL.search(given)):
+            message = f"{option} is given the text {given[:80]}: no shell reads this command, and Kubernetes expands only $(NAME)"
+            yield found("TW411", where, message, _without_a_shell(launched, fact, match))
+            continue
         if "$" in given:
             yield from _reference(name, option, fact, given, resolution, where)
             continue
@@ -157,6 +197,22 @@ def options_against_plan(context: Context, resolution: Resolution) -> Iterator[F
             yield found("TW411", where, message, _fix(name, fact, wanted[fact]))
     if "--standalone" in options and resolution.plan.world.nodes > 1:
         yield found("TW411", where, "with --standalone each pod would train alone", "remove it, or set topology.nodes to 1")
+
+
+IN_A_SHELL = re.compile(r"(?<!\$)\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*)|\(\()")
+"""What a shell replaces, and Kubernetes leaves as it is."""
+
+
+def _without_a_shell(launched: Launched, fact: Fact, match: re.Match[str]) -> str:
+    if launched.launcher.reads_plan:
+        return f"remove it: {launched.name} reads PET_ variables; {fact.value}"
+    name = match[1] or match[2]
+    return f"write $({name})" if name else "write the number; or start the command by a shell, as in [bash, -c, …]"
+
+
+def _as_written(option: str) -> str:
+    """With underscores, as most people write long options of these launchers."""
+    return option.replace("-", "_").replace("__", "--", 1) if option.startswith("--") else option
 
 
 _REFERENCE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
@@ -180,10 +236,32 @@ _HOLDS = {
 }  # fmt: skip
 
 
-def _configuration_against_plan(
-    context: Context, resolution: Resolution, launcher: Launcher, options: Mapping[str, str | None]
-) -> Iterator[Finding]:
+_HOST = re.compile(r"^[ \t]*([^\s#]+)[ \t]+slots=(\d+)", re.MULTILINE)
+
+
+def _hosts_against_plan(context: Context, resolution: Resolution, launched: Launched) -> Iterator[Finding]:
+    """A host file among the run's files: how many pods there are, and ranks in each where no option says that."""
+    path = next((launched.options[option] for option in launched.launcher.hosts if launched.options.get(option)), None)
+    content = context.run.files.get(path) if path else None
+    wanted = planned(resolution, by_sizes=False)
+    chosen = launched.launcher.chooses_hosts & launched.options.keys()
+    if not isinstance(content, str) or Fact.NODES not in wanted or chosen:
+        return
+    where, hosts = context.locate.run(f"/files/{escape(str(path))}"), _HOST.findall(content)
+    if str(len(hosts)) != wanted[Fact.NODES]:
+        message = f"the host file {path} names {len(hosts)} hosts, and the plan has {wanted[Fact.NODES]} pods"
+        line = f"node-0 slots={wanted[Fact.EACH]}"
+        yield found("TW411", where, message, f"write a line as `{line}` for each pod; {Fact.NODES.value}")
+    counts = [option for option, fact in launched.launcher.says.items() if fact is Fact.EACH]
+    slots = next((slots for _, slots in hosts if slots != wanted[Fact.EACH]), None)
+    if slots and not any(option in launched.options for option in counts):
+        message = f"the host file {path} gives a pod {slots} slots, and the plan has {wanted[Fact.EACH]} ranks in each"
+        yield found("TW411", where, message, f"write slots={wanted[Fact.EACH]}; {Fact.EACH.value}")
+
+
+def _configuration_against_plan(context: Context, resolution: Resolution, launched: Launched) -> Iterator[Finding]:
     """A configuration among the run's files says what the options leave out. Nobody expands variables in it."""
+    launcher, options = launched.launcher, launched.options
     path = options.get("--config-file")
     content = context.run.files.get(path) if path and launcher.configured else None
     if content is None:
@@ -261,17 +339,22 @@ def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Findi
     torch = needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
     if not isinstance(work, CommandWorkload) or not torch or needs.world_size == 1:
         return
-    words = words_of(command_of(context))
+    for line in lines_of_ranks(context, resolution):
+        yield from _line_starts_the_ranks(context, resolution, line)
+
+
+def _line_starts_the_ranks(context: Context, resolution: Resolution, line: Line) -> Iterator[Finding]:
+    words = words_of(line.words)
     programs = [word.rpartition("/")[2] for word in words]
     launched = launcher_in(words)
     if (launched and launched[0] == "torchrun") or not _STARTS_RANKS.isdisjoint(programs):
         return
-    where, fix = context.locate.run("/workload/command"), "write torchrun before the program: it reads the plan's PET_ variables"
+    where, fix = context.locate.run(line.pointer), "write torchrun before the program: it reads the plan's PET_ variables"
     if launched is not None:
         name = launched[0]
-        if needs.nodes > 1:
+        if resolution.needs.nodes > 1:
             yield from _across(name, words, resolution, where)
-    elif any(_PYTHON.fullmatch(program) for program in programs) and not _reads_its_index(context, resolution):
+    elif any(_PYTHON.fullmatch(program) for program in programs) and not _reads_its_index(context, resolution, line):
         alone = _alone(resolution)
         if alone:
             yield found("TW450", where, alone, f"{fix}; or use workload script, which starts one process per rank")
@@ -285,16 +368,21 @@ def _across(name: str, words: Sequence[str], resolution: Resolution, where: Wher
         message = f"{name} starts ranks in its own pod only, and the run has {needs.nodes} pods: each would train alone"
         yield found("TW450", where, message, f"write {write}; or torchrun in its place, which reads the plan's PET_ variables")
         return
+    if launcher.without_ssh and launcher.without_ssh not in words:
+        option = _as_written(launcher.without_ssh)
+        message = f"without {option} {name} of each pod starts the ranks of all hosts by ssh, and no pod listens for it"
+        yield found("TW450", where, message, f"write {write}")
+        return
     missing = [] if "--config-file" in words else [option for option in launcher.needs if option not in words]
     if missing:
-        lacking = " and ".join(option.replace("-", "_").replace("__", "--", 1) for option in missing)
+        lacking = " and ".join(map(_as_written, missing))
         message = f"without {lacking} {name} takes every pod for the first of {needs.nodes}: each would wait for the others"
         yield found("TW450", where, message, f"write {write}")
 
 
-def _reads_its_index(context: Context, resolution: Resolution) -> bool:
+def _reads_its_index(context: Context, resolution: Resolution, line: Line) -> bool:
     """Whether the command, or a file of the run that it names, reads the pod's index: then it numbers the ranks by itself."""
-    command = " ".join(command_of(context))
+    command = " ".join(line.words)
     texts = [command, *(text for path, text in context.run.files.items() if path in command and isinstance(text, str))]
     if isinstance(context.run.workload, CommandWorkload) and context.run.workload.launcher_variables:
         return True
