@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
 from trainwright.rules.command import Line, lines_of_ranks, torchrun_at, words_of
@@ -103,10 +102,13 @@ LAUNCHERS = {
     ),
     "deepspeed": Launcher(
         {
-            "--num-nodes": Fact.NODES, "--num-gpus": Fact.EACH, "--node-rank": Fact.INDEX,
-            "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
+            "--num-nodes": Fact.NODES, "--num-gpus": Fact.EACH, "--num-accelerators": Fact.EACH,
+            "--node-rank": Fact.INDEX, "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
         },
-        _MODULE | {"--no-ssh", "--no-local-rank", "--save-pid", "--bind-cores-to-rank"},
+        _MODULE | {
+            "--no-ssh", "--no-ssh-check", "--force-multi", "--no-local-rank", "--save-pid", "--bind-cores-to-rank",
+            "--elastic-training",
+        },
         across="--no_ssh --hostfile /etc/deepspeed/hosts --num_gpus $(NPROC_PER_NODE) --node_rank $(NODE_RANK) "
         "--master_addr $(MASTER_ADDR) --master_port $(MASTER_PORT), and under files that host file, with a line as "
         "`node-0 slots={each}` for each pod",
@@ -120,7 +122,7 @@ LAUNCHERS = {
 composer, composer/cli/launcher.py; deepspeed, deepspeed/launcher/runner.py. With dashes for underscores: the last three know the
 latter."""
 
-_INDEX_VARIABLE = "PET_NODE_RANK"
+INDEX_VARIABLE = "PET_NODE_RANK"
 _PYTHON = re.compile(r"python[0-9.]*")
 _STARTS_RANKS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun", "srun", "ray"})
 
@@ -140,15 +142,8 @@ def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
 
 def options_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Options of a launcher win over the variables of the plan; one that differs makes ranks wait forever, or train alone."""
-    torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
-    if not torch or isinstance(context.run.workload, ScriptWorkload):
-        return
-    for line in lines_of_ranks(context, resolution):
-        if (launched := launched_by(line)) is not None:
-            where = context.locate.run(line.pointer)
-            yield from _configuration_against_plan(context, resolution, launched)
-            yield from _hosts_against_plan(context, resolution, launched)
-            yield from _options_against_plan(resolution, launched, where)
+    for line, launched in launched_for_torch(context, resolution):
+        yield from _options_against_plan(resolution, launched, context.locate.run(line.pointer))
 
 
 class Launched(NamedTuple):
@@ -174,6 +169,14 @@ def launched_by(line: Line) -> Launched | None:
     return Launched(name, _options(words[start:], LAUNCHERS[name]), launcher_in(words_of(outside)) is None)
 
 
+def launched_for_torch(context: Context, resolution: Resolution) -> Iterator[tuple[Line, Launched]]:
+    """Commands whose launcher starts ranks that meet as torch's do."""
+    torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
+    if torch and not isinstance(context.run.workload, ScriptWorkload):
+        launches = ((line, launched_by(line)) for line in lines_of_ranks(context, resolution))
+        yield from ((line, launched) for line, launched in launches if launched)
+
+
 def _options_against_plan(resolution: Resolution, launched: Launched, where: Where) -> Iterator[Finding]:
     name, launcher, options = launched.name, launched.launcher, launched.options
     wanted = planned(resolution, by_sizes=launcher.reads_plan)
@@ -190,7 +193,7 @@ def _options_against_plan(resolution: Resolution, launched: Launched, where: Whe
             yield from _reference(name, option, fact, given, resolution, where)
             continue
         if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
-            fix = f"remove it: {name} reads {_INDEX_VARIABLE}" if launcher.reads_plan else f"write $({_INDEX_VARIABLE})"
+            fix = f"remove it: {name} reads {INDEX_VARIABLE}" if launcher.reads_plan else f"write $({INDEX_VARIABLE})"
             yield found("TW411", where, f"{option} is the same number in every pod", _index_fix(fix, option, resolution))
         elif fact in wanted and given != wanted[fact]:
             message = f"{option} {given[:80]} contradicts the plan, which has {wanted[fact]}"
@@ -236,59 +239,6 @@ _HOLDS = {
 }  # fmt: skip
 
 
-_HOST = re.compile(r"^[ \t]*([^\s#]+)[ \t]+slots=(\d+)", re.MULTILINE)
-
-
-def _hosts_against_plan(context: Context, resolution: Resolution, launched: Launched) -> Iterator[Finding]:
-    """A host file among the run's files: how many pods there are, and ranks in each where no option says that."""
-    path = next((launched.options[option] for option in launched.launcher.hosts if launched.options.get(option)), None)
-    content = context.run.files.get(path) if path else None
-    wanted = planned(resolution, by_sizes=False)
-    chosen = launched.launcher.chooses_hosts & launched.options.keys()
-    if not isinstance(content, str) or Fact.NODES not in wanted or chosen:
-        return
-    where, hosts = context.locate.run(f"/files/{escape(str(path))}"), _HOST.findall(content)
-    if str(len(hosts)) != wanted[Fact.NODES]:
-        message = f"the host file {path} names {len(hosts)} hosts, and the plan has {wanted[Fact.NODES]} pods"
-        line = f"node-0 slots={wanted[Fact.EACH]}"
-        yield found("TW411", where, message, f"write a line as `{line}` for each pod; {Fact.NODES.value}")
-    counts = [option for option, fact in launched.launcher.says.items() if fact is Fact.EACH]
-    slots = next((slots for _, slots in hosts if slots != wanted[Fact.EACH]), None)
-    if slots and not any(option in launched.options for option in counts):
-        message = f"the host file {path} gives a pod {slots} slots, and the plan has {wanted[Fact.EACH]} ranks in each"
-        yield found("TW411", where, message, f"write slots={wanted[Fact.EACH]}; {Fact.EACH.value}")
-
-
-def _configuration_against_plan(context: Context, resolution: Resolution, launched: Launched) -> Iterator[Finding]:
-    """A configuration among the run's files says what the options leave out. Nobody expands variables in it."""
-    launcher, options = launched.launcher, launched.options
-    path = options.get("--config-file")
-    content = context.run.files.get(path) if path and launcher.configured else None
-    if content is None:
-        return
-    where, wanted = context.locate.run(f"/files/{escape(str(path))}"), planned(resolution, by_sizes=launcher.reads_plan)
-    for key, value in {**launcher.configured, **_entries(content, launcher.configured)}.items():
-        option = f"--{key.replace('_', '-')}"
-        fact = launcher.says[option]
-        if option in options or value in ("", "null", "-1"):
-            continue
-        if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
-            message = f"{key} of {path} is {value} in every pod"
-            yield found("TW411", where, message, f"write --{key} $({_INDEX_VARIABLE}) in the command")
-        elif fact in wanted and value != wanted[fact]:
-            message = f"{key} {value[:80]} of {path} contradicts the plan, which has {wanted[fact]}"
-            address = f"write --{key} $(PET_MASTER_ADDR) in the command"
-            yield found("TW411", where, message, address if fact is Fact.ADDRESS else f"write {wanted[fact]}; {fact.value}")
-
-
-def _entries(content: object, keys: Iterable[str]) -> dict[str, str]:
-    """What a file of keys and values says of these: one that the run states as such, or the text of YAML or JSON."""
-    if isinstance(content, Mapping):
-        return {key: str(content[key]) for key in keys if content.get(key) is not None}
-    line = re.compile(rf"""(?:^|[{{,])[ \t]*["']?({"|".join(keys)})["']?[ \t]*:[ \t]*["']?([^\s"',}}#]+)""", re.MULTILINE)
-    return dict(line.findall(str(content)))
-
-
 def _fix(name: str, fact: Fact, wanted: str) -> str:
     if LAUNCHERS[name].reads_plan:
         return f"remove it: {name} reads PET_ variables; {fact.value}"
@@ -298,7 +248,7 @@ def _fix(name: str, fact: Fact, wanted: str) -> str:
 
 def _index_fix(fix: str, option: str, resolution: Resolution) -> str:
     each = resolution.plan.world.processes_per_node
-    return f"write --node_rank $({_INDEX_VARIABLE}) instead" if option == "--base_rank" and each > 1 else fix
+    return f"write --node_rank $({INDEX_VARIABLE}) instead" if option == "--base_rank" and each > 1 else fix
 
 
 def planned(resolution: Resolution, *, by_sizes: bool) -> dict[Fact, str]:
@@ -386,7 +336,7 @@ def _reads_its_index(context: Context, resolution: Resolution, line: Line) -> bo
     texts = [command, *(text for path, text in context.run.files.items() if path in command and isinstance(text, str))]
     if isinstance(context.run.workload, CommandWorkload) and context.run.workload.launcher_variables:
         return True
-    names = {_INDEX_VARIABLE, "NODE_RANK", resolution.binding.node_index_env, *resolution.binding.renders} - {None, "RANK"}
+    names = {INDEX_VARIABLE, "NODE_RANK", resolution.binding.node_index_env, *resolution.binding.renders} - {None, "RANK"}
     return any(str(name) in text for text in texts for name in names)
 
 
