@@ -343,8 +343,8 @@ class Process(NamedTuple):
     command: tuple[str, ...]
     """Empty where the operator starts its own, or the image's entrypoint is what runs."""
     args: tuple[str, ...] = ()
-    before: tuple[str, ...] = ()
-    """Words in front of a command of the run's own."""
+    handed_on: Mapping[str, str] = {}
+    """Variables that a command of the run's own is told by ``env`` in front of it -> the operator's own with the same value."""
     ports: tuple[Port, ...] = ()
     supervised: bool = True
     """Whether our supervisor is PID 1, with probes, exit codes and metrics."""

@@ -166,7 +166,7 @@ def _train_job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
         if ancestor:
             (container,) = [one for one in job["template"]["spec"]["containers"] if one["name"] == "node"]
             trains.append(container)
-            container |= {key: trainer[key] for key in ("image", "command") if key in trainer}
+            container |= {key: trainer[key] for key in ("image", "command", "args") if key in trainer}
             container["resources"] = trainer.get("resourcesPerNode", container.get("resources"))
             container["env"] = [*container.get("env", []), *trainer.get("env", [])]
     (container,) = trains

@@ -135,7 +135,7 @@ def shaped(target: str, shape: str, role: Data | None = None, name: str = "data-
     topology = {"nodes": 2, "gpus_per_node": 0, **SHAPES[shape]}
     stated: Data = {"pods": 2, "image": IMAGE} if target == "ray-job" else {"pods": 2, "image": IMAGE, "command": ["serve"]}
     roles = {name: stated | (role or {})}
-    return on(target, **command("torchrun", "train.py"), topology=topology, roles=roles, gang=False, **run)
+    return on(target, **command("start"), topology=topology, roles=roles, gang=False, **run)
 
 
 @pytest.mark.parametrize(("target", "shape"), THERE)

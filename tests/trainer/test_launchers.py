@@ -36,10 +36,11 @@ def needs(library: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(find_spec(library) is None, reason=f"{library} is not installed; `make test` installs it")
 
 
-def manifests(row: str) -> list[dict[str, Any]]:
+def manifests(row: str, **run: str) -> list[dict[str, Any]]:
     """On two pods of two ranks, without GPUs."""
     snippet = ROWS[row]
-    small = Snippet(snippet.block, overlay(snippet.run, {"topology": SMALL}), snippet.cluster).compiled().manifests
+    cluster = overlay(snippet.cluster, {"operators": {"training-operator": {"version": "1.9.4", "restricted_containers": True}}})
+    small = Snippet(snippet.block, overlay(snippet.run, {"topology": SMALL, **run}), cluster).compiled().manifests
     return list(yaml.safe_load_all(written(small)))
 
 
@@ -62,9 +63,34 @@ def test_processes_of_jax_meet(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("row", [row for row in ROWS if not row.startswith("python")])
+def test_a_row_is_the_same_command_on_a_pytorch_job(row: str, tmp_path: Path) -> None:
+    """Only a variable of the operator has the pod's number there, and the kubelet expands the command before ``env`` runs."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("torchrun", "accelerate", "deepspeed", "composer"):
+        program = programs / name
+        program.write_text('#!/bin/sh\necho "$NODE_RANK:$(basename $0) $*"\n')
+        program.chmod(0o755)
+
+    def said(target: str) -> list[str]:
+        (folder := tmp_path / target).mkdir()
+        lines = play(manifests(row, target=target), folder, HERE, path=[programs])
+        return [re.sub(r"\b(127\.\d+\.\d+\.|\d{4,5}$|\d{4,5}(?= ))", "", line).replace(str(folder), "") for line in lines]
+
+    first, second = on_job = said("indexed-job")
+    assert said("pytorch-job") == on_job
+    assert "$" not in first + second
+    assert row == "torchrun-app-train-py" or first != second
+
+
+@pytest.mark.parametrize("words", [
+    ["bash", "-c", 'echo "$NODE_RANK of $NNODES, $NPROC_PER_NODE each, at $MASTER_ADDR and $MASTER_PORT"'],
+    ["bash", "-c", "echo $(NODE_RANK) of $(NNODES), $(NPROC_PER_NODE) each, at $(MASTER_ADDR) and $(MASTER_PORT)"],
+    ["echo", "$(NODE_RANK) of $(NNODES), $(NPROC_PER_NODE) each, at $(MASTER_ADDR) and $(MASTER_PORT)"],
+], ids=["a shell", "the kubelet in a shell's script", "the kubelet"])  # fmt: skip
 @pytest.mark.parametrize("target", ["indexed-job", "job-set", "pytorch-job", "train-job", "volcano-job"])
-def test_a_shell_reads_the_same_on_every_target(target: str, tmp_path: Path) -> None:
-    words = ["bash", "-c", 'echo "$NODE_RANK of $NNODES, $NPROC_PER_NODE each, at $MASTER_ADDR and $MASTER_PORT"']
+def test_every_target_says_the_same(target: str, words: list[str], tmp_path: Path) -> None:
     result = compiled({**on(target), **command(*words)}, profile_for(target))
     documents = list(yaml.safe_load_all(written(result.manifests)))
     first, second = play(documents, tmp_path, HERE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
@@ -147,7 +149,7 @@ def _command(resolution: Resolution, role: Role, process: Process) -> Tree:
     workload, parts = resolution.run.workload, resolution.run.roles.get(role.name)
     own = bool(parts and process.command == parts.command)
     given = f"run:/roles/{role.name}/args" if parts and parts.args else "run:/workload/args"
-    args = {"args": Why(list(process.args), given, "as asked")} if process.args else {}
+    args = {"args": Why([_word(process, word, given) for word in process.args], given, "as asked")} if process.args else {}
     if role.further and process.command:
         return {"command": Why(list(process.command), f"run:/roles/{role.name}/command", "as asked"), **args}
     if not process.command:
@@ -160,11 +162,28 @@ def _command(resolution: Resolution, role: Role, process: Process) -> Tree:
         source, reason = "trainwright", "waits for the launcher, which starts the ranks here"
     if source == "trainwright":  # a script behind mpirun is handed on as it was written, as it is in the specification
         return {"command": Why([literal(word) for word in process.command], source, reason), **args}
-    if process.before:
-        told = "tells the command its pod's index: a reference in env to a variable of the operator would stay as it is"
-        before = [Why(word, "trainwright", told) for word in process.before]
-        return {"command": [*before, *(Why(word, source, reason) for word in process.command)], **args}
+    if process.handed_on:
+        before = ["env", *(f"{name}=$({other})" for name, other in process.handed_on.items())]
+        words = [_word(process, word, source) for word in process.command]
+        return {"command": [*(Why(word, "trainwright", _TOLD) for word in before), *words], **args}
     return {"command": Why(list(process.command), source, reason), **args}
+
+
+_TOLD = "tells the command its pod's index: a reference in env to a variable of the operator would stay as it is"
+_KNOWN = "as asked, by the operator's name: the kubelet expands it before env runs"
+_REFERENCE = re.compile(r"\$\$|\$\((\w+)\)")
+"""In a command the kubelet turns ``$$`` into a dollar sign, so that ``$$(NAME)`` is text."""
+
+
+def _word(process: Process, word: str, source: str) -> Why:
+    """A word of the run's command. What ``env`` in front of it sets, the kubelet knows by the operator's own name alone."""
+
+    def by_its_name(reference: re.Match[str]) -> str:
+        name = reference[1]
+        return f"$({process.handed_on[name]})" if name in process.handed_on else reference[0]
+
+    expanded = _REFERENCE.sub(by_its_name, word)
+    return Why(expanded, source, "as asked" if expanded == word else _KNOWN)
 
 
 def _working_dir(resolution: Resolution, role: Role) -> Tree:

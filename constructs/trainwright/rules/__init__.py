@@ -18,6 +18,7 @@ from trainwright.rules import (
     deepspeed,
     environment,
     kubernetes,
+    launcher_files,
     launchers,
     life,
     memory,
@@ -41,7 +42,8 @@ from trainwright.target.base import run_pods
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, storage, data, capacity, roles, kubernetes, containers, cluster, security,
-    secrets, environment, command, launchers, life, mpi, operators, rank_variables, scheduling, nodes, monitoring, objects,
+    secrets, environment, command, launchers, launcher_files, life, mpi, operators, rank_variables, scheduling, nodes,
+    monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))
@@ -69,7 +71,7 @@ def check_manifests(
     counted = [*objects.pods_are_counted(context, resolution, pods), *objects.images_are_counted(context, manifests)]
     alone = scheduling.stays_behind(context, resolution, manifests)
     changed = pod.changed_pods(context, resolution, pods)
-    rules = (*capacity.PODS, *scheduling.PODS, *environment.PODS, *security.PODS)
+    rules = (*capacity.PODS, *scheduling.PODS, *environment.PODS, *rank_variables.PODS, *security.PODS)
     return [
         *counted,
         *alone,

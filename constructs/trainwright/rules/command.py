@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
+from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.environment import variable_findings
+from trainwright.rules.environment import fabric_findings, stated_facts, variable_findings
 from trainwright.rules.secrets import secret_findings
 from trainwright.run import CommandWorkload, ScriptWorkload
 
@@ -27,36 +31,74 @@ _TRACKERS = ("tracker", "dmlc-submit", "dmlc_submit")
 """Words of a command that starts XGBoost's tracker by name."""
 
 
-def command_of(context: Context) -> tuple[str, ...]:
+class Line(NamedTuple):
+    """A command line that the run states: its own, or that of one role."""
+
+    command: tuple[str, ...]
+    args: tuple[str, ...] = ()
+    at: str = "/workload"
+    inherited: int = 0
+    """Words at the front that a role has from the run, because it states arguments alone."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Without the image's entrypoint, where the line states no command."""
+        return (*self.command, *self.args)
+
+    @property
+    def pointer(self) -> str:
+        """Where in the run the line is stated."""
+        return f"{self.at}/{'args' if self.inherited else 'command'}"
+
+    def stated(self) -> Iterator[tuple[int, str, str]]:
+        """Number, word and pointer of each word that is stated here."""
+        first = len(self.command)
+        for number, word in enumerate(self.words[self.inherited :], self.inherited):
+            yield number, word, f"{self.at}/{f'command/{number}' if number < first else f'args/{number - first}'}"
+
+    def in_shell(self, number: int) -> bool:
+        """Whether a word is the script of a shell."""
+        return number > 0 and bool(_SHELL_BODY.fullmatch(self.words[number - 1]))
+
+
+def line_of(context: Context) -> Line:
     """The command that the run states; empty for our trainer."""
     work = context.run.workload
     if isinstance(work, CommandWorkload):
-        return work.words
-    return tuple(work.command) if isinstance(work, ScriptWorkload) else ()
+        return Line(tuple(work.command or ()), tuple(work.args))
+    return Line(tuple(work.command) if isinstance(work, ScriptWorkload) else ())
 
 
-def word_at(context: Context, number: int) -> Where:
-    """Where the run states one word of its command."""
-    work = context.run.workload
-    first = len(work.command or ()) if isinstance(work, CommandWorkload) else number + 1
-    place = f"command/{number}" if number < first else f"args/{number - first}"
-    return context.locate.run(f"/workload/{place}")
+def line_of_role(context: Context, name: str) -> Line | None:
+    """What a role states in place of the run's command; None where it states nothing."""
+    parts = context.run.roles.get(name)
+    if parts is None or not (parts.command or parts.args):
+        return None
+    run = () if parts.is_further else line_of(context).command
+    return Line(tuple(parts.command or run), tuple(parts.args), f"/roles/{escape(name)}", 0 if parts.command else len(run))
+
+
+def stated_lines(context: Context) -> list[Line]:
+    """The command of the run, and those of its roles."""
+    return [line_of(context), *(line for name in context.run.roles if (line := line_of_role(context, name)))]
+
+
+def lines_of_ranks(context: Context, resolution: Resolution) -> list[Line]:
+    """The commands that start ranks, each once: that of the run, unless every role has its own."""
+    works = [role.name for role in resolution.binding.roles if not role.further and resolution.binding.runs_the_work(role)]
+    lines = [line_of_role(context, name) for name in works]
+    return [*([line_of(context)] if None in lines else []), *filter(None, lines)]
 
 
 def arguments(context: Context) -> Iterator[Finding]:
     """One token an element."""
-    command = command_of(context)
-    for number, token in enumerate(command):
-        where = word_at(context, number)
-        in_shell = number > 0 and _SHELL_BODY.fullmatch(command[number - 1])
-        if not in_shell and _BLANK.fullmatch(token) and "=" not in token.split()[0]:
-            words = [word for word in token.split() if word != "-"]
-            yield found(
-                "TW405",
-                where,
-                f"{shown(token)} is one argument with a space in it",
-                f"write its words as separate elements: {shown(words)}",
-            )
+    for line in stated_lines(context):
+        for number, token, pointer in line.stated():
+            if not line.in_shell(number) and _BLANK.fullmatch(token) and "=" not in token.split()[0]:
+                words = [word for word in token.split() if word != "-"]
+                message = f"{shown(token)} is one argument with a space in it"
+                fix = f"write its words as separate elements: {shown(words)}"
+                yield found("TW405", context.locate.run(pointer), message, fix)
 
 
 def shown(value: str | list[str]) -> str:
@@ -68,7 +110,7 @@ def shown(value: str | list[str]) -> str:
 def words_of(command: Sequence[str]) -> list[str]:
     """Every word, also those inside a shell's script, with the name of an option apart from its value."""
     words = []
-    for word in " ".join(command).split():
+    for word in _WORD.findall(_one_line(" ".join(command))):
         name, equals, value = word.partition("=")
         words += (
             [name.replace("_", "-"), value]
@@ -76,6 +118,15 @@ def words_of(command: Sequence[str]) -> list[str]:
             else [word.replace("_", "-") if word.startswith("--") else word]
         )
     return words
+
+
+_WORD = re.compile(r"(?:\$\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\$\([^()]*\)|\S)+")
+"""What a shell replaces is one word, also with blanks in it: ``$((NNODES * 8))``."""
+
+
+def _one_line(script: str) -> str:
+    """A shell's lines that go on after a backslash."""
+    return script.replace("\\\n", " ")
 
 
 def torchrun_at(words: Sequence[str]) -> int | None:
@@ -90,16 +141,15 @@ def runs_a_file(context: Context) -> Iterator[Finding]:
     """Files of the run come from a ConfigMap, whose files nobody may execute unless the run says so: an interpreter has to read
     them.
     """
-    command = command_of(context)
-    for number, word in enumerate(command):
-        in_shell = number > 0 and _SHELL_BODY.fullmatch(command[number - 1])
-        program = next(iter(word.split()), "") if in_shell else word
-        may_run = int(context.run.file_modes.get(program, "0"), 8) & _MAY_RUN
-        if program in context.run.files and (in_shell or number == 0) and not may_run:
-            where = word_at(context, number)
-            message = f"{program} is a file of the run, and files are mounted without the permission to run"
-            fix = f'name its interpreter first, as in [bash, {program}]; or write file_modes: {{{program}: "0555"}}'
-            yield found("TW418", where, message, fix)
+    for line in stated_lines(context):
+        for number, word, pointer in line.stated():
+            in_shell = line.in_shell(number)
+            program = next(iter(word.split()), "") if in_shell else word
+            may_run = int(context.run.file_modes.get(program, "0"), 8) & _MAY_RUN
+            if program in context.run.files and (in_shell or number == 0) and not may_run:
+                message = f"{program} is a file of the run, and files are mounted without the permission to run"
+                fix = f'name its interpreter first, as in [bash, {program}]; or write file_modes: {{{program}: "0555"}}'
+                yield found("TW418", context.locate.run(pointer), message, fix)
 
 
 def launcher_in_script(context: Context) -> Iterator[Finding]:
@@ -122,17 +172,13 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
     """The plan numbers the pods through PET_NODE_RANK, which only static rendezvous reads; elastic runs have none."""
     if context.run.topology.needs().rendezvous is Rendezvous.C10D:
         return
-    words = words_of(command_of(context))
-    for index, word in enumerate(words[:-1]):
-        backend = words[index + 1]
-        if word == "--rdzv-backend" and backend != "static" and "$" not in backend:
-            message = f"--node_rank and PET_NODE_RANK are ignored with --rdzv_backend {shown(backend)}"
-            yield found(
-                "TW406",
-                context.locate.run("/workload/command"),
-                message,
-                "remove the rendezvous options: the plan sets static rendezvous in PET_ variables",
-            )
+    further = {f"/roles/{escape(name)}" for name, parts in context.run.roles.items() if parts.is_further}
+    for line in (one for one in stated_lines(context) if one.at not in further):
+        for word, backend in pairwise(words_of(line.words)):
+            if word == "--rdzv-backend" and backend != "static" and "$" not in backend:
+                message = f"--node_rank and PET_NODE_RANK are ignored with --rdzv_backend {shown(backend)}"
+                fix = "remove the rendezvous options: the plan sets static rendezvous in PET_ variables"
+                yield found("TW406", context.locate.run(line.pointer), message, fix)
 
 
 def words_in(command: Sequence[str]) -> Iterator[str]:
@@ -142,7 +188,7 @@ def words_in(command: Sequence[str]) -> Iterator[str]:
             yield token
             continue
         try:
-            yield from shlex.split(token, comments=True)
+            yield from shlex.split(_one_line(token), comments=True)
         except ValueError:  # a quote that nothing closes
             yield from token.split()
 
@@ -174,13 +220,29 @@ _NAMES = frozenset({"-x", "-genvlist", "-envlist"})
 _MCA = frozenset({"--mca", "-mca", "--gmca", "-gmca"})
 
 
+def set_once(line: Line) -> dict[str, str | None]:
+    """Variables that a command sets in one place; of one that it sets twice, the shell decides."""
+    text = " ".join(line.words)
+    return {name: value for name, value in assigned(line.words).items() if len(re.findall(rf"\b{name}=", text)) == 1}
+
+
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What the catalogue says of variables that the command sets; of those that it hands on, the run's own env is judged."""
     planned = {variable.name for variable in resolution.plan.environment}
-    env = {name: value for name, value in assigned(command_of(context)).items() if value is not None or name not in planned}
-    where = context.locate.run("/workload/command")
-    yield from variable_findings(env, lambda _: where)
-    yield from secret_findings(env, lambda _: where)
+    for line in lines_of_ranks(context, resolution):
+        env = {name: value for name, value in assigned(line.words).items() if value is not None or name not in planned}
+        where = context.locate.run(line.pointer)
+        once = {name: value for name, value in set_once(line).items() if value is not None}
+        denied = {fact.name: once[fact.name] for fact in stated_facts(once, resolution) if not fact.agrees(once[fact.name])}
+        others = {name: value for name, value in env.items() if name not in denied}
+        yield from fabric_findings(context, resolution, denied, partial(_same, where))
+        yield from variable_findings(others, partial(_same, where))
+        yield from secret_findings(env, partial(_same, where))
+
+
+def _same(where: Where, _: str) -> Where:
+    """One place for all variables of a command."""
+    return where
 
 
 def keras(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -199,7 +261,8 @@ def tracker(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Workers meet at a tracker, which no operator starts: our trainer does, and a command has to."""
     if resolution.needs.rendezvous is not Rendezvous.DMLC_TRACKER or not isinstance(context.run.workload, CommandWorkload):
         return
-    if any(word in token.lower() for token in command_of(context) for word in _TRACKERS):
+    lines = lines_of_ranks(context, resolution)
+    if any(word in token.lower() for line in lines for token in line.words for word in _TRACKERS):
         return
     binding = resolution.binding
     index = next((name for name in binding.renders if name.startswith("DMLC_")), binding.node_index_env)

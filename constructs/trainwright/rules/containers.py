@@ -17,7 +17,7 @@ from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.volumes import volume_mounts
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
-from trainwright.rules.environment import variable_findings
+from trainwright.rules.environment import stated_facts, variable_findings
 from trainwright.rules.secrets import secret_findings
 from trainwright.rules.storage import path_findings
 from trainwright.run import KubernetesContainer, SharedMount, SharedVolume
@@ -88,7 +88,9 @@ def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
         for name, owner in owners.items():
             yield found("TW403", where(name), owner, fix)
         yield from secret_findings(env, where)
-        yield from variable_findings({name: value for name, value in env.items() if name not in owners}, where)
+        by_fabric = stated_facts(env, resolution) if pool == resolution.plan.world.pool else []
+        reported = owners.keys() | {fact.name for fact in by_fabric}
+        yield from variable_findings({name: value for name, value in env.items() if name not in reported}, where)
 
 
 def paths(context: Context, resolution: Resolution) -> Iterator[Finding]:

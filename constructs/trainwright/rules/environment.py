@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
@@ -14,9 +15,10 @@ from trainwright.manifest.limits import unexpanded
 from trainwright.manifest.pods import FoundPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
+from trainwright.plan.environment import is_stated
 from trainwright.plan.network import RDMA, Fact, fabric_facts
 from trainwright.rules.secrets import Environment, looks_secret, secret_findings
-from trainwright.run import FieldReference, WholeSecret
+from trainwright.run import EnvValue, WholeSecret
 from trainwright.target.base import RunPod
 
 if TYPE_CHECKING:
@@ -33,30 +35,57 @@ def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW403", context.locate.run(f"/env/{name}"), owner, fix)
 
 
+class Stated(NamedTuple):
+    """Variables that reach the ranks, and the place where a file states them."""
+
+    env: Mapping[str, EnvValue]
+    source: str
+    """``run:/env``, ``cluster:/node_pools/NAME/pods/env``."""
+
+    def at(self, context: Context, name: str) -> Where:
+        return context.locate.at(f"{self.source}/{name}")
+
+
+def stated_for_ranks(context: Context, resolution: Resolution) -> list[Stated]:
+    """What the run states, its roles that run the work, and the pool; of the pool only what nobody states in its place."""
+    run, pool = context.run, resolution.plan.world.pool
+    works = [role.name for role in resolution.binding.roles if resolution.binding.runs_the_work(role) and not role.further]
+    of_pool = {name: value for name, value in resolution.pool.pods.env.items() if name not in run.env}
+    return [
+        Stated(run.env, "run:/env"),
+        *(Stated(run.roles[name].env, f"run:/roles/{escape(name)}/env") for name in works if name in run.roles),
+        Stated(of_pool, f"cluster:/node_pools/{escape(pool)}/pods/env"),
+    ]
+
+
 def fabric(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Variables that the fabric decides: a run may say the same, and nothing else."""
-    for fact in _stated_facts(context, resolution):
-        where, value = context.locate.run(f"/env/{fact.name}"), context.run.env[fact.name]
+    """Variables that the fabric decides, wherever they are stated."""
+    for stated in stated_for_ranks(context, resolution):
+        yield from fabric_findings(context, resolution, stated.env, partial(stated.at, context))
+
+
+def fabric_findings(
+    context: Context, resolution: Resolution, env: Mapping[str, EnvValue], where: Callable[[str], Where]
+) -> Iterator[Finding]:
+    """A run may say the same as the profile of its fabric, and nothing else."""
+    for fact in stated_facts(env, resolution):
+        value = env[fact.name]
         field = f"fabric.{fact.field} of pool {resolution.plan.world.pool} in cluster {context.cluster.cluster}"
         if not isinstance(value, str):
-            yield found("TW403", where, f"{fact.name} follows from {field}", "remove it: the network is no secret")
+            message = f"{fact.name} follows from {field}"
+            yield found("TW403", where(fact.name), message, "remove it: the network is no secret")
         elif not fact.agrees(value):
             message = f"{fact.name}={value} contradicts {field}, which is {_text(getattr(resolution.pool.fabric, fact.field))}"
-            yield found("TW403", where, message, "remove it; or correct the profile")
+            yield found("TW403", where(fact.name), message, "remove it; or correct the profile")
         else:
-            yield found(
-                "TW416", where, f"{fact.name}={value} repeats {field}", "remove it: the plan sets it"
-            )
+            yield found("TW416", where(fact.name), f"{fact.name}={value} repeats {field}", "remove it: the plan sets it")
 
 
-def _stated_facts(context: Context, resolution: Resolution) -> list[Fact]:
-    """What the fabric says about variables that the run states; of those that the plan leaves to the library, only clear cases.
+def stated_facts(env: Mapping[str, EnvValue], resolution: Resolution) -> list[Fact]:
+    """What the fabric says about variables that somebody states; of those that the plan leaves to the library, only clear cases.
     """
-    stated = [fact for fact in fabric_facts(resolution.pool.fabric, resolution.needs) if fact.name in context.run.env]
-    values = {fact.name: context.run.env[fact.name] for fact in stated}
-    return [
-        fact for fact in stated if not fact.silent or values[fact.name] == fact.value or not fact.agrees(str(values[fact.name]))
-    ]
+    stated = [fact for fact in fabric_facts(resolution.pool.fabric, resolution.needs) if fact.name in env]
+    return [fact for fact in stated if not fact.silent or env[fact.name] == fact.value or not fact.agrees(str(env[fact.name]))]
 
 
 def _text(value: object) -> str:
@@ -94,7 +123,7 @@ def _gets_devices(pod: FoundPod) -> bool:
 
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What the catalogue says about the run's environment, except for names that another finding covers."""
-    reported = {fact.name for fact in _stated_facts(context, resolution)} | owners_of(context.run.env, resolution).keys()
+    reported = {fact.name for fact in stated_facts(context.run.env, resolution)} | owners_of(context.run.env, resolution).keys()
     env = {name: value for name, value in context.run.env.items() if name not in reported}
     yield from variable_findings(env, lambda name: context.locate.run(f"/env/{name}"))
 
@@ -178,11 +207,13 @@ def unforwarded(context: Context, resolution: Resolution) -> Iterator[Finding]:
         message = f"ranks get no variable of {kind.replace('_', ' ')} {name}: mpirun passes variables on by name"
         fix = f"name each under env, as in `NAME: {{{kind}: {name}, key: KEY}}`"
         yield found("TW427", context.locate.run(f"/env_from/{number}"), message, fix)
-    for name, value in context.run.env.items():
-        if isinstance(value, FieldReference):
-            message = f"ranks would get {value.field} of the launcher's pod as {name}, not that of their own"
+    for variable in resolution.plan.environment:  # those of the launcher's own role stay with it
+        if is_stated(variable) and variable.field:
+            message = f"ranks would get {variable.field} of the launcher's pod as {variable.name}, not that of their own"
             fix = "remove it, and ask the pod in the program, by its host name or address"
-            yield found("TW427", context.locate.run(f"/env/{name}"), message, fix)
+            if variable.source.startswith("cluster:"):
+                fix += f"; or write another value for {variable.name} under env of the run, which wins"
+            yield found("TW427", context.locate.at(variable.source), message, fix)
 
 
 def of_runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:

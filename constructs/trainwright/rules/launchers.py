@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.command import command_of, torchrun_at, words_of
+from trainwright.rules.command import Line, lines_of_ranks, torchrun_at, words_of
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 
@@ -55,6 +54,12 @@ class Launcher(NamedTuple):
     """Options without which it starts ranks in its own pod only."""
     configured: Mapping[str, str] = {}
     """Of a launcher that reads ``--config-file``: keys of that file with their defaults, for options that are not given."""
+    hosts: tuple[str, ...] = ()
+    """Options that name a file with a line as ``HOST slots=N`` for each pod."""
+    chooses_hosts: frozenset[str] = frozenset()
+    """Options that take some of the hosts in that file."""
+    without_ssh: str | None = None
+    """Option without which it starts the ranks of all hosts in that file itself, by ssh."""
 
 
 _MODULE = frozenset({"-m", "--module", "--no-python"})
@@ -97,21 +102,27 @@ LAUNCHERS = {
     ),
     "deepspeed": Launcher(
         {
-            "--num-nodes": Fact.NODES, "--num-gpus": Fact.EACH, "--node-rank": Fact.INDEX,
-            "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
+            "--num-nodes": Fact.NODES, "--num-gpus": Fact.EACH, "--num-accelerators": Fact.EACH,
+            "--node-rank": Fact.INDEX, "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
         },
-        _MODULE | {"--no-ssh", "--no-local-rank", "--save-pid", "--bind-cores-to-rank"},
+        _MODULE | {
+            "--no-ssh", "--no-ssh-check", "--force-multi", "--no-local-rank", "--save-pid", "--bind-cores-to-rank",
+            "--elastic-training",
+        },
         across="--no_ssh --hostfile /etc/deepspeed/hosts --num_gpus $(NPROC_PER_NODE) --node_rank $(NODE_RANK) "
         "--master_addr $(MASTER_ADDR) --master_port $(MASTER_PORT), and under files that host file, with a line as "
         "`node-0 slots={each}` for each pod",
         elsewhere=("--hostfile", "-H", "--no-ssh"),
+        hosts=("--hostfile", "-H"),
+        chooses_hosts=frozenset({"--include", "-i", "--exclude", "-e", "--num-nodes"}),
+        without_ssh="--no-ssh",
     ),
 }  # fmt: skip
 """torch/distributed/run.py; accelerate, src/accelerate/commands/launch.py, commands/config/config_args.py and utils/launch.py;
 composer, composer/cli/launcher.py; deepspeed, deepspeed/launcher/runner.py. With dashes for underscores: the last three know the
 latter."""
 
-_INDEX_VARIABLE = "PET_NODE_RANK"
+INDEX_VARIABLE = "PET_NODE_RANK"
 _PYTHON = re.compile(r"python[0-9.]*")
 _STARTS_RANKS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun", "srun", "ray"})
 
@@ -131,32 +142,80 @@ def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
 
 def options_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Options of a launcher win over the variables of the plan; one that differs makes ranks wait forever, or train alone."""
-    words = words_of(command_of(context))
-    launched = launcher_in(words)
+    for line, launched in launched_for_torch(context, resolution):
+        yield from _options_against_plan(resolution, launched, context.locate.run(line.pointer))
+
+
+class Launched(NamedTuple):
+    """A launcher in a command, with its own options."""
+
+    name: str
+    options: Mapping[str, str | None]
+    in_shell: bool
+
+    @property
+    def launcher(self) -> Launcher:
+        return LAUNCHERS[self.name]
+
+
+def launched_by(line: Line) -> Launched | None:
+    """The first launcher of a command; None where there is none."""
+    words = words_of(line.words)
+    found_in = launcher_in(words)
+    if found_in is None:
+        return None
+    name, start = found_in
+    outside = [word for number, word in enumerate(line.words) if not line.in_shell(number)]
+    return Launched(name, _options(words[start:], LAUNCHERS[name]), launcher_in(words_of(outside)) is None)
+
+
+def launched_for_torch(context: Context, resolution: Resolution) -> Iterator[tuple[Line, Launched]]:
+    """Commands whose launcher starts ranks that meet as torch's do."""
     torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
-    if launched is None or not torch or isinstance(context.run.workload, ScriptWorkload):
-        return
-    name, start = launched
-    launcher, where = LAUNCHERS[name], context.locate.run("/workload/command")
-    options = _options(words[start:], launcher)
+    if torch and not isinstance(context.run.workload, ScriptWorkload):
+        launches = ((line, launched_by(line)) for line in lines_of_ranks(context, resolution))
+        yield from ((line, launched) for line, launched in launches if launched)
+
+
+def _options_against_plan(resolution: Resolution, launched: Launched, where: Where) -> Iterator[Finding]:
+    name, launcher, options = launched.name, launched.launcher, launched.options
     wanted = planned(resolution, by_sizes=launcher.reads_plan)
-    yield from _configuration_against_plan(context, resolution, launcher, options)
     for option, fact in launcher.says.items():
         given = options.get(option)
         if given is None:
             continue
-        option = option.replace("-", "_").replace("__", "--", 1) if option.startswith("--") else option
+        option = _as_written(option)
+        if not launched.in_shell and (match := IN_A_SHELL.search(given)):
+            message = f"{option} is given the text {given[:80]}: no shell reads this command, and Kubernetes expands only $(NAME)"
+            yield found("TW411", where, message, _without_a_shell(launched, fact, match))
+            continue
         if "$" in given:
             yield from _reference(name, option, fact, given, resolution, where)
             continue
         if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
-            fix = f"remove it: {name} reads {_INDEX_VARIABLE}" if launcher.reads_plan else f"write $({_INDEX_VARIABLE})"
+            fix = f"remove it: {name} reads {INDEX_VARIABLE}" if launcher.reads_plan else f"write $({INDEX_VARIABLE})"
             yield found("TW411", where, f"{option} is the same number in every pod", _index_fix(fix, option, resolution))
         elif fact in wanted and given != wanted[fact]:
             message = f"{option} {given[:80]} contradicts the plan, which has {wanted[fact]}"
             yield found("TW411", where, message, _fix(name, fact, wanted[fact]))
     if "--standalone" in options and resolution.plan.world.nodes > 1:
         yield found("TW411", where, "with --standalone each pod would train alone", "remove it, or set topology.nodes to 1")
+
+
+IN_A_SHELL = re.compile(r"(?<!\$)\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*)|\(\()")
+"""What a shell replaces, and Kubernetes leaves as it is."""
+
+
+def _without_a_shell(launched: Launched, fact: Fact, match: re.Match[str]) -> str:
+    if launched.launcher.reads_plan:
+        return f"remove it: {launched.name} reads PET_ variables; {fact.value}"
+    name = match[1] or match[2]
+    return f"write $({name})" if name else "write the number; or start the command by a shell, as in [bash, -c, …]"
+
+
+def _as_written(option: str) -> str:
+    """With underscores, as most people write long options of these launchers."""
+    return option.replace("-", "_").replace("__", "--", 1) if option.startswith("--") else option
 
 
 _REFERENCE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
@@ -180,37 +239,6 @@ _HOLDS = {
 }  # fmt: skip
 
 
-def _configuration_against_plan(
-    context: Context, resolution: Resolution, launcher: Launcher, options: Mapping[str, str | None]
-) -> Iterator[Finding]:
-    """A configuration among the run's files says what the options leave out. Nobody expands variables in it."""
-    path = options.get("--config-file")
-    content = context.run.files.get(path) if path and launcher.configured else None
-    if content is None:
-        return
-    where, wanted = context.locate.run(f"/files/{escape(str(path))}"), planned(resolution, by_sizes=launcher.reads_plan)
-    for key, value in {**launcher.configured, **_entries(content, launcher.configured)}.items():
-        option = f"--{key.replace('_', '-')}"
-        fact = launcher.says[option]
-        if option in options or value in ("", "null", "-1"):
-            continue
-        if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
-            message = f"{key} of {path} is {value} in every pod"
-            yield found("TW411", where, message, f"write --{key} $({_INDEX_VARIABLE}) in the command")
-        elif fact in wanted and value != wanted[fact]:
-            message = f"{key} {value[:80]} of {path} contradicts the plan, which has {wanted[fact]}"
-            address = f"write --{key} $(PET_MASTER_ADDR) in the command"
-            yield found("TW411", where, message, address if fact is Fact.ADDRESS else f"write {wanted[fact]}; {fact.value}")
-
-
-def _entries(content: object, keys: Iterable[str]) -> dict[str, str]:
-    """What a file of keys and values says of these: one that the run states as such, or the text of YAML or JSON."""
-    if isinstance(content, Mapping):
-        return {key: str(content[key]) for key in keys if content.get(key) is not None}
-    line = re.compile(rf"""(?:^|[{{,])[ \t]*["']?({"|".join(keys)})["']?[ \t]*:[ \t]*["']?([^\s"',}}#]+)""", re.MULTILINE)
-    return dict(line.findall(str(content)))
-
-
 def _fix(name: str, fact: Fact, wanted: str) -> str:
     if LAUNCHERS[name].reads_plan:
         return f"remove it: {name} reads PET_ variables; {fact.value}"
@@ -220,7 +248,7 @@ def _fix(name: str, fact: Fact, wanted: str) -> str:
 
 def _index_fix(fix: str, option: str, resolution: Resolution) -> str:
     each = resolution.plan.world.processes_per_node
-    return f"write --node_rank $({_INDEX_VARIABLE}) instead" if option == "--base_rank" and each > 1 else fix
+    return f"write --node_rank $({INDEX_VARIABLE}) instead" if option == "--base_rank" and each > 1 else fix
 
 
 def planned(resolution: Resolution, *, by_sizes: bool) -> dict[Fact, str]:
@@ -261,17 +289,22 @@ def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Findi
     torch = needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
     if not isinstance(work, CommandWorkload) or not torch or needs.world_size == 1:
         return
-    words = words_of(command_of(context))
+    for line in lines_of_ranks(context, resolution):
+        yield from _line_starts_the_ranks(context, resolution, line)
+
+
+def _line_starts_the_ranks(context: Context, resolution: Resolution, line: Line) -> Iterator[Finding]:
+    words = words_of(line.words)
     programs = [word.rpartition("/")[2] for word in words]
     launched = launcher_in(words)
     if (launched and launched[0] == "torchrun") or not _STARTS_RANKS.isdisjoint(programs):
         return
-    where, fix = context.locate.run("/workload/command"), "write torchrun before the program: it reads the plan's PET_ variables"
+    where, fix = context.locate.run(line.pointer), "write torchrun before the program: it reads the plan's PET_ variables"
     if launched is not None:
         name = launched[0]
-        if needs.nodes > 1:
+        if resolution.needs.nodes > 1:
             yield from _across(name, words, resolution, where)
-    elif any(_PYTHON.fullmatch(program) for program in programs) and not _reads_its_index(context, resolution):
+    elif any(_PYTHON.fullmatch(program) for program in programs) and not _reads_its_index(context, resolution, line):
         alone = _alone(resolution)
         if alone:
             yield found("TW450", where, alone, f"{fix}; or use workload script, which starts one process per rank")
@@ -285,20 +318,25 @@ def _across(name: str, words: Sequence[str], resolution: Resolution, where: Wher
         message = f"{name} starts ranks in its own pod only, and the run has {needs.nodes} pods: each would train alone"
         yield found("TW450", where, message, f"write {write}; or torchrun in its place, which reads the plan's PET_ variables")
         return
+    if launcher.without_ssh and launcher.without_ssh not in words:
+        option = _as_written(launcher.without_ssh)
+        message = f"without {option} {name} of each pod starts the ranks of all hosts by ssh, and no pod listens for it"
+        yield found("TW450", where, message, f"write {write}")
+        return
     missing = [] if "--config-file" in words else [option for option in launcher.needs if option not in words]
     if missing:
-        lacking = " and ".join(option.replace("-", "_").replace("__", "--", 1) for option in missing)
+        lacking = " and ".join(map(_as_written, missing))
         message = f"without {lacking} {name} takes every pod for the first of {needs.nodes}: each would wait for the others"
         yield found("TW450", where, message, f"write {write}")
 
 
-def _reads_its_index(context: Context, resolution: Resolution) -> bool:
+def _reads_its_index(context: Context, resolution: Resolution, line: Line) -> bool:
     """Whether the command, or a file of the run that it names, reads the pod's index: then it numbers the ranks by itself."""
-    command = " ".join(command_of(context))
+    command = " ".join(line.words)
     texts = [command, *(text for path, text in context.run.files.items() if path in command and isinstance(text, str))]
     if isinstance(context.run.workload, CommandWorkload) and context.run.workload.launcher_variables:
         return True
-    names = {_INDEX_VARIABLE, "NODE_RANK", resolution.binding.node_index_env, *resolution.binding.renders} - {None, "RANK"}
+    names = {INDEX_VARIABLE, "NODE_RANK", resolution.binding.node_index_env, *resolution.binding.renders} - {None, "RANK"}
     return any(str(name) in text for text in texts for name in names)
 
 

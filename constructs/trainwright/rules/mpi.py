@@ -12,7 +12,8 @@ from trainwright.findings.context import Context
 from trainwright.handshake import MPI
 from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded
-from trainwright.rules.command import command_of, words_of
+from trainwright.rules.command import Line, assigned, lines_of_ranks, stated_lines, words_of
+from trainwright.rules.launchers import launched_by
 from trainwright.run import CommandWorkload
 
 _MPIRUN = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"})
@@ -72,13 +73,35 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def mpirun(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Slots, hosts and variables that the command states, against those of the plan."""
-    mpi, launch = resolution.needs.mpi, launch_of(command_of(context))
-    if mpi is None or launch is None or not isinstance(context.run.workload, CommandWorkload):
+    mpi = resolution.needs.mpi
+    if mpi is None or not isinstance(context.run.workload, CommandWorkload):
         return
-    where = context.locate.run("/workload/command")
-    for check in (_slots, _hosts, _dialect, _variables, _root):
-        for code, message, fix in check(launch, resolution, mpi):
+    for line in lines_of_ranks(context, resolution):
+        where, launch = context.locate.run(line.pointer), launch_of(line.words)
+        problems = _without_mpirun(line, resolution) if launch is None else _of_launch(launch, line, resolution, mpi)
+        for code, message, fix in problems:
             yield found(code, where, message, fix)
+
+
+def _of_launch(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> Problems:
+    for check in (_slots, _in_each_pod, _hosts, _dialect, _variables):
+        yield from check(launch, resolution, mpi)
+    yield from _root(launch, line, resolution, mpi)
+
+
+def _without_mpirun(line: Line, resolution: Resolution) -> Problems:
+    """A launcher of torch starts ranks in its own pod, here that of the launcher. One that is told of the hosts may use ssh."""
+    launched, binding = launched_by(line), resolution.binding
+    others = sum(role.pods for role in binding.roles if role.holds_ranks and not binding.hands_on(role))
+    if launched is None or not others or _HOST_FILES & launched.options.keys():
+        return
+    message = f"{launched.name} starts ranks in the launcher's pod alone, and {others} pods would wait for mpirun in vain"
+    by_mpirun = f"mpirun -np {resolution.needs.world_size} --hostfile {binding.hostfile}"
+    yield "TW411", message, f"write {by_mpirun} before the program in its place; or choose a topology that {launched.name} starts"
+
+
+_HOST_FILES = frozenset({"--hostfile", "-H", "--deepspeed-hostfile", "--mpirun-hostfile"})
+"""Of deepspeed, and of ``accelerate launch`` (src/accelerate/commands/launch.py)."""
 
 
 _ROOT_BY_NAME = frozenset({"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
@@ -102,6 +125,29 @@ def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     else:
         message = f"{launch.program} is to start {asked} ranks, and {slots - asked} of {slots} slots stay idle ({counted})"
         yield "TW423", message, f"write {slots}, or lower topology.nodes"
+
+
+_PER_POD = ("-N", "--N", "-npernode", "--npernode")
+_PPR = re.compile(r"ppr:(\d+):node\b")
+
+
+def _in_each_pod(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
+    """How many ranks go to a pod, as far as Open MPI is told. Hydra goes round the hosts again for those that are left."""
+    mapped = [match[1] for value in launch.values(("--map-by", "-map-by")) if (match := _PPR.match(value))]
+    stated = [value for value in (*launch.values(_PER_POD), *mapped) if value.isdigit()]
+    if not stated or mpi.implementation != "openmpi" or launch.program not in _MPIRUN:
+        return
+    slots, each, ranks = resolution.needs.world_size, resolution.needs.processes_per_node, launch.values(_PROCESSES)
+    in_pod, places = int(stated[0]), int(stated[0]) * (slots // each)
+    if in_pod > each:
+        message = f"{launch.program} is to start {in_pod} ranks in a pod, and a pod has {each} slots"
+        yield "TW420", message, f"write {each}, or change topology"
+    elif ranks and ranks[0].isdigit() and places < int(ranks[0]) <= slots:
+        message = f"{launch.program} is to start {ranks[0]} ranks and at most {in_pod} in a pod, which makes {places}"
+        yield "TW420", message, f"write {each} for {in_pod}, or remove it"
+    elif not ranks and places < slots:
+        message = f"{launch.program} is to start {in_pod} ranks in a pod, and {slots - places} of {slots} slots stay idle"
+        yield "TW423", message, f"write {each}, or change topology"
 
 
 def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
@@ -137,13 +183,18 @@ def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
         yield "TW423", message, f"add {' '.join(f'-x {name}' for name in missing)}, each word as a separate element"
 
 
-def _root(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
+def _root(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> Problems:
     """Open MPI's mpirun refuses to be root's unless it is told; where nobody is root, the option speaks of another image."""
     told = any(name == "--allow-run-as-root" for name, _ in launch.options)
-    if resolution.plan.security.user == 0 and mpi.implementation == "openmpi" and not told and launch.program in _MPIRUN:
-        by_name = {variable.name for variable in resolution.plan.environment}
-        if not by_name >= _ROOT_BY_NAME:
-            yield "TW423", f"{launch.program} of Open MPI does not start as root", "add --allow-run-as-root"
+    as_root = mpi.as_root and not resolution.plan.security.non_root
+    if as_root and mpi.implementation == "openmpi" and not told and launch.program in _MPIRUN:
+        by_name = {variable.name for variable in resolution.environment(resolution.binding.roles[0])}
+        if not by_name | assigned(line.words).keys() >= _ROOT_BY_NAME:
+            message, fix = f"{launch.program} of Open MPI does not start as root", "add --allow-run-as-root"
+            if resolution.plan.security.user is None:
+                message += ", and the run states no user: the plan takes the image for one made for root, with keys in /root/.ssh"
+                fix += "; or write `security: {user: 1000}` for an image that has this user, as those of the MPI Operator"
+            yield "TW423", message, fix
     if resolution.binding.sshd and not mpi.as_root and told:
         message = "--allow-run-as-root does nothing: no pod runs as root, and sshd of an image made for root does not start"
         fix = (
@@ -160,7 +211,8 @@ _WAITS = re.compile(r"\b(?:until|while)\b.*\b(?:ssh|getent|nslookup|dig|nc|ping)
 def _waits(context: Context) -> bool:
     """Whether the command, or a script among the run's files, does."""
     scripts = [content for content in context.run.files.values() if isinstance(content, str)]
-    return any(_WAITS.search(text) for text in (*command_of(context), *scripts))
+    words = [word for line in stated_lines(context) for word in line.words]
+    return any(_WAITS.search(text) for text in (*words, *scripts))
 
 
 def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Finding]:

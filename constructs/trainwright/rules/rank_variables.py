@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.handshake import Rendezvous
+from trainwright.handshake import Rendezvous, Role
 from trainwright.plan import Resolution
-from trainwright.rules.command import assigned, command_of, words_in, words_of
-from trainwright.rules.launchers import VARIABLES, Fact, launcher_in, planned
+from trainwright.rules.command import Line, assigned, line_of, line_of_role, lines_of_ranks, set_once, words_in, words_of
+from trainwright.rules.environment import stated_for_ranks
+from trainwright.rules.launchers import IN_A_SHELL, VARIABLES, Fact, launcher_in, planned
 from trainwright.run import CommandWorkload
+from trainwright.target.base import RunPod
 from trainwright.topology import LAUNCHER_VARIABLES, untold
 
 Locate = Callable[[str], Where]
@@ -24,13 +29,16 @@ def set_by_hand(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A value in the run or its command is the same in every pod, and stays when the plan moves."""
     if not isinstance(context.run.workload, CommandWorkload) or resolution.needs.rendezvous not in _TORCH_OR_MPI:
         return
-    by_command, text = assigned(command_of(context)), " ".join(command_of(context))
-    # a name that is set twice depends on what the shell finds
-    once = {name: value for name, value in by_command.items() if len(re.findall(rf"\b{name}=", text)) == 1}
-    yield from _against_plan(once, resolution, lambda _: context.locate.run("/workload/command"))
-    stated = {name: str(value) for name, value in context.run.env.items() if isinstance(value, str) and "$" not in value}
-    of_launchers = {name: value for name, value in stated.items() if name in LAUNCHER_VARIABLES and name not in _BY_TORCHRUN}
-    yield from _against_plan(of_launchers, resolution, lambda name: context.locate.run(f"/env/{name}"))
+    for line in lines_of_ranks(context, resolution):
+        yield from _against_plan(set_once(line), resolution, partial(_in_command, context, line))
+    for stated in stated_for_ranks(context, resolution):
+        texts = {name: value for name, value in stated.env.items() if isinstance(value, str) and "$" not in value}
+        of_launchers = {name: value for name, value in texts.items() if name in LAUNCHER_VARIABLES and name not in _BY_TORCHRUN}
+        yield from _against_plan(of_launchers, resolution, partial(stated.at, context))
+
+
+def _in_command(context: Context, line: Line, _: str) -> Where:
+    return context.locate.run(line.pointer)
 
 
 _TORCH_OR_MPI = frozenset({Rendezvous.STATIC, Rendezvous.C10D, Rendezvous.MPI_HOSTFILE})
@@ -63,15 +71,27 @@ def _fix(name: str, fact: Fact, by_mpirun: bool) -> str:
 
 
 def references(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """A reference in ``env`` to what the controller appends to it."""
-    for name, value in context.run.env.items():
-        for other in re.findall(r"(?<!\$)\$\((\w+)\)", value) if isinstance(value, str) else ():
-            if other in resolution.binding.injects:
-                message = f"{name} holds $({other}), which stays as it is: the controller sets {other} after it"
-                fix = f"remove it from env, and write $({other}) in the command, where all variables are known"
-                if name in LAUNCHER_VARIABLES:
-                    fix = f"remove it: pods have {name} from the plan where the command reads it"
-                yield found("TW419", context.locate.run(f"/env/{name}"), message, fix)
+    """A reference in ``env`` to what comes later: the controller appends it, or the command line hands it on."""
+    late = dict.fromkeys(_handed_on(resolution), "the command line hands {other} on")
+    late |= dict.fromkeys(resolution.binding.injects, "the controller sets {other} after it")
+    for stated in stated_for_ranks(context, resolution):
+        for name, value in stated.env.items():
+            for other in references_in(value) if isinstance(value, str) else ():
+                if other in late:
+                    message = f"{name} holds $({other}), which stays as it is: {late[other].format(other=other)}"
+                    fix = f"remove it from env, and write $({other}) in the command, where all variables are known"
+                    if name in LAUNCHER_VARIABLES:
+                        fix = f"remove it: pods have {name} from the plan where the command reads it"
+                    yield found("TW419", stated.at(context, name), message, fix)
+
+
+def _handed_on(resolution: Resolution) -> set[str]:
+    return {name for process in resolution.processes.values() for name in process.handed_on}
+
+
+def references_in(text: str) -> list[str]:
+    """Names that Kubernetes looks up: ``$$`` is a dollar sign."""
+    return [name for name in re.findall(r"\$\$|\$\((\w+)\)", text) if name]
 
 
 def unset(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -83,22 +103,24 @@ def unset(context: Context, resolution: Resolution) -> Iterator[Finding]:
         "only the operator sets the pod's number, and nothing can hand it on to an image's own entrypoint"
     )
     has = {variable.name for variable in resolution.plan.environment} | resolution.binding.injects.keys()
-    has |= assigned(command_of(context)).keys() | {name for part in context.run.roles.values() for name in part.env}
-    before = any(process.before for process in resolution.processes.values())
-    missing = [name for name in LAUNCHER_VARIABLES if name not in has and not (before and name == "NODE_RANK")]
+    has |= {name for part in context.run.roles.values() for name in part.env} | _handed_on(resolution)
+    lines = lines_of_ranks(context, resolution)
+    has |= {name for line in lines for name in assigned(line.words)}
+    missing = [name for name in LAUNCHER_VARIABLES if name not in has]
     if work.launcher_variables and missing:
         yield _refused(context.locate.run("/workload/launcher_variables"), "the pods cannot have", missing, why)
-    elif not context.run.env_from:
-        read = [name for name in missing if name in _read(context)]
+        return
+    for line in lines if not context.run.env_from else ():
+        read = [name for name in missing if name in _read(line)]
         if read:
-            yield _refused(context.locate.run("/workload/command"), "the command reads", read, why)
+            yield _refused(context.locate.run(line.pointer), "the command reads", read, why)
 
 
-def _read(context: Context) -> set[str]:
+def _read(line: Line) -> set[str]:
     """What it hands on to a launcher or a program. torchrun tells ranks where they meet, and words after it are theirs."""
-    text = " ".join(words_in(command_of(context)))
+    text = " ".join(words_in(line.words))
     names = set(re.findall(r"(?<!\$)\$(?:\(|\{)?(\w+)(?=[)}]|\b)(?!:[-=?])", text))
-    return names - _BY_TORCHRUN if launcher_in(words_of(command_of(context))) else names
+    return names - _BY_TORCHRUN if launcher_in(words_of(line.words)) else names
 
 
 def _refused(where: Where, what: str, names: list[str], why: str) -> Finding:
@@ -106,4 +128,61 @@ def _refused(where: Where, what: str, names: list[str], why: str) -> Finding:
     return found("TW457", where, f"{what} {', '.join(names)}; {why}", fix)
 
 
+def left_as_text(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """References in a finished pod that nothing replaces: to variables that it does not have, or as a shell writes them."""
+    roles, said = {role.name: role for role in resolution.binding.roles}, set[tuple[Where, str]]()
+    for pod in pods:
+        if pod.role not in roles or not pod.found.spec.get("containers"):
+            continue
+        role, container = roles[pod.role], pod.found.spec["containers"][0]
+        problems = [part(context, resolution, role, container) for part in (_in_env, _in_words)]
+        for where, message, fix in chain.from_iterable(problems):
+            if (where, message) not in said:
+                said.add((where, message))
+                yield found("TW419", where, message, fix)
+
+
+Problems = Iterator[tuple[Where, str, str]]
+"""Place, message and fix."""
+
+
+def _in_env(context: Context, resolution: Resolution, role: Role, container: Mapping[str, Any]) -> Problems:
+    """The kubelet expands them in the order of the list. What the controller appends has a message of its own."""
+    sources = {variable.name: variable.source for variable in resolution.environment(role)}
+    late = resolution.binding.injects.keys() | _handed_on(resolution)
+    before = set[str]()
+    for entry in container.get("env") or ():
+        for name in references_in(str(entry.get("value") or "")):
+            if name not in before | late and not _from_elsewhere(name, container):
+                where = context.locate.at(sources.get(entry["name"], "run:/overrides"))
+                message = f"{entry['name']} holds $({name}), which stays as it is: the pod sets no {name} before it"
+                yield where, message, f"write the value out, or set {name} above it; where the text is meant, write $$({name})"
+        before.add(entry["name"])
+
+
+def _in_words(context: Context, resolution: Resolution, role: Role, container: Mapping[str, Any]) -> Problems:
+    """In a command the kubelet knows every variable of the container; what a shell reads is the shell's."""
+    line = line_of_role(context, role.name) or (line_of(context) if resolution.binding.runs_the_work(role) else None)
+    if line is None or resolution.processes[role.name].supervised or resolution.binding.replaces_command:
+        return  # ours, a script that the supervisor starts as it is written, or the operator's
+    has = {entry["name"] for entry in container.get("env") or ()} | resolution.binding.injects.keys() | _handed_on(resolution)
+    where = context.locate.run(line.pointer)
+    for number, word in enumerate(line.words):
+        for name in references_in(word):
+            meant = not line.in_shell(number) or name.isupper()
+            if meant and name not in has and not _from_elsewhere(name, container):
+                message = f"the command holds $({name}), which stays as it is: the pods have no variable {name}"
+                yield where, message, f"write the value out, or set {name} under env; where the text is meant, write $$({name})"
+        names = [match[1] or match[2] for match in IN_A_SHELL.finditer(word)] if not line.in_shell(number) else []
+        for name in (name for name in names if name in has):
+            message = f"the command holds the text ${name}, which nothing replaces: no shell reads this command"
+            yield where, message, f"write $({name}), which Kubernetes expands; or start it by a shell, as in [bash, -c, …]"
+
+
+def _from_elsewhere(name: str, container: Mapping[str, Any]) -> bool:
+    """Whether a variable may come of a whole Secret or ConfigMap, or is one of the API server's Service."""
+    return bool(container.get("envFrom")) or name.startswith("KUBERNETES_")
+
+
 PLAN = (set_by_hand, references, unset)
+PODS = (left_as_text,)

@@ -13,7 +13,7 @@ from trainwright.findings.locate import escape
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.rules.cluster import image_findings
-from trainwright.rules.environment import variable_findings
+from trainwright.rules.environment import stated_facts, variable_findings
 from trainwright.rules.secrets import secret_findings
 from trainwright.units import Bytes
 
@@ -82,7 +82,9 @@ def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
         fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
         for variable, owner in owners.items():
             yield found("TW403", where(variable), owner, fix)
-        yield from variable_findings({key: value for key, value in parts.env.items() if key not in owners}, where)
+        by_fabric = stated_facts(parts.env, resolution) if resolution.binding.runs_the_work(role) else []
+        reported = owners.keys() | {fact.name for fact in by_fabric}
+        yield from variable_findings({key: value for key, value in parts.env.items() if key not in reported}, where)
 
 
 def _variable_at(context: Context, role: str, variable: str) -> Where:

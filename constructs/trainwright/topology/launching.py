@@ -48,15 +48,15 @@ def launcher_variables(needs: Needs, binding: Binding, name: str) -> tuple[Varia
     )
 
 
-def words_before(binding: Binding, told: frozenset[str]) -> tuple[str, ...]:
-    """What tells a command its pod's index where only a variable of the operator has it.
+def handed_on(binding: Binding, told: frozenset[str]) -> dict[str, str]:
+    """The pod's index where only a variable of the operator has it, which the command line has to hand on.
 
     Operators append their variables to the container's own, and the kubelet leaves a reference in ``env`` to what comes later as
     it is; in ``command`` it knows all of them (Kubernetes, pkg/kubelet/kubelet_pods.go, makeEnvironmentVariables).
     """
     if NODE_RANK not in told or binding.index_field or _INDEX not in binding.injects:
-        return ()
-    return ("env", f"{NODE_RANK}=$({_INDEX})")
+        return {}
+    return {NODE_RANK: _INDEX}
 
 
 def untold(needs: Needs, binding: Binding) -> str | None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trainwright.handshake import Binding, Needs, Port, Ports, Process, Rendezvous, Variable
 from trainwright.topology import mpirun
-from trainwright.topology.launching import launcher_variables, words_before
+from trainwright.topology.launching import handed_on, launcher_variables
 from trainwright_trainer.contract.layout import RANK_COMMAND, RAY_COMMAND, SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, SUPERVISE_COMMAND
 
 LINKED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER})
@@ -117,8 +117,8 @@ def processes(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
         linked = (_control(work.ports),) if needs.rendezvous in LINKED else ()
         process = Process(SUPERVISE_COMMAND, ports=(rendezvous, *linked, _http(work.ports)))
     else:
-        before = words_before(binding, work.told)
-        process = Process(work.command, work.args, before, (rendezvous,), supervised=False)
+        told = handed_on(binding, work.told)
+        process = Process(work.command, work.args, told, (rendezvous,), supervised=False)
     return {role.name: process for role in binding.roles}
 
 

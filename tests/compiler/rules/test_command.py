@@ -47,7 +47,7 @@ def test_a_dynamic_rendezvous_ignores_the_plans_ranks(words: tuple[str, ...]) ->
 
 @pytest.mark.parametrize("option", ["--rdzv_backend=static", "--rdzv_backend=$(BACKEND)"])
 def test_a_static_rendezvous_is_the_plans(option: str) -> None:
-    assert codes(command("torchrun", option, "train.py")) == []
+    assert codes(command("torchrun", option, "train.py") | {"env": {"BACKEND": "static"}}) == []
 
 
 @pytest.mark.parametrize(
@@ -129,6 +129,67 @@ def test_options_of_other_launchers_that_agree(words: tuple[str, ...]) -> None:
     assert codes(command(*words, "train.py", "--num_machines", "9")) == []
 
 
+OF_ALL_PODS = "accelerate launch --num_machines $NNODES --num_processes $((NNODES * NPROC_PER_NODE)) --machine_rank $NODE_RANK"
+
+
+@pytest.mark.parametrize(("told", "instead", "says"), [
+    ("--machine_rank $NODE_RANK", "--machine_rank 0", "--machine_rank is the same number in every pod"),
+    ("$MASTER_ADDR", "localhost", "--main_process_ip localhost contradicts the plan"),
+    ("$MASTER_PORT", "1234", "--main_process_port 1234 contradicts the plan"),
+])  # fmt: skip
+@pytest.mark.parametrize("line_ends", [" ", " \\\n  "], ids=["one line", "several lines"])
+def test_options_after_what_a_shell_computes(told: str, instead: str, says: str, line_ends: str) -> None:
+    """In a shell's script ``$((a * b))`` is one word, and a backslash goes on in the next line."""
+    right = f"{OF_ALL_PODS} --main_process_ip $MASTER_ADDR --main_process_port $MASTER_PORT t.py".replace(" --", f"{line_ends}--")
+    assert codes(command("bash", "-c", right)) == []
+    (finding,) = findings(command("bash", "-c", right.replace(told.replace(" --", f"{line_ends}--"), instead)))
+    assert (finding.code, says in finding.message) == ("TW411", True)
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (("torchrun", "--nnodes", "$NNODES"), "--nnodes is given the text $NNODES"),
+    (("torchrun", "--node_rank=${NODE_RANK}"), "remove it: torchrun reads PET_ variables"),
+    ((*OF_ALL_PODS.split()[:2], "--num_machines=2", "--machine_rank", "$NODE_RANK", *("--main_process_ip", "$(MASTER_ADDR)")),
+     "write $(NODE_RANK)"),
+    ((*OF_ALL_PODS.split()[:2], "--num_machines=2", "--num_processes", "$((NNODES*8))", "--machine_rank=$(NODE_RANK)",
+      "--main_process_ip=$(MASTER_ADDR)"), "write the number; or start the command by a shell"),
+    (("bash", "-c", 'exec "$@"', "bash", "composer", "--world_size=16", "-n", "$NPROC_PER_NODE"), "write $(NPROC_PER_NODE)"),
+])  # fmt: skip
+def test_an_option_in_a_shells_words_without_a_shell(words: tuple[str, ...], says: str) -> None:
+    (finding,) = findings(command(*words, "t.py"))
+    assert finding.code == "TW411"
+    assert says in f"{finding.message}; {finding.fix}"
+
+
+ZERO: Data = {"topology": {"kind": "zero3", "engine": "deepspeed", "nodes": 2, "gpus_per_node": 8}}
+BY_HOSTS = ("deepspeed", "--no_ssh", "--hostfile", "/etc/deepspeed/hosts", "--node_rank", "$(NODE_RANK)")
+
+
+def of_hosts(content: str, *options: str) -> list[str]:
+    run = {**command(*BY_HOSTS, *options, "t.py"), **ZERO, "files": {"/etc/deepspeed/hosts": content}}
+    return [f"{one.where.pointer} {one.code} {one.message}" for one in findings(run)]
+
+
+def test_hosts_of_deepspeed_are_the_pods() -> None:
+    place = "/files/~1etc~1deepspeed~1hosts TW411 the host file /etc/deepspeed/hosts"
+    assert of_hosts("# two\na slots=8\n\nb  slots=8 # the last\n") == []
+    assert of_hosts("a slots=4\nb slots=4\n", "--num_gpus", "8") == [], "the option wins"
+    assert of_hosts("a slots=8\nb slots=8\nc slots=8\n", "--num_nodes", "2") == [], "the first two"
+    assert of_hosts("a slots=8\nb slots=8\nc slots=8\n", "--exclude", "c") == []
+    assert of_hosts("a slots=4\nb slots=4\nc slots=4\n") == [
+        f"{place} names 3 hosts, and the plan has 2 pods",
+        f"{place} gives a pod 4 slots, and the plan has 8 ranks in each",
+    ]  # fmt: skip
+    assert of_hosts("a slots=8\n", "--num_gpus=8") == [f"{place} names 1 hosts, and the plan has 2 pods"]
+
+
+def test_deepspeed_with_hosts_uses_ssh_unless_told() -> None:
+    words = [word for word in BY_HOSTS if word != "--no_ssh"]
+    text = message(command(*words, "t.py") | ZERO)
+    assert "without --no_ssh deepspeed of each pod starts the ranks of all hosts by ssh, and no pod listens for it" in text
+    assert codes({**command(*words, "t.py"), **ZERO, "topology": {**ZERO["topology"], "nodes": 1}}) == []
+
+
 CONFIGURED = ("accelerate", "launch", "--config_file", "/etc/accelerate.yaml")
 AGREES = "distributed_type: MULTI_GPU\nnum_machines: 2\nnum_processes: 16\nmain_process_port: 29500\n"
 RANKED = ("--machine_rank", "$(PET_NODE_RANK)", "--main_process_ip", "$(PET_MASTER_ADDR)")
@@ -191,6 +252,8 @@ def test_a_program_that_reads_its_pods_index_numbers_the_ranks_itself() -> None:
         (("bash", "-c", "NCCL_TREE_THRESHOLD=0 torchrun train.py"), "TW407"),
         (("env", "NCCL_IB_TIMEOUT=99", "torchrun", "train.py"), "TW413"),
         (("env", "NCCL_ALGO=Ring", "torchrun", "train.py"), "TW408"),
+        (("env", "NCCL_SOCKET_IFNAME=eth9", "torchrun", "train.py"), "TW403"),
+        (("bash", "-c", "NCCL_SOCKET_IFNAME=eth9 torchrun train.py"), "TW403"),
         (("env", "WANDB_API_KEY=0123456789abcdef", "torchrun", "train.py"), "TW409"),
     ],
 )
@@ -207,6 +270,8 @@ def test_variables_that_a_command_sets_are_read_too(words: tuple[str, ...], code
         ("bash", "-c", "torchrun train.py  # NCCL_TIMEOUT=1 was here"),
         ("torchrun", "train.py", "model.name=x", "lr=1"),
         ("bash", "-c", "torchrun 'open quote"),
+        ("bash", "-c", "NCCL_SOCKET_IFNAME=eth0 torchrun train.py"),
+        ("bash", "-c", "test -e /sys/class/net/eth9 && NCCL_SOCKET_IFNAME=eth9 || NCCL_SOCKET_IFNAME=eth0; torchrun train.py"),
     ],
 )
 def test_variables_of_a_command_without_a_fault(words: tuple[str, ...]) -> None:
@@ -299,3 +364,57 @@ def test_one_that_names_a_tracker_is_believed(word: str) -> None:
 
 def test_other_topologies_are_not_asked_for_a_tracker() -> None:
     assert on_a_tracker(command("python", "boost.py")) == []
+
+
+# Commands of roles, which stand in the place of the run's.
+
+ON_PYTORCH: Data = {"target": "pytorch-job", **command("torchrun", "t.py"), "security": {"user": 1000}}
+
+
+def of_worker(**parts: object) -> list[tuple[str, str]]:
+    profile = overlay(TRAINING_OPERATOR, {"operators": {"training-operator": {"restricted_containers": True}}})
+    return [(one.code, one.where.pointer) for one in findings(ON_PYTORCH | {"roles": {"worker": parts}}, profile)]
+
+
+@pytest.mark.parametrize(("words", "code"), [
+    (["torchrun", "--nnodes", "5", "t.py"], "TW411"),
+    (["torchrun", "--nnodes", "$NNODES", "t.py"], "TW411"),
+    (["torchrun", "--rdzv_backend=c10d", "t.py"], "TW406"),
+    (["python", "t.py"], "TW450"),
+    (["bash", "-c", "NODE_RANK=1 start"], "TW411"),
+    (["env", "NCCL_ALGO=Ring", "torchrun", "t.py"], "TW408"),
+    (["env", "NCCL_SOCKET_IFNAME=eth9", "torchrun", "t.py"], "TW403"),
+    (["torchrun", "t.py", "$(NUMBER)"], "TW419"),
+])  # fmt: skip
+def test_the_command_of_a_role_is_read_as_that_of_the_run(words: list[str], code: str) -> None:
+    assert of_worker(command=words) == [(code, "/roles/worker/command")]
+
+
+def test_arguments_of_a_role_follow_the_runs_command() -> None:
+    run = ON_PYTORCH | {"workload": {"kind": "command", "command": ["torchrun", "--max-restarts"], "args": ["0", "t.py"]}}
+    profile = overlay(TRAINING_OPERATOR, {"operators": {"training-operator": {"restricted_containers": True}}})
+    for args, expected in (
+        (["0", "--nnodes=5", "t.py"], ("TW411", "/roles/worker/args")),
+        (["0", "-x y", "t.py"], ("TW405", "/roles/worker/args/1")),
+    ):
+        (finding,) = findings(run | {"roles": {"worker": {"args": args}}}, profile)
+        assert (finding.code, finding.where.pointer) == expected
+
+
+def test_a_word_of_a_role_has_its_own_place() -> None:
+    assert of_worker(command=["torchrun", "-x y", "t.py"])[0] == ("TW405", "/roles/worker/command/1")
+    assert of_worker(command=["torchrun", "t.py"]) == []
+
+
+def test_where_every_role_has_its_own_command_nobody_reads_that_of_the_run() -> None:
+    roles = {"master": {"command": ["torchrun", "t.py"]}, "worker": {"command": ["torchrun", "t.py"]}}
+    profile = overlay(TRAINING_OPERATOR, {"operators": {"training-operator": {"restricted_containers": True}}})
+    assert codes({**ON_PYTORCH, **command("torchrun", "--nnodes=5", "t.py"), "roles": roles}, profile) == []
+
+
+@pytest.mark.parametrize(("env", "code"), [
+    ({"NCCL_SOCKET_IFNAME": "eth9"}, "TW403"), ({"NCCL_SOCKET_IFNAME": "eth0"}, "TW416"), ({"NNODES": "5"}, "TW411"),
+    ({"PLACE": "$(RANK)"}, "TW419"), ({"NCCL_IB_HCA": "mlx5"}, "TW408"),
+])  # fmt: skip
+def test_variables_of_a_role_are_read_as_those_of_the_run(env: Data, code: str) -> None:
+    assert of_worker(env=env) == [(code, f"/roles/worker/env/{next(iter(env))}")]

@@ -261,6 +261,14 @@ def test_a_value_that_agrees_stands_once_and_is_the_runs_own() -> None:
     ]
 
 
+def test_the_fabric_decides_over_the_variables_of_its_pool_too() -> None:
+    pool = {"node_pools": {"h100": {"pods": {"env": {"NCCL_SOCKET_IFNAME": "eth9"}}}}}
+    (finding,) = findings({}, pool)
+    assert (finding.code, finding.where.pointer) == ("TW403", "/node_pools/h100/pods/env/NCCL_SOCKET_IFNAME")
+    (finding,) = findings({"env": {"NCCL_SOCKET_IFNAME": "eth0"}}, pool)
+    assert (finding.code, finding.where.pointer) == ("TW416", "/env/NCCL_SOCKET_IFNAME")
+
+
 def test_on_one_node_the_fabric_decides_nothing() -> None:
     assert codes({"topology": {"nodes": 1}, "env": {"NCCL_SOCKET_IFNAME": "lo"}}) == []
 

@@ -153,3 +153,86 @@ def test_root_without_a_root() -> None:
     ((code, text),) = said("mpirun", "--allow-run-as-root", "-np", "16", *HOSTS, *FORWARDED, "python", "train.py")
     assert code == "TW423"
     assert "no pod runs as root" in text
+
+
+@pytest.mark.parametrize(("options", "expected"), [
+    (("-np", "16", "-N", "8"), None),
+    (("-np", "16", "-N", "4"), ("TW420", "16 ranks and at most 4 in a pod, which makes 8; write 8 for 4, or remove it")),
+    (("-np", "16", "--map-by", "ppr:4:node:PE=2"), ("TW420", "at most 4 in a pod")),
+    (("-np", "8", "-N", "4"), ("TW423", "8 of 16 slots stay idle")),
+    (("-npernode", "16"), ("TW420", "16 ranks in a pod, and a pod has 8 slots")),
+    (("-N", "4"), ("TW423", "4 ranks in a pod, and 8 of 16 slots stay idle")),
+    (("--map-by", "ppr:8:node"), None),
+    (("-np", "16", "-N", "$EACH"), None),
+])  # fmt: skip
+def test_ranks_in_each_pod(options: tuple[str, ...], expected: tuple[str, str] | None) -> None:
+    found = said("bash", "-c", f"mpirun {' '.join((*options, *HOSTS, *FORWARDED))} python train.py")
+    if expected is None:
+        assert found == []
+    else:
+        ((code, text),) = found
+        assert (code, expected[1] in text) == (expected[0], True)
+
+
+def of_image(user: Data, *words: str) -> list[str]:
+    """On a cluster that leaves an image its user."""
+    cluster = overlay(MPI, {"namespaces": {"training": {"pod_security": "privileged", "security": None}}, "security": None})
+    run = {**RUN, **command("mpirun", *words, "-np", "16", *HOSTS, *FORWARDED[2:], "python", "train.py"), "security": user}
+    return [one.message for one in findings(run, cluster) if one.code == "TW423" and "root" in one.message]
+
+
+def test_root_has_to_be_told() -> None:
+    """Where no user is stated, the plan takes the image for one made for root."""
+    (as_root,), (unknown,) = of_image({"user": 0}), of_image({})
+    assert as_root == "mpirun of Open MPI does not start as root"
+    assert "the run states no user: the plan takes the image for one made for root, with keys in /root/.ssh" in unknown
+    assert of_image({"user": 1000}) == []
+    for user in ({"user": 0}, {}):
+        assert of_image(user, "--allow-run-as-root") == []
+
+
+@pytest.mark.parametrize("words", [
+    ("torchrun", "train.py"), ("python", "-m", "torch.distributed.run", "train.py"), ("accelerate", "launch", "train.py"),
+    ("deepspeed", "train.py"), ("composer", "train.py"), ("bash", "-c", "exec torchrun train.py"),
+])  # fmt: skip
+@pytest.mark.parametrize("kind", ["mpi", "horovod"])
+def test_a_launcher_that_is_no_mpirun(words: tuple[str, ...], kind: str) -> None:
+    run = RUN | command(*words) | {"topology": RUN["topology"] | {"kind": kind}}
+    (text,) = [f"{one.message}; {one.fix}" for one in findings(run, MPI) if one.code == "TW411"]
+    assert "starts ranks in the launcher's pod alone, and 2 pods would wait for mpirun in vain" in text
+    assert "write mpirun -np 16 --hostfile /etc/mpi/hostfile before the program in its place" in text
+
+
+@pytest.mark.parametrize("words", [
+    ("deepspeed", "--hostfile", "/etc/mpi/hostfile", "train.py"), ("/app/start.sh",), ("python", "start.py"),
+    ("mpirun", "-np", "16", *HOSTS, "bash", "-c", "torchrun train.py"),
+])  # fmt: skip
+def test_others_may_start_the_ranks_by_ssh(words: tuple[str, ...]) -> None:
+    assert "TW411" not in [one.code for one in findings(RUN | command(*words), MPI)]
+
+
+def test_a_launcher_that_is_the_only_node_starts_them_all() -> None:
+    topology = {"kind": "mpi", "nodes": 1, "gpus_per_node": 8, "launcher_is_node": True}
+    assert "TW411" not in [one.code for one in findings(RUN | command("torchrun", "train.py") | {"topology": topology}, MPI)]
+
+
+FIELD: Data = {"PN": {"field": "spec.nodeName"}}
+
+
+@pytest.mark.parametrize(("run", "cluster", "place"), [
+    ({"env": FIELD}, {}, "/env/PN"),
+    ({}, {"node_pools": {"h100": {"pods": {"env": FIELD}}}}, "/node_pools/h100/pods/env/PN"),
+])  # fmt: skip
+def test_a_field_of_the_launcher_is_none_of_the_ranks(run: Data, cluster: Data, place: str) -> None:
+    (finding,) = [one for one in findings(RUN | run, overlay(MPI, cluster)) if one.code == "TW427"]
+    assert finding.where.pointer == place
+    assert ("under env of the run" in finding.fix) == bool(cluster)
+
+
+def test_the_launchers_own_field_stays_with_it() -> None:
+    assert "TW427" not in [one.code for one in findings(RUN | {"roles": {"launcher": {"env": FIELD}}}, MPI)]
+
+
+def test_a_run_may_replace_a_field_of_its_pool() -> None:
+    cluster = overlay(MPI, {"node_pools": {"h100": {"pods": {"env": FIELD}}}})
+    assert "TW427" not in [one.code for one in findings(RUN | {"env": {"PN": ""}}, cluster)]

@@ -77,6 +77,62 @@ def test_a_reference_in_env_to_what_is_appended_stays_as_it_is() -> None:
     assert codes(shell("start $NODE_RANK") | env) == []
 
 
+@pytest.mark.parametrize("stated", [{"env": {"R": "$(NODE_RANK)"}}, {"roles": {"worker": {"env": {"R": "$(NODE_RANK)"}}}}])
+def test_a_reference_in_env_to_what_the_command_line_hands_on_stays_too(stated: Data) -> None:
+    for words in (("start", "$(NODE_RANK)"), ("bash", "-c", "start $R")):
+        (finding,) = findings({**on("pytorch-job"), **command(*words), **stated}, ON_PYTORCH)
+        assert (finding.code, finding.where.pointer.endswith("/env/R")) == ("TW419", True)
+        assert "R holds $(NODE_RANK), which stays as it is: the command line hands NODE_RANK on" in finding.message
+    assert codes(command("start", "$(NODE_RANK)") | {"env": {"R": "$(NODE_RANK) $$(RANK)"}}) == [], "a field, before it"
+
+
+@pytest.mark.parametrize(("env", "says"), [
+    ({"A": "$(B)"}, "A holds $(B), which stays as it is: the pod sets no B before it"),
+    ({"A": "x $(B)", "B": "1"}, "the pod sets no B before it"),
+    ({"A": "$(JOB_COMPLETION_INDEX)"}, "the controller sets JOB_COMPLETION_INDEX after it"),
+])  # fmt: skip
+def test_a_reference_in_env_to_what_is_not_there(env: Data, says: str) -> None:
+    (finding,) = findings(command("torchrun", "t.py") | {"env": env})
+    assert (finding.code, finding.where.pointer) == ("TW419", "/env/A")
+    assert says in finding.message
+
+
+@pytest.mark.parametrize("env", [
+    {"B": "1", "A": "$(B) $(PET_NNODES)"}, {"A": "$$(B) $$$$(C)"}, {"A": "$(KUBERNETES_SERVICE_HOST)"}, {"A": "$(not a name)"},
+])  # fmt: skip
+def test_references_in_env_that_kubernetes_replaces(env: Data) -> None:
+    assert codes(command("torchrun", "t.py") | {"env": env}) == []
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (("torchrun", "--nnodes", "$(NUM_NODES)", "t.py"), "$(NUM_NODES), which stays as it is: the pods have no variable NUM_NODES"),
+    (("bash", "-c", "torchrun t.py --of $(NUM_NODES)"), "$(NUM_NODES), which stays as it is"),
+    (("torchrun", "t.py", "--of=$NNODES-$PET_NNODES"), "the text $PET_NNODES, which nothing replaces: no shell reads"),
+    (("torchrun", "t.py", "--at", "${OUT}/x"), "write $(OUT), which Kubernetes expands"),
+])  # fmt: skip
+def test_words_that_nobody_replaces(words: tuple[str, ...], says: str) -> None:
+    found = findings(command(*words) | {"env": {"OUT": "/out"}})
+    assert {one.code for one in found} == {"TW419"}
+    assert any(says in f"{one.message}; {one.fix}" for one in found)
+
+
+@pytest.mark.parametrize("words", [
+    ("torchrun", "t.py", "$(OUT)", "$(PET_NNODES)", "$(JOB_COMPLETION_INDEX)", "$$(OTHER)", "${model.size}", "$OTHER", "$5"),
+    ("bash", "-c", "torchrun t.py $OUT ${OUT} $(hostname) $(nproc)"),
+])  # fmt: skip
+def test_words_that_somebody_replaces_or_that_are_text(words: tuple[str, ...]) -> None:
+    assert codes(command(*words) | {"env": {"OUT": "/out"}}) == []
+
+
+def test_a_whole_secret_may_have_any_variable() -> None:
+    assert codes(command("torchrun", "t.py", "$(OTHER)") | {"env_from": [{"secret": "keys"}]}) == []
+
+
+def test_variables_of_an_override_are_there() -> None:
+    added = {"overrides": {"pod": {"node": {"containers": [{"name": "trainer", "env": [{"name": "OTHER", "value": "1"}]}]}}}}
+    assert codes(command("torchrun", "t.py", "$(OTHER)") | added) == []
+
+
 @pytest.mark.parametrize("text", ["start --rank $NODE_RANK", "torchrun --node_rank=${NODE_RANK} t.py", "start $(NNODES)"])
 def test_nodes_of_an_elastic_run_have_no_number(text: str) -> None:
     found = findings({**on("pytorch-job"), **shell(text), **ELASTIC}, ON_PYTORCH)

@@ -11,6 +11,7 @@ from tests.compiler.objects import lines_without_answer, problems_of
 from tests.compiler.targets import on, profile_for
 
 from trainwright.compile import CompiledRun
+from trainwright.rehearsal.environment import expand
 from trainwright.topology import LAUNCHER_VARIABLES
 
 TARGETS = ("indexed-job", "job-set", "pytorch-job", "train-job", "volcano-job")
@@ -67,4 +68,35 @@ def test_the_launchers_own_variables_are_never_set(target: str) -> None:
 
 def test_the_words_before_a_command_are_there_for_the_index_alone() -> None:
     [first, *_] = pods(run("pytorch-job", "start", "$(NODE_RANK)").manifests)
-    assert first.container["command"] == ["env", "NODE_RANK=$(PET_NODE_RANK)", "start", "$(NODE_RANK)"]
+    assert first.container["command"] == ["env", "NODE_RANK=$(PET_NODE_RANK)", "start", "$(PET_NODE_RANK)"]
+
+
+EXPANDED = ("start", "$(NODE_RANK)", "bash", "-c", "rank $(NODE_RANK) of $(NNODES) at $(MASTER_ADDR):$(MASTER_PORT)")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_kubelet_knows_every_reference_in_the_command(target: str) -> None:
+    """What ``env`` sets in front of a command comes too late: the kubelet expands the command before."""
+    result = run(target, *EXPANDED, args=["--of", "$(NPROC_PER_NODE)", "--rank=$(NODE_RANK)"])
+    everyone = pods(result.manifests)
+    for number, pod in enumerate(everyone):
+        words = [expand(word, pod.environment) for word in (*pod.container["command"], *pod.container["args"])]
+        assert words[-7:] == [
+            str(number), "bash", "-c", f"rank {number} of 2 at {everyone[0].host}:29500", "--of", "8", f"--rank={number}",
+        ]
+    assert problems_of(result) == []
+    assert lines_without_answer(result) == []
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_text_and_what_a_shell_reads_stay(target: str) -> None:
+    words = ("bash", "-c", "echo $$(NODE_RANK) $NODE_RANK ${NODE_RANK} $(hostname) $$$$(NODE_RANK) $NODE_RANKS")
+    assert all(pod.container["command"][-3:] == list(words) for pod in pods(run(target, *words).manifests))
+
+
+def test_a_role_of_its_own_command_is_told_too() -> None:
+    roles = {"worker": {"command": ["start", "$(NODE_RANK)"], "args": ["$(NODE_RANK)"]}}
+    result = compiled({**on("pytorch-job"), **command("torchrun", "t.py"), "roles": roles}, profile_for("pytorch-job"))
+    first, second = pods(result.manifests)
+    assert first.container["command"] == ["env", "NODE_RANK=$(PET_NODE_RANK)", "torchrun", "t.py"]
+    assert second.container["command"][2:] + second.container["args"] == ["start", "$(PET_NODE_RANK)", "$(PET_NODE_RANK)"]

@@ -1,0 +1,76 @@
+"""Rules on files of the run that launchers read beside their options: host files and configurations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.findings.context import Context
+from trainwright.findings.locate import escape
+from trainwright.plan import Resolution
+from trainwright.rules.launchers import INDEX_VARIABLE, Fact, Launched, launched_for_torch, planned
+
+
+def files_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What a file says wins over the plan as an option does."""
+    for _, launched in launched_for_torch(context, resolution):
+        yield from _configuration(context, resolution, launched)
+        yield from _hosts(context, resolution, launched)
+
+
+_HOST = re.compile(r"^[ \t]*([^\s#]+)[ \t]+slots=(\d+)", re.MULTILINE)
+
+
+def _hosts(context: Context, resolution: Resolution, launched: Launched) -> Iterator[Finding]:
+    """A host file among the run's files: how many pods there are, and ranks in each where no option says that."""
+    path = next((launched.options[option] for option in launched.launcher.hosts if launched.options.get(option)), None)
+    content = context.run.files.get(path) if path else None
+    wanted = planned(resolution, by_sizes=False)
+    chosen = launched.launcher.chooses_hosts & launched.options.keys()
+    if not isinstance(content, str) or Fact.NODES not in wanted or chosen:
+        return
+    where, hosts = context.locate.run(f"/files/{escape(str(path))}"), _HOST.findall(content)
+    if str(len(hosts)) != wanted[Fact.NODES]:
+        message = f"the host file {path} names {len(hosts)} hosts, and the plan has {wanted[Fact.NODES]} pods"
+        line = f"node-0 slots={wanted[Fact.EACH]}"
+        yield found("TW411", where, message, f"write a line as `{line}` for each pod; {Fact.NODES.value}")
+    counts = [option for option, fact in launched.launcher.says.items() if fact is Fact.EACH]
+    slots = next((slots for _, slots in hosts if slots != wanted[Fact.EACH]), None)
+    if slots and not any(option in launched.options for option in counts):
+        message = f"the host file {path} gives a pod {slots} slots, and the plan has {wanted[Fact.EACH]} ranks in each"
+        yield found("TW411", where, message, f"write slots={wanted[Fact.EACH]}; {Fact.EACH.value}")
+
+
+def _configuration(context: Context, resolution: Resolution, launched: Launched) -> Iterator[Finding]:
+    """A configuration among the run's files says what the options leave out. Nobody expands variables in it."""
+    launcher, options = launched.launcher, launched.options
+    path = options.get("--config-file")
+    content = context.run.files.get(path) if path and launcher.configured else None
+    if content is None:
+        return
+    where, wanted = context.locate.run(f"/files/{escape(str(path))}"), planned(resolution, by_sizes=launcher.reads_plan)
+    for key, value in {**launcher.configured, **_entries(content, launcher.configured)}.items():
+        option = f"--{key.replace('_', '-')}"
+        fact = launcher.says[option]
+        if option in options or value in ("", "null", "-1"):
+            continue
+        if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
+            message = f"{key} of {path} is {value} in every pod"
+            yield found("TW411", where, message, f"write --{key} $({INDEX_VARIABLE}) in the command")
+        elif fact in wanted and value != wanted[fact]:
+            message = f"{key} {value[:80]} of {path} contradicts the plan, which has {wanted[fact]}"
+            address = f"write --{key} $(PET_MASTER_ADDR) in the command"
+            yield found("TW411", where, message, address if fact is Fact.ADDRESS else f"write {wanted[fact]}; {fact.value}")
+
+
+def _entries(content: object, keys: Iterable[str]) -> dict[str, str]:
+    """What a file of keys and values says of these: one that the run states as such, or the text of YAML or JSON."""
+    if isinstance(content, Mapping):
+        return {key: str(content[key]) for key in keys if content.get(key) is not None}
+    line = re.compile(rf"""(?:^|[{{,])[ \t]*["']?({"|".join(keys)})["']?[ \t]*:[ \t]*["']?([^\s"',}}#]+)""", re.MULTILINE)
+    return dict(line.findall(str(content)))
+
+
+PLAN = (files_against_plan,)
