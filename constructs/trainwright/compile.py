@@ -174,8 +174,8 @@ def _as_written(touched: tuple[tuple[str, str], ...], finished: list[Traced]) ->
 
 def _security(lowered: _Lowered) -> str | None:
     """The weakest level of any pod, and all that is weaker than `restricted`; None for that."""
-    target = TARGETS[lowered.resolution.plan.target]
-    levels = [level_of(pod.found.spec) for pod in run_pods(target, lowered.resolution, lowered.whole)]
+    target, version = TARGETS[lowered.resolution.plan.target], lowered.resolution.cluster.kubernetes
+    levels = [level_of(pod.found.spec, version) for pod in run_pods(target, lowered.resolution, lowered.whole)]
     problems = dict.fromkeys(problem for _, found in levels for problem in found)
     weakest = next((level for level in ("privileged", "baseline") if level in [one for one, _ in levels]), None)
     return f"{weakest}: {', '.join(_by_container(problems))}" if weakest else None

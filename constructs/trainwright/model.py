@@ -149,3 +149,6 @@ EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=2
 
 AbsolutePath = Annotated[str, Field(pattern=r"^/[^:\x00]*[^:/\x00]$", max_length=1024)]
 """An absolute path inside the container, without a colon and not the root."""
+
+NodePath = Annotated[str, Field(pattern=r"^/([^:\x00]*[^:/\x00])?$", max_length=1024)]
+"""An absolute path of a node; `/` is all of its files."""

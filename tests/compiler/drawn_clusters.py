@@ -139,7 +139,7 @@ def clusters(draw: st.DrawFn) -> Data:
         "operators": draw(_operators(scheduling, kueue)),
         "node_pools": {name: draw(_pools(gpus=bool(number))) for number, name in enumerate(names)},
         "namespaces": draw(st.dictionaries(labels(63), _namespaces(kueue is not None), min_size=1, max_size=3)),
-        "storage_classes": {"nfs": {"access": ["ReadWriteMany"]}},
+        "storage_classes": {"nfs": {"access": ["ReadWriteMany"]}, "local-nvme": {"access": ["ReadWriteOnce"]}},
         "network_policy": draw(st.booleans()),
         "topology": draw(st.sampled_from(({}, {"rack": {"label": "example.com/rack"}, "block": {"label": "example.com/block"}}))),
     }

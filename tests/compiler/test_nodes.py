@@ -71,6 +71,11 @@ def test_a_pool_has_nodes_for_it(operator: str, values: list[str], fits: bool) -
     assert ("TW328" in codes({"node_pool": "h100", "node_affinity": {"required": [label]}}, cluster)) != fits
 
 
+def test_a_gate_is_there_once() -> None:
+    with pytest.raises(CompileError, match="a/hold is there twice"):
+        validate_data(Run, overlay(RUN, {"scheduling_gates": ["a/hold", "b/hold", "a/hold"]}), "run.yaml", {})
+
+
 @pytest.mark.parametrize(("stated", "words"), [
     ({}, "it says nothing"),
     ({"required": [{"key": "a", "operator": "In"}]}, "In needs values"),

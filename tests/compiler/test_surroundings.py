@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import CLUSTER, RUN, Data, codes, compiled, findings, script
+from tests.compiler.example import CLUSTER, RUN, Data, codes, command, compiled, findings, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import assert_accepted
 from tests.compiler.targets import CASES, on, profile_for
@@ -17,6 +17,7 @@ from trainwright.findings.locate import escape
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import split
 from trainwright.reading import validate_data
+from trainwright.rules.pod_security import level_of, violations
 from trainwright.run import Run
 from trainwright.target import TARGETS
 from trainwright.target.base import run_pods
@@ -40,7 +41,8 @@ def pod_of(run: Data, cluster: Data | None = None) -> dict[str, Any]:
 
 
 def of_level(level: str) -> Data:
-    return {"namespaces": {"training": {"pod_security": level}}}
+    """The example's cluster with a namespace of a level, and with the storage class that a volume here is from."""
+    return {"namespaces": {"training": {"pod_security": level}}, "storage_classes": {"local-nvme": {"access": ["ReadWriteOnce"]}}}
 
 
 def test_volumes_and_their_mounts(snapshot: SnapshotAssertion) -> None:
@@ -70,15 +72,56 @@ def test_the_level_of_the_namespace_decides(mounts: Data, level: str, allowed: b
     ({"secret": "keys", "mode": 400}, "mode"),
     ({"config_map": "settings", "items": {"a": "../b"}}, "it must stay inside the volume"),
     ({"host_path": "lib"}, "an absolute path"),
+    ({"host_path": "/a/../b"}, "the API server takes no '..'"),
+    ({"projected": [{"config_map": "a"}, {"fields": {"me": "spec.nodeName"}}]}, "spec.nodeName is no field that a file can hold"),
+    ({"projected": [{"config_map": "a"}, {"fields": {"me": "metadata.nme"}}]}, "write one of the pod's metadata"),
+    ({"config_map": "settings", "items": {"a": "..data"}}, "its name starts with '..'"),
     ({"secret": "keys", "item": {"a": "b"}}, "items"),
     ({"secrt": "keys"}, "did you mean `secret`"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_mount(mount: Data, words: str) -> None:
     with pytest.raises(CompileError) as refused:
         validate_data(Run, overlay(RUN, {"mounts": {"/x": mount}}), "run.yaml", {})
-    (finding,) = refused.value.findings
+    finding = refused.value.findings[0]
     assert str(finding.where.pointer).startswith("/mounts/~1x/")
     assert words in f"{finding.message} {finding.fix}"
+
+
+@pytest.mark.parametrize("sources", [
+    [{"config_map": "a", "items": {"k": "f"}}, {"secret": "b", "items": {"k": "f"}}],
+    [{"config_map": "a", "items": {"k": "f", "l": "f"}}], [{"fields": {"f": "metadata.uid"}}, {"token": "f", "audience": "a"}],
+])  # fmt: skip
+def test_two_sources_of_one_file(sources: list[Data]) -> None:
+    with pytest.raises(CompileError, match="two sources write the file f"):
+        validate_data(Run, overlay(RUN, {"mounts": {"/x": {"projected": sources}}}), "run.yaml", {})
+
+
+def test_what_a_file_and_a_path_of_the_node_may_be() -> None:
+    fields = {path: f"metadata.{path}" for path in ("name", "namespace", "uid", "labels", "annotations")}
+    mounts: Data = {"/x": {"projected": [{"fields": {**fields, "rack": "metadata.labels['rack']"}}]}, "/host": {"host_path": "/"}}
+    volumes = pod_of({"mounts": mounts}, of_level("privileged"))["spec"]["volumes"]
+    (files,) = [one["projected"]["sources"][0]["downwardAPI"]["items"] for one in volumes if "projected" in one]
+    assert [item["fieldRef"]["fieldPath"] for item in files] == [fields[key] for key in sorted(fields) if key < "rack"] + [
+        "metadata.labels['rack']", fields["uid"]]
+    assert [one["hostPath"] for one in volumes if "hostPath" in one] == [{"path": "/"}]
+
+
+@pytest.mark.parametrize("mounts", [
+    {"/x": {"ephemeral": "5Gi", "storage_class": "nope"}},
+    {"/x": {"volume": {"ephemeral": {"volumeClaimTemplate": {"spec": {
+        "storageClassName": "nope", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}}}}}}},
+])  # fmt: skip
+@pytest.mark.parametrize("target", ["indexed-job", "pytorch-job"])
+def test_a_storage_class_that_the_profile_lacks(mounts: Data, target: str) -> None:
+    run = overlay(on(target, **command("torchrun", "x.py")), {"mounts": mounts})
+    assert [one.code for one in findings(run, profile_for(target)) if one.code == "TW312"] == ["TW312"]
+    assert "TW312" not in codes(run, overlay(profile_for(target), {"storage_classes": {"nfs": None}, "namespaces": {
+        "training": {"claims": {"checkpoints": {"storage_class": None}}}}})), "a profile may list none"
+
+
+def test_a_storage_class_that_does_not_offer_the_access() -> None:
+    shared = {"storage_classes": {"local-nvme": {"access": ["ReadWriteMany"]}}}
+    assert "TW312" in codes(command("x") | {"mounts": {"/fast": VOLUMES["/fast"]}}, shared)
 
 
 VARIABLES: Data = {
@@ -150,13 +193,21 @@ def test_every_target_carries_projected_files_and_images(name: str) -> None:
 
 @pytest.mark.parametrize(("kubernetes", "image", "level", "code"), [
     ("1.36", PINNED, "baseline", None), ("1.34", PINNED, "baseline", "TW462"),
-    ("1.36", "registry.example.com/models:latest", "baseline", "TW305"), ("1.36", PINNED, "restricted", "TW604"),
+    ("1.36", "registry.example.com/models:latest", "baseline", "TW305"), ("1.36", PINNED, "restricted", None),
 ])  # fmt: skip
 def test_an_image_of_files_is_held_to_the_rules(kubernetes: str, image: str, level: str, code: str | None) -> None:
     cluster = {"kubernetes": kubernetes, "namespaces": {"training": {"pod_security": level}}}
     run = {"mounts": {"/models": {"image": image}}}
     said = [one.code for one in findings(run, cluster) if one.where.pointer == "/mounts/~1models"]
     assert said == ([code] if code else [])
+
+
+@pytest.mark.parametrize(("kubernetes", "level"), [("1.32", "baseline"), ("1.33", "restricted"), ("1.36", "restricted")])
+def test_restricted_allows_images_since_1_33(kubernetes: str, level: str) -> None:
+    """kubernetes#130394. A JobSet runs on older versions."""
+    pod: Data = {"volumes": [{"name": "m", "image": {"reference": PINNED}}], "containers": []}
+    assert level_of(pod, kubernetes)[0] == level
+    assert bool(list(violations(pod, "restricted", kubernetes))) == (level != "restricted")
 
 
 def test_a_token_lives_long_enough() -> None:

@@ -321,6 +321,7 @@ _PATTERNS = (
     (names.LabelValue, "letters, digits, dashes, dots and underscores, with a letter or digit first and last"),
     (names.EnvName, "letters, digits and underscores, with no digit first"),
     (names.AbsolutePath, "an absolute path such as /data, without a colon and without a slash at its end"),
+    (names.NodePath, "an absolute path such as /data, without a colon and without a slash at its end"),
 )
 _PATTERN_WORDS = {item.pattern: words for alias, words in _PATTERNS for field in get_args(alias)[1:]
                   for item in field.metadata if hasattr(item, "pattern")}

@@ -75,7 +75,7 @@ def check_manifests(
     return [
         *counted,
         *alone,
-        *(finding for rule in pod.CHANGED_PODS for finding in rule(context, resolution, changed)),
+        *dict.fromkeys(finding for rule in pod.CHANGED_PODS for finding in rule(context, resolution, changed)),  # not per role
         *(finding for rule in rules for finding in rule(context, resolution, pods)),
     ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trainwright.cluster import Cluster
 from trainwright.findings import Finding, Where
@@ -134,20 +134,17 @@ def _unmade_claims(cluster: Cluster, locate: Locator) -> Iterator[Finding]:
             if claim.managed and claim.size is None:
                 fix = "add `size:`, or `managed: false` if the cluster has the claim already"
                 yield found("TW311", where, f"claim {name} has no size", fix)
-            if claim.storage_class is None:
-                continue
-            offered = cluster.storage_classes.get(claim.storage_class)
-            if offered is None:
-                yield found(
-                    "TW312",
-                    where,
-                    f"storage class {claim.storage_class} is not in the profile",
-                    one_of(cluster.storage_classes, "add it to storage_classes of the profile"),
-                )
-            elif claim.access not in offered.access:
-                yield found(
-                    "TW312",
-                    where,
-                    f"storage class {claim.storage_class} does not offer {claim.access}",
-                    f"write access: {' or '.join(offered.access)}; or use another storage class",
-                )
+            if claim.storage_class is not None:
+                yield from class_findings(cluster, claim.storage_class, [claim.access], where)
+
+
+def class_findings(cluster: Cluster, name: str, access: Sequence[str], where: Where) -> Iterator[Finding]:
+    """What is wrong with a storage class for a claim with these modes of access."""
+    offered = cluster.storage_classes.get(name)
+    if offered is None:
+        fix = one_of(cluster.storage_classes, "add it to storage_classes of the profile")
+        yield found("TW312", where, f"storage class {name} is not in the profile", fix)
+        return
+    for mode in (one for one in access if one not in offered.access):
+        fix = f"write access: {' or '.join(offered.access)}; or use another storage class"
+        yield found("TW312", where, f"storage class {name} does not offer {mode}", fix)

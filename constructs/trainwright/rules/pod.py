@@ -15,13 +15,22 @@ from trainwright.manifest.containers import all_stated
 from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.volumes import RESERVED_PATHS, volume_names
 from trainwright.plan import Resolution
-from trainwright.rules.cluster import image_findings
+from trainwright.rules.cluster import class_findings, image_findings
 from trainwright.rules.environment import variable_findings
 from trainwright.rules.objects import patch_of
 from trainwright.rules.pod_security import violations
 from trainwright.rules.secrets import secret_findings
 from trainwright.rules.storage import claim_findings, most_pods, path_findings, sharing_findings
-from trainwright.run import AnyContainer, ClaimMount, HostPathMount, ImageMount, KubernetesContainer, KubernetesMount, NfsMount
+from trainwright.run import (
+    AnyContainer,
+    ClaimMount,
+    EphemeralMount,
+    HostPathMount,
+    ImageMount,
+    KubernetesContainer,
+    KubernetesMount,
+    NfsMount,
+)
 from trainwright.target import TARGETS
 from trainwright.target.base import RunPod
 from trainwright.units import Bytes, Cpu, UnitError
@@ -31,8 +40,8 @@ Pods = Sequence[tuple[str, Tree]]
 """The role of each pod, or its place where the plan does not know it, and its spec."""
 
 
-_FROM_ELSEWHERE = (HostPathMount, NfsMount, ImageMount, KubernetesMount)
-"""Mounts of which a level, a registry or the API may refuse some."""
+_FROM_ELSEWHERE = (EphemeralMount, HostPathMount, NfsMount, ImageMount, KubernetesMount)
+"""Mounts of which a level, a registry, a storage class or the API may refuse some."""
 
 
 def changed_pods(context: Context, resolution: Resolution, found_pods: Sequence[RunPod]) -> Pods:
@@ -204,6 +213,19 @@ def claims(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Fin
         yield from sharing_findings(context, resolution, name, where, count)
 
 
+def storage_classes(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
+    """Of volumes that each pod has for itself, by the rules of the profile's claims; nothing where it lists no classes."""
+    for role, pod in pods if context.cluster.storage_classes else ():
+        for volume in pod.get("volumes") or []:
+            claim = at(volume, _CLAIM_OF_A_POD) or {}
+            if name := claim.get("storageClassName"):
+                where = overridden_at(context, role, "volumes", volume["name"], f"{_CLAIM_OF_A_POD}/storageClassName")
+                yield from class_findings(context.cluster, name, claim.get("accessModes") or [], where)
+
+
+_CLAIM_OF_A_POD = "/ephemeral/volumeClaimTemplate/spec"
+
+
 def ends_with_the_run(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """A Job is complete when every ordinary container has ended; a native sidecar is ended by the kubelet."""
     by_itself = {one.container.name for one in all_stated(resolution) if one.container.ends_itself}
@@ -333,7 +355,7 @@ def security(context: Context, resolution: Resolution, pods: Pods) -> Iterator[F
     if namespace is None:
         return
     for role, pod in pods:
-        for field, name, problem in dict.fromkeys(violations(pod, namespace.pod_security)):
+        for field, name, problem in dict.fromkeys(violations(pod, namespace.pod_security, context.cluster.kubernetes)):
             yield found(
                 "TW604",
                 overridden_at(context, role, field, name, _written_at(field, problem)),
@@ -407,6 +429,6 @@ _REFERENCE = "write `valueFrom: {secretKeyRef: {name: NAME, key: KEY}}` in place
 
 
 CHANGED_PODS = (
-    is_consistent, mounts, claims, writes_once, ends_with_the_run, has_resources, devices, ports_are_free, host_network, security,
-    images, variables,
+    is_consistent, mounts, claims, storage_classes, writes_once, ends_with_the_run, has_resources, devices, ports_are_free,
+    host_network, security, images, variables,
 )

@@ -44,6 +44,8 @@ RESTRICTED_VOLUMES = frozenset(
         "secret",
     }
 )
+IMAGES_ARE_ALLOWED = (1, 33)
+"""Release from which `restricted` allows volumes of images (kubernetes#130394), of which the page above says nothing."""
 SAFE_SYSCTLS = frozenset(
     {
         "kernel.shm_rmid_forced",
@@ -63,23 +65,23 @@ SAFE_SYSCTLS = frozenset(
 SELINUX_TYPES = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
 
 
-def violations(pod: Tree, level: str) -> Iterator[Problem]:
-    """What a pod's ``spec`` holds that a level refuses; ``privileged`` refuses nothing."""
+def violations(pod: Tree, level: str, kubernetes: str) -> Iterator[Problem]:
+    """What a pod's ``spec`` holds that a level refuses in a version of Kubernetes; ``privileged`` refuses nothing."""
     if level == "privileged":
         return
     yield from _pod_baseline(pod)
     for field, container in containers_of(pod):
         yield from _container_baseline(field, container)
     if level == "restricted":
-        yield from _pod_restricted(pod)
+        yield from _pod_restricted(pod, _restricted_volumes(kubernetes))
         for field, container in containers_of(pod):
             yield from _container_restricted(field, container, _context(pod))
 
 
-def level_of(pod: Tree) -> tuple[str, list[str]]:
+def level_of(pod: Tree, kubernetes: str) -> tuple[str, list[str]]:
     """The strictest level that allows a pod, and all that `restricted` refuses of it."""
-    problems = list(dict.fromkeys(problem for _, _, problem in violations(pod, "restricted")))
-    allowed = (level for level in ("restricted", "baseline") if next(violations(pod, level), None) is None)
+    problems = list(dict.fromkeys(problem for _, _, problem in violations(pod, "restricted", kubernetes)))
+    allowed = (level for level in ("restricted", "baseline") if next(violations(pod, level, kubernetes), None) is None)
     return next(allowed, "privileged"), problems
 
 
@@ -141,9 +143,14 @@ def _profiles(context: Tree) -> Iterator[str]:
         yield "hostProcess"
 
 
-def _pod_restricted(pod: Tree) -> Iterator[Problem]:
+def _restricted_volumes(kubernetes: str) -> frozenset[str]:
+    release = tuple(map(int, kubernetes.split(".")))
+    return RESTRICTED_VOLUMES | {"image"} if release >= IMAGES_ARE_ALLOWED else RESTRICTED_VOLUMES
+
+
+def _pod_restricted(pod: Tree, allowed: frozenset[str]) -> Iterator[Problem]:
     for volume in pod.get("volumes") or []:
-        for kind in sorted(volume.keys() - {"name"} - RESTRICTED_VOLUMES - {"hostPath"}):
+        for kind in sorted(volume.keys() - {"name"} - allowed - {"hostPath"}):
             yield "volumes", volume["name"], f"{kind} in volume {volume['name']}"
     if _context(pod).get("runAsUser") == 0:
         yield "securityContext", None, "user 0"

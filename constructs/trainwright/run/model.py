@@ -130,6 +130,12 @@ ByPath = Annotated[dict[AbsolutePath, T], AfterValidator(_sorted_by_path)]
 """A mapping whose order means nothing and would otherwise show in the pods, and so move the run's identity."""
 
 
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{twice} is there twice, which the API server refuses; remove one of the two")
+    return names
+
+
 class Placement(Model):
     """Where the pods of a run are in relation to each other."""
 
@@ -217,7 +223,7 @@ class Run(Model):
     """Where the pods run in relation to each other."""
     node_affinity: NodeAffinity | None = None
     """Nodes of the pool that the pods may, or should, be on."""
-    scheduling_gates: ListOf[QualifiedName] = ()
+    scheduling_gates: Annotated[ListOf[QualifiedName], AfterValidator(_each_once)] = ()
     """Gates that keep the pods from being scheduled until a controller of yours lifts them."""
     runtime_class: DnsSubdomain | None = None
     """RuntimeClass of the pods; default: the node's own runtime."""

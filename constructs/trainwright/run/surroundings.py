@@ -1,10 +1,11 @@
 """What a pod finds around its program: volumes, and variables that come from elsewhere."""
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
-from trainwright.model import AbsolutePath, ByKeys, DnsLabel, DnsSubdomain, EnvName, Model, PlacedError
+from trainwright.model import AbsolutePath, ByKeys, DnsLabel, DnsSubdomain, EnvName, Model, NodePath, PlacedError
 from trainwright.units import Bytes, Duration
 from trainwright_trainer.contract.base import ListOf
 
@@ -20,6 +21,16 @@ def _inside(path: str) -> str:
 
 RelativePath = Annotated[str, Field(pattern=r"^[^/\x00][^\x00]*$", max_length=512), AfterValidator(_inside)]
 
+
+def _a_file(path: str) -> str:
+    if path.startswith(".."):
+        raise ValueError("its name starts with '..', as the node's own folders in a volume do; write another name")
+    return path
+
+
+FilePath = Annotated[RelativePath, AfterValidator(_a_file)]
+"""Path of a file in a volume that the node fills (core/v1 validation, ValidateLocalNonReservedPath)."""
+
 FileMode = Annotated[str, Field(pattern=r"^0?[0-7]{3}$", examples=["0555"])]
 """Permissions as `chmod` reads them, in quotes: YAML would take 0400 for four hundred."""
 
@@ -28,7 +39,27 @@ _FIELDS = r"metadata\.(name|namespace|uid)|metadata\.(labels|annotations)\['[^'\
     r"|status\.(hostIPs?|podIPs?)"
 
 FieldPath = Annotated[str, Field(pattern=f"^({_FIELDS})$", max_length=512)]
-"""A field of a pod that its node can fill in."""
+"""A field of a pod that its node can fill into a variable."""
+
+
+_IN_A_FILE = r"^metadata\.(name|namespace|uid|labels|annotations|(labels|annotations)\['[^'\x00]+'\])$"
+
+
+def _fits_a_file(field: str) -> str:
+    if not re.match(_IN_A_FILE, field):
+        raise ValueError(f"{field[:80]} is no field that a file can hold, as metadata.name and metadata.labels['KEY'] are; "
+                         "write one of the pod's metadata, or a variable under env")  # fmt: skip
+    return field
+
+
+FileField = Annotated[str, AfterValidator(_fits_a_file), Field(pattern=_IN_A_FILE, max_length=512)]
+"""A field of a pod that a file can hold (core/v1 validation, validVolumeDownwardAPIFieldPathExpressions)."""
+
+
+def _without_backsteps(path: str) -> str:
+    if ".." in path.split("/"):
+        raise ValueError("the API server takes no '..' in a path of the node; write the path that is meant")
+    return path
 
 
 class ResourceClaim(Model):
@@ -81,7 +112,7 @@ class ConfigMapMount(Model):
 
     config_map: DnsSubdomain
     """A ConfigMap of the namespace."""
-    items: dict[ConfigKey, RelativePath] = Field(default_factory=dict)
+    items: dict[ConfigKey, FilePath] = Field(default_factory=dict)
     """Key -> path below the mount; default: every key under its own name."""
     mode: FileMode | None = None
     """Permissions of the files, such as "0555" for programs; default: "0644"."""
@@ -92,7 +123,7 @@ class SecretMount(Model):
 
     secret: DnsSubdomain
     """A Secret of the namespace."""
-    items: dict[ConfigKey, RelativePath] = Field(default_factory=dict)
+    items: dict[ConfigKey, FilePath] = Field(default_factory=dict)
     """Key -> path below the mount; default: every key under its own name."""
     mode: FileMode | None = None
     """Permissions of the files, such as "0400" for a private key; default: "0644"."""
@@ -101,7 +132,7 @@ class SecretMount(Model):
 class HostPathMount(Model):
     """A path of the node, in a namespace whose level allows it."""
 
-    host_path: AbsolutePath
+    host_path: Annotated[NodePath, AfterValidator(_without_backsteps)]
     """Path on the node."""
     type: Literal["Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice"] | None = None
     """What must be there before the pod starts; default: nothing is checked."""
@@ -147,7 +178,7 @@ class ProjectedConfigMap(Model):
 
     config_map: DnsSubdomain
     """A ConfigMap of the namespace."""
-    items: dict[ConfigKey, RelativePath] = Field(default_factory=dict)
+    items: dict[ConfigKey, FilePath] = Field(default_factory=dict)
     """Key -> path below the mount; default: every key under its own name."""
 
 
@@ -156,21 +187,21 @@ class ProjectedSecret(Model):
 
     secret: DnsSubdomain
     """A Secret of the namespace."""
-    items: dict[ConfigKey, RelativePath] = Field(default_factory=dict)
+    items: dict[ConfigKey, FilePath] = Field(default_factory=dict)
     """Key -> path below the mount; default: every key under its own name."""
 
 
 class ProjectedFields(Model):
     """Fields of the pod as files among others."""
 
-    fields: Annotated[dict[RelativePath, FieldPath], Field(min_length=1)]
-    """Path below the mount -> field, such as `metadata.labels['KEY']`."""
+    fields: Annotated[dict[FilePath, FileField], Field(min_length=1)]
+    """Path below the mount -> field of the pod's metadata, such as `metadata.labels['KEY']`."""
 
 
 class ProjectedToken(Model):
     """A token of the pods' service account, for a system that trusts the cluster's."""
 
-    token: RelativePath
+    token: FilePath
     """Path of the file below the mount."""
     audience: Annotated[str, Field(min_length=1, max_length=1024)]
     """Who accepts it, such as `sts.amazonaws.com`."""
@@ -194,6 +225,24 @@ class ProjectedMount(Model):
     """Where they come from."""
     mode: FileMode | None = None
     """Permissions of the files, such as "0400" for a private key; default: "0644"."""
+
+    @model_validator(mode="after")
+    def _files_differ(self) -> Self:
+        paths = [path for source in self.projected for path in _files_of(source)]
+        if twice := next((path for path in paths if paths.count(path) > 1), None):
+            raise ValueError(f"two sources write the file {twice}; give one of them another path")
+        return self
+
+
+def _files_of(source: ProjectedSource) -> list[str]:
+    """Paths that a source states."""
+    match source:
+        case ProjectedFields():
+            return list(source.fields)
+        case ProjectedToken():
+            return [source.token]
+        case _:
+            return list(source.items.values())
 
 
 class KubernetesMount(Model):

@@ -14,6 +14,7 @@ from trainwright.validate.formats import amount
 from trainwright.validate.metadata import annotation_problems, label_problems
 from trainwright.validate.problem import Problem, duplicate, written
 from trainwright.validate.starting import starting_problems
+from trainwright.validate.volumes import volume_problems
 
 JOB, CRON_JOB = GroupKind("batch", "Job"), GroupKind("batch", "CronJob")
 SECRET, CONFIG_MAP = GroupKind("", "Secret"), GroupKind("", "ConfigMap")
@@ -49,13 +50,14 @@ def template_problems(template: Any) -> Iterator[Problem]:
     """Problems of a pod or pod template: duplicate names, limits below requests, labels, and what keeps it from starting."""
     yield from label_problems(at(template, "/metadata/labels"), "/metadata/labels")
     yield from annotation_problems(at(template, "/metadata/annotations"), "/metadata/annotations")
-    for field in ("containers", "initContainers", "volumes"):
+    for field in ("containers", "initContainers", "volumes", "resourceClaims", "schedulingGates"):
         yield from _unique(template, f"/spec/{field}", "name")
     for index, volume in items(template, "/spec/volumes"):
         sources = [key for key, value in volume.items() if key != "name" and value is not None]
         if len(sources) > 1:  # one without a source is an emptyDir, by default
             message = f"volume {text(volume, '/name')} has {len(sources)} sources"
             yield Problem("TW705", f"/spec/volumes/{index}", message, f"keep one of {', '.join(sources)}")
+    yield from volume_problems(template)
     yield from starting_problems(template)
     names = {text(container, "/name") for _, container in items(template, "/spec/containers")}
     for field in ("initContainers", "containers"):
@@ -131,17 +133,37 @@ def _keys(manifest: Mapping[str, Any]) -> Iterator[Problem]:
                 yield Problem("TW705", f"/{field}/{escape(key)}", f"the key {written(key)} {reason}", "write another key")
 
 
+_PAGES = "hugepages-"
+
+
 def _resources(requests: Mapping[str, Any], limits: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    yield from _huge_pages(requests, limits, f"{place}/resources")
     for name, asked in requests.items():
         least, most = amount(asked), amount(limits.get(name))
         pointer = f"{place}/resources/requests/{escape(name)}"
-        if "/" in name and not name.startswith("kubernetes.io/") and (most is None or least != most):
+        whole = name.startswith(_PAGES) or ("/" in name and not name.startswith("kubernetes.io/"))
+        if whole and (most is None or least != most):
             limit = "no limit" if most is None else f"a limit of {limits[name]}"
             message = f"the container requests {asked} {name} and has {limit}"
-            yield Problem("TW705", pointer, message, "write the same amount in requests and limits: devices are not shared")
+            kept = "huge pages" if name.startswith(_PAGES) else "devices"
+            yield Problem("TW705", pointer, message, f"write the same amount in requests and limits: {kept} are not shared")
         elif least is not None and most is not None and least > most:
             message = f"the container requests {asked} {name}, more than its limit of {limits[name]}"
             yield Problem("TW705", pointer, message, "request at most the limit")
+
+
+def _huge_pages(requests: Mapping[str, Any], limits: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    """Whole pages, and never alone: a pod has them beside CPU or memory."""
+    stated = [(f"{place}/{field}/{escape(name)}", name, asked) for field, amounts in (("limits", limits), ("requests", requests))
+              for name, asked in amounts.items() if name.startswith(_PAGES)]
+    for pointer, name, asked in stated:
+        size, pages = amount(name.removeprefix(_PAGES)), amount(asked)
+        if size and pages is not None and pages % size:
+            message = f"{asked} is no whole number of pages of {name.removeprefix(_PAGES)}"
+            yield Problem("TW705", pointer, message, f"write a multiple of {name.removeprefix(_PAGES)}")
+    if stated and not {"cpu", "memory"} & {*requests, *limits}:
+        message = "the container asks for huge pages, and for neither CPU nor memory"
+        yield Problem("TW705", stated[0][0], message, "add an amount of cpu or memory")
 
 
 def _job(manifest: Any) -> Iterator[Problem]:

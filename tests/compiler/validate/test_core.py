@@ -122,7 +122,10 @@ def test_the_facts_name_fields_that_there_are() -> None:
         ({"cpu": "1"}, {"cpu": "1000m"}, False), ({"cpu": 2}, {"cpu": 1}, True), ({"memory": "1Gi"}, {"memory": "1G"}, True),
         ({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": "1"}, False), ({"nvidia.com/gpu": 1}, {}, True),
         ({}, {"nvidia.com/gpu": 1}, False), ({"cpu": "1"}, {}, False),
-        ({"hugepages-2Mi": "1Gi"}, {"hugepages-2Mi": "1Gi"}, False),
+        ({"hugepages-2Mi": "1Gi", "cpu": 1}, {"hugepages-2Mi": "1Gi"}, False), ({}, {"hugepages-2Mi": "1Gi", "memory": 1}, False),
+        ({"hugepages-2Mi": "1Gi"}, {"hugepages-2Mi": "1Gi"}, True), ({}, {"hugepages-2Mi": "5Mi", "cpu": 1}, True),
+        ({}, {"hugepages-1Gi": "5121Mi", "cpu": 1}, True), ({"hugepages-2Mi": "2Mi", "cpu": 1}, {"hugepages-2Mi": "4Mi"}, True),
+        ({"hugepages-2Mi": "2Mi", "cpu": 1}, {}, True),
     ],
 )  # fmt: skip
 def test_requests_and_limits(requests: Data, limits: Data, wrong: bool) -> None:

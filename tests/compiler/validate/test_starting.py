@@ -68,6 +68,14 @@ def init(container: Data) -> Data:
     return {"initContainers": [{"name": "first", "image": "x", **container}]}
 
 
+def file_of(path: str, field: str) -> Data:
+    return {"path": path, "fieldRef": {"fieldPath": field}}
+
+
+def projected(*sources: Data) -> Data:
+    return {"volumes": [{"name": "v", "projected": {"sources": list(sources)}}]}
+
+
 BROKEN: dict[str, tuple[Data, Data, str]] = {
     "privileged without escalation": (
         {"securityContext": {"privileged": True, "allowPrivilegeEscalation": False}}, {}, "TW705 a privileged container",
@@ -109,6 +117,31 @@ BROKEN: dict[str, tuple[Data, Data, str]] = {
     "probe of a sidecar": ({}, init({"startupProbe": {}, "restartPolicy": "Always"}), "TW705 /startupProbe does nothing"),
     "hook of no way": ({"lifecycle": {"postStart": {}}}, {}, "TW705 /lifecycle/postStart does nothing"),
     "two successes": ({"startupProbe": {**LISTENS, "successThreshold": 2}}, {}, "TW705 /startupProbe/successThreshold is 2"),
+    "huge pages alone": ({"resources": {"limits": {"hugepages-2Mi": "4Mi"}}}, {}, "TW705 the container asks for huge pages"),
+    "gate twice": (
+        {}, {"schedulingGates": [{"name": "x.y/a"}, {"name": "x.y/a"}]}, "TW706 item 1 of schedulingGates has the same name",
+    ),
+    "half a huge page": (
+        {"resources": {"limits": {"hugepages-2Mi": "5Mi", "cpu": 1}}}, {}, "TW705 5Mi is no whole number of pages of 2Mi",
+    ),
+    "step back on the node": ({}, {"volumes": [{"name": "v", "hostPath": {"path": "/a/../b"}}]}, "TW705 volume v is /a/../b"),
+    "field of a variable in a file": (
+        {}, {"volumes": [{"name": "v", "downwardAPI": {"items": [file_of("a", "spec.nodeName")]}}]}, "TW705 a file cannot hold",
+    ),
+    "field of a variable among files": (
+        {}, projected({"downwardAPI": {"items": [file_of("a", "status.podIP")]}}), 'TW705 a file cannot hold "status.podIP"',
+    ),
+    **{
+        f"one file from two sources, {kind}": (
+            {}, projected({"configMap": {"name": "a", "items": [{"key": "k", "path": "f"}]}}, {kind: source}),
+            'TW705 two sources of volume v write the file "f"',
+        )
+        for kind, source in {
+            "secret": {"name": "b", "items": [{"key": "k", "path": "f"}]},
+            "downwardAPI": {"items": [file_of("f", "metadata.name")]},
+            "clusterTrustBundle": {"name": "c", "path": "f"},
+        }.items()
+    },
     "value and its source": (
         {"env": [{"name": "A", "value": "a", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}, {},
         "TW705 A has a value and a valueFrom",
@@ -128,6 +161,12 @@ def test_what_cannot_start_is_found_in_every_kind(name: str, made: Any) -> None:
 FINE: dict[str, tuple[Data, Data]] = {
     "privileged": ({"securityContext": {"privileged": True, "runAsUser": 0}}, {"hostNetwork": True}),
     "claim": ({"resources": {"claims": [{"name": "gpu"}]}}, {"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}),
+    "huge pages": ({"resources": {"limits": {"hugepages-1Gi": "2Gi", "memory": "1Gi"}}}, {}),
+    "files of the pod": ({}, projected(
+        {"downwardAPI": {"items": [file_of("a", "metadata.labels"), file_of("b", "metadata.annotations['x/y']")]}},
+        {"configMap": {"name": "a", "items": [{"key": "k", "path": "c"}]}},
+    )),
+    "all files of the node": ({}, {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}),
     "dot": ({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": ".dockerconfigjson"}}}]}, {}),
     "references": ({"env": [{"name": "A", "value": "$(B) costs $5, or $$B"}]}, {}),
     **{f"mount at {path}": mounted(path) for path in ("/usr/local/nvidia", "/data", "/var/run/x", "/lib/modules")},

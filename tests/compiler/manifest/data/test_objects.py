@@ -48,7 +48,7 @@ def test_the_api_takes_all_of_it() -> None:
 def test_both_pods_may_run_in_a_restricted_namespace() -> None:
     run = prepared()
     for job in (fetch_job(run), own_job(run)):
-        assert list(violations(pod_of(job), "restricted")) == []
+        assert list(violations(pod_of(job), "restricted", run.cluster.kubernetes)) == []
 
 
 @pytest.mark.parametrize("target", CASES)
