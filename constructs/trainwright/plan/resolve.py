@@ -267,7 +267,9 @@ def _needs(run: Run, cluster: Cluster, security: SecurityPlan, locate: Locator) 
     needs = run.topology.needs()
     if any(parts.is_further for parts in run.roles.values()):
         needs = needs._replace(further=further_roles(run, cluster, needs, locate))
-    return needs._replace(mpi=needs.mpi._replace(as_root=not security.user)) if needs.mpi else needs
+    if needs.mpi is None:
+        return needs
+    return needs._replace(mpi=needs.mpi._replace(as_root=not security.user, read_only_root=security.read_only_root))
 
 
 def answer(target: Carrier, needs: Needs, cluster: Cluster) -> Binding | Refusal:
