@@ -95,6 +95,8 @@ class MPI(NamedTuple):
     """Whether the launcher's pod is the first node."""
     as_root: bool = False
     """Whether sshd and mpirun are root's, as in images that name no user; otherwise they are those of user 1000."""
+    read_only_root: bool = False
+    """Whether the pods cannot write to the files of their image."""
 
 
 class Elastic(NamedTuple):
@@ -259,6 +261,8 @@ class Binding(NamedTuple):
     """Whether the run brings that list itself, since nobody else writes it."""
     sshd: tuple[str, ...] = ()
     """What an MPI worker runs."""
+    sshd_folder: str | None = None
+    """What sshd must be able to write to, where the files of the image are read-only."""
     as_root: bool = False
     """Whether sshd and mpirun are root's; the image's own sshd then has the image's own port."""
     replaces_command: bool = False

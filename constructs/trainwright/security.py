@@ -31,7 +31,7 @@ class Security(Model):
     """Group that may write to the volumes; default: that of `user`."""
     root: bool | None = None
     """Whether the processes may be root's: `false` has the kubelet refuse an image whose user is root or a name, and `true` takes
-    back a user of the profile. Default: what `user` and the namespace say.
+    back a user and group of the profile. Default: what `user` and the namespace say.
     """
     read_only_root: bool | None = None
     """Whether the image's files are read-only; `/tmp` is then scratch, and `HOME`. Default: true for our trainer."""

@@ -345,9 +345,9 @@ def _without_idle_queue(fields: Data) -> Data:
 
 @st.composite
 def _security(draw: st.DrawFn, shape: Shape, level: str) -> Data:
-    """What the level of the namespace allows; under mpirun as a user in whose home there are keys."""
-    users = (1000,) if level == "restricted" else (0, 1000)
-    security: Data = {"user": draw(st.sampled_from(users if shape.name in ("mpi", "bare-mpi", "horovod") else (*users, 2000)))}
+    """What the level of the namespace allows; under mpirun as a user in whose home there are keys, and root's are its alone."""
+    users, by_mpirun = (1000,) if level == "restricted" else (0, 1000), shape.name in ("mpi", "bare-mpi", "horovod")
+    security: Data = {"user": draw(st.sampled_from(users if by_mpirun else (*users, 2000)))}
     if level != "restricted" and draw(st.booleans()):
         security = {"root": True}
     capabilities = {"restricted": ("NET_BIND_SERVICE",), "baseline": ("SYS_CHROOT",), "privileged": ("IPC_LOCK", "SYS_PTRACE")}
@@ -355,6 +355,8 @@ def _security(draw: st.DrawFn, shape: Shape, level: str) -> Data:
         "group": st.integers(0, 9999), "fs_group": st.integers(0, 9999), "read_only_root": st.booleans(),
         "capabilities": st.just(list(capabilities[level])),
     }
+    if by_mpirun and not security.get("user"):
+        del optional["fs_group"]
     if level == "privileged":
         optional["privileged"] = st.booleans()
     return security | draw(st.fixed_dictionaries({}, optional=optional))

@@ -68,6 +68,11 @@ def test_devices_follow_the_share_of_the_gpus_unless_they_are_stated(gpus: int, 
     ({"memory": "9Ti", "requests": {"memory": "8Ti"}}, "TW308", "/resources/requests/memory"),
     ({"memory": "64Gi", "requests": {"memory": "32Gi"}}, "TW325", "/resources/requests"),
     ({"memory": "none"}, "TW325", "/resources/memory"),
+    ({"hugepages": {"2Mi": "5000Gi"}}, "TW308", "/resources/hugepages/2Mi"),
+    ({"hugepages": {"2Mi": "5Gi", "1Gi": "200Gi"}}, "TW308", "/resources/hugepages/1Gi"),
+    ({"hugepages": {"2Mi": "199Gi"}}, None, None),
+    ({"cpu": "none", "memory": "none", "hugepages": {"2Mi": "5Gi"}}, "TW603", "/resources/hugepages/2Mi"),
+    ({"memory": "none", "cpu": "none", "requests": {"cpu": 1}, "hugepages": {"2Mi": "5Gi"}}, "TW325", "/resources/memory"),
     ({"cpu": "none", "requests": {"cpu": 4}}, None, None),
 ])  # fmt: skip
 def test_what_a_node_cannot_give(resources: Data, code: str | None, place: str | None) -> None:
@@ -79,11 +84,105 @@ def test_what_a_node_cannot_give(resources: Data, code: str | None, place: str |
     ({"cpu": 2, "requests": {"cpu": 4}}, "requests.cpu is 4, and the limit 2"),
     ({"cpu": "nothing"}, "is not a number of CPUs"),
     ({"hugepages": {"3Mi": "6Mi"}}, "2Mi"),
+    ({"hugepages": {"2Mi": "5Mi"}}, "5Mi is no multiple of 2Mi"),
+    ({"hugepages": {"1Gi": "5121Mi"}}, "5121Mi is no multiple of 1Gi"),
 ])  # fmt: skip
 def test_what_is_wrong_with_resources(resources: Data, words: str) -> None:
     with pytest.raises(CompileError) as refused:
         validate_data(Run, overlay(RUN, {"resources": resources}), "run.yaml", {})
     assert words in " ".join(f"{one.message} {one.fix}" for one in refused.value.findings)
+
+
+@pytest.mark.parametrize(("resources", "fix"), [
+    ({"memory": "none"}, "write an amount in place of `memory: none`"),
+    ({"memory": "none", "requests": {"memory": "8Gi"}}, "write an amount in place of `memory: none`"),
+    ({"memory": "64Gi", "requests": {"memory": "8Gi"}}, "remove requests.memory"),
+])  # fmt: skip
+def test_memory_that_is_not_reserved_says_what_to_write(resources: Data, fix: str) -> None:
+    (finding,) = [one for one in findings({"resources": resources}) if one.code == "TW325"]
+    assert finding.fix.startswith(fix)
+
+
+OF_A_WORKER: Data = {
+    "cpu": 16, "memory": "8Gi", "ephemeral_storage": "9Gi", "devices": {"vpc.amazonaws.com/efa": 1}, "shared_memory": "1Gi",
+}
+FIRSTS: dict[str, tuple[str, str, Data]] = {
+    "master of torch": ("pytorch-job", "master", {"topology": {"kind": "ddp", "nodes": 2, "gpus_per_node": 8}}),
+    "master of XGBoost": ("xgboost-job", "master", {"topology": {"kind": "xgboost", "nodes": 2, "gpus_per_node": 1}}),
+    "chief": ("tf-job", "chief", {"topology": {"kind": "multi-worker-mirrored", "nodes": 2, "gpus_per_node": 8, "chief": True}}),
+    "launcher": ("mpi-job", "launcher", {
+        "topology": {"kind": "mpi", "nodes": 2, "gpus_per_node": 8, "launcher_is_node": True}, **command("mpirun", "x")}),
+}  # fmt: skip
+
+
+def _mains(run: Data, target: str) -> dict[str, tuple[Data, Data]]:
+    """Role -> its main container, and the volumes of its pods by their names."""
+    result = compiled(run, overlay(profile_for(target), _fabric(32)))
+    pods = [pod for pod in run_pods(TARGETS[target], result.resolution, whole(result)) if pod.role]
+    specs = {str(pod.role): pod.found.spec for pod in pods}
+    return {role: (spec["containers"][0], {one["name"]: one for one in spec["volumes"]}) for role, spec in specs.items()}
+
+
+@pytest.mark.parametrize("name", FIRSTS)
+def test_what_is_of_the_workers_is_not_of_the_first(name: str) -> None:
+    target, first, changes = FIRSTS[name]
+    usual, apart = (_mains(on(target, **changes, roles=roles), target) for roles in ({}, {"worker": {"resources": OF_A_WORKER}}))
+    limits = apart["worker"][0]["resources"]["limits"]
+    assert (limits["cpu"], limits["memory"], limits["ephemeral-storage"]) == ("16", "8Gi", "9Gi")
+    assert apart["worker"][1]["shm"]["emptyDir"]["sizeLimit"] == "1Gi"
+    assert apart[first][0]["resources"] == usual[first][0]["resources"]
+    assert apart[first][1]["shm"] == usual[first][1]["shm"]
+    assert apart[first][0]["env"] == usual[first][0]["env"] or target == "mpi-job", "of all ranks that the launcher starts"
+
+
+def test_a_master_has_its_own() -> None:
+    run = on("pytorch-job", **FIRSTS["master of torch"][2])
+    own = {"cpu": 24, "memory": "10Gi", "shared_memory": "3Gi"}
+    pods = _mains(run | {"roles": {"master": {"resources": own}}}, "pytorch-job")
+    env = {role: {one["name"]: one.get("value") for one in main["env"]} for role, (main, _) in pods.items()}
+    assert [env[role]["OMP_NUM_THREADS"] for role in ("master", "worker")] == ["3", "21"]
+    assert [pods[role][1]["shm"]["emptyDir"]["sizeLimit"] for role in ("master", "worker")] == ["3Gi", "16Gi"]
+    fitted = _mains(run | {"roles": {"master": {"resources": {"memory": "10Gi"}}}}, "pytorch-job")
+    assert fitted["master"][1]["shm"]["emptyDir"]["sizeLimit"] == "5Gi", "half of its memory"
+
+
+def test_the_plan_tells_roles_apart_where_they_differ() -> None:
+    target, _, changes = FIRSTS["master of torch"]
+    one, two = (dict(plan_rows(compiled(on(target, **changes, roles=roles), profile_for(target))))["pod"]
+                for roles in ({}, {"worker": {"resources": {"cpu": 16, "memory": "80Gi"}}}))
+    assert one.startswith("172 CPU, 1800Gi memory")
+    assert two.startswith("master: 172 CPU, 1800Gi memory")
+    assert "; worker: 16 CPU, 80Gi memory (as asked), shared memory 16Gi" in two
+
+
+def test_shared_memory_of_a_launcher() -> None:
+    run = on("mpi-job", roles={"launcher": {"resources": {"memory": "4Gi", "shared_memory": "1Gi"}}})
+    assert _mains(run, "mpi-job")["launcher"][1]["shm"]["emptyDir"] == {"medium": "Memory", "sizeLimit": "1Gi"}
+    assert "shm" not in _mains(on("mpi-job"), "mpi-job")["launcher"][1]
+
+
+@pytest.mark.parametrize(("target", "resources", "roles", "code", "place"), [
+    ("pytorch-job", {}, {"worker": {"memory": 64}}, "TW218", "/roles/worker/resources/memory"),
+    ("pytorch-job", {}, {"master": {"cpu": 1}}, "TW218", "/roles/master/resources/cpu"),
+    ("pytorch-job", {}, {"master": {"shared_memory": 16}}, "TW218", "/roles/master/resources/shared_memory"),
+    ("pytorch-job", {}, {"master": {"memory": "5Gi", "shared_memory": "16Gi"}}, "TW308", "/roles/master/resources/shared_memory"),
+    ("pytorch-job", {"shared_memory": "16Gi"}, {"master": {"memory": "5Gi"}}, "TW308", "/resources/shared_memory"),
+    ("pytorch-job", {"cpu": 4000}, {"worker": {"cpu": 16}}, "TW308", "/resources/cpu"),
+    ("mpi-job", {}, {"launcher": {"cpu": "none", "memory": "none", "hugepages": {"2Mi": "5Gi"}}}, "TW603",
+     "/roles/launcher/resources/hugepages/2Mi"),
+    ("mpi-job", {}, {"launcher": {"cpu": "10m"}}, None, None),
+    ("mpi-job", {"memory": "none", "shared_memory": "2000Gi"}, {}, "TW308", "/resources/shared_memory"),
+    ("ray-job", {}, {"head": {"shared_memory": "1Gi"}}, "TW207", "/roles/head/resources/shared_memory"),
+])  # fmt: skip
+def test_amounts_of_a_role_are_held_to_the_rules(
+    target: str, resources: Data, roles: Data, code: str | None, place: str | None
+) -> None:
+    stated = {name: {"resources": one} for name, one in roles.items()}
+    two = {"topology": {"nodes": 2}} if target == "pytorch-job" else {}
+    run = overlay(on(target, resources=resources, roles=stated), two)
+    said = [(one.code, str(one.where.pointer)) for one in findings(run, profile_for(target))]
+    of_amounts = [(one, at) for one, at in said if one in ("TW207", "TW218", "TW308", "TW603") and "resources" in at]
+    assert of_amounts == ([(code, place)] if code else [])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+from shutil import which
 from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import Data, codes, command, compiled, findings, script
 from tests.compiler.findings.page import overlay
+from tests.compiler.targets import profile_for
 
 from trainwright.findings import CompileError
 from trainwright.manifest.pods import pods_in
+from trainwright.manifest.provenance import split
 from trainwright.reading import validate_data
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.security import Security
+from trainwright.target import TARGETS
+from trainwright.target.base import run_pods
+from trainwright.target.mpi import ROOT_SSHD_READ_ONLY, SSHD_FOLDER
 
 OWN = {"command": command("torchrun", "train.py"), "script": script("python", "train.py")}
 
@@ -125,6 +133,12 @@ def test_the_nearest_statement_wins() -> None:
     assert "HOME" in names(OWN["script"], cluster), "the profile's read-only root needs another home"
 
 
+@pytest.mark.parametrize("security", [{"root": True}, {"user": 0}])
+def test_root_keeps_the_group_of_the_volumes(security: Data) -> None:
+    cluster = overlay(of_level("baseline", fs_group=5000), {"security": {"user": 2000, "group": 7}})
+    assert pod_of(OWN["script"] | {"security": security}, cluster)["securityContext"]["fsGroup"] == 5000
+
+
 def test_a_default_that_the_level_refuses_is_the_profile_s() -> None:
     (refused,) = [one for one in findings(OWN["command"], of_level("baseline", privileged=True)) if one.code == "TW604"]
     assert refused.where.pointer == "/namespaces/training/security/privileged"
@@ -166,6 +180,56 @@ def test_an_image_made_for_root_brings_its_own_sshd(security: Data) -> None:
     assert "exec /usr/sbin/sshd -D" in worker["command"][2]
     assert not {"ports", "readinessProbe", "securityContext"} & worker.keys(), "the image's sshd has its own port"
     assert launcher["command"][1] == "--allow-run-as-root"
+
+
+@pytest.mark.parametrize("target", ["mpi-job", "train-job", "volcano-job"])
+@pytest.mark.parametrize("work", ["command", "script"])
+def test_sshd_of_root_has_a_folder_of_its_own_beside_read_only_files(target: str, work: str) -> None:
+    own = MPI_COMMAND if work == "command" else MPI | script("python", "x.py")
+    changes: Data = {"target": target, "security": {"read_only_root": True, "root": True}}
+    result = compiled(own | changes, overlay(profile_for(target), of_level("baseline")))
+    found = [split(tree)[0] for tree in TARGETS[target].lower(result.resolution)]
+    pods = {pod.role: pod.found.spec for pod in run_pods(TARGETS[target], result.resolution, found) if pod.role}
+    folders = {role: [one for one in pod["volumes"] if one["name"] == "sshd"] for role, pod in pods.items()}
+    assert sorted(map(len, folders.values())) == [0, 1], "mpirun's own pod runs none"
+    (worker,) = [pods[role]["containers"][0] for role, there in folders.items() if there]
+    assert {"name": "sshd", "mountPath": "/run/sshd"} in worker["volumeMounts"]
+    (words,) = [word for word in worker["command"] if "sshd -D" in word]
+    assert words.startswith("chmod 0755 /run/sshd && ")
+    assert "HostKey=/run/sshd/key" in words
+
+
+def test_what_a_run_mounts_for_sshd_itself_is_left_alone() -> None:
+    run = MPI_COMMAND | {"security": {"read_only_root": True}, "mounts": {"/run/sshd": {"scratch": "1Gi"}}}
+    _, _, worker = mpi_of(run)
+    assert [one["name"] for one in worker["volumeMounts"] if one["mountPath"] == "/run/sshd"] == ["scratch-1"]
+
+
+@pytest.mark.skipif(which("ssh-keygen") is None, reason="needs ssh-keygen")
+def test_sshd_of_root_makes_what_is_missing_and_keeps_what_is_there(tmp_path: Path) -> None:
+    """The script as it is, with another folder and a sshd that only says how it was called."""
+    sshd = tmp_path / "sshd"
+    sshd.write_text('#!/bin/sh\necho "$@"\n')
+    sshd.chmod(0o755)
+    folder = tmp_path / "run"
+    folder.mkdir(mode=0o777)
+    shell, option, words, *rest = ROOT_SSHD_READ_ONLY
+    words = words.replace("/usr/sbin/sshd", str(sshd)).replace(SSHD_FOLDER, str(folder))
+    keys = set()
+    for _ in range(2):  # a container that comes back finds its key
+        said = subprocess.run([shell, option, words, *rest, "-p", "2222"], capture_output=True, text=True, check=True).stdout
+        keys.add((folder / "key").read_text())
+    assert said.split()[-4:] == ["-o", f"HostKey={folder}/key", "-p", "2222"]
+    assert len(keys) == 1
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("security", [{"root": True, "fs_group": 1000}, {"user": 0, "fs_group": 1000}, {"fs_group": 1000}])
+def test_keys_of_root_are_no_group_s(security: Data) -> None:
+    said = findings(MPI_COMMAND | {"security": security}, of_level("baseline") | MPI_OPERATOR)
+    assert [(one.code, one.where.pointer) for one in said if one.code == "TW428"] == [("TW428", "/security/fs_group")]
+    assert "TW428" not in codes(MPI_COMMAND | {"security": {"user": 1000, "fs_group": 7}}, of_level("baseline") | MPI_OPERATOR)
+    assert "TW428" not in codes(OWN["command"] | {"security": security}, of_level("baseline")), "no ssh, no keys"
 
 
 def test_images_of_the_operator_keep_their_recipe() -> None:

@@ -82,6 +82,9 @@ RESERVED_PATHS = ("/dev/shm", "/tmp", SPEC_DIRECTORY, SECRET_DIRECTORY)  # noqa:
 CONTROL_SECRET = "control-secret"  # noqa: S105 - a name
 """Volume with the secret by which the pods know each other."""
 
+_SSHD = "sshd"
+"""Volume that sshd writes to, or that with a number behind it where a claim is called so."""
+
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 _OWN_VOLUMES = frozenset({"shm", "tmp", "spec", CONTROL_SECRET, "ssh-auth", "mpi-job-config", "mpi-ssh-auth", "mpi-hostfile"})
 """Names of the plan's volumes, and of those that operators add for mpirun and that would replace any other of that name."""
@@ -101,10 +104,13 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """Volumes for shared memory, scratch, the run's files, then its own mounts; a claim mounted twice is one volume."""
     run, plan = resolution.run, resolution.plan
     own: list[dict[str, Any]] = []
-    if memory := _shared_memory(resolution, role):
+    if memory := shared_memory(resolution, role):
         own.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": memory}})
     if resolution.security_of(role).read_only_root:
         own.append({"name": "tmp", "emptyDir": Why({}, "trainwright", "scratch: the root file system is read-only")})
+    if _sshd_folder(resolution, role):
+        empty = Why({}, "trainwright", "what sshd writes, beside read-only files")
+        own.append({"name": _free_name(_SSHD, run), "emptyDir": empty})
     if _payloads(resolution, role):
         name = Why(plan.name, "trainwright", "the run's files")
         own.append({"name": "spec", "configMap": {"name": name, **_own_modes(resolution)}})
@@ -212,28 +218,41 @@ def _read_only(mount: NfsMount | CsiMount) -> Tree:
     return {"readOnly": True} if mount.read_only else {}
 
 
-def _shared_memory(resolution: Resolution, role: Role) -> Why | None:
+def shared_memory(resolution: Resolution, role: Role) -> Why | None:
     """Size of the shared memory that the pod gets from us: its ranks' and their loaders'. It is sized for them, so next to the
-    small share of a pod without ranks it would promise more than there is; the runtime's own 64 MiB stay. A further role has what
-    it states.
+    small share of a pod without ranks it would promise more than there is; the runtime's own 64 MiB stay, unless the run states
+    some for its role.
     """
-    resources = resolution.plan.resources
-    if role.further and (stated := resolution.run.roles[role.name].resources.shared_memory):
-        return Why(str(stated), f"run:/roles/{role.name}/resources/shared_memory", "as asked")
-    if not role.holds_ranks or resolution.binding.own_shared_memory:
+    if resolution.binding.own_shared_memory and not role.further:
         return None
-    return Why(str(resources.shm), "trainwright", resources.shm_reason)
+    parts = resolution.run.roles.get(role.name)
+    if parts and parts.resources.shared_memory:
+        return Why(str(parts.resources.shared_memory), f"run:/roles/{role.name}/resources/shared_memory", "as asked")
+    if not role.holds_ranks:
+        return None
+    resources, stated = resolution.resources(role), resolution.run.resources.shared_memory
+    return Why(str(resources.shm), "run:/resources/shared_memory" if stated else "trainwright", resources.shm_reason)
+
+
+def _sshd_folder(resolution: Resolution, role: Role) -> str | None:
+    """Of workers that mpirun reaches by the sshd of an image made for root; None where the run mounts something there itself."""
+    binding = resolution.binding
+    waits = role.holds_ranks and not binding.runs_the_work(role)
+    return binding.sshd_folder if waits and binding.sshd_folder not in resolution.run.mounts else None
 
 
 def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     """The mounts of the main container, in the order of the volumes."""
     run, plan = resolution.run, resolution.plan
     mounts: list[dict[str, Any]] = []
-    if memory := _shared_memory(resolution, role):
+    if memory := shared_memory(resolution, role):
         mounts.append({"name": "shm", "mountPath": Why("/dev/shm", memory.source, memory.reason)})  # noqa: S108
     if resolution.security_of(role).read_only_root:
         scratch = Why("/tmp", "trainwright", "scratch: the root file system is read-only")  # noqa: S108
         mounts.append({"name": "tmp", "mountPath": scratch})
+    if folder := _sshd_folder(resolution, role):
+        where = Why(folder, "trainwright", "the root file system is read-only, and sshd needs this folder and a key of its host")
+        mounts.append({"name": _free_name(_SSHD, run), "mountPath": where})
     mounts += _files(resolution, role)
     if plan.control and plan.control.secret and not role.further:
         where = Why(SECRET_DIRECTORY, "trainwright", "the secret by which the pods of the run know each other")

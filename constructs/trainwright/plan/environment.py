@@ -96,15 +96,15 @@ def _has_command_lines(run: Run, binding: Binding) -> bool:
 
 
 def environment_of(
-    role: Role, binding: Binding, environment: tuple[EnvironmentVariable, ...]
+    role: Role, binding: Binding, environment: tuple[EnvironmentVariable, ...], threads: Variable
 ) -> tuple[EnvironmentVariable, ...]:
     """The part of it that the pods of one role get: everything, except for workers whose ranks get it from the launcher.
 
     A launcher keeps the thread count of its ranks, because it passes its environment on to them; the head of Ray passes nothing
-    on.
+    on. Other pods have ``threads``, by their own CPUs.
     """
     if binding.environment is EnvironmentChannel.POD:
-        return environment if role.share is None else tuple(_of_share(variable, role.share) for variable in environment)
+        return tuple(_with_threads(variable, threads) for variable in environment)
     if binding.hands_on(role):
         return (*_role(binding, "launcher", "the pod that runs mpirun"), *environment)
     of_every_pod = (variable for variable in environment if variable.name in _OF_EVERY_POD)
@@ -142,7 +142,7 @@ def further_environment(
         own.append(_field(NODE_RANK, role.index_field, "the pod's number among those of its role, by label"))
     asked = [*_of_pool(run, pool, pool_env), *_from_run(run)]
     taken, stated = {variable.name for variable in own}, {variable.name for variable in asked}
-    usual = [*([_HOME] if home else []), _UNBUFFERED, _threads(share)]
+    usual = [*([_HOME] if home else []), _UNBUFFERED, threads_of_share(share)]
     defaults = [_default(variable) for variable in usual if variable.name not in stated]
     return (*own, *defaults, *(variable for variable in asked if variable.name not in taken))
 
@@ -196,12 +196,19 @@ def value_from(variable: EnvironmentVariable) -> dict[str, Any]:
     return {"fieldRef": {"apiVersion": "v1", "fieldPath": variable.field}}
 
 
-def _of_share(variable: EnvironmentVariable, share: Share) -> EnvironmentVariable:
-    """A pod without ranks has fewer CPUs than theirs; what the run says of its threads holds there too."""
-    return _default(_threads(share)) if variable.name == THREADS and variable.default else variable
+def _with_threads(variable: EnvironmentVariable, threads: Variable) -> EnvironmentVariable:
+    """What the run says of its threads holds in every role."""
+    return _default(threads) if variable.name == THREADS and variable.default else variable
 
 
-def _threads(share: Share) -> Variable:
+def threads_of_ranks(resources: ResourcesPlan, processes: int) -> Variable:
+    """Threads of each process of a pod that holds ranks."""
+    threads = max(1, resources.cpu.millicores // 1000 // processes)
+    return Variable(THREADS, str(threads), f"CPUs {resources.cpu}, processes {processes}")
+
+
+def threads_of_share(share: Share) -> Variable:
+    """Threads of a program in a pod without ranks."""
     return Variable(THREADS, str(max(1, share.cpu.millicores // 1000)), f"CPUs {share.cpu}, of a pod without ranks")
 
 
@@ -231,13 +238,12 @@ def _field(name: str, path: str, reason: str) -> EnvironmentVariable:
 
 def _defaults(run: Run, inputs: EnvironmentInputs) -> list[Variable]:
     """Defaults that a run may override."""
-    needs, resources = inputs.needs, inputs.resources
-    threads = max(1, resources.cpu.millicores // 1000 // needs.processes_per_node)
+    needs = inputs.needs
     return [
         *([_HOME] if inputs.read_only_root else []),
         _UNBUFFERED,
         *([Variable("HF_HUB_OFFLINE", "1", "nothing is downloaded while training")] if run.trainer else []),
-        Variable(THREADS, str(threads), f"CPUs {resources.cpu}, processes {needs.processes_per_node}"),
+        threads_of_ranks(inputs.resources, needs.processes_per_node),
         *(_of_torch(run.trainer, needs) if run.trainer else []),
     ]
 

@@ -9,7 +9,7 @@ from trainwright.cluster import Cluster, Fabric, NodePool
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
-from trainwright.handshake import Binding, Guarantee, Needs, Port, Ports, Process, Refusal, Rendezvous, Role
+from trainwright.handshake import Binding, Guarantee, Needs, Port, Ports, Process, Refusal, Rendezvous, Role, Variable
 from trainwright.plan.batch import plan_batch, plan_duration, plan_elastic, plan_learning_rate
 from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
 from trainwright.plan.communication import communication
@@ -22,6 +22,8 @@ from trainwright.plan.environment import (
     further_environment,
     in_pool,
     plan_environment,
+    threads_of_ranks,
+    threads_of_share,
     told_to_launcher,
     with_own,
 )
@@ -33,6 +35,7 @@ from trainwright.plan.model import (
     EnvironmentVariable,
     Plan,
     RendezvousPlan,
+    ResourcesPlan,
     SecurityPlan,
 )
 from trainwright.plan.pods import choose_pool, plan_gang, plan_placement, plan_ports, plan_world
@@ -119,10 +122,14 @@ class Resolution(NamedTuple):
                 self.run, self.binding, self.plan.name, role, role.share, pool, offered.pods.env,
                 self.security_of(role).read_only_root, checkpoint.directory if checkpoint else None,
             )  # fmt: skip
-        planned, ranks = environment_of(role, self.binding, self.plan.environment), self.plan.world.pool
+        planned, ranks = environment_of(role, self.binding, self.plan.environment, self._threads(role)), self.plan.world.pool
         if pool == ranks or self.binding.hands_on(role):
             return planned
         return in_pool(self.run, planned, ranks, pool, offered.pods.env)
+
+    def _threads(self, role: Role) -> Variable:
+        each = self.needs.processes_per_node
+        return threads_of_share(role.share) if role.share else threads_of_ranks(self.resources(role), each)
 
     def image(self, role: Role) -> tuple[str, str]:
         """The image of a role's pods, and where it is stated."""
@@ -132,7 +139,11 @@ class Resolution(NamedTuple):
     def amounts(self, role: Role) -> tuple[AmountPlan, ...]:
         """What the main container of a role's pods asks for."""
         name, pool = self.pool_of(role)
-        return plan_amounts(self.run, role, self.needs, pool, name, self.plan.resources)
+        return plan_amounts(self.run, role, self.needs, pool, name, self.resources(role))
+
+    def resources(self, role: Role) -> ResourcesPlan:
+        """What the plan counts with, of one pod of a role that holds ranks: what the run states of another role is not in it."""
+        return plan_resources(self.run, self.pool, self.needs, role.name)
 
 
 def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: str, locate: Locator) -> Resolution:
@@ -251,12 +262,14 @@ def _communication(run: Run, planned: PlannedParts, fabric: Fabric) -> Communica
 
 def _needs(run: Run, cluster: Cluster, security: SecurityPlan, locate: Locator) -> Needs:
     """What the topology asks of a target, and the further roles of the run; under mpirun also whose sshd is: that of an image
-    made for root, or of its own user.
+    made for root, or of its own user; and what it can write to.
     """
     needs = run.topology.needs()
     if any(parts.is_further for parts in run.roles.values()):
         needs = needs._replace(further=further_roles(run, cluster, needs, locate))
-    return needs._replace(mpi=needs.mpi._replace(as_root=not security.user)) if needs.mpi else needs
+    if needs.mpi is None:
+        return needs
+    return needs._replace(mpi=needs.mpi._replace(as_root=not security.user, read_only_root=security.read_only_root))
 
 
 def answer(target: Carrier, needs: Needs, cluster: Cluster) -> Binding | Refusal:

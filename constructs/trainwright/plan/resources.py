@@ -32,8 +32,8 @@ def asked_of(resources: Resources) -> Counted:
     )
 
 
-def plan_resources(run: Run, pool: NodePool, needs: Needs, ranks: str | None = None) -> ResourcesPlan:
-    """CPU, memory and shared memory of one pod; of role ``ranks``, if the run states something of it.
+def plan_resources(run: Run, pool: NodePool, needs: Needs, role: str | None = None) -> ResourcesPlan:
+    """CPU, memory and shared memory of one pod that holds ranks; of ``role``, if the run states something of it.
 
     Default on GPUs: the pod's share of the node's GPUs, of 90 % of its CPUs and memory. Default on CPUs: one CPU and 2Gi for each
     process. Shared memory counts against the memory limit, because a memory-backed emptyDir is charged to the pod.
@@ -49,7 +49,7 @@ def plan_resources(run: Run, pool: NodePool, needs: Needs, ranks: str | None = N
         cpu, memory = Cpu(1000 * needs.processes_per_node), Bytes(2 * GIB * needs.processes_per_node)
         why = "one CPU and 2Gi a process"
         shm, shm_reason = Bytes(GIB // 4), "data loaders; gloo uses none"
-    asked = _together(run, ranks)
+    asked = _together(run, role)
     counted = asked_of(asked)
     if counted.memory and not asked.shared_memory and shm.bytes >= counted.memory.bytes:
         shm, shm_reason = Bytes(max(1, counted.memory.bytes // 2)), f"half of the memory: {shm} would be all of it, or more"

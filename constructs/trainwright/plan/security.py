@@ -93,10 +93,12 @@ def _of_profile(run: Run, cluster: Cluster) -> Iterator[tuple[str, Security]]:
 
 
 def _outdated(said: dict[str, Any]) -> tuple[str, ...]:
-    """What a wider layer said, and a nearer one contradicts: ``user`` says whether it is root's, and ``root: true`` whose not."""
+    """What a wider layer said, and a nearer one contradicts: ``user`` says whether it is root's, and ``root: true`` whose
+    not. The group of the volumes is another matter.
+    """
     if "user" in said:
         return ("root",)
-    return ("user", "group", "fs_group") if said.get("root") else ()
+    return ("user", "group") if said.get("root") else ()
 
 
 def describe_security(security: SecurityPlan) -> str:

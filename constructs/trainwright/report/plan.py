@@ -153,9 +153,17 @@ def _security(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
 
 
 def _pod(compiled: CompiledRun) -> str:
-    resources, operator = compiled.plan.resources, compiled.target.operator
+    """What a pod with ranks asks for; of each role by itself where they differ."""
+    texts = {role.name: _of_ranks(compiled, role) for role in compiled.resolution.binding.roles if role.holds_ranks}
+    if len(set(texts.values())) == 1:
+        return next(iter(texts.values()))
+    return "; ".join(f"{name}: {text}" for name, text in texts.items())
+
+
+def _of_ranks(compiled: CompiledRun, role: Role) -> str:
+    resources, operator = compiled.resolution.resources(role), compiled.target.operator
     shared = f"as {operator.name} mounts it" if operator and compiled.resolution.binding.own_shared_memory else resources.shm
-    amounts = {amount.name: amount for amount in compiled.resolution.amounts(compiled.resolution.binding.ranks)}
+    amounts = {amount.name: amount for amount in compiled.resolution.amounts(role)}
     cpu, memory = (_asked_of(name, amounts.get(name)) for name in ("cpu", "memory"))
     further = [f", {one.limit} {name}" for name, one in amounts.items() if name not in ("cpu", "memory") and "/" not in name]
     return f"{cpu}, {memory} ({resources.memory_reason}), shared memory {shared}{''.join(further)}"

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import Locator
+from trainwright.findings.locate import Locator, dotted, tokens
 from trainwright.handshake import Role
 from trainwright.manifest.pods import containers_of
+from trainwright.manifest.volumes import shared_memory
 from trainwright.plan import Resolution
 from trainwright.plan.resources import NODE_SHARE
 from trainwright.rules.pod import overridden_at
@@ -38,38 +39,67 @@ NOTHING = Amount(0, 0)
 
 def pods_fit_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What the scheduler keeps free for the pods of each role, those without ranks too."""
-    resources, locate, ranks = resolution.plan.resources, context.locate, resolution.binding.ranks
-    for role in [*(role for role in resolution.binding.roles if _is_another(role, ranks, context)), ranks]:
+    locate, ranks = context.locate, resolution.binding.ranks
+    for role in [*(role for role in resolution.binding.roles if _is_another(resolution, role, locate)), ranks]:
         asked, places = _requested(resolution, role, locate)
         who, fix = ("a pod", "") if role is ranks else (f"the {role.name}'s pod", _OTHER_POOL.format(role=role.name))
         yield from _too_large(resolution, role, who, asked, places, fix)
-    limit = next((one.limit for one in resolution.amounts(ranks) if one.name == "memory"), None)
-    if limit and resources.shm.bytes >= Bytes.parse(limit).bytes and not resolution.binding.own_shared_memory:
-        yield found(
-            "TW308",
-            locate.run("/resources/shared_memory"),
-            f"shared memory of {resources.shm} counts against the pod's memory of {limit}",
-            "lower resources.shared_memory, or raise resources.memory",
-        )
-    for role in (one for one in resolution.binding.roles if one.further):
-        yield from _shared_memory_fits(context, resolution, role)
 
 
-def _shared_memory_fits(context: Context, resolution: Resolution, role: Role) -> Iterator[Finding]:
-    stated = context.run.roles[role.name].resources.shared_memory
-    limit = next((one.limit for one in resolution.amounts(role) if one.name == "memory"), None)
-    if stated and limit and stated.bytes >= Bytes.parse(limit).bytes:
-        message = f"shared memory of {stated} counts against the memory of a pod of role {role.name}, {limit}"
-        where = context.locate.run(f"/roles/{role.name}/resources/shared_memory")
-        yield found("TW308", where, message, f"lower it, or raise roles.{role.name}.resources.memory")
+def shared_memory_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What is written to shared memory counts against the limit of its pod, and is memory of its node."""
+    yield from dict.fromkeys(one for role in resolution.binding.roles for one in _shared_memory_of(context, resolution, role))
+
+
+def _shared_memory_of(context: Context, resolution: Resolution, role: Role) -> Iterator[Finding]:
+    memory, (name, pool) = shared_memory(resolution, role), resolution.pool_of(role)
+    if memory is None:
+        return
+    amount = next((one for one in resolution.amounts(role) if one.name == "memory"), None)
+    where = context.locate.run(memory.source.removeprefix("run:") if memory.source.startswith("run:") else "/resources/memory")
+    if amount and amount.limit and Bytes.parse(memory.value) >= Bytes.parse(amount.limit):
+        whose = "the pod's memory of" if role is resolution.binding.ranks else f"the memory of a pod of role {role.name},"
+        message = f"shared memory of {memory.value} counts against {whose} {amount.limit}: a pod that fills it is killed"
+        more = dotted(tokens(amount.source.removeprefix("run:"))) if amount.source.startswith("run:") else "resources.memory"
+        yield found("TW308", where, message, f"lower it, or raise {more}")
+    elif Bytes.parse(memory.value) >= pool.memory:
+        message = f"a node of {name} has {pool.memory}, and shared memory of {memory.value} cannot be in it"
+        yield found("TW308", where, message, "lower it, or use another node pool")
+
+
+def huge_pages_fit(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Huge pages are memory that a node keeps apart, so pods ask for them beside other memory, and never for them alone
+    (pkg/apis/core/validation, ValidateContainerResourceRequirements).
+    """
+    yield from dict.fromkeys(one for role in resolution.binding.roles for one in _huge_pages_of(context, resolution, role))
+
+
+def _huge_pages_of(context: Context, resolution: Resolution, role: Role) -> Iterator[Finding]:
+    amounts, (name, pool) = resolution.amounts(role), resolution.pool_of(role)
+    pages = [one for one in amounts if one.name.startswith("hugepages-")]
+    if not pages:
+        return
+    where = context.locate.at(pages[0].source)
+    if not any(one.name in ("cpu", "memory") for one in amounts):
+        message = "the API server takes huge pages only beside CPU or memory, and neither is requested or limited"
+        yield found("TW603", where, message, "add `requests: {memory: 1Gi}`, or remove `memory: none`")
+    memory = sum(Bytes.parse(one.request).bytes for one in amounts if one.name == "memory")
+    kept = sum(Bytes.parse(one.request).bytes for one in pages)
+    if memory < pool.memory.bytes <= memory + kept:
+        beside = f", beside {memory / GIB:.1f} GiB of memory" if memory else ""
+        message = f"a pod asks for {kept / GIB:.1f} GiB of huge pages{beside}; a node of {name} has {pool.memory} in all"
+        yield found("TW308", where, message, "lower hugepages or memory; or use another node pool")
 
 
 _OTHER_POOL = "use a node pool with larger nodes, or state less in roles.{role}.resources"
 
 
-def _is_another(role: Role, ranks: Role, context: Context) -> bool:
-    """Whether its pods ask for something else than those that hold ranks."""
-    return role is not ranks and (role.share is not None or role.name in context.run.roles)
+def _is_another(resolution: Resolution, role: Role, locate: Locator) -> bool:
+    """Whether its pods ask for something else than those of the role with most ranks."""
+    ranks = resolution.binding.ranks
+    if role is ranks or role.share is not None:
+        return role is not ranks
+    return _requested(resolution, role, locate)[0] != _requested(resolution, ranks, locate)[0]
 
 
 def _requested(resolution: Resolution, role: Role, locate: Locator) -> tuple[Amount, dict[str, Where]]:
@@ -161,5 +191,5 @@ def amount(container: Tree) -> Amount | None:
         return None
 
 
-PLAN = (pods_fit_nodes,)
+PLAN = (pods_fit_nodes, shared_memory_fits, huge_pages_fit)
 PODS = (overridden_pods_fit_nodes,)

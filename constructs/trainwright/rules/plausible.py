@@ -11,7 +11,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
 from trainwright.handshake import Role
 from trainwright.plan import Resolution
-from trainwright.run import BoostingWorkload, KubernetesMount, Mount, ScratchMount
+from trainwright.run import BoostingWorkload, KubernetesMount, Mount, Resources, ScratchMount
 from trainwright.units import Bytes, Cpu, Duration, UnitError
 from trainwright_trainer.contract.training import AdamW
 
@@ -78,24 +78,31 @@ def _rounded(seconds: float) -> Duration:
 
 
 def starved(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Resources that are too small for the ranks, or larger than any node's."""
-    resources, each = resolution.plan.resources, resolution.needs.processes_per_node
-    asked = context.run.resources
-    if asked.shared_memory and resources.shm.bytes < SMALLEST_SHARED_MEMORY and not resolution.binding.own_shared_memory:
-        message = f"shared memory of {resources.shm} is less than the 64Mi that a container has without it"
-        fix = "write the unit, as in 16Gi; or remove it"
-        yield found("TW218", context.locate.run("/resources/shared_memory"), message, fix)
-    if isinstance(asked.memory, Bytes) and resources.memory.bytes < LEAST_MEMORY:
-        message = f"a pod with {resources.memory.bytes:,} bytes of memory starts no program"
-        yield found("TW218", context.locate.run("/resources/memory"), message, "write the unit, as in 64Gi; or remove it")
-    if isinstance(asked.cpu, Cpu) and resources.cpu.millicores < LEAST_CPU * each:
-        message = f"{each} ranks share {resources.cpu} CPU: each waits for its turn, and GPUs wait for ranks"
-        yield found("TW218", context.locate.run("/resources/cpu"), message, f"write {each} or more, or remove it")
+    """Resources that are too small for what is in a pod, or larger than any node's."""
+    yield from _too_small(context, resolution, "/resources", context.run.resources, resolution.binding.ranks)
+    for role in resolution.binding.roles:
+        if parts := context.run.roles.get(role.name):
+            yield from _too_small(context, resolution, f"/roles/{role.name}/resources", parts.resources, role)
     for path, mount in context.run.mounts.items():
         size, below = _scratch(mount)
         if size is not None and size.bytes > LARGEST_SCRATCH:
             where = context.locate.run(f"/mounts/{escape(path)}{below}")
             yield found("TW218", where, f"no node has {size} of disk", "write what the program needs, as in 500Gi")
+
+
+def _too_small(context: Context, resolution: Resolution, place: str, asked: Resources, role: Role) -> Iterator[Finding]:
+    """What is stated of a role's pods."""
+    shared, ranks = asked.shared_memory, resolution.needs.processes_per_node if role.holds_ranks else 0
+    if shared and shared.bytes < SMALLEST_SHARED_MEMORY and not resolution.binding.own_shared_memory:
+        message = f"shared memory of {shared} is less than the 64Mi that a container has without it"
+        fix = "write the unit, as in 16Gi; or remove it"
+        yield found("TW218", context.locate.run(f"{place}/shared_memory"), message, fix)
+    if isinstance(asked.memory, Bytes) and asked.memory.bytes < LEAST_MEMORY:
+        message = f"a pod with {asked.memory.bytes:,} bytes of memory starts no program"
+        yield found("TW218", context.locate.run(f"{place}/memory"), message, "write the unit, as in 64Gi; or remove it")
+    if isinstance(asked.cpu, Cpu) and asked.cpu.millicores < LEAST_CPU * ranks:
+        message = f"{ranks} ranks share {asked.cpu} CPU: each waits for its turn, and GPUs wait for ranks"
+        yield found("TW218", context.locate.run(f"{place}/cpu"), message, f"write {ranks} or more, or remove it")
 
 
 def _scratch(mount: Mount) -> tuple[Bytes | None, str]:

@@ -127,7 +127,8 @@ def memory_is_reserved(context: Context, resolution: Resolution) -> Iterator[Fin
         own = context.run.roles.get(role.name)
         at = f"/roles/{role.name}/resources" if own and (own.resources.memory or own.resources.requests.memory) else "/resources"
         message = f"a pod of role {role.name} {limit}, and {kept}"
-        fix = "remove requests.memory, and state a limit; or waive this where the nodes have nothing else to run"
+        reserve = "remove requests.memory" if memory and memory.limit else "write an amount in place of `memory: none`"
+        fix = f"{reserve}; or waive this where the nodes have nothing else to run"
         yield found("TW325", context.locate.run(f"{at}/{'requests' if memory and memory.limit else 'memory'}"), message, fix)
 
 

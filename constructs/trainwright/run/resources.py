@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from trainwright.model import ExtendedResource, Model, PlacedError
 from trainwright.units import Bytes, Cpu
@@ -16,6 +16,17 @@ MemoryLimit = Annotated[Annotated[Bytes, Tag("amount")] | Annotated[Literal["non
 
 PageSize = Literal["2Mi", "32Mi", "64Ki", "1Gi", "512Mi", "16Gi"]
 """Sizes of huge pages that Linux has, on x86 and on Arm."""
+
+
+def _whole_pages(pages: dict[PageSize, Bytes]) -> dict[PageSize, Bytes]:
+    for size, memory in pages.items():
+        if memory.bytes % Bytes.parse(size).bytes:
+            raise ValueError(f"{memory} is no multiple of {size}, the size of the pages; write whole pages, as in {size}: 5Gi")
+    return pages
+
+
+HugePages = Annotated[dict[PageSize, Bytes], AfterValidator(_whole_pages)]
+"""Size of the pages -> memory in them (pkg/apis/core/v1/helper, IsHugePageResourceValueDivisible)."""
 
 
 class Requests(Model):
@@ -40,7 +51,7 @@ class Resources(Model):
     """Size of /dev/shm, which counts towards memory. Default: 2Gi per rank on GPUs, 256Mi on CPUs."""
     ephemeral_storage: Bytes | None = None
     """Disk of the node for logs, scratch and the writable root; a pod that takes more is evicted. Default: not stated."""
-    hugepages: dict[PageSize, Bytes] = Field(default_factory=dict)
+    hugepages: HugePages = Field(default_factory=dict)
     """Size of the pages -> how much memory in such pages, as EFA wants `2Mi: 5120Mi`."""
     devices: dict[ExtendedResource, Annotated[int, Field(ge=0, le=4096)]] = Field(default_factory=dict)
     """Extended resource -> how many of it, in place of the share that the pool gives; 0 asks for none. GPUs are in `topology`."""

@@ -36,18 +36,33 @@ ROOT_SSHD = (
 they are where they exist. StrictModes would ask for a folder that only root may write to, and a Secret's is open to all."""
 
 
+SSHD_FOLDER = "/run/sshd"
+"""Where sshd of root locks in what it does before a login. Nobody but root may write to it, and anybody can to a new volume."""
+
+ROOT_SSHD_READ_ONLY = (
+    "/bin/sh", "-c", f"chmod 0755 {SSHD_FOLDER} && cd {SSHD_FOLDER} && "
+    '{ test -f key || ssh-keygen -q -t ed25519 -N "" -f key; } && '
+    f'exec /usr/sbin/sshd -D -e -o StrictModes=no -o PidFile=none -o HostKey={SSHD_FOLDER}/key "$@"', "sshd",
+)  # fmt: skip
+"""The same where the image's files are read-only: the folder is a volume, and the host's key is in it. Tried with OpenSSH 9.2 as
+root, on a read-only file system without host keys."""
+
+
 class Ssh(NamedTuple):
     """How mpirun gets into pods: what they run, where the keys are, and why there."""
 
     sshd: tuple[str, ...]
     keys: str
     reason: str
+    folder: str | None = None
+    """What sshd writes to, where it can write to nothing else."""
 
 
 def ssh_of(mpi: MPI) -> Ssh:
     """As the image is made: for root, or for user 1000."""
     if mpi.as_root:
-        return Ssh(ROOT_SSHD, ROOT_KEYS, "in root's home: the run states no user, or root")
+        sshd, folder = (ROOT_SSHD_READ_ONLY, SSHD_FOLDER) if mpi.read_only_root else (ROOT_SSHD, None)
+        return Ssh(sshd, ROOT_KEYS, "in root's home: the run states no user, or root", folder)
     return Ssh(SSHD, KEYS, WHY_KEYS)
 
 

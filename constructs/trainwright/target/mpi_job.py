@@ -71,6 +71,7 @@ class MPIJob(BaseTarget):
             role_env="K_MPI_JOB_ROLE",
             hostfile=HOSTFILE,
             sshd=ssh_of(needs.mpi).sshd,
+            sshd_folder=ssh_of(needs.mpi).folder,
             as_root=needs.mpi.as_root,
             counts_init_failures=not others,  # of the launcher's Job alone: a worker is started again in its place
             gang=Gang.OPERATOR,

@@ -257,6 +257,7 @@ def _by_mpirun(needs: Needs) -> Binding:
         hostfile=HOSTFILE,
         brings_hostfile=True,
         sshd=ssh_of(mpi).sshd,
+        sshd_folder=ssh_of(mpi).folder,
         as_root=mpi.as_root,
         peer_list=("VC_WORKER_HOSTS", "{host},"),
         gang=Gang.OBJECTS,

@@ -182,10 +182,16 @@ def version_is_known(context: Context, resolution: Resolution) -> Iterator[Findi
 
 def shared_memory(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """The operator mounts its own, of the size of the pod's memory (ray-operator/controllers/ray/common/pod.go)."""
-    if resolution.binding.own_shared_memory and context.run.resources.shared_memory is not None:
-        title = resolution.plan.target_title
-        message = f"{title} does not read resources.shared_memory: its operator mounts shared memory itself"
-        yield found("TW207", context.locate.run("/resources/shared_memory"), message, "remove it")
+    if not resolution.binding.own_shared_memory:
+        return
+    run, own = context.run, [role.name for role in resolution.binding.roles if not role.further]
+    stated = [("resources", run.resources)]
+    stated += [(f"roles.{name}.resources", run.roles[name].resources) for name in own if name in run.roles]
+    for field, resources in stated:
+        if resources.shared_memory is not None:
+            title = resolution.plan.target_title
+            message = f"{title} does not read {field}.shared_memory: its operator mounts shared memory itself"
+            yield found("TW207", context.locate.run(f"/{field.replace('.', '/')}/shared_memory"), message, "remove it")
 
 
 RULES: tuple[Rule, ...] = (

@@ -239,6 +239,7 @@ def _launched(needs: Needs, mpi: MPI) -> Binding:
         role_env=ROLE_ENV,
         hostfile=HOSTFILE,
         sshd=ssh_of(mpi).sshd,
+        sshd_folder=ssh_of(mpi).folder,
         as_root=mpi.as_root,
         gang=Gang.OBJECTS,
         disruption_rule=True,
