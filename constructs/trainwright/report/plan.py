@@ -183,6 +183,8 @@ def _of_role(parts: RoleParts) -> Iterator[str]:
         yield f"node pool {parts.node_pool}"
     if parts.ports:
         yield f"ports {', '.join(f'{name} {number}' for name, number in parts.ports.items())}"
+    if parts.ready:
+        yield "a probe of its own"
 
 
 def _further(compiled: CompiledRun, role: Role) -> str:
