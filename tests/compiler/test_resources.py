@@ -242,3 +242,17 @@ def test_rules_hold_for_roles_too(roles: Data, code: str) -> None:
 def test_a_supervisor_starts_the_program_of_every_role() -> None:
     with pytest.raises(CompileError, match="started by the supervisor"):
         validate_data(Run, overlay(RUN, {"roles": {"node": {"args": ["x"]}}}), "run.yaml", {})
+
+
+def test_the_plan_has_rows_for_devices_and_roles_where_a_run_states_them() -> None:
+    assert not {"devices", "roles"} & dict(plan_rows(compiled({}))).keys()
+    stated = {"vpc.amazonaws.com/efa": 8, "example.com/fuse": 1, "example.com/none": 0}
+    rows = dict(plan_rows(compiled({"resources": {"devices": stated}})))
+    assert rows["devices"] == "1 example.com/fuse, no example.com/none, 8 vpc.amazonaws.com/efa a pod (as asked)"
+    work = {"kind": "command", "command": ["mpirun", "-np", "16", "app"]}
+    own = {"launcher": {"image": "registry.example.com/x:v1", "args": ["--rate", "1 e"], "env": {"LEVEL": "1"}},
+           "worker": {"command": ["/usr/sbin/sshd", "-De"], "resources": {"cpu": 4}}}
+    run = on("mpi-job", workload=work, roles=own, batch=None, learning_rate=None, trainer_version=None)
+    assert dict(plan_rows(compiled(run, profile_for("mpi-job"))))["roles"] == (
+        "launcher: image registry.example.com/x:v1, arguments --rate '1 e', variables LEVEL; worker: runs /usr/sbin/sshd -De"
+    )

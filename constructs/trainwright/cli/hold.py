@@ -38,7 +38,7 @@ def command(
         why = reason or (entry.hold.why if entry.hold else "its inputs changed")
         hold = Hold(
             why=" ".join(why.split()), since=_since(entry), until=last, identity=build.runs[name].compiled.identity,
-            release=version("trainwright"), kept=digest(text.encode()),
+            release=version("trainwright"), kept=digest(text.encode()), defaults=entry.hold.defaults if entry.hold else None,
         )
         write_hold(where, name, entry.model_copy(update={"hold": hold}), text)
         say(f"{name} is held as {name}-{entry.identity}" + (f" until {last}" if last else ""))

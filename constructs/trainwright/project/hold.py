@@ -67,7 +67,9 @@ class HeldRun(NamedTuple):
 
     def recorded(self, file: str, identity: str, defaults: dict[str, Fact] | None) -> RunRecord:
         """Its record today: bytes, identity and facts are those that it keeps."""
-        hold = self.hold.model_copy(update={"identity": identity, "release": version("trainwright")})
+        kept = (self.record.defaults or {}) if self.hold.defaults is None else self.hold.defaults
+        differ = kept if kept != (defaults or {}) else None
+        hold = self.hold.model_copy(update={"identity": identity, "release": version("trainwright"), "defaults": differ})
         return self.record.model_copy(update={"file": file, "hold": hold, "defaults": defaults})
 
     def expired(self, run: str, today: date) -> Iterator[Finding]:

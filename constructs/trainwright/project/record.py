@@ -79,6 +79,8 @@ class Hold(Model):
     """What the inputs of the last synth would give."""
     release: str
     """Release of Trainwright that would."""
+    defaults: dict[str, Fact] | None = None
+    """What is held has this from the defaults; None where the run has the same today."""
 
 
 class RunRecord(Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
@@ -20,6 +21,7 @@ from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.plan.security import describe_security
 from trainwright.report.finding import to_json
 from trainwright.run import AnyContainer, CommandWorkload, Run, ScriptWorkload
+from trainwright.run.roles import RoleParts
 from trainwright.units import GIB, counted
 from trainwright_trainer.contract.metrics import Sink, TensorBoard
 
@@ -107,6 +109,10 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if text := _scaling(compiled):
         yield "scaling", text
     yield "pod", _pod(compiled)
+    if devices := compiled.run.resources.devices:
+        yield "devices", ", ".join(f"{count or 'no'} {name}" for name, count in sorted(devices.items())) + " a pod (as asked)"
+    if own := [f"{name}: {', '.join(said)}" for name, parts in compiled.run.roles.items() if (said := list(_of_role(parts)))]:
+        yield "roles", "; ".join(own)
     if further := [_further(compiled, role) for role in compiled.resolution.binding.roles if role.further]:
         yield "further roles", "; ".join(further)
     if autoscaled := compiled.resolution.needs.autoscaled:
@@ -167,6 +173,26 @@ def _of_ranks(compiled: CompiledRun, role: Role) -> str:
     cpu, memory = (_asked_of(name, amounts.get(name)) for name in ("cpu", "memory"))
     further = [f", {one.limit} {name}" for name, one in amounts.items() if name not in ("cpu", "memory") and "/" not in name]
     return f"{cpu}, {memory} ({resources.memory_reason}), shared memory {shared}{''.join(further)}"
+
+
+def _of_role(parts: RoleParts) -> Iterator[str]:
+    """What the pods of a role of the topology have of their own, besides resources."""
+    if parts.is_further:
+        return
+    if parts.image:
+        yield f"image {parts.image}"
+    if parts.command or parts.args:
+        yield f"{'runs' if parts.command else 'arguments'} {shlex.join((*(parts.command or ()), *parts.args))}"
+    if parts.working_dir:
+        yield f"in {parts.working_dir}"
+    if parts.env:
+        yield f"variables {', '.join(parts.env)}"
+    if parts.node_pool:
+        yield f"node pool {parts.node_pool}"
+    if parts.ports:
+        yield f"ports {', '.join(f'{name} {number}' for name, number in parts.ports.items())}"
+    if parts.ready:
+        yield "a probe of its own"
 
 
 def _further(compiled: CompiledRun, role: Role) -> str:

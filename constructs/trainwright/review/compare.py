@@ -159,8 +159,10 @@ class _Comparison:
             return replace(run, cause=AND.join(causes))
         if releases[0] != releases[1]:
             return replace(run, cause=f"trainwright {releases[0]} -> {releases[1]}")
-        if run.change is Class.HELD or run.before.hold:
+        if run.change is Class.HELD:
             return run
+        if run.before.hold:
+            return run if run.after.hold else replace(run, cause=f"the end of its hold ({run.before.hold.why})")
         return replace(run, cause="something else than its own file and its profile")
 
     def _touched(self, profiles: Mapping[str, tuple[FactChange, ...]], runs: list[RunReview]) -> Iterator[SharedReview]:
@@ -264,7 +266,8 @@ def _begins(cause: str | None) -> str:
 
 def _of_defaults(before: RunRecord, after: RunRecord) -> str:
     """What changed of the defaults that a run has; nothing where they are the same."""
-    old, new = before.defaults or {}, after.defaults or {}
+    held = before.hold.defaults if before.hold else None
+    old, new = (before.defaults or {}) if held is None else held, after.defaults or {}
     keys = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
     said = [f"{key} {old.get(key, '(nothing)')} -> {new.get(key, '(nothing)')}" for key in keys[:MOST_DEFAULTS]]
     more = f", and {len(keys) - MOST_DEFAULTS} more" if len(keys) > MOST_DEFAULTS else ""

@@ -132,6 +132,18 @@ def test_a_review_names_the_default(few: Scratch) -> None:
     assert f"its own file is the same; the cause: {cause}" in few.run("diff", "HEAD").stdout
 
 
+def test_a_review_names_the_default_of_a_run_that_was_held_too(few: Scratch) -> None:
+    """The record knows the default as it is, and as it was where the held objects have it from."""
+    few.write(DEFAULTS, "teams:\n  vision: {env: {HF_HOME: /tmp/cache}}\n")
+    for arguments in (("hold", "digits-ddp"), ("synth",), ("hold", "digits-ddp", "--reason", "until somebody has looked")):
+        assert_ended(few.run(*arguments), 0)
+    few.git("add", "--all")
+    few.git("commit", "--quiet", "--message", "held")
+    assert_ended(few.run("roll", "digits-ddp"), 0)
+    assert f"the cause: {DEFAULTS}: env/HF_HOME (nothing) -> /tmp/cache" in few.run("diff", "HEAD").stdout
+    assert_ended(few.run("check"), 0)
+
+
 def test_what_reads_one_file_reads_no_defaults(few: Scratch) -> None:
     few.write(DEFAULTS, "all: {env: {HF_HOME: /tmp/cache}}\n")
     assert "HF_HOME" in few.build().runs["digits-ddp"].compiled.run.env

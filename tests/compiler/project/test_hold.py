@@ -109,6 +109,16 @@ def test_what_ends_a_hold(here: Scratch) -> None:
     assert_ended(here.run("check"), 0)
 
 
+def test_a_review_says_that_a_hold_ended_where_nothing_else_did(here: Scratch) -> None:
+    held(here)
+    assert_ended(here.run("synth"), 0)
+    here.git("add", "--all")
+    here.git("commit", "--quiet", "--message", "held")
+    assert_ended(here.run("roll", "own-script"), 0)
+    cause = "the end of its hold (until the evaluation is over)"
+    assert f"its own file is the same; the cause: {cause}\n" in here.run("diff", "HEAD").stdout
+
+
 def test_a_hold_that_has_expired_changes_nothing_and_is_an_error(here: Scratch) -> None:
     held(here, "--until", "2099-01-31")
     here.synth()
