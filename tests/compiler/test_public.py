@@ -118,8 +118,7 @@ def test_a_run_has_what_its_case_says(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_most_of_each_is_native(name: str) -> None:
     """What a case counts is what came of it: ``test_every_leaf_is_accounted_for``."""
-    told = case(name)
-    assert (native(told["leaves"]) >= 0.75) == ("below" not in told), "one that is below says why"
+    assert native(case(name)["leaves"]) >= 0.75
 
 
 def test_most_of_all_is_native() -> None:

@@ -7,7 +7,7 @@
 ``names``, ``elements``, ``changed``, ``override`` and ``missing`` are explained in :mod:`leaves`. Of a change, ``why`` is the
 reason, and ``here`` the place of ours that has the same value, or places and their values. ``added`` is what this run has beyond
 the original, and ``added.yaml`` what every run may have: reason, pattern of leaves as ``Kind/path``, and their value, ``any``, or
-``as`` the place that they repeat. ``leaves`` counts what came of it, and ``below`` says why less than three quarters are native.
+``as`` the place that they repeat. ``leaves`` counts what came of it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def table() -> str:
         share = f"{round(native(found) * counted)} of {counted}"
         changed = [one["why"] for one in (told.get("changed") or {}).values()]
         lines.append(f"| {link} | {told['run']['target']} | {share} | {_reasons(changed)} | {_reasons(_not_at_all(told))} |")
-    return "\n".join([*lines, "", *_below()])
+    return "\n".join(lines)
 
 
 def _not_at_all(told: Data) -> list[str]:
@@ -57,15 +57,6 @@ def _not_at_all(told: Data) -> list[str]:
 
 def _reasons(stated: list[str]) -> str:
     return "; ".join(dict.fromkeys(stated)) or "–"
-
-
-def _below() -> list[str]:
-    """The manifests of which less than three quarters are native."""
-    return [
-        f"Less than three quarters of `{told['path'].rpartition('/')[2]}` are native: {told['below']}."
-        for told in map(case, NAMES)
-        if "below" in told
-    ]
 
 
 def additions_list() -> str:
