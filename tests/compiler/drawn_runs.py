@@ -212,10 +212,10 @@ def _overrides(shape: Shape) -> st.SearchStrategy[Data]:
 _AMOUNTS = st.fixed_dictionaries({}, optional={
     "cpu": st.sampled_from(("none", "2", "1500m")), "memory": st.sampled_from(("none", "6Gi")),
     "requests": st.fixed_dictionaries({}, optional={"cpu": st.just("500m"), "memory": st.just("2Gi")}),
-    "ephemeral_storage": st.just("20Gi"), "hugepages": st.just({"2Mi": "512Mi"}),
+    "ephemeral_storage": st.just("20Gi"),
     "devices": st.just({"example.com/fuse": 1, "example.com/none": 0}),
 })  # fmt: skip
-"""Of a pod; the requests are within each limit."""
+"""Of a pod; the requests are within each limit. Huge pages want CPU or memory beside them: tests of resources have them."""
 
 
 @st.composite
