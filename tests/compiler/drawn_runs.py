@@ -212,10 +212,17 @@ def _overrides(shape: Shape) -> st.SearchStrategy[Data]:
 _AMOUNTS = st.fixed_dictionaries({}, optional={
     "cpu": st.sampled_from(("none", "2", "1500m")), "memory": st.sampled_from(("none", "6Gi")),
     "requests": st.fixed_dictionaries({}, optional={"cpu": st.just("500m"), "memory": st.just("2Gi")}),
-    "ephemeral_storage": st.just("20Gi"),
+    "ephemeral_storage": st.just("20Gi"), "hugepages": st.just({"2Mi": "512Mi"}),
     "devices": st.just({"example.com/fuse": 1, "example.com/none": 0}),
 })  # fmt: skip
-"""Of a pod; the requests are within each limit. Huge pages want CPU or memory beside them: tests of resources have them."""
+"""Of a pod; the requests are within each limit."""
+
+
+def _beside_memory(parts: list[Data]) -> None:
+    """Kubernetes gives huge pages to no pod without CPU and memory: where any part asks for them, each reserves memory."""
+    for one in parts if any("hugepages" in one for one in parts) else ():
+        if one.get("memory") == "none":
+            one["requests"] = {**one.get("requests", {}), "memory": "2Gi"}
 
 
 @st.composite
@@ -246,7 +253,9 @@ def _further(draw: st.DrawFn, shape: Shape, level: str, waits: bool) -> Data:
         }
     if case.orders_start and waits:
         optional["starts"] = st.sampled_from(("before", "after", "with"))
-    names = draw(st.lists(st.sampled_from(case.further), min_size=1, max_size=2, unique=True))
+    taken = ("evaluator",) if (shape.target, shape.name) == ("volcano-job", "multi-worker-mirrored") else ()
+    free = [name for name in case.further if name not in taken]
+    names = draw(st.lists(st.sampled_from(free), min_size=1, max_size=2, unique=True))
     ends = case.orders_start and not (shape.target == "volcano-job" and shape.name in ENDED_BY_ONE_TASK)
     ending = {"must_end": draw(st.booleans())} if ends else {}
     return {
@@ -458,7 +467,9 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
         run["containers"] = draw(_containers(level))
     if draw(st.integers(0, 3)) == 0:
         run["roles"] = draw(_of_roles(shape, workload["kind"]))
-    if CASES[shape.target].further and shape.name != "independent" and draw(st.integers(0, 3)) == 0:
+    _beside_memory([one["resources"] for one in (run, *run.get("roles", {}).values()) if "resources" in one])
+    alone = shape.name == "independent" or (shape.name == "ray" and workload["kind"] != "command")  # TW458: ranks would go there
+    if CASES[shape.target].further and not alone and draw(st.integers(0, 3)) == 0:
         in_gang = run.get("gang", True) and cluster.get("scheduling", {}).get("gang") is not None
         run["roles"] = run.get("roles", {}) | draw(_further(shape, level, waits=not in_gang))
     run |= draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))
