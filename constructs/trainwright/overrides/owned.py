@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -81,19 +81,28 @@ TEMPLATE = (
     Owned(r"/spec/ephemeralContainers.*", "nothing that a template can hold", "use initContainers with restartPolicy: Always"),
 )
 
+
+@lru_cache(maxsize=1)
+def labels_of_schedulers() -> Mapping[str, str]:
+    """Label that Kueue, a gang scheduler or an operator reads -> the field of a run that stands for it."""
+    labels = {kueue.QUEUE_LABEL: "queue"}
+    for read in (*(one.labels for one in gang.SCHEDULERS.values()), *(target.scheduling_labels for target in TARGETS.values())):
+        labels |= read
+    return labels
+
+
+ANNOTATIONS_OF_SCHEDULERS = {key: field for one in gang.SCHEDULERS.values() for key, field in one.annotations.items()}
+"""The same of annotations."""
+
+
 @lru_cache(maxsize=1)
 def scheduled() -> tuple[Owned, ...]:
-    """What queues, gang schedulers and operators read on an object, and at any depth of it on what is made of it: pods, and the
-    Jobs of a JobSet, which a second queue would hold back a second time (kubernetes-sigs/kueue#2612).
+    """What these read on an object, and at any depth of it on what is made of it: pods, and the Jobs of a JobSet, which a second
+    queue would hold back a second time (kubernetes-sigs/kueue#2612).
     """
-    keys = {kueue.QUEUE_LABEL: "queue"}
-    for scheduler in gang.SCHEDULERS.values():
-        keys |= {**scheduler.labels, **scheduler.annotations}
-    for target in TARGETS.values():
-        keys |= target.scheduling_labels
     parts = [
         Owned(rf"/metadata/(labels|annotations)/{re.escape(escape(key))}", f"the {field} of the run", f"use {field}")
-        for key, field in keys.items()
+        for key, field in {**labels_of_schedulers(), **ANNOTATIONS_OF_SCHEDULERS}.items()
     ]
     return tuple(Owned(f"(?:/.*)?{part.pattern}", part.what, part.fix) for part in (*parts, kueue.PLACE))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from trainwright.cluster.addons import Operator, release
@@ -15,7 +14,8 @@ from trainwright.findings.locate import at, escape
 from trainwright.handshake import Binding, Gang, OperatorName, Refusal
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.manifest.kinds import GroupKind
-from trainwright.manifest.kueue import PREFIX, QUEUE_LABEL, SLICE, SLICE_SIZE, dispatching_queue
+from trainwright.manifest.kueue import PREFIX, SLICE, SLICE_SIZE, dispatching_queue
+from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_schedulers
 from trainwright.plan import Resolution, answer
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.target import TARGETS
@@ -65,35 +65,28 @@ def priority_of_pods(context: Context, resolution: Resolution, pods: Sequence[Ru
 
 
 def by_hand(context: Context) -> Iterator[Finding]:
-    """Labels of schedulers: the plan sets those that are read, where they are read."""
+    """Labels of schedulers: the plan sets those that are read, where they are read. With a queue on the pods too, a run would be
+    admitted twice (kueue#2612).
+    """
     for field in ("labels", "pod_labels"):
         for key in getattr(context.run, field):
-            where = context.locate.run(f"/{field}/{escape(key)}")
-            if key in _read() or (field == "pod_labels" and key.startswith(PREFIX)):
+            where, read = context.locate.run(f"/{field}/{escape(key)}"), labels_of_schedulers()  # which loads all targets
+            if key in read or (field == "pod_labels" and key.startswith(PREFIX)):
                 message = f"label {key} is set by the plan, on the object where it is read"
-                yield found("TW451", where, message, f"remove it, and use {_read().get(key, 'queue')}")
+                yield found("TW451", where, message, f"remove it, and use {read.get(key, 'queue')}")
             elif key in _UNREAD:
                 message = f"no scheduler reads label {key}: pods are placed one by one"
                 yield found("TW451", where, message, "remove it: the plan tells the profile's gang scheduler what it reads")
     for field in ("annotations", "pod_annotations"):
         for key in getattr(context.run, field):
-            if key in _ANNOTATIONS or key.startswith(PREFIX):
+            if key in ANNOTATIONS_OF_SCHEDULERS or key.startswith(PREFIX):
                 where = context.locate.run(f"/{field}/{escape(key)}")
                 message = f"annotation {key} is set by the plan, on the object where it is read"
-                yield found("TW451", where, message, f"remove it, and use {_ANNOTATIONS.get(key, 'queue and placement')}")
+                field_of_run = ANNOTATIONS_OF_SCHEDULERS.get(key, "queue and placement")
+                yield found("TW451", where, message, f"remove it, and use {field_of_run}")
 
 
-@lru_cache(maxsize=1)
-def _read() -> Mapping[str, str]:
-    """Label -> field of the run that stands for it. With a queue on the pods too, a run would be admitted twice (kueue#2612)."""
-    by_operators = {label: field for target in TARGETS.values() for label, field in target.scheduling_labels.items()}
-    by_schedulers = {label: field for one in SCHEDULERS.values() for label, field in one.labels.items()}
-    return {QUEUE_LABEL: "queue", **by_schedulers, **by_operators}
-
-
-_ANNOTATIONS = {key: field for one in SCHEDULERS.values() for key, field in one.annotations.items()}
-"""Annotation of pods -> field of the run that stands for it."""
-_UNREAD = frozenset({*_ANNOTATIONS, *(label for one in SCHEDULERS.values() for label in one.former_labels)})
+_UNREAD = frozenset({*ANNOTATIONS_OF_SCHEDULERS, *(label for one in SCHEDULERS.values() for label in one.former_labels)})
 """Labels that people write, and that are annotations, or were read once."""
 
 
