@@ -13,7 +13,7 @@ from trainwright.findings import CompileError, Severity
 from trainwright.findings.locate import Locator
 from trainwright.reading import validate, validate_data
 from trainwright.reading.document import parse_yaml
-from trainwright.rules.cluster import check_profile
+from trainwright.rules.cluster.profile import check_profile
 from trainwright.run import Run
 
 Data = dict[str, Any]

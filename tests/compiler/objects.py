@@ -19,7 +19,7 @@ from trainwright.compile import CompiledRun
 from trainwright.explain import Explainer
 from trainwright.findings.locate import Locator
 from trainwright.manifest.provenance import split
-from trainwright.manifest.volumes import payload_provenance
+from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.project.build import Output
 from trainwright.target import TARGETS
 from trainwright.target.base import run_pods

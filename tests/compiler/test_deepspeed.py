@@ -14,7 +14,7 @@ from tests.compiler.test_memory import CLUSTER, LLAMA_70B, finetune
 from trainwright.plan.deepspeed import SOURCES, plan_deepspeed
 from trainwright.plan.model import BatchPlan
 from trainwright.reading import validate_data
-from trainwright.rules.deepspeed import BLOCKS, REMOVED, REPLACED, STAGE_3_KEYS
+from trainwright.rules.program.deepspeed import BLOCKS, REMOVED, REPLACED, STAGE_3_KEYS
 from trainwright.run import Run
 
 Data = dict[str, Any]

@@ -37,9 +37,9 @@ from trainwright.handshake import (
 )
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import object_labels
-from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Why
-from trainwright.manifest.volumes import payload_provenance
+from trainwright.manifest.template.pod import pod_template, template_reasons
+from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.model import Model
 from trainwright.plan import Resolution
 from trainwright.project.build import Output

@@ -12,7 +12,7 @@ from tests.compiler.test_memory import CLUSTER, GIB, LLAMA_70B, finetune
 
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError
-from trainwright.plan.fitting import smallest_change
+from trainwright.plan.estimate.fitting import smallest_change
 from trainwright.reading import validate_data
 from trainwright.reading.document import parse_yaml
 from trainwright.run import Run

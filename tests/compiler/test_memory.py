@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.compiling import compile_data
 
-from trainwright.plan.layers import layers
-from trainwright.plan.memory import RankMemory, memory_parts
+from trainwright.plan.estimate.layers import layers
+from trainwright.plan.estimate.memory import RankMemory, memory_parts
 from trainwright.plan.model import MemoryPart
 from trainwright.run import Batch, TrainerWorkload
 from trainwright.topology import ZeRO

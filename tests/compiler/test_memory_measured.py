@@ -11,8 +11,8 @@ from tests.compiler.test_memory import BERT, LLAMA, RESNET, VIT, workload
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from trainwright.plan.layers import activations, layers
-from trainwright.plan.memory import memory_parts
+from trainwright.plan.estimate.layers import activations, layers
+from trainwright.plan.estimate.memory import memory_parts
 from trainwright.run import Batch, TrainerWorkload
 from trainwright.topology.base import Sharding
 from trainwright_trainer.model.build import build_model

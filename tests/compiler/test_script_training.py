@@ -12,8 +12,8 @@ from tests.compiler.test_memory import MODELS, estimate, workload, zero
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding
-from trainwright.plan.layers import sequence_length
-from trainwright.plan.memory import RankMemory, memory_parts
+from trainwright.plan.estimate.layers import sequence_length
+from trainwright.plan.estimate.memory import RankMemory, memory_parts
 from trainwright.reading.document import read_yaml
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows

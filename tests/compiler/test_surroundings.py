@@ -17,7 +17,7 @@ from trainwright.findings.locate import escape
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import split
 from trainwright.reading import validate_data
-from trainwright.rules.pod_security import level_of, violations
+from trainwright.rules.pods.pod_security import level_of, violations
 from trainwright.run import Run
 from trainwright.target import TARGETS
 from trainwright.target.base import run_pods

@@ -26,7 +26,7 @@ from trainwright.manifest.provenance import split
 from trainwright.reading import validate, validate_data
 from trainwright.reading.document import parse_yaml
 from trainwright.report.plan import compiled_data, plan_lines
-from trainwright.rules.cluster import check_profile
+from trainwright.rules.cluster.profile import check_profile
 from trainwright.run import Run
 from trainwright.validate import object_problems
 from trainwright.validate.core_schemas import known_version

@@ -11,7 +11,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import IDENTITY_LABEL, RUN_LABEL, namespace_of, object_labels
 from trainwright.manifest.monitoring import serves_metrics
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.volumes import CONFIG_MAP
+from trainwright.manifest.template.volumes import CONFIG_MAP
 from trainwright.plan import Resolution
 
 

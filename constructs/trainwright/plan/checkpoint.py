@@ -9,7 +9,7 @@ from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
 from trainwright.identity import short_hash
-from trainwright.plan.memory import optimizer_bytes, saves_in_background, writing_ranks
+from trainwright.plan.estimate.memory import optimizer_bytes, saves_in_background, writing_ranks
 from trainwright.plan.model import CheckpointPlan, GracePlan
 from trainwright.run import BoostingWorkload, ClaimMount, CommandWorkload, Run
 from trainwright.run.life import DEFAULT_GRACE_SECONDS

@@ -12,7 +12,6 @@ from trainwright.findings.locate import Locator, escape
 from trainwright.handshake import Binding, Guarantee, Needs, Port, Ports, Process, Refusal, Rendezvous, Role, Variable
 from trainwright.plan.batch import plan_batch, plan_duration, plan_elastic, plan_learning_rate
 from trainwright.plan.checkpoint import plan_checkpoint, plan_grace
-from trainwright.plan.communication import communication
 from trainwright.plan.data import plan_data
 from trainwright.plan.deepspeed import plan_deepspeed
 from trainwright.plan.environment import (
@@ -27,7 +26,8 @@ from trainwright.plan.environment import (
     told_to_launcher,
     with_own,
 )
-from trainwright.plan.memory import plan_memory
+from trainwright.plan.estimate.communication import communication
+from trainwright.plan.estimate.memory import plan_memory
 from trainwright.plan.model import (
     AmountPlan,
     CommunicationPlan,

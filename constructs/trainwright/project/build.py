@@ -20,14 +20,14 @@ from trainwright.manifest.monitoring import watched
 from trainwright.manifest.plain import problems
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, Provenance, split
-from trainwright.manifest.volumes import payload_provenance
+from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.model import Fact
 from trainwright.project.hold import HeldRun, check_held, from_profile
 from trainwright.project.load import ClusterFile, RunFile, Sources, Watch, unwatched
 from trainwright.project.record import Digest, Records, cluster_path, foundation_path, manifests_digest, run_path
 from trainwright.report.facts import plan_facts
 from trainwright.report.header import foundation_header, run_header
-from trainwright.rules.objects import values_are_plain
+from trainwright.rules.pods.objects import values_are_plain
 
 if TYPE_CHECKING:
     from trainwright.policy import PolicyRun

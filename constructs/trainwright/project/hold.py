@@ -24,8 +24,8 @@ from trainwright.model import Fact
 from trainwright.project.record import Hold, RunRecord, digest, read_record, run_path
 from trainwright.reading.document import parse_yaml, read_text
 from trainwright.report.header import split_header
-from trainwright.rules.cluster import image_findings
-from trainwright.rules.pod_security import violations
+from trainwright.rules.cluster.profile import image_findings
+from trainwright.rules.pods.pod_security import violations
 from trainwright.target import TARGETS
 
 Manifest = dict[str, Any]

@@ -19,7 +19,7 @@ from trainwright.project.record import Digest, digest
 from trainwright.reading import validate
 from trainwright.reading.document import read_yaml
 from trainwright.report.facts import default_facts
-from trainwright.rules.cluster import check_profile
+from trainwright.rules.cluster.profile import check_profile
 from trainwright.run import Run
 
 if TYPE_CHECKING:

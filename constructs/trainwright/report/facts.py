@@ -15,7 +15,7 @@ from typing import Any
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
-from trainwright.manifest.containers import all_stated
+from trainwright.manifest.template.containers import all_stated
 from trainwright.model import Fact
 from trainwright.plan import Plan
 from trainwright.plan.model import SecurityPlan

@@ -12,12 +12,12 @@ from trainwright.compile import CompiledRun
 from trainwright.findings import Finding, Severity, visible
 from trainwright.findings.locate import Locator, dotted, escape, tokens
 from trainwright.handshake import Role
-from trainwright.manifest.containers import all_stated
 from trainwright.manifest.supporting import fences
+from trainwright.manifest.template.containers import all_stated
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
+from trainwright.plan.estimate.scaling import Efficiency, scaling
 from trainwright.plan.model import AmountPlan, ElasticPlan, MemoryPlan
-from trainwright.plan.scaling import Efficiency, scaling
 from trainwright.plan.security import describe_security
 from trainwright.report.finding import to_json
 from trainwright.run import AnyContainer, CommandWorkload, Run, ScriptWorkload

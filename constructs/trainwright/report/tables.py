@@ -16,8 +16,8 @@ from trainwright.cluster.model import Fabric, NodePool
 from trainwright.handshake import Binding, Gang, Refusal
 from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
+from trainwright.plan.estimate.scaling import GPUS, scaling
 from trainwright.plan.model import BatchPlan
-from trainwright.plan.scaling import GPUS, scaling
 from trainwright.report.plan import share
 from trainwright.report.schema import described_schema
 from trainwright.run import TrainerWorkload

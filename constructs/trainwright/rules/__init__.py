@@ -9,39 +9,15 @@ from trainwright.findings import Finding
 from trainwright.findings.context import Context
 from trainwright.manifest.provenance import Provenance
 from trainwright.plan import Resolution
-from trainwright.rules import (
-    capacity,
-    cluster,
-    command,
-    containers,
-    data,
-    deepspeed,
-    environment,
-    kubernetes,
-    launcher_files,
-    launchers,
-    life,
-    memory,
-    monitoring,
-    mpi,
-    nodes,
-    objects,
-    operators,
-    plausible,
-    pod,
-    rank_variables,
-    roles,
-    scheduling,
-    secrets,
-    security,
-    storage,
-    training,
-)
+from trainwright.rules.cluster import capacity, nodes, operators, profile, scheduling
+from trainwright.rules.pods import containers, kubernetes, objects, pod, secrets, security, storage
+from trainwright.rules.program import command, deepspeed, environment, launcher_files, launchers, mpi, rank_variables
+from trainwright.rules.work import data, life, memory, monitoring, plausible, roles, training
 from trainwright.target import TARGETS
 from trainwright.target.base import run_pods
 
 _FAMILIES = (
-    training, plausible, memory, deepspeed, storage, data, capacity, roles, kubernetes, containers, cluster, security,
+    training, plausible, memory, deepspeed, storage, data, capacity, roles, kubernetes, containers, profile, security,
     secrets, environment, command, launchers, launcher_files, life, mpi, operators, rank_variables, scheduling, nodes,
     monitoring, objects,
 )

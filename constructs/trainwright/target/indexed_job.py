@@ -9,10 +9,10 @@ from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Succ
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.labels import namespace_of, object_labels
-from trainwright.manifest.life import deadline, time_to_live
-from trainwright.manifest.pod import headless, pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_metadata
+from trainwright.manifest.template.life import deadline, time_to_live
+from trainwright.manifest.template.pod import headless, pod_template, template_reasons
+from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, owned_manager, run_kind
 from trainwright.target.jobs import (

@@ -8,10 +8,10 @@ from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Success
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
-from trainwright.manifest.life import deadline, time_to_live
-from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_metadata
+from trainwright.manifest.template.life import deadline, time_to_live
+from trainwright.manifest.template.pod import pod_template, template_reasons
+from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, further_roles, owned_manager, run_kind
 from trainwright.target.jobs import (

@@ -12,9 +12,9 @@ from trainwright.cluster.addons import Releases
 from trainwright.handshake import Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
-from trainwright.manifest.life import deadline, time_to_live
-from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.template.life import deadline, time_to_live
+from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.plan import Resolution
 from trainwright.target.base import Crd, GangFlag, KnownOperator, Template, owned_manager, run_kind
 

@@ -19,7 +19,7 @@ from trainwright.handshake import (
 )
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_metadata
+from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, Crd, GangFlag, KnownOperator, Target, Template

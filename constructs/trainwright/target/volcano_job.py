@@ -16,10 +16,10 @@ from trainwright.handshake import (
     Role,
 )
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.life import time_to_live
-from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_metadata
+from trainwright.manifest.template.life import time_to_live
+from trainwright.manifest.template.pod import pod_template, template_reasons
+from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.plan.pods import plan_ports
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template, further_roles, run_kind

@@ -8,7 +8,7 @@ from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.provenance import Tree
-from trainwright.manifest.scheduling import top_metadata
+from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template

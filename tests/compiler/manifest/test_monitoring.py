@@ -29,7 +29,7 @@ from trainwright.manifest.monitoring.dashboard import PANELS
 from trainwright.manifest.monitoring.series import GPU_UTILIZATION, IDENTITY, RUN_INFO
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import Tree, nearest, split
-from trainwright.rules.objects import schema_problems
+from trainwright.rules.pods.objects import schema_problems
 from trainwright_trainer.contract.metrics import METRICS
 from trainwright_trainer.observe.metrics import Measurements
 

@@ -10,8 +10,8 @@ from tests.compiler.compiling import compile_data
 from tests.compiler.test_memory import CLUSTER, GIB, MODELS, finetune, workload
 
 from trainwright.findings import CompileError, Finding
-from trainwright.plan.layers import layers
-from trainwright.plan.memory import optimizer_bytes
+from trainwright.plan.estimate.layers import layers
+from trainwright.plan.estimate.memory import optimizer_bytes
 from trainwright.plan.model import MemoryPlan
 from trainwright_trainer.contract.model import Llama
 from trainwright_trainer.engine.update import Update, UpdateSettings

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from trainwright.cluster.model import NodePool
-from trainwright.plan.communication import Collective
+from trainwright.plan.estimate.communication import Collective
+from trainwright.plan.estimate.scaling import collective_seconds, scaling
 from trainwright.plan.model import BatchPlan
-from trainwright.plan.scaling import collective_seconds, scaling
 from trainwright.report.tables import MODELS, SHARDINGS
 from trainwright.run import TrainerWorkload
 

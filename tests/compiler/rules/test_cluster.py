@@ -14,7 +14,7 @@ from tests.compiler.findings.page import overlay
 
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import Locator
-from trainwright.rules.cluster import KNOWN_KUBERNETES, check_profile
+from trainwright.rules.cluster.profile import KNOWN_KUBERNETES, check_profile
 
 DIGEST = "sha256:" + "0123456789abcdef" * 4
 

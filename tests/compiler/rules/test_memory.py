@@ -9,7 +9,7 @@ from tests.compiler import example
 from tests.compiler.findings.page import overlay
 
 from trainwright.cluster.model import Fabric
-from trainwright.plan.communication import communication, compute_seconds
+from trainwright.plan.estimate.communication import communication, compute_seconds
 from trainwright.plan.model import BatchPlan, WorldPlan
 from trainwright.run import TrainerWorkload
 from trainwright.topology import DDP, ZeRO

@@ -6,7 +6,7 @@ import pytest
 from tests.compiler.example import Data, command, findings
 from tests.compiler.findings.page import overlay
 
-from trainwright.rules.mpi import launch_of
+from trainwright.rules.program.mpi import launch_of
 
 MPI: Data = {"operators": {"mpi-operator": {"version": "0.8.2"}}}
 GANG: Data = {

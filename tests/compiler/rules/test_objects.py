@@ -7,7 +7,7 @@ from tests.compiler.example import RUN, TODAY, codes, command, compiled, finding
 
 from trainwright.findings.locate import Locator
 from trainwright.rules import Context
-from trainwright.rules.objects import generated_names
+from trainwright.rules.pods.objects import generated_names
 
 
 @pytest.mark.parametrize(

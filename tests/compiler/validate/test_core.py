@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.validate.samples import Data, names, pointers, problems, put, sample
 
-from trainwright.rules.cluster import KNOWN_KUBERNETES
+from trainwright.rules.cluster.profile import KNOWN_KUBERNETES
 from trainwright.validate import Catalogue
 from trainwright.validate.core import core_problems, is_core
 from trainwright.validate.core_schemas import (

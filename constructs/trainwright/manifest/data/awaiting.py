@@ -6,11 +6,11 @@ from functools import cache
 from pathlib import Path
 
 from trainwright.handshake import Role
-from trainwright.manifest.containers import pull_policy
 from trainwright.manifest.labels import FOUNDATION
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.security import container_security
-from trainwright.manifest.volumes import volume_names
+from trainwright.manifest.template.containers import pull_policy
+from trainwright.manifest.template.security import container_security
+from trainwright.manifest.template.volumes import volume_names
 from trainwright.plan import Resolution
 from trainwright.plan.security import OWN
 from trainwright.run import ClaimMount

@@ -11,8 +11,8 @@ from trainwright.manifest.data.store import credentials, settings
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.labels import FOUNDATION, MANAGED, namespace_of
 from trainwright.manifest.provenance import Tree, Why, split
-from trainwright.manifest.scheduling import pool_placement
-from trainwright.manifest.security import container_security, pod_security
+from trainwright.manifest.template.scheduling import pool_placement
+from trainwright.manifest.template.security import container_security, pod_security
 from trainwright.plan import Resolution
 from trainwright.plan.model import DataPlan
 from trainwright.plan.security import OWN

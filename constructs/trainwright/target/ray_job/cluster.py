@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from trainwright.handshake import MOST_FURTHER, Role
-from trainwright.manifest.containers import pull_policy
 from trainwright.manifest.labels import pod_labels
-from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import pool_tolerations
-from trainwright.manifest.security import container_security, pod_security
+from trainwright.manifest.template.containers import pull_policy
+from trainwright.manifest.template.pod import pod_template, template_reasons
+from trainwright.manifest.template.scheduling import pool_tolerations
+from trainwright.manifest.template.security import container_security, pod_security
 from trainwright.plan import Resolution
 
 HEAD, WORKER = "head", "worker"

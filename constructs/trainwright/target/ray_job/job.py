@@ -11,10 +11,10 @@ from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rend
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.labels import namespace_of, object_annotations
-from trainwright.manifest.life import deadline
-from trainwright.manifest.pod import template_reasons
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.scheduling import top_labels
+from trainwright.manifest.template.life import deadline
+from trainwright.manifest.template.pod import template_reasons
+from trainwright.manifest.template.scheduling import top_labels
 from trainwright.plan import Resolution
 from trainwright.run import CommandWorkload
 from trainwright.target.base import (

@@ -23,10 +23,10 @@ from trainwright.identity import PLACEHOLDER, short_hash
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.labels import KEEP
-from trainwright.manifest.life import deadline
-from trainwright.manifest.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, repeat, transfer
-from trainwright.manifest.scheduling import top_metadata
+from trainwright.manifest.template.life import deadline
+from trainwright.manifest.template.pod import TEMPLATE_REASONS, template_reasons
+from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target.base import (
     BROUGHT_BACK_ALONE,

@@ -8,8 +8,8 @@ from trainwright.handshake import Binding, Rendezvous, Role
 from trainwright.identity import PLACEHOLDER
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.labels import MANAGED, namespace_of
-from trainwright.manifest.pod import pod_template, template_reasons
 from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.plan import Resolution
 from trainwright.target.base import owned_manager
 from trainwright.target.jobs import (

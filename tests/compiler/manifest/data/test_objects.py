@@ -14,8 +14,8 @@ from tests.compiler.targets import CASES, CLUSTER, on, profile_for
 
 from trainwright.compile import CompiledRun
 from trainwright.report.plan import plan_lines
-from trainwright.rules.objects import schema_problems
-from trainwright.rules.pod_security import violations
+from trainwright.rules.pods.objects import schema_problems
+from trainwright.rules.pods.pod_security import violations
 from trainwright.run import Preparation
 
 

@@ -11,7 +11,7 @@ from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
 from trainwright.plan.model import SecurityPlan
 from trainwright.plan.security import RESTRICTED, USER_ID
-from trainwright.rules.pod_security import BASELINE_CAPABILITIES, RESTRICTED_CAPABILITIES
+from trainwright.rules.pods.pod_security import BASELINE_CAPABILITIES, RESTRICTED_CAPABILITIES
 from trainwright.target.base import RunPod
 
 

@@ -12,7 +12,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.command import Line, lines_of_ranks, torchrun_at, words_of
+from trainwright.rules.program.command import Line, lines_of_ranks, torchrun_at, words_of
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 

@@ -14,7 +14,7 @@ from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.limits import hides_the_system, path_problem
-from trainwright.manifest.volumes import RESERVED_PATHS
+from trainwright.manifest.template.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, ClaimMount, KubernetesMount, Mount
 from trainwright.units import GIB

@@ -12,8 +12,8 @@ from trainwright.findings.context import Context
 from trainwright.handshake import MPI
 from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded
-from trainwright.rules.command import Line, assigned, lines_of_ranks, stated_lines, words_of
-from trainwright.rules.launchers import launched_by
+from trainwright.rules.program.command import Line, assigned, lines_of_ranks, stated_lines, words_of
+from trainwright.rules.program.launchers import launched_by
 from trainwright.run import CommandWorkload
 
 _MPIRUN = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"})

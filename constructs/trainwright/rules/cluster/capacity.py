@@ -11,10 +11,10 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, dotted, tokens
 from trainwright.handshake import Role
 from trainwright.manifest.pods import containers_of
-from trainwright.manifest.volumes import shared_memory
+from trainwright.manifest.template.volumes import shared_memory
 from trainwright.plan import Resolution
 from trainwright.plan.resources import NODE_SHARE
-from trainwright.rules.pod import overridden_at
+from trainwright.rules.pods.pod import overridden_at
 from trainwright.target.base import RunPod
 from trainwright.units import GIB, Bytes, Cpu, UnitError
 

@@ -27,7 +27,7 @@ from math import log2
 from typing import NamedTuple
 
 from trainwright.cluster.model import Fabric, Gpu, NodePool
-from trainwright.plan.communication import Collective, bytes_per_second, collectives, step_operations
+from trainwright.plan.estimate.communication import Collective, bytes_per_second, collectives, step_operations
 from trainwright.plan.model import BatchPlan
 from trainwright.run import Trained
 from trainwright.topology.base import Sharding

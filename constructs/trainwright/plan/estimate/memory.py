@@ -41,7 +41,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from trainwright.cluster import NodePool
-from trainwright.plan.layers import PRECISION_BYTES, Layers, activations, layers
+from trainwright.plan.estimate.layers import PRECISION_BYTES, Layers, activations, layers
 from trainwright.plan.model import MemoryPart, MemoryPlan, ResourcesPlan, WorldPlan
 from trainwright.run import Batch, BoostingWorkload, Run, Trained, TrainerWorkload
 from trainwright.topology.base import Sharding

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from trainwright.cluster import Cluster
-from trainwright.plan.memory import plan_memory, saves_in_background
+from trainwright.plan.estimate.memory import plan_memory, saves_in_background
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import plan_world
 from trainwright.plan.resources import NODE_SHARE, plan_resources

@@ -13,9 +13,9 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous, Role
 from trainwright.plan import Resolution
-from trainwright.rules.command import Line, assigned, line_of, line_of_role, lines_of_ranks, set_once, words_in, words_of
-from trainwright.rules.environment import stated_for_ranks
-from trainwright.rules.launchers import IN_A_SHELL, VARIABLES, Fact, launcher_in, planned
+from trainwright.rules.program.command import Line, assigned, line_of, line_of_role, lines_of_ranks, set_once, words_in, words_of
+from trainwright.rules.program.environment import stated_for_ranks
+from trainwright.rules.program.launchers import IN_A_SHELL, VARIABLES, Fact, launcher_in, planned
 from trainwright.run import CommandWorkload
 from trainwright.target.base import RunPod
 from trainwright.topology import LAUNCHER_VARIABLES, untold

@@ -11,16 +11,16 @@ from trainwright.findings import Finding, Severity, Where
 from trainwright.findings.codes import CODES, found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape, tokens
-from trainwright.manifest.containers import all_stated
 from trainwright.manifest.pods import containers_of, image_volumes
-from trainwright.manifest.volumes import RESERVED_PATHS, volume_names
+from trainwright.manifest.template.containers import all_stated
+from trainwright.manifest.template.volumes import RESERVED_PATHS, volume_names
 from trainwright.plan import Resolution
-from trainwright.rules.cluster import class_findings, image_findings
-from trainwright.rules.environment import variable_findings
-from trainwright.rules.objects import patch_of
-from trainwright.rules.pod_security import violations
-from trainwright.rules.secrets import secret_findings
-from trainwright.rules.storage import claim_findings, most_pods, path_findings, sharing_findings
+from trainwright.rules.cluster.profile import class_findings, image_findings
+from trainwright.rules.pods.objects import patch_of
+from trainwright.rules.pods.pod_security import violations
+from trainwright.rules.pods.secrets import secret_findings
+from trainwright.rules.pods.storage import claim_findings, most_pods, path_findings, sharing_findings
+from trainwright.rules.program.environment import variable_findings
 from trainwright.run import (
     AnyContainer,
     ClaimMount,

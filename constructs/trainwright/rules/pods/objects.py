@@ -14,7 +14,7 @@ from trainwright.manifest.plain import problems
 from trainwright.manifest.pods import images_outside
 from trainwright.manifest.provenance import Provenance, origin
 from trainwright.plan import Resolution
-from trainwright.rules.kubernetes import written_parts
+from trainwright.rules.pods.kubernetes import written_parts
 from trainwright.target import TARGETS
 from trainwright.target.base import RunPod
 from trainwright.units import counted

@@ -9,8 +9,8 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Binding
 from trainwright.plan import Resolution
-from trainwright.plan.communication import compute_seconds
-from trainwright.plan.fitting import Change, smallest_change
+from trainwright.plan.estimate.communication import compute_seconds
+from trainwright.plan.estimate.fitting import Change, smallest_change
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import FABRIC_TITLES
 from trainwright.target import TARGETS

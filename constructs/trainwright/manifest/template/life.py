@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trainwright.handshake import Role
-from trainwright.manifest.containers import probe
 from trainwright.manifest.provenance import Tree, Why
+from trainwright.manifest.template.containers import probe
 from trainwright.plan import Resolution
 from trainwright.run import PreStop, Run
 

@@ -23,7 +23,7 @@ from math import ceil, gcd
 from typing import Literal, NamedTuple
 
 from trainwright.cluster.model import Fabric
-from trainwright.plan.layers import PRECISION_BYTES, sequence_length
+from trainwright.plan.estimate.layers import PRECISION_BYTES, sequence_length
 from trainwright.plan.model import BatchPlan, CommunicationPlan, WorldPlan
 from trainwright.run import Trained
 from trainwright.topology.base import Sharding

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from trainwright.findings.locate import escape
 from trainwright.handshake import Role
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.manifest.security import restricted
-from trainwright.manifest.volumes import mount_options, volume_of_its_own, written_source
+from trainwright.manifest.template.security import restricted
+from trainwright.manifest.template.volumes import mount_options, volume_of_its_own, written_source
 from trainwright.plan import Resolution
 from trainwright.plan.environment import stated_variables
 from trainwright.plan.security import RESTRICTED

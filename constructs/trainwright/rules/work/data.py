@@ -13,7 +13,7 @@ from trainwright.findings.locate import escape
 from trainwright.handshake import Binding
 from trainwright.plan import Resolution, answer
 from trainwright.plan.data import mount_of
-from trainwright.rules.cluster import image_findings
+from trainwright.rules.cluster.profile import image_findings
 from trainwright.run import ClaimMount, EphemeralMount, Mount, ScratchMount
 
 

@@ -10,7 +10,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
-from trainwright.rules.launchers import INDEX_VARIABLE, Fact, Launched, launched_for_torch, planned
+from trainwright.rules.program.launchers import INDEX_VARIABLE, Fact, Launched, launched_for_torch, planned
 
 
 def files_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:

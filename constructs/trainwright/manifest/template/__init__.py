@@ -1,0 +1,1 @@
+"""The pod template that every target shares, part by part."""

@@ -1,0 +1,1 @@
+"""On the work itself: training, memory, data, roles, and how it is watched and ends."""
