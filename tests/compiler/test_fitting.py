@@ -106,7 +106,7 @@ TOPOLOGIES: list[Shape] = [
 def test_whatever_is_proposed_keeps_the_batch_and_fits(hidden: int, layers: int, micro: int, nodes: int, topology: Shape) -> None:
     data = finetune({**LLAMA_70B, "hidden_size": hidden, "intermediate_size": 3 * hidden, "num_hidden_layers": layers}, micro)
     data["topology"] |= {"nodes": nodes, **topology}
-    change = smallest_change(validate_data(Run, data, None, {}), validate_data(Cluster, CLUSTER, None, {}), "h100")
+    change = smallest_change(validate_data(Run, data, None, {}), validate_data(Cluster, CLUSTER, None, {}), "h100", "worker")
     if change is None:
         return
     assert 1 <= len(change.texts) <= 4

@@ -160,6 +160,12 @@ def test_defaults_that_cannot_be_read_take_no_sweep_away(few: Scratch) -> None:
     assert few.dist() == before
 
 
+def test_a_name_that_nothing_has_says_what_was_not_read(few: Scratch) -> None:
+    few.write(DEFAULTS, "all: [1]\n")
+    ended = few.run("synth", "nobody")
+    assert_ended(ended, ended.returncode, "there is no run nobody; runs: none", f"not read: {DEFAULTS}, see `trainwright check`")
+
+
 def test_a_default_is_for_the_runs_that_read_it(few: Scratch) -> None:
     few.write("charts/runs/opaque.yaml", OPAQUE)
     assert [one.code for one in few.build().runs["opaque"].compiled.findings if one.code == "TW207"] == []

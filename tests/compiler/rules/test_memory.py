@@ -69,6 +69,8 @@ def test_a_tight_run_is_told_what_would_surely_fit() -> None:
 def test_a_run_on_cpus_wants_memory_or_less_work() -> None:
     on_cpu = {"topology": {"nodes": 2, "gpus_per_node": 0}, "workload": llama(2048, 22), "batch": {"micro": 1}}
     assert "; write `resources: {memory: " in message(on_cpu)
+    of_role = {**on_cpu, "resources": {"memory": "64Gi"}, "roles": {"node": {"resources": {"memory": "4Gi"}}}}
+    assert "; write `roles: {node: {resources: {memory: " in message(of_role)
     small_node = {"node_pools": {"cpu": {"memory": "16Gi"}}}
     assert "take a smaller model, or raise resources.memory" in message(on_cpu, small_node)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from trainwright.cluster import Cluster
 from trainwright.plan.estimate.memory import plan_memory, saves_in_background
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import plan_world
-from trainwright.plan.resources import NODE_SHARE, plan_resources
+from trainwright.plan.resources import NODE_SHARE, asked_of, plan_resources
 from trainwright.run import Run
 from trainwright.topology import DDP, ZeRO
 from trainwright.units import GIB, Bytes
@@ -37,25 +37,26 @@ class _Step(NamedTuple):
     """One change, and how many things it changes."""
 
     text: str
-    update: dict[str, Any]
+    update: Mapping[str, Any]
+    """Field of the run -> its new value. Steps that are taken together update different fields."""
     edits: int = 1
 
 
 _NOTHING = _Step("", {}, 0)
 
 
-def smallest_change(run: Run, cluster: Cluster, pool: str) -> Change | None:
+def smallest_change(run: Run, cluster: Cluster, pool: str, role: str) -> Change | None:
     """The first that surely fits, of those with the fewest changes; otherwise the first that may fit, if it takes less at all.
 
     Among as many changes the order is: saves that need no copy on the host, activation checkpointing, a smaller micro batch with
     the same effective batch, more memory for a pod whose host is what does not fit, ZeRO-1, -2, -3 on the same nodes, larger
-    shard groups, offload, more nodes.
+    shard groups, offload, more nodes. ``role`` is the target's name for the pods that hold ranks, in ``pool``.
     """
     may_fit: Change | None = None
-    now = _memory(run, cluster, pool)
-    for steps in _candidates(run, cluster, pool):
+    now = _memory(run, cluster, pool, role)
+    for steps in _candidates(run, cluster, pool, role):
         changed = _changed(run, steps)
-        memory = _memory(changed, cluster, pool)
+        memory = _memory(changed, cluster, pool, role)
         if memory is None or not _fits(memory, "low"):
             continue
         change = Change(tuple(step.text for step in steps), changed, memory, surely=_fits(memory, "high"))
@@ -76,23 +77,21 @@ def _most(memory: MemoryPlan) -> tuple[int, int]:
     return memory.high, memory.host.high if memory.host else 0
 
 
-def _memory(run: Run, cluster: Cluster, pool: str) -> MemoryPlan | None:
+def _memory(run: Run, cluster: Cluster, pool: str, role: str) -> MemoryPlan | None:
     needs, machine = run.topology.needs(), cluster.node_pools[pool]
     world = plan_world(needs, cluster, pool, "")
-    return plan_memory(run, world, plan_resources(run, machine, needs), machine)[0]
+    return plan_memory(run, world, plan_resources(run, machine, needs, role), machine)[0]
 
 
 def _changed(run: Run, steps: tuple[_Step, ...]) -> Run:
     for step in steps:
-        for key, update in step.update.items():
-            value = getattr(run, key).model_copy(update=update) if isinstance(update, dict) else update
-            run = run.model_copy(update={key: value})
+        run = run.model_copy(update=step.update)
     return run
 
 
-def _candidates(run: Run, cluster: Cluster, pool: str) -> list[tuple[_Step, ...]]:
+def _candidates(run: Run, cluster: Cluster, pool: str, role: str) -> list[tuple[_Step, ...]]:
     """Every choice of one change on each axis, those with the fewest changes first."""
-    choices = (_shardings(run, cluster, pool), _batches(run), _checkpointing(run), _saving(run))
+    choices = (_shardings(run, cluster, pool, role), _batches(run), _checkpointing(run), _saving(run))
     axes = [[_NOTHING, *steps] for steps in choices]
     ranked = []
     for indices in product(*(range(len(axis)) for axis in axes)):
@@ -105,12 +104,13 @@ def _candidates(run: Run, cluster: Cluster, pool: str) -> list[tuple[_Step, ...]
 
 def _checkpointing(run: Run) -> Iterator[_Step]:
     if run.trainer and not run.trainer.activation_checkpointing:
-        yield _Step("workload: {activation_checkpointing: true}", {"workload": {"activation_checkpointing": True}})
+        workload = run.trainer.model_copy(update={"activation_checkpointing": True})
+        yield _Step("workload: {activation_checkpointing: true}", {"workload": workload})
 
 
 def _saving(run: Run) -> Iterator[_Step]:
     if saves_in_background(run):
-        yield _Step("checkpoints: {save: blocking}", {"checkpoints": {"save": "blocking"}})
+        yield _Step("checkpoints: {save: blocking}", {"checkpoints": run.checkpoints.model_copy(update={"save": "blocking"})})
 
 
 def _batches(run: Run) -> Iterator[_Step]:
@@ -121,13 +121,13 @@ def _batches(run: Run) -> Iterator[_Step]:
     for parts in range(2, micro + 1):
         if micro % parts == 0:
             batch = {"micro": micro // parts, "accumulation": accumulation * parts}
-            yield _Step(f"batch: {_flow(batch)}", {"batch": batch})
+            yield _Step(f"batch: {_flow(batch)}", {"batch": run.batch.model_copy(update=batch)})
 
 
-def _shardings(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
+def _shardings(run: Run, cluster: Cluster, pool: str, role: str) -> Iterator[_Step]:
     """Ways to spread the model states: more memory for the pod, a higher stage of ZeRO, offload, more nodes."""
     topology = run.topology
-    yield from _pod_memory(run, cluster, pool)
+    yield from _pod_memory(run, cluster, pool, role)
     if topology.needs().gpus_per_node == 0:
         return
     if not isinstance(topology, DDP | ZeRO) or topology.needs().world_size == 1:
@@ -185,12 +185,18 @@ def _flow(values: dict[str, Any]) -> str:
     return f"{{{', '.join(f'{key}: {_flow(value) if isinstance(value, dict) else value}' for key, value in values.items())}}}"
 
 
-def _pod_memory(run: Run, cluster: Cluster, pool: str) -> Iterator[_Step]:
+def _pod_memory(run: Run, cluster: Cluster, pool: str, role: str) -> Iterator[_Step]:
     """As much memory as the upper bound takes, if it is the host that does not fit and a node has that much."""
-    memory = _memory(run, cluster, pool)
+    memory = _memory(run, cluster, pool, role)
     host = memory.host if memory and run.topology.needs().gpus_per_node else memory
     if host is None or host.high <= host.limit:
         return
-    wanted = ceil(host.high * run.topology.needs().processes_per_node / GIB) * GIB
-    if wanted <= cluster.node_pools[pool].memory.bytes * NODE_SHARE:
-        yield _Step(f"resources: {{memory: {Bytes(wanted)}}}", {"resources": {"memory": Bytes(wanted)}})
+    wanted = Bytes(ceil(host.high * run.topology.needs().processes_per_node / GIB) * GIB)
+    if wanted.bytes > cluster.node_pools[pool].memory.bytes * NODE_SHARE:
+        return
+    parts = run.roles.get(role)
+    if parts and asked_of(parts.resources).memory:  # the nearer statement is the one that counts
+        own = parts.model_copy(update={"resources": parts.resources.model_copy(update={"memory": wanted})})
+        yield _Step(f"roles: {{{role}: {{resources: {{memory: {wanted}}}}}}}", {"roles": {**run.roles, role: own}})
+    else:
+        yield _Step(f"resources: {{memory: {wanted}}}", {"resources": run.resources.model_copy(update={"memory": wanted})})

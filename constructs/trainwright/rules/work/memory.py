@@ -55,7 +55,7 @@ def _of(memory: MemoryPlan) -> str:
 
 def _change(context: Context, resolution: Resolution, short: MemoryPlan) -> str:
     """The smallest change that helps where memory is short, with its own estimate."""
-    change = smallest_change(context.run, context.cluster, resolution.plan.world.pool)
+    change = smallest_change(context.run, context.cluster, resolution.plan.world.pool, resolution.binding.ranks.name)
     if change is None:
         on_gpu = resolution.plan.world.gpus_per_node and short is resolution.plan.memory
         more = "use GPUs with more memory" if on_gpu else "raise resources.memory"
