@@ -122,7 +122,7 @@ def test_options_of_other_launchers_that_contradict_the_plan(words: tuple[str, .
         ),
         ("accelerate", "launch", "--config_file", "/etc/accelerate.yaml"),
         ("composer", "-n", "8", "--world_size", "16", "--node_rank", "$(PET_NODE_RANK)", "--master_port", "29500"),
-        ("deepspeed", "--no_ssh", "--num_nodes", "2", "--num_gpus", "8", "--node_rank", "$(PET_NODE_RANK)"),
+        ("deepspeed", "--no_ssh", "-H", "/hosts", "--num_nodes", "2", "--num_gpus", "8", "--node_rank", "$(PET_NODE_RANK)"),
     ],
 )  # fmt: skip
 def test_options_of_other_launchers_that_agree(words: tuple[str, ...]) -> None:
@@ -180,7 +180,7 @@ def test_hosts_of_deepspeed_are_the_pods() -> None:
         f"{place} names 3 hosts, and the plan has 2 pods",
         f"{place} gives a pod 4 slots, and the plan has 8 ranks in each",
     ]  # fmt: skip
-    assert of_hosts("a slots=8\n", "--num_gpus=8") == [f"{place} names 1 hosts, and the plan has 2 pods"]
+    assert of_hosts("a slots=8\n", "--num_gpus=8") == [f"{place} names 1 host, and the plan has 2 pods"]
 
 
 def test_deepspeed_with_hosts_uses_ssh_unless_told() -> None:
@@ -188,6 +188,15 @@ def test_deepspeed_with_hosts_uses_ssh_unless_told() -> None:
     text = message(command(*words, "t.py") | ZERO)
     assert "without --no_ssh deepspeed of each pod starts the ranks of all hosts by ssh, and no pod listens for it" in text
     assert codes({**command(*words, "t.py"), **ZERO, "topology": {**ZERO["topology"], "nodes": 1}}) == []
+
+
+@pytest.mark.parametrize(("left_out", "says"), [
+    ("--hostfile", "deepspeed starts ranks in its own pod only"),
+    ("--node_rank", "without --node_rank deepspeed cannot tell which of 2 pods it is in"),
+])  # fmt: skip
+def test_deepspeed_without_ssh_reads_hosts_and_its_number(left_out: str, says: str) -> None:
+    at = BY_HOSTS.index(left_out)
+    assert says in message(command(*BY_HOSTS[:at], *BY_HOSTS[at + 2 :], "t.py") | ZERO)
 
 
 CONFIGURED = ("accelerate", "launch", "--config_file", "/etc/accelerate.yaml")

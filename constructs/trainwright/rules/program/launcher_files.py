@@ -11,6 +11,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
 from trainwright.rules.program.launchers import INDEX_VARIABLE, Fact, Launched, launched_for_torch, planned
+from trainwright.units import counted
 
 
 def files_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -33,7 +34,7 @@ def _hosts(context: Context, resolution: Resolution, launched: Launched) -> Iter
         return
     where, hosts = context.locate.run(f"/files/{escape(str(path))}"), _HOST.findall(content)
     if str(len(hosts)) != wanted[Fact.NODES]:
-        message = f"the host file {path} names {len(hosts)} hosts, and the plan has {wanted[Fact.NODES]} pods"
+        message = f"the host file {path} names {counted(len(hosts), 'host')}, and the plan has {wanted[Fact.NODES]} pods"
         line = f"node-0 slots={wanted[Fact.EACH]}"
         yield found("TW411", where, message, f"write a line as `{line}` for each pod; {Fact.NODES.value}")
     counts = [option for option, fact in launched.launcher.says.items() if fact is Fact.EACH]

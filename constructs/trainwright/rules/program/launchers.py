@@ -112,7 +112,8 @@ LAUNCHERS = {
         across="--no_ssh --hostfile /etc/deepspeed/hosts --num_gpus $(NPROC_PER_NODE) --node_rank $(NODE_RANK) "
         "--master_addr $(MASTER_ADDR) --master_port $(MASTER_PORT), and under files that host file, with a line as "
         "`node-0 slots={each}` for each pod",
-        elsewhere=("--hostfile", "-H", "--no-ssh"),
+        needs=("--node-rank",),
+        elsewhere=("--hostfile", "-H"),
         hosts=("--hostfile", "-H"),
         chooses_hosts=frozenset({"--include", "-i", "--exclude", "-e", "--num-nodes"}),
         without_ssh="--no-ssh",
@@ -326,7 +327,7 @@ def _across(name: str, words: Sequence[str], resolution: Resolution, where: Wher
     missing = [] if "--config-file" in words else [option for option in launcher.needs if option not in words]
     if missing:
         lacking = " and ".join(map(_as_written, missing))
-        message = f"without {lacking} {name} takes every pod for the first of {needs.nodes}: each would wait for the others"
+        message = f"without {lacking} {name} cannot tell which of {needs.nodes} pods it is in: the ranks would not meet"
         yield found("TW450", where, message, f"write {write}")
 
 
