@@ -45,13 +45,17 @@ def is_running(pid: int) -> bool:
 
 
 def kill_tree(root: int, number: int = signal.SIGKILL) -> None:
-    """Send a signal to a process and everything below it, all at once. What ends by itself meanwhile needs none."""
+    """Send a signal to a process and everything below it, all at once. What ends by itself meanwhile needs none.
+
+    None of those that are killed sees another's end: they are stopped first, and go from below, a rank before what started it.
+    """
     pending, found = [root], list[int]()
     while pending:
         found.append(pending.pop())
         for listing in Path(f"/proc/{found[-1]}/task").glob("*/children"):
             with suppress(OSError):
                 pending += map(int, listing.read_text().split())
-    for pid in found:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
+    for each in (signal.SIGSTOP, number) if number == signal.SIGKILL else (number,):
+        for pid in reversed(found):
+            with suppress(ProcessLookupError):
+                os.kill(pid, each)
