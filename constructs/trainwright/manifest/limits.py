@@ -35,6 +35,11 @@ def unexpanded(name: str, value: str) -> tuple[str, str] | None:
     return f"{name} holds {match[0]}, which nothing replaces: Kubernetes expands only $(NAME)", fix
 
 
+def literal(text: str) -> str:
+    """A text that Kubernetes passes on as it is: in values and arguments it expands ``$(NAME)``, and turns ``$$`` into ``$``."""
+    return text.replace("$", "$$")
+
+
 def path_problem(path: str) -> tuple[str, str] | None:
     """Message and fix for a path that no file system takes."""
     longest = max(path.split("/"), key=lambda name: len(name.encode()))

@@ -10,8 +10,8 @@ from typing import Any
 from trainwright.findings.locate import at, escape
 from trainwright.handshake import Role
 from trainwright.manifest import gang, kueue, supporting
-from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.kinds import GroupKind, Owned
+from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
 from trainwright.run import CommandWorkload, ScriptWorkload

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
+from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.rehearsal.container import INTERFACE_VARIABLES, LOOPBACK_INTERFACE
 from trainwright.rehearsal.environment import command_line, container_environment, find_program, search_path
 from trainwright.rehearsal.kinds import ConfigMap, Container, Job

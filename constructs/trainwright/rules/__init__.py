@@ -9,8 +9,9 @@ from trainwright.findings import Finding
 from trainwright.findings.context import Context
 from trainwright.manifest.provenance import Provenance
 from trainwright.plan import Resolution
-from trainwright.rules.cluster import capacity, nodes, operators, profile, scheduling
-from trainwright.rules.pods import containers, kubernetes, objects, pod, secrets, security, storage
+from trainwright.rules import secrets
+from trainwright.rules.cluster import nodes, operators, profile, scheduling
+from trainwright.rules.pods import capacity, containers, kubernetes, objects, pod, security, storage
 from trainwright.rules.program import command, deepspeed, environment, launcher_files, launchers, mpi, rank_variables
 from trainwright.rules.work import data, life, memory, monitoring, plausible, roles, training
 from trainwright.target import TARGETS

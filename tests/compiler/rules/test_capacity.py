@@ -7,7 +7,7 @@ from tests.compiler.example import Data, codes, findings
 from tests.compiler.rules.test_pod import container
 from tests.compiler.targets import on, profile_for
 
-from trainwright.rules.cluster.capacity import Amount, asked_by
+from trainwright.rules.pods.capacity import Amount, asked_by
 from trainwright.units import GIB
 
 

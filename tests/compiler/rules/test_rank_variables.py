@@ -167,4 +167,4 @@ def test_the_fix_spells_out_the_options() -> None:
     assert "-n 8 --world_size 16" in message(command("composer", "t.py"))
     assert "`node-0 slots=8`" in message(command("deepspeed", "t.py"))
     text = message(command("accelerate", "launch", "--num_machines=2", "--num_processes=16", "t.py"))
-    assert "without --machine_rank and --main_process_ip accelerate cannot tell which of 2 pods it is in: the ranks would not meet" in text
+    assert "without --machine_rank and --main_process_ip accelerate cannot tell which of 2 pods it is in" in text

@@ -205,7 +205,8 @@ def test_plain_python_is_right_where_the_operator_numbers_single_processes() -> 
 
 @pytest.mark.parametrize("words", [
     ("torchrun", "t.py"), ("python", "-m", "torch.distributed.run", "t.py"), ("bash", "-c", "exec torchrun t.py"),
-    ("deepspeed", "--no_ssh", "--node_rank=$(PET_NODE_RANK)", "t.py"), ("srun", "python", "t.py"), ("/app/start.sh",),
+    ("deepspeed", "--no_ssh", "--hostfile=/hosts", "--node_rank=$(PET_NODE_RANK)", "t.py"),
+    ("srun", "python", "t.py"), ("/app/start.sh",),
 ])  # fmt: skip
 def test_launchers_are_known(words: tuple[str, ...]) -> None:
     assert "TW450" not in {finding.code for finding in said("deepspeed-training", command(*words))}

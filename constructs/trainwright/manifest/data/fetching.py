@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import posixpath
+from functools import cache
+from pathlib import Path
 
 from trainwright.findings.locate import escape
 from trainwright.identity import short_hash
-from trainwright.manifest.data.awaiting import literal, script
 from trainwright.manifest.data.store import credentials, settings
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.labels import FOUNDATION, MANAGED, namespace_of
+from trainwright.manifest.limits import literal
 from trainwright.manifest.provenance import Tree, Why, split
 from trainwright.manifest.template.scheduling import pool_placement
 from trainwright.manifest.template.security import container_security, pod_security
@@ -100,13 +102,18 @@ def _container(data: DataPlan, preparation: Preparation) -> Tree:
     return {
         "name": "fetch",
         "image": Why(preparation.image, f"{source}/image", "as asked"),
-        "command": ["/bin/sh", "-c", script("fetch.sh")],
+        "command": ["/bin/sh", "-c", _script()],
         "env": [*_environment(data, preparation), *settings(preparation, source)],
         "resources": {"requests": dict(amounts), "limits": dict(amounts)},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": container_security(OWN),
         "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, {"name": "data", "mountPath": VOLUME}],  # noqa: S108
     }
+
+
+@cache
+def _script() -> str:
+    return Path(__file__).with_name("fetch.sh").read_text(encoding="utf-8")
 
 
 def _environment(data: DataPlan, preparation: Preparation) -> list[Why]:

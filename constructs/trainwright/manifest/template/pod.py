@@ -8,10 +8,11 @@ from trainwright.cluster import NodePool
 from trainwright.findings.locate import escape
 from trainwright.handshake import Port, Process, Role
 from trainwright.manifest import gang, kueue
-from trainwright.manifest.data.awaiting import await_containers, literal
 from trainwright.manifest.labels import ROLE_LABEL, pod_labels
+from trainwright.manifest.limits import literal
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template import life, scheduling
+from trainwright.manifest.template.awaiting import await_containers
 from trainwright.manifest.template.containers import beside, init_containers, own_volumes, pull_policy
 from trainwright.manifest.template.security import container_security, pod_security
 from trainwright.manifest.template.volumes import volume_mounts, volumes

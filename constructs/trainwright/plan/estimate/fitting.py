@@ -191,9 +191,10 @@ def _pod_memory(run: Run, cluster: Cluster, pool: str, role: str) -> Iterator[_S
     host = memory.host if memory and run.topology.needs().gpus_per_node else memory
     if host is None or host.high <= host.limit:
         return
-    wanted = Bytes(ceil(host.high * run.topology.needs().processes_per_node / GIB) * GIB)
-    if wanted.bytes > cluster.node_pools[pool].memory.bytes * NODE_SHARE:
+    amount = ceil(host.high * run.topology.needs().processes_per_node / GIB) * GIB
+    if amount > cluster.node_pools[pool].memory.bytes * NODE_SHARE:
         return
+    wanted = Bytes(amount)
     parts = run.roles.get(role)
     if parts and asked_of(parts.resources).memory:  # the nearer statement is the one that counts
         own = parts.model_copy(update={"resources": parts.resources.model_copy(update={"memory": wanted})})

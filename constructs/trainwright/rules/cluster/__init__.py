@@ -1,1 +1,1 @@
-"""On the cluster: what it offers, what its nodes hold, what is installed in it, and where it starts pods."""
+"""On the cluster: what it offers, what is installed in it, and where it starts pods."""

@@ -12,14 +12,14 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
-from trainwright.manifest.data.awaiting import AWAIT_CONTAINER
+from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.manifest.template.containers import Stated, all_stated, containers_of_role
 from trainwright.manifest.template.volumes import volume_mounts
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
-from trainwright.rules.pods.secrets import secret_findings
 from trainwright.rules.pods.storage import path_findings
 from trainwright.rules.program.environment import stated_facts, variable_findings
+from trainwright.rules.secrets import secret_findings
 from trainwright.run import KubernetesContainer, SharedMount, SharedVolume
 
 

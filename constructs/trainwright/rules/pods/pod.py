@@ -18,9 +18,9 @@ from trainwright.plan import Resolution
 from trainwright.rules.cluster.profile import class_findings, image_findings
 from trainwright.rules.pods.objects import patch_of
 from trainwright.rules.pods.pod_security import violations
-from trainwright.rules.pods.secrets import secret_findings
 from trainwright.rules.pods.storage import claim_findings, most_pods, path_findings, sharing_findings
 from trainwright.rules.program.environment import variable_findings
+from trainwright.rules.secrets import secret_findings
 from trainwright.run import (
     AnyContainer,
     ClaimMount,

@@ -15,8 +15,8 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.pods.secrets import secret_findings
 from trainwright.rules.program.environment import fabric_findings, stated_facts, variable_findings
+from trainwright.rules.secrets import secret_findings
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 _BLANK = re.compile(r"-\s*-?[A-Za-z][-\w]*\s.*", re.DOTALL)

@@ -17,7 +17,7 @@ from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
 from trainwright.plan.network import RDMA, Fact, fabric_facts
-from trainwright.rules.pods.secrets import Environment, looks_secret, secret_findings
+from trainwright.rules.secrets import Environment, looks_secret, secret_findings
 from trainwright.run import EnvValue, WholeSecret
 from trainwright.target.base import RunPod
 

@@ -13,8 +13,8 @@ from trainwright.findings.locate import escape
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.rules.cluster.profile import image_findings
-from trainwright.rules.pods.secrets import secret_findings
 from trainwright.rules.program.environment import stated_facts, variable_findings
+from trainwright.rules.secrets import secret_findings
 from trainwright.units import Bytes
 
 

@@ -1,4 +1,4 @@
-"""The init container that waits until the run's data is complete, and how scripts reach pods."""
+"""The init container that waits until the run's data is complete."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from trainwright.handshake import Role
 from trainwright.manifest.labels import FOUNDATION
+from trainwright.manifest.limits import literal
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.containers import pull_policy
 from trainwright.manifest.template.security import container_security
@@ -17,14 +18,8 @@ from trainwright.run import ClaimMount
 
 
 @cache
-def script(name: str) -> str:
-    """The text of a script beside this module."""
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
-
-
-def literal(text: str) -> str:
-    """A text that Kubernetes passes on as it is: in values and arguments it expands ``$(NAME)``, and turns ``$$`` into ``$``."""
-    return text.replace("$", "$$")
+def _script() -> str:
+    return Path(__file__).with_name("await.sh").read_text(encoding="utf-8")
 
 
 AWAIT_CONTAINER = "await-data"
@@ -42,7 +37,7 @@ def await_containers(resolution: Resolution, role: Role) -> list[Why]:
     reason = "each is written when the data is complete; another source has another one, so it is another run"
     patience = "how long pods wait for what is not there yet"
     amounts = {"cpu": "100m", "memory": "128Mi"}
-    command = ["/bin/sh", "-c", script("await.sh"), AWAIT_CONTAINER]
+    command = ["/bin/sh", "-c", _script(), AWAIT_CONTAINER]
     last = "the last lines of the log say what is missing"
     return [
         Why({
