@@ -281,7 +281,7 @@ class Binding(NamedTuple):
     """Variable in which the operator names every pod, and what it writes for one, with ``{host}`` and ``{namespace}``."""
     api_access: Mapping[str, str] = {}
     """Role -> why its pods must reach the API server, and so have a token."""
-    taken: Mapping[str, str] = {}
+    reserved_roles: Mapping[str, str] = {}
     """Names that no further role can have, besides those of the other roles -> why."""
     gang: Gang = Gang.OURS
     guarantees: frozenset[Guarantee] = frozenset()

@@ -86,7 +86,7 @@ class Drafts:
         shown = self.project.shown(self.path)
         document = parse_yaml(text, shown)
         document = self.sources.defaults.merged(document) if self.sources.defaults else document
-        file = RunFile(self.path, shown, validate(Run, document), document.positions, digest(text.encode()), document.taken)
+        file = RunFile(self.path, shown, validate(Run, document), document.positions, digest(text.encode()), document.defaulted)
         demand_profile(self.sources, file.run.cluster)
         return build_run(file, self.sources, today()).compiled
 

@@ -37,8 +37,8 @@ def command(
         show(other.compiled.findings)
         return
     if json:
-        taken = default_places(built.output.locator)
-        output(encoder.dumps(compiled_data(built.compiled) | ({"defaults": taken} if taken else {}), indent=2))
+        defaults = default_places(built.output.locator)
+        output(encoder.dumps(compiled_data(built.compiled) | ({"defaults": defaults} if defaults else {}), indent=2))
         return
     if built.held:
         output(f"{run} is held as {run}-{built.identity}: {built.held.hold.why}. Today's inputs give:\n")

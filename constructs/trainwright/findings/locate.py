@@ -14,7 +14,7 @@ Positions = Mapping[str, tuple[int, int]]
 NOWHERE: Positions = {}
 
 
-class Taken(NamedTuple):
+class Defaulted(NamedTuple):
     """What a run has from its project's defaults."""
 
     file: str | None = None
@@ -25,7 +25,7 @@ class Taken(NamedTuple):
     """Pointer in the run -> where the defaults say it. What the run says itself is not in it."""
 
 
-NOTHING = Taken()
+NO_DEFAULTS = Defaulted()
 
 
 class Locator(NamedTuple):
@@ -35,15 +35,15 @@ class Locator(NamedTuple):
     run_positions: Positions = NOWHERE
     cluster_file: str | None = None
     cluster_positions: Positions = NOWHERE
-    taken: Taken = NOTHING
+    defaulted: Defaulted = NO_DEFAULTS
 
     def run(self, pointer: str = "") -> Where:
         """In the run's file, or in that of the defaults where the run has it from there."""
         near = pointer
-        while near and near not in self.run_positions and near not in self.taken.positions:
+        while near and near not in self.run_positions and near not in self.defaulted.positions:
             near = near.rpartition("/")[0]
-        if near not in self.run_positions and near in self.taken.positions:
-            return _place(self.taken.file, self.taken.positions, pointer)
+        if near not in self.run_positions and near in self.defaulted.positions:
+            return _place(self.defaulted.file, self.defaulted.positions, pointer)
         return _place(self.run_file, self.run_positions, pointer)
 
     def cluster(self, pointer: str = "") -> Where:
@@ -62,7 +62,7 @@ class Locator(NamedTuple):
         if kind not in ("run", "cluster"):
             return None
         positions = self.run_positions if kind == "run" else self.cluster_positions
-        if positions and pointer not in positions and not (kind == "run" and pointer in self.taken.positions):
+        if positions and pointer not in positions and not (kind == "run" and pointer in self.defaulted.positions):
             return None
         return self.at(source + below)
 

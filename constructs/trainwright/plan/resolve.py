@@ -298,7 +298,8 @@ def _bind(
         raise CompileError([found("TW401", locate.run(place), message, fix)])
     itself = f"{target.title} has the role {{name}} itself, and the topology says how many pods it has"
     taken = {role.name: itself.format(name=role.name) for role in binding.roles if not role.further}
-    taken |= {name: f"no further role of a {target.title} can be called {name}: {why}" for name, why in binding.taken.items()}
+    reserved = binding.reserved_roles.items()
+    taken |= {name: f"no further role of a {target.title} can be called {name}: {why}" for name, why in reserved}
     for name in (role.name for role in needs.further if role.name in taken):
         fix = "remove pods, or give the further role another name"
         raise CompileError([found("TW327", locate.run(f"/roles/{name}/pods"), taken[name], fix)])

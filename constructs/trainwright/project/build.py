@@ -301,7 +301,7 @@ def _pick(items: Sequence[T], indexes: Sequence[int]) -> tuple[T, ...]:
 
 def _of_defaults(finding: Finding, file: RunFile) -> bool:
     """Whether it is of what several runs have in common, which is said once."""
-    return file.taken.file is not None and finding.where.file == file.taken.file
+    return file.defaulted.file is not None and finding.where.file == file.defaulted.file
 
 
 def _of_profile(finding: Finding, cluster: str) -> bool:

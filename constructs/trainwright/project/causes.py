@@ -89,7 +89,7 @@ def restarts(
 
 def _said_of(cause: Cause, run: BuiltRun) -> tuple[Where, str]:
     """Where a cause is, and what it is."""
-    locate, shown = run.file.locator(run.cluster), run.file.taken.file or DEFAULTS
+    locate, shown = run.file.locator(run.cluster), run.file.defaulted.file or DEFAULTS
     changes = [(f"profile {cause.cluster}", cause.profile)] if cause.profile else []
     changes += [(shown, cause.defaults)] if cause.defaults else []
     if changes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import NOTHING, Locator, Positions, Taken
+from trainwright.findings.locate import NO_DEFAULTS, Defaulted, Locator, Positions
 from trainwright.model import Fact, closest
 from trainwright.project.hold import HeldRun, read_held
 from trainwright.project.record import Digest, digest
@@ -57,7 +57,7 @@ class RunFile(NamedTuple):
     run: Run
     positions: Positions
     digest: Digest
-    taken: Taken = NOTHING
+    defaulted: Defaulted = NO_DEFAULTS
     """What it has from the defaults; it is in ``run`` too."""
     several: bool = False
     """Whether the file is a module with several runs."""
@@ -71,7 +71,7 @@ class RunFile(NamedTuple):
     @property
     def defaults(self) -> dict[str, Fact] | None:
         """What its record says of the defaults that it has; None where it has none."""
-        return default_facts(self.taken.values) or None
+        return default_facts(self.defaulted.values) or None
 
     def locator(self, cluster: ClusterFile | None) -> Locator:
         return Locator(
@@ -79,7 +79,7 @@ class RunFile(NamedTuple):
             run_positions=self.positions,
             cluster_file=cluster.name if cluster else None,
             cluster_positions=cluster.positions if cluster else {},
-            taken=self.taken,
+            defaulted=self.defaulted,
         )
 
 
@@ -335,7 +335,7 @@ def load_run_files(path: Path, shown: str, defaults: DefaultsFile | None) -> tup
     document = defaults.merged(document) if defaults else document
     run = validate(Run, document)
     _same_name(path, shown, run.run, "run", document.positions)
-    return (RunFile(path, shown, run, document.positions, digest(path.read_bytes()), document.taken),)
+    return (RunFile(path, shown, run, document.positions, digest(path.read_bytes()), document.defaulted),)
 
 
 def _of_module(path: Path, shown: str, defaults: DefaultsFile | None) -> tuple[RunFile, ...]:
@@ -345,7 +345,7 @@ def _of_module(path: Path, shown: str, defaults: DefaultsFile | None) -> tuple[R
     files: list[RunFile] = []
     findings: list[Finding] = []
     places: dict[str, str] = {}
-    for run, taken, place, line in load_python_runs(path, shown, defaults):
+    for run, defaulted, place, line in load_python_runs(path, shown, defaults):
         several = place != "RUN"
         if not several:
             _same_name(path, shown, run.run, "run", {"/run": (line, 1)})
@@ -357,7 +357,7 @@ def _of_module(path: Path, shown: str, defaults: DefaultsFile | None) -> tuple[R
             message = f"{place} is called {run.run}, and so is {places[run.run]}"
             findings.append(found("TW109", where, message, "give each run of the module a name of its own"))
         places.setdefault(run.run, place)
-        files.append(RunFile(path, shown, run, {"": (line, 1)}, mark, taken, several))
+        files.append(RunFile(path, shown, run, {"": (line, 1)}, mark, defaulted, several))
     if findings:
         raise CompileError(findings)
     return tuple(files)

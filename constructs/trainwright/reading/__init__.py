@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import NOTHING, Locator, Positions, Taken, dotted, pointer_to
+from trainwright.findings.locate import NO_DEFAULTS, Defaulted, Locator, Positions, dotted, pointer_to
 from trainwright.reading.document import Document
 from trainwright_trainer.contract.base import MAX_INTEGER
 
@@ -32,7 +32,7 @@ def validate(model: type[M], document: Document) -> M:
 
 
 def validate_data(
-    model: type[M], data: M | Mapping[str, Any], file: str | None, positions: Positions, taken: Taken = NOTHING
+    model: type[M], data: M | Mapping[str, Any], file: str | None, positions: Positions, defaulted: Defaulted = NO_DEFAULTS
 ) -> M:
     """The model that Python values describe, models among them; findings lie where the positions, or those of the defaults, say.
 
@@ -41,7 +41,7 @@ def validate_data(
     Raises:
         CompileError: as :func:`validate`.
     """
-    where = Locator(file, positions, taken=taken).run
+    where = Locator(file, positions, defaulted=defaulted).run
     plain = dict(data) if isinstance(data, Mapping) else data
     if keys := next(_inexact(plain), ()):
         place = where(pointer_to(keys))

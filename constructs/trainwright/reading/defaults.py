@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel
 
-from trainwright.findings.locate import NOWHERE, Positions, Taken, escape
+from trainwright.findings.locate import NOWHERE, Defaulted, Positions, escape
 from trainwright.reading import validate
 from trainwright.reading.document import Document, read_yaml
 from trainwright.run import Run
@@ -48,10 +48,10 @@ class DefaultsFile:
 
     def merged(self, document: Document) -> Document:
         """A run's document with what it does not say itself."""
-        data, taken = self.beneath(document.data)
-        return document._replace(data=data, taken=taken)
+        data, defaulted = self.beneath(document.data)
+        return document._replace(data=data, defaulted=defaulted)
 
-    def beneath(self, run: Mapping[str, Any]) -> tuple[dict[str, Any], Taken]:
+    def beneath(self, run: Mapping[str, Any]) -> tuple[dict[str, Any], Defaulted]:
         """A run's fields, and beneath them those of all defaults that hold for it; values may be models."""
         layers = _Layers(self.document.positions)
         groups = self.document.data
@@ -63,7 +63,7 @@ class DefaultsFile:
         own = _Layers(NOWHERE, layers.data, layers.places)
         own.lay(run, None)
         _leave_out(own)
-        return own.data, Taken(self.document.file, _kept(own.data, "", own.places), own.places)
+        return own.data, Defaulted(self.document.file, _kept(own.data, "", own.places), own.places)
 
 
 def read_defaults(path: Path, shown: str) -> DefaultsFile:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import NOTHING, Locator, Positions, Taken, escape
+from trainwright.findings.locate import NO_DEFAULTS, Defaulted, Locator, Positions, escape
 from trainwright.reading.events import Mark, RefusedError, UnsureError, careful_events, kind_of, nodes_in, quick_events
 from trainwright.reading.scalar import ScalarError, read_scalar
 
@@ -36,12 +36,12 @@ class Document(NamedTuple):
     data: dict[str, Any]
     positions: Positions
     """JSON pointer (RFC 6901) -> line and column of the key or list item, from 1. The document itself is the empty pointer."""
-    taken: Taken = NOTHING
+    defaulted: Defaulted = NO_DEFAULTS
     """What is in the data beside the file's own."""
 
     def where(self, pointer: str) -> Where:
         """The place of a value, or of its nearest ancestor that is written down."""
-        return Locator(self.file, self.positions, taken=self.taken).run(pointer)
+        return Locator(self.file, self.positions, defaulted=self.defaulted).run(pointer)
 
 
 def read_text(path: Path, shown: str | None = None) -> str:

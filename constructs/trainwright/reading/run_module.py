@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import NOTHING, Taken
+from trainwright.findings.locate import NO_DEFAULTS, Defaulted
 from trainwright.reading import refused, validate, validate_data
 from trainwright.reading.defaults import DefaultsFile
 from trainwright.reading.document import Document, read_text, shorten
@@ -36,7 +36,7 @@ class ModuleRun(NamedTuple):
     """A run that a module exports."""
 
     run: Run
-    taken: Taken
+    defaulted: Defaulted
     """What it has from the defaults."""
     place: str
     """``RUN``, or ``RUNS[0]``."""
@@ -75,17 +75,17 @@ def load_python_runs(path: Path, shown: str | None = None, defaults: DefaultsFil
     return tuple(loaded)
 
 
-def _read(place: str, exported: object, file: str, line: int, defaults: DefaultsFile | None) -> tuple[Run, Taken]:
+def _read(place: str, exported: object, file: str, line: int, defaults: DefaultsFile | None) -> tuple[Run, Defaulted]:
     """One run, with what it has from the defaults."""
     if isinstance(exported, Run):
         if defaults is None:
-            return validate_data(Run, exported, file, {"": (line, 1)}), NOTHING
-        data, taken = defaults.beneath({name: getattr(exported, name) for name in exported.model_fields_set})
-        return validate_data(Run, data, file, {"": (line, 1)}, taken), taken
+            return validate_data(Run, exported, file, {"": (line, 1)}), NO_DEFAULTS
+        data, defaulted = defaults.beneath({name: getattr(exported, name) for name in exported.model_fields_set})
+        return validate_data(Run, data, file, {"": (line, 1)}, defaulted), defaulted
     if isinstance(exported, Mapping):
         document = Document(file=file, data=_plain(exported, file, line, place), positions={"": (line, 1)})
         document = defaults.merged(document) if defaults else document
-        return validate(Run, document), document.taken
+        return validate(Run, document), document.defaulted
     raise _not_a_run(file, line, f"{place} is of type {type(exported).__name__}, not a run")
 
 

@@ -41,14 +41,14 @@ def plan_lines(compiled: CompiledRun, locate: Locator | None = None) -> list[str
 
 def default_places(locate: Locator) -> dict[str, str]:
     """What the run has from defaults, such as ``restarts`` or ``env.HF_HOME`` -> the file and line that say it."""
-    taken = locate.taken
+    defaulted = locate.defaulted
     pointers = [
         pointer
-        for field, value in taken.values.items()
-        for pointer in ([f"/{escape(field)}"] if f"/{escape(field)}" in taken.positions and not isinstance(value, Mapping)
+        for field, value in defaulted.values.items()
+        for pointer in ([f"/{escape(field)}"] if f"/{escape(field)}" in defaulted.positions and not isinstance(value, Mapping)
                         else [f"/{escape(field)}/{escape(str(key))}" for key in value])
     ]
-    return {dotted(tokens(pointer)): f"{taken.file}:{locate.run(pointer).line}" for pointer in pointers}
+    return {dotted(tokens(pointer)): f"{defaulted.file}:{locate.run(pointer).line}" for pointer in pointers}
 
 
 def plan_data(plan: Plan) -> dict[str, Any]:

@@ -237,7 +237,7 @@ def _by_tensorflow(needs: Needs) -> Binding:
         port_name="tfjob-port",
         injects={"TF_CONFIG": "addresses of all tasks, and the pod's own place among them, by the plugin tensorflow"},
         peer_list=("TF_CONFIG", f'"{{host}}:{PORT}",'),
-        taken=dict.fromkeys(["chief", "ps", *([] if needs.parameter_servers else ["evaluator"])], _IN_CLUSTER),
+        reserved_roles=dict.fromkeys(["chief", "ps", *([] if needs.parameter_servers else ["evaluator"])], _IN_CLUSTER),
         gang=Gang.OBJECTS,
         guarantees=frozenset(Guarantee),
     )

@@ -102,10 +102,10 @@ def test_what_a_run_has_from_defaults_lies_in_their_file(tmp_path: Path) -> None
         "/mounts/~1data/claim": f"{shared}:18:22", "/image_pull_secrets/0": f"{shared}:23:26", "/queue": f"{own}:8:1",
         "/priority": f"{own}:1:1",
     }  # fmt: skip
-    locate = Locator(own, merged.positions, taken=merged.taken)
+    locate = Locator(own, merged.positions, defaulted=merged.defaulted)
     assert str(locate.source("run:/env/EACH")) == f"{shared}:22:7"
     assert locate.source("run:/priority") is None
-    assert default_facts(merged.taken.values) == {
+    assert default_facts(merged.defaulted.values) == {
         "cluster": "lab", "team": "nlp", "env/EACH": "nlp", "security/group": 8, "mounts//data/claim": "other",
         "image_pull_secrets": "three", "restarts": 4,
     }  # fmt: skip
@@ -146,9 +146,9 @@ def test_what_is_wrong_is_said_of_the_defaults_alone(
 def test_a_special_default_can_take_back_a_general_one(tmp_path: Path) -> None:
     text = "all: {queue: batch, env: {A: a, B: b}, security: {user: 5, group: 6}}\n" \
            "teams: {nlp: {queue: null, env: {A: null}, security: {user: null}}}\n"
-    data, taken = defaults_of(text, tmp_path).beneath({"team": "nlp"})
+    data, defaulted = defaults_of(text, tmp_path).beneath({"team": "nlp"})
     assert data == {"env": {"B": "b"}, "security": {"group": 6}, "team": "nlp"}
-    assert set(taken.positions) == {"/env", "/env/B", "/security", "/security/group"}
+    assert set(defaulted.positions) == {"/env", "/env/B", "/security", "/security/group"}
 
 
 COMMAND = 'workload: {kind: command, command: ["true"]}'
@@ -169,9 +169,9 @@ def test_a_lineage_in_the_defaults_is_for_those_that_have_none_of_their_own(
     own = parse_yaml(RUN.replace(COMMAND, workload), "run.yaml")
     document = defaults_of("all: {checkpoints: {lineage: first, keep: 4}}\n", tmp_path).merged(own)
     assert document.data["checkpoints"] == {**({"lineage": lineage} if lineage else {}), "keep": 4}
-    assert document.taken.values["checkpoints"] == document.data["checkpoints"]
+    assert document.defaulted.values["checkpoints"] == document.data["checkpoints"]
     alone = defaults_of("all: {checkpoints: {lineage: first}}\n", tmp_path).merged(own)
-    assert ("checkpoints" in alone.data) == ("checkpoints" in alone.taken.values) == bool(lineage)
+    assert ("checkpoints" in alone.data) == ("checkpoints" in alone.defaulted.values) == bool(lineage)
 
 
 def test_null_in_a_run_is_an_error_where_no_default_has_the_key(tmp_path: Path) -> None:

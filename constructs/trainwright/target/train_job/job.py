@@ -79,6 +79,7 @@ INITIALIZERS = ("dataset-initializer", "model-initializer")
 OF_A_LAUNCHER = ("command", "args", "env")
 """Those of them that a launcher is given. The operator has image and resources for the launcher alone too, not for the workers
 (trainer #4030, #2650): the runtime states them for both."""
+_KNOWN_BY_NAME = "the operator knows a Job by this name"
 
 
 class TrainJob(BaseTarget):
@@ -118,7 +119,7 @@ class TrainJob(BaseTarget):
         names = (f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in further)
         return binding._replace(
             roles=(*binding.roles, *further),
-            taken=dict.fromkeys([*INITIALIZERS, *([LAUNCHER] if needs.mpi else [])], "the operator knows a Job by this name"),
+            reserved_roles=dict.fromkeys((*INITIALIZERS, *((LAUNCHER,) if needs.mpi else ())), _KNOWN_BY_NAME),
             generated_names=(*binding.generated_names, *names),
         )
 
