@@ -139,6 +139,8 @@ _ROWS = (
     Code("TW328", _E, "no node of the pool fits", "The pods would stay Pending forever."),
     Code("TW329", _E, "field that the role cannot have", "Nothing would read it, or the pods would not be where the plan counts them."),
     Code("TW330", _E, "role without a program", "Its pods would run whatever the image starts by itself, or end at once."),
+    Code("TW331", _W, "evaluator that the coordinator waits for",
+         "The coordinator would wait for it forever, while all GPUs of the run stay idle.", True),
     # Topology and target
     Code("TW401", _E, "target refuses the topology", "The target cannot give the ranks what they need to find each other."),
     Code("TW402", _E, "generated name too long",

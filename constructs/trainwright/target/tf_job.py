@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from trainwright.cluster import Cluster
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree
@@ -13,6 +16,9 @@ from trainwright.plan import Resolution
 from trainwright.target import kubeflow
 from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template, further_roles
 from trainwright.target.tensorflow import CONTAINER, EVALUATOR, PORT, several_pods, tasks
+
+if TYPE_CHECKING:
+    from trainwright.findings.context import Context
 
 KIND = GroupKind(kubeflow.GROUP, "TFJob")
 INDEX_LABEL = "metadata.labels['training.kubeflow.org/replica-index']"
@@ -27,6 +33,15 @@ REPLICAS = kubeflow.ReplicaSpecs(
         "Evaluator": "evaluates checkpoints beside the training, and ends with it",
     },
 )
+
+
+def evaluator_in_the_cluster(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator lists its Evaluator with the tasks that meet (tensorflow.go, genClusterSpec), and the coordinator connects to
+    each of them (ParameterServerStrategy, connect_to_cluster)."""
+    if EVALUATOR in context.run.roles:
+        message = "the operator lists the evaluator in TF_CONFIG's cluster, and the coordinator waits for a server on it"
+        fix = "let the program remove cluster.evaluator from TF_CONFIG before it makes its strategy, then waive this"
+        yield found("TW331", context.locate.run(f"/roles/{EVALUATOR}"), message, f"{fix}; or use target volcano-job")
 
 
 class TFJob(BaseTarget):
@@ -46,7 +61,7 @@ class TFJob(BaseTarget):
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = REPLICAS.templates
     reserved_labels: tuple[str, ...] = kubeflow.RESERVED_LABELS
-    rules: tuple[Rule, ...] = (several_pods,)
+    rules: tuple[Rule, ...] = (several_pods, evaluator_in_the_cluster)
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if not needs.talk:
@@ -104,8 +119,9 @@ class TFJob(BaseTarget):
   connected: a pod that fails comes back alone. SIGTERM in any pod saves in all of them, because the workers agree at every
   step.
 - **Special.** Beside parameter servers a [further role](roles.md#further-roles) `evaluator` is an Evaluator. Workers that mirror
-  each other have none: it would be in the list, and every worker would wait for it. Parameter servers never end; the operator
-  removes them when the run is done (`cleanPodPolicy: Running`).
+  each other have none: it would be in the list, and every worker would wait for it. So does a coordinator, unless its program
+  takes it out ([TW331](findings/TW331.md)). Parameter servers never end; the operator removes them when the run is done
+  (`cleanPodPolicy: Running`).
 """
 
 

@@ -139,3 +139,12 @@ def test_another_topology_is_refused_with_what_would_carry_it() -> None:
     said = message({"target": "tf-job"}, OPERATOR)
     assert "TFJob cannot run DDP" in said
     assert "pytorch-job" in said
+
+
+def test_a_coordinator_would_wait_for_an_evaluator() -> None:
+    topology = {"kind": "parameter-server", "nodes": 3, "gpus_per_node": 8, "parameter_servers": 2, "coordinator": True}
+    servers: Data = {"target": "tf-job", "topology": topology, **command("python", "train.py")}
+    evaluator = {"roles": {"evaluator": {"pods": 1, "command": ["python", "evaluate.py"]}}}
+    assert codes(servers, OPERATOR) == []
+    assert codes(servers | evaluator, OPERATOR) == ["TW331"]
+    assert "let the program remove cluster.evaluator from TF_CONFIG" in message(servers | evaluator, OPERATOR)

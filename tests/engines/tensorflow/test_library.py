@@ -1,14 +1,16 @@
-"""TensorFlow itself, as it is installed: MultiWorkerMirroredStrategy over two processes."""
+"""TensorFlow itself, as it is installed: its strategies over a few processes."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.engines.processes import Processes
+from tests.processes import wait_until
 
 from trainwright_trainer.commands.local import free_ports
 
@@ -53,3 +55,19 @@ def test_fit_of_keras_3_does_not(run_workers: Start) -> None:
     """TW429 warns of it. Once this fails, the warning is out of date."""
     with pytest.raises(AssertionError, match="PerReplica"):
         run_workers("fit.py")
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_coordinator_waits_for_an_evaluator_that_is_listed(processes: Processes, listed: bool) -> None:
+    """TW331 warns of it. Once this fails, the warning is out of date."""
+    roles = ["ps", "worker", "chief", *(["evaluator"] if listed else [])]
+    cluster = {role: [f"127.0.0.1:{port}"] for role, port in zip(roles, free_ports(len(roles)), strict=True)}
+    for role in ("ps", "worker", "chief"):
+        place = json.dumps({"cluster": cluster, "task": {"type": role, "index": 0}})
+        said = processes.start([sys.executable, FOLDER / "coordinator.py"], {"TF_CONFIG": place})
+    wait_until(lambda: "connects" in said.read_text(), "the coordinator connects", 120)
+    if listed:
+        time.sleep(10)
+        assert "is connected" not in said.read_text()
+    else:
+        wait_until(lambda: "is connected" in said.read_text(), "the coordinator is connected", 60)
