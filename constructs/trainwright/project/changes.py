@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from trainwright.model import Fact
 from trainwright.project.record import Records, RunRecord
-from trainwright.project.start import Start, place_of, start_of
+from trainwright.project.start import Start, anew, place_of, start_of
 from trainwright.report.facts import rate
 
 MOST = 6
@@ -107,9 +107,9 @@ def _start(old: RunRecord, new: RunRecord) -> str:
         case Start.FOUND:  # of a command that says where
             return f"resumes from {facts.get('checkpoints')}"
         case Start.ELSEWHERE:
-            return f"starts at step 0, unless its checkpoints are in {place_of(facts)}"
+            return f"{anew(facts)}, unless its checkpoints are in {place_of(facts)}"
         case Start.OTHER:
-            return f"starts at step 0, unless {facts.get('checkpoints')} has checkpoints"
+            return f"{anew(facts)}, unless {facts.get('checkpoints')} has checkpoints"
 
 
 def _beside_releases(record: RunRecord) -> RunRecord:

@@ -37,6 +37,11 @@ def start_of(before: Facts, after: Facts) -> Start:
     return Start.ELSEWHERE if same else Start.OTHER
 
 
+def anew(facts: Facts) -> str:
+    """What a run does where it finds no checkpoint."""
+    return "ends at once" if facts.get("checkpoints.resume") == "required" else "starts at step 0"
+
+
 class Place(NamedTuple):
     """A directory of checkpoints, so that two of them are equal where they are one and the same."""
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from trainwright.model import Fact
 from trainwright.project.record import RunRecord
-from trainwright.project.start import STORE, Start, place_of, start_of
+from trainwright.project.start import STORE, Start, anew, place_of, start_of
 from trainwright.review.model import Class
 
 OWN = ("script", "command")
 """Workloads whose program is not ours, so that only its author knows what it can resume from."""
 AGAIN = "starts again at step 0"
-PERHAPS = "starts at step 0, unless its checkpoints are there"
-OTHER = "starts again at step 0, unless its new lineage has checkpoints"
 
 
 def class_of(before: RunRecord | None, after: RunRecord | None) -> Class:
@@ -78,28 +76,29 @@ def _machines(record: RunRecord) -> str:
 
 def _checkpoints(record: RunRecord) -> str:
     lineage = record.facts.get("checkpoints.lineage")
-    return f"resumes if lineage {lineage} has checkpoints, else starts at step 0" if lineage else "it saves no checkpoints"
+    return f"resumes if lineage {lineage} has checkpoints, else {anew(record.facts)}" if lineage else "it saves no checkpoints"
 
 
 def _start(before: RunRecord, after: RunRecord) -> tuple[str, str]:
     """From which step it goes on: in a few words, and in a sentence."""
     lineage, last = after.facts.get("checkpoints.lineage"), before.facts.get("checkpoints.lineage")
+    perhaps = f"{anew(after.facts)}, unless its checkpoints are there"
     match start_of(before.facts, after.facts):
         case Start.WITHOUT:
             return AGAIN, f"it starts at step 0, and saves no checkpoints{f'; checkpoints of {last} stay' if last else ''}"
         case Start.NEVER:
             return AGAIN, "it starts at step 0, since it says `resume: never`"
         case Start.UNKNOWN:
-            return PERHAPS, _if_there(after)
+            return perhaps, _if_there(after)
         case Start.ELSEWHERE:
-            return PERHAPS, _elsewhere(before, after)
+            return perhaps, _elsewhere(before, after)
         case Start.FOUND if after.facts.get("workload") in OWN:
             whose = f"its checkpoints of lineage {lineage}" if lineage == last else f"the checkpoints in {_directory(after)}"
             return "goes on, if its program reads its checkpoints", f"its program finds {whose}, and resumes if it reads them"
         case Start.FOUND:
             return "goes on from its last checkpoint", f"it resumes from the last checkpoint of lineage {lineage}"
         case Start.OTHER:
-            return OTHER, _other(before, after)
+            return f"{anew(after.facts)}, unless its new lineage has checkpoints", _other(before, after)
 
 
 def _directory(record: RunRecord) -> Fact | None:
@@ -108,7 +107,7 @@ def _directory(record: RunRecord) -> Fact | None:
 
 def _if_there(after: RunRecord) -> str:
     lineage = after.facts["checkpoints.lineage"]
-    return f"it resumes if lineage {lineage} has checkpoints where it looks now, else it starts at step 0"
+    return f"it resumes if lineage {lineage} has checkpoints where it looks now, else it {anew(after.facts)}"
 
 
 def _elsewhere(before: RunRecord, after: RunRecord) -> str:
@@ -117,7 +116,7 @@ def _elsewhere(before: RunRecord, after: RunRecord) -> str:
     if old.folder == new.folder and new.folder.startswith(STORE):
         return _if_there(after)
     stay = f"its checkpoints stay in {old}, and nothing copies them"
-    return f"{stay}: it resumes if somebody copies them to {new} before it starts, else it starts at step 0"
+    return f"{stay}: it resumes if somebody copies them to {new} before it starts, else it {anew(after.facts)}"
 
 
 def _other(before: RunRecord, after: RunRecord) -> str:
@@ -126,6 +125,6 @@ def _other(before: RunRecord, after: RunRecord) -> str:
     stay = f"; checkpoints of {last} stay" if last else ""
     if after.facts.get("workload") in OWN:
         keep = f"; to go on from them, write `checkpoints: {{lineage: {last}}}` in its file before the merge" if last else ""
-        return f"it gets the checkpoint directory {folder}, and starts at step 0 unless that has checkpoints{stay}{keep}"
+        return f"it gets the checkpoint directory {folder}, and {anew(after.facts)} unless that has checkpoints{stay}{keep}"
     why = "the model, the data, the kind of optimizer or the format of the checkpoints is another one"
-    return f"it starts at step 0 in lineage {lineage}, unless {folder} has checkpoints: {why}{stay}"
+    return f"it {anew(after.facts)} in lineage {lineage}, unless {folder} has checkpoints: {why}{stay}"

@@ -92,6 +92,10 @@ MOVED: dict[str, Fact] = {
         (HERE, {**HERE, "checkpoints.lineage": "b"}, "resumes from /checkpoints/run/a", "the checkpoints in /checkpoints/run/a"),
         (HERE, {"checkpoints": "none"}, "starts at step 0: it has no checkpoints", "saves no checkpoints"),
         (HERE, {**HERE, "checkpoints.resume": "never"}, "starts at step 0: it says `resume: never`", "it says `resume: never`"),
+        (HERE, {**HERE, **B, "checkpoints.resume": "required"}, "ends at once, unless /checkpoints/run/b has checkpoints",
+         "and ends at once unless that has checkpoints"),
+        (HERE, {**HERE, "namespace": "other", "checkpoints.resume": "required"},
+         "ends at once, unless its checkpoints are in run/a of claim claim on h100, namespace other", "else it ends at once"),
         ({}, HERE, "checkpoints of lineage a", "resumes if lineage a has checkpoints"),
     ],
 )

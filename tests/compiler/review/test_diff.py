@@ -73,8 +73,8 @@ def test_each_edit_says_what_becomes_of_the_training(answer: dict[str, Any]) -> 
         "llama-1b-ddp": "goes on from its last checkpoint",
         "spot-resnet": "goes on from its last checkpoint",
         "resnet-train": "goes on from its last checkpoint",
-        "own-script": "starts again at step 0, unless its new lineage has checkpoints",
-        "gang-scheduled-training": "starts again at step 0, unless its new lineage has checkpoints",
+        "own-script": "starts at step 0, unless its new lineage has checkpoints",
+        "gang-scheduled-training": "starts at step 0, unless its new lineage has checkpoints",
         "hostnetwork-ddp": "starts again at step 0",
         "roce-tuning": "starts at step 0, unless its checkpoints are there",
         "vit-horovod": "ends",
@@ -282,7 +282,7 @@ def test_a_held_run_is_said_with_its_reason(edited_copy: Scratch) -> None:
 def test_the_text_names_each_run_with_what_happens(edited: Scratch) -> None:
     ended = edited.run("diff")
     assert_ended(ended, 0)
-    starts = "training starts again at step 0, unless its new lineage has checkpoints"
+    starts = "training starts at step 0, unless its new lineage has checkpoints"
     assert f"own-script: replaces a running job; {starts}\n" in ended.stdout
     assert "  GPUs: 16 -> 32\n" in ended.stdout
     assert "hostnetwork-ddp: DATA AT RISK; training starts again at step 0\n" in ended.stdout
@@ -300,7 +300,7 @@ def test_markdown_fits_a_comment_and_says_what_it_cut(edited: Scratch) -> None:
     whole = edited.run("diff", "main", "edits", "--format", "markdown").stdout
     assert len(whole.encode()) < LIMIT
     assert "Cut" not in whole
-    starts = "starts again at step 0, unless its new lineage has checkpoints"
+    starts = "starts at step 0, unless its new lineage has checkpoints"
     assert f"| `own-script` | **replaces a running job** | {starts} | 16 → 32 |" in whole
     found = review(git_side(edited.root, "main"), git_side(edited.root, "edits"))
     for limit in (1_500, 3_000, 6_000, 9_000):
