@@ -56,7 +56,7 @@ def test_a_static_rendezvous_is_the_plans(option: str) -> None:
         ("--nnodes=4",),
         ("--nnodes", "1:4"),
         ("--nproc_per_node=4",),
-        ("--nproc-per-node", "gpu"),
+        ("--nproc-per-node", "cpu"),
         ("--master_port=29501",),
         ("--master_addr", "localhost"),
         ("--node_rank=0",),
@@ -79,6 +79,8 @@ def test_options_that_contradict_the_plan(options: tuple[str, ...]) -> None:
         ("--node_rank=$(PET_NODE_RANK)",),
         ("--master_port", "29500"),
         ("--max-restarts=0",),
+        ("--nproc_per_node=gpu",),
+        ("--nproc-per-node", "auto"),
     ],
 )
 def test_options_that_agree_with_the_plan(options: tuple[str, ...]) -> None:
@@ -291,6 +293,27 @@ def test_one_node_may_stand_alone() -> None:
     topology = {"topology": {"nodes": 1}}
     assert codes(command("torchrun", "--standalone", "train.py") | topology) == []
     assert codes(command("torchrun", "--node_rank=0", "train.py") | topology) == []
+    assert codes(command("torchrun", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "train.py") | topology) == []
+
+
+@pytest.mark.parametrize("words", [
+    ("torchrun", "--master_addr=localhost", "--master_port=29501"),
+    ("deepspeed", "--num_gpus=8", "--master_port", "29501"),
+    ("accelerate", "launch", "--num_processes=8", "--main_process_port=12355"),
+    ("env", "MASTER_PORT=1234", "MASTER_ADDR=127.0.0.1", "torchrun"),
+])  # fmt: skip
+def test_nobody_else_looks_for_rank_0_of_one_pod(words: tuple[str, ...]) -> None:
+    assert codes(command(*words, "train.py") | {"topology": {"nodes": 1}}) == []
+    assert "TW411" in codes(command(*words, "train.py"))
+
+
+def test_the_address_of_another_host_is_wrong_in_one_pod_too() -> None:
+    assert codes(command("torchrun", "--master_addr=10.0.0.1", "train.py") | {"topology": {"nodes": 1}}) == ["TW411"]
+
+
+def test_as_many_ranks_as_gpus_is_no_number_without_gpus() -> None:
+    on_cpus = {"topology": {"gpus_per_node": 0, "processes_per_node": 4}}
+    assert "TW411" in codes(command("torchrun", "--nproc_per_node=auto", "train.py") | on_cpus)
 
 
 def test_the_finding_names_both_values_and_the_field() -> None:

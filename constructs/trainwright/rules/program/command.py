@@ -170,7 +170,8 @@ def launcher_in_script(context: Context) -> Iterator[Finding]:
 
 def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
     """The plan numbers the pods through PET_NODE_RANK, which only static rendezvous reads; elastic runs have none."""
-    if context.run.topology.needs().rendezvous is Rendezvous.C10D:
+    needs = context.run.topology.needs()
+    if needs.rendezvous is Rendezvous.C10D or needs.nodes == 1:
         return
     further = {f"/roles/{escape(name)}" for name, parts in context.run.roles.items() if parts.is_further}
     for line in (one for one in stated_lines(context) if one.at not in further):

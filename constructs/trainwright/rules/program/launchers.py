@@ -196,7 +196,9 @@ def _options_against_plan(resolution: Resolution, launched: Launched, where: Whe
         if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
             fix = f"remove it: {name} reads {INDEX_VARIABLE}" if launcher.reads_plan else f"write $({INDEX_VARIABLE})"
             yield found("TW411", where, f"{option} is the same number in every pod", _index_fix(fix, option, resolution))
-        elif fact in wanted and given != wanted[fact]:
+        elif launcher.reads_plan and fact is Fact.EACH and given in _EACH_GPU and resolution.plan.world.gpus_per_node:
+            continue
+        elif fact in wanted and given != wanted[fact] and not means_the_same(fact, given, resolution):
             message = f"{option} {given[:80]} contradicts the plan, which has {wanted[fact]}"
             yield found("TW411", where, message, _fix(name, fact, wanted[fact]))
     if "--standalone" in options and resolution.plan.world.nodes > 1:
@@ -217,6 +219,17 @@ def _without_a_shell(launched: Launched, fact: Fact, match: re.Match[str]) -> st
 def _as_written(option: str) -> str:
     """With underscores, as most people write long options of these launchers."""
     return option.replace("-", "_").replace("__", "--", 1) if option.startswith("--") else option
+
+
+_EACH_GPU = frozenset({"gpu", "auto"})
+"""As many ranks as torchrun sees GPUs, which are those of the pod (torch/distributed/run.py, determine_local_world_size)."""
+_THIS_POD = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def means_the_same(fact: Fact, given: str, resolution: Resolution) -> bool:
+    """Whether another value than the plan's does no harm: in a run of one pod nobody else looks for rank 0."""
+    alone = resolution.plan.world.nodes == 1 and not resolution.needs.elastic
+    return alone and (fact is Fact.PORT or (fact is Fact.ADDRESS and given in _THIS_POD))
 
 
 _REFERENCE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")

@@ -15,7 +15,7 @@ from trainwright.handshake import Rendezvous, Role
 from trainwright.plan import Resolution
 from trainwright.rules.program.command import Line, assigned, line_of, line_of_role, lines_of_ranks, set_once, words_in, words_of
 from trainwright.rules.program.environment import stated_for_ranks
-from trainwright.rules.program.launchers import IN_A_SHELL, VARIABLES, Fact, launcher_in, planned
+from trainwright.rules.program.launchers import IN_A_SHELL, VARIABLES, Fact, launcher_in, means_the_same, planned
 from trainwright.run import CommandWorkload
 from trainwright.target.base import RunPod
 from trainwright.topology import LAUNCHER_VARIABLES, untold
@@ -55,7 +55,7 @@ def _against_plan(values: Mapping[str, str | None], resolution: Resolution, wher
             if resolution.needs.world_size > 1 and (name in ("RANK", "LOCAL_RANK") or resolution.needs.nodes > 1):
                 each = "process that mpirun starts" if by_mpirun else "pod"
                 yield found(code, where(name), f"{name}={value} is the same in every {each}", _fix(name, fact, by_mpirun))
-        elif fact in wanted and value != wanted[fact]:
+        elif fact in wanted and value != wanted[fact] and not means_the_same(fact, value, resolution):
             message = f"{name}={value} contradicts the plan, which has {wanted[fact]}"
             yield found(code, where(name), message, _fix(name, fact, by_mpirun))
 
