@@ -58,7 +58,13 @@ class Line(NamedTuple):
 
     def in_shell(self, number: int) -> bool:
         """Whether a word is the script of a shell."""
-        return number > 0 and bool(_SHELL_BODY.fullmatch(self.words[number - 1]))
+        return _is_script(self.words, number)
+
+
+def _is_script(words: Sequence[str], number: int) -> bool:
+    """Whether a word follows ``-c``, or the end of a shell's options after it: ``[bash, -c, --]`` with the script in ``args``."""
+    before = number - 1 - (number > 1 and words[number - 1] == "--")
+    return before >= 0 and bool(_SHELL_BODY.fullmatch(words[before]))
 
 
 def line_of(context: Context) -> Line:
@@ -185,7 +191,7 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
 def words_in(command: Sequence[str]) -> Iterator[str]:
     """Each argument, and the words of a shell's script as the shell would divide them."""
     for number, token in enumerate(command):
-        if number == 0 or not _SHELL_BODY.fullmatch(command[number - 1]):
+        if not _is_script(command, number):
             yield token
             continue
         try:

@@ -128,6 +128,11 @@ _PYTHON = re.compile(r"python[0-9.]*")
 _STARTS_RANKS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun", "srun", "ray"})
 
 
+def starts_ranks_elsewhere(line: Line) -> bool:
+    """Whether a command names a program that starts ranks by means of its own, such as mpirun or srun."""
+    return not _STARTS_RANKS.isdisjoint(word.rpartition("/")[2] for word in words_of(line.words))
+
+
 def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
     """The first launcher of a command, and where its options begin; None where there is none."""
     start = torchrun_at(words)
