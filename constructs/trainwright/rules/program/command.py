@@ -48,7 +48,7 @@ class Line(NamedTuple):
     @property
     def pointer(self) -> str:
         """Where in the run the line is stated."""
-        return f"{self.at}/{'args' if self.inherited else 'command'}"
+        return f"{self.at}/{'command' if self.command and not self.inherited else 'args'}"
 
     def stated(self) -> Iterator[tuple[int, str, str]]:
         """Number, word and pointer of each word that is stated here."""
@@ -64,7 +64,7 @@ class Line(NamedTuple):
 def _is_script(words: Sequence[str], number: int) -> bool:
     """Whether a word follows ``-c``, or the end of a shell's options after it: ``[bash, -c, --]`` with the script in ``args``."""
     before = number - 1 - (number > 1 and words[number - 1] == "--")
-    return before >= 0 and bool(_SHELL_BODY.fullmatch(words[before]))
+    return before >= 0 and words[number] != "--" and bool(_SHELL_BODY.fullmatch(words[before]))
 
 
 def line_of(context: Context) -> Line:
@@ -96,10 +96,19 @@ def lines_of_ranks(context: Context, resolution: Resolution) -> list[Line]:
     return [*([line_of(context)] if None in lines else []), *filter(None, lines)]
 
 
+_LINE = re.compile(r"[^/\s]+\s+\S.*|\S+\s+[-/.].*", re.DOTALL)
+"""A whole command line in one word; a path with blanks has a slash before them, and its next word begins with a letter."""
+
+
 def arguments(context: Context) -> Iterator[Finding]:
     """One token an element."""
     for line in stated_lines(context):
         for number, token, pointer in line.stated():
+            if number == 0 and line.command and _LINE.fullmatch(token) and token not in context.run.files:
+                message = f"{shown(token)} is one word, and so the name of a program, which no image has"
+                fix = f"write its words as separate elements: {shown(token.split())}"
+                yield found("TW405", context.locate.run(pointer), message, fix)
+                continue
             if not line.in_shell(number) and _BLANK.fullmatch(token) and "=" not in token.split()[0]:
                 words = [word for word in token.split() if word != "-"]
                 message = f"{shown(token)} is one argument with a space in it"

@@ -25,6 +25,7 @@ from trainwright.rules.program.launchers import (
     planned,
     starts_ranks_elsewhere,
 )
+from trainwright.rules.program.shell import starts_shell
 from trainwright.run import CommandWorkload
 from trainwright.target.base import RunPod
 from trainwright.topology import LAUNCHER_VARIABLES, untold
@@ -198,7 +199,6 @@ _BY_CONTROLLERS = frozenset({
 """What one controller or another sets, and no image: a command that came from another kind of object may still read it."""
 _OF_EACH_RANK = frozenset({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
 """Of these, what a launcher tells the ranks that it starts."""
-_SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 _MAY_SET_ANYTHING = re.compile(r"<<|(?:^|[\s;&|(])(?:source|eval|read|\.)\s")
 _NOT_READ_HERE = re.compile(r"'[^']*'|\\\$|(?:^|(?<=\s))#.*", re.MULTILINE)
 _READ = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
@@ -232,8 +232,9 @@ def empty_in_a_shell(context: Context, resolution: Resolution, pods: Sequence[Ru
 
 def _read_in_a_shell(line: Line) -> set[str]:
     """Names that a script of the command takes from its environment, as far as it is certain that nothing else sets them."""
-    scripts = [word for number, word in enumerate(line.words) if line.in_shell(number)]
-    if not scripts or _SHELLS.isdisjoint(word.rpartition("/")[2] for word in line.words) or _MAY_SET_ANYTHING.search(scripts[0]):
+    words = line.words
+    scripts = [word for number, word in enumerate(words) if line.in_shell(number) and starts_shell(words, number)]
+    if not scripts or _MAY_SET_ANYTHING.search(scripts[0]):
         return set()
     script = _NOT_READ_HERE.sub("", scripts[0])
     own = {name for match in _SET_BY_SHELL.findall(script) for name in match}
