@@ -87,6 +87,36 @@ def test_options_that_agree_with_the_plan(options: tuple[str, ...]) -> None:
     assert codes(command("torchrun", *options, "train.py")) == []
 
 
+@pytest.mark.parametrize("words", [
+    ("accelerate-launch", "--num_processes", "8", "t.py"),
+    ("python", "-m", "accelerate.commands.launch", "t.py"),
+    ("python3", "-m", "deepspeed.launcher.runner", "t.py"),
+    ("python", "-m", "composer.cli.launcher", "-n", "8", "t.py"),
+])  # fmt: skip
+def test_launchers_have_other_names(words: tuple[str, ...]) -> None:
+    (finding,) = [one for one in findings(command(*words)) if one.code == "TW450"]
+    assert "starts ranks in its own pod only" in finding.message
+
+
+def test_a_module_may_stand_in_one_word_with_its_option() -> None:
+    assert codes(command("python", "-mtorch.distributed.run", "train.py")) == []
+    assert codes(command("python", "-mtorch.distributed.run", "--nnodes=3", "train.py")) == ["TW411"]
+
+
+@pytest.mark.parametrize("flag", ["--use_env", "--a-flag-of-a-later-release"])
+def test_options_after_a_flag_are_read(flag: str) -> None:
+    assert codes(command("torchrun", flag, "--nproc_per_node=4", "train.py")) == ["TW411"]
+
+
+@pytest.mark.parametrize(("endpoint", "says"), [
+    ("localhost:29500", "--rdzv_endpoint localhost:29500 contradicts the plan, which has example-"),
+    ("$(MASTER_ADDR)", "which holds the host of rank 0, and not host and port of rank 0; remove it"),
+])  # fmt: skip
+def test_where_torchrun_meets_is_the_plans(endpoint: str, says: str) -> None:
+    assert says in message(command("torchrun", f"--rdzv_endpoint={endpoint}", "train.py"))
+    assert codes(command("torchrun", "--rdzv-endpoint", "$(MASTER_ADDR):$(MASTER_PORT)", "train.py")) == []
+
+
 def test_options_of_the_program_are_its_own() -> None:
     assert codes(command("torchrun", "train.py", "--nnodes", "7", "--standalone")) == []
     assert codes(command("torchrun", "train.py", "--nnodes=7")) == []

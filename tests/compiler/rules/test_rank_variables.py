@@ -199,6 +199,17 @@ def test_a_script_may_stand_in_args_after_the_end_of_options() -> None:
     assert codes(run) == []
 
 
+def test_an_elastic_run_is_torchruns() -> None:
+    def said(*words: str) -> str:
+        found = findings({**on("pytorch-job"), **command(*words), **ELASTIC}, ON_PYTORCH)
+        return "\n".join(f"{one.code} {one.message}; {one.fix}" for one in found)
+
+    text = said("accelerate", "launch", "t.py")
+    assert ("write torchrun in its place" in text, "NODE_RANK" in text) == (True, False)
+    assert "TW406 nodes of an elastic run have no numbers" in said("torchrun", "--rdzv_backend=static", "t.py")
+    assert "TW406" not in said("torchrun", "--rdzv_backend=c10d", "t.py")
+
+
 def test_what_cannot_be_told_is_refused_where_the_run_asks_for_it() -> None:
     run: Data = {**on("pytorch-job"), **command("torchrun", "t.py"), **ELASTIC}
     run["workload"] |= {"launcher_variables": True}

@@ -25,7 +25,9 @@ _BLANK = re.compile(r"-\s*-?[A-Za-z][-\w]*\s.*", re.DOTALL)
 _MAY_RUN = 0o111
 """Of a file's permissions: that its owner, its group or anybody else may execute it."""
 _SHELL_BODY = re.compile(r"-[a-z]*c")
-_LAUNCHERS = frozenset({"torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun", "accelerate", "composer"})
+_LAUNCHERS = frozenset({
+    "torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun", "accelerate", "accelerate-launch", "composer",
+})  # fmt: skip
 _TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _TRACKERS = ("tracker", "dmlc-submit", "dmlc_submit")
 """Words of a command that starts XGBoost's tracker by name."""
@@ -147,7 +149,8 @@ def _one_line(script: str) -> str:
 def torchrun_at(words: Sequence[str]) -> int | None:
     """Where torchrun begins in a list of words, under any of its names; None where it does not."""
     for index, word in enumerate(words):
-        if word.rpartition("/")[2] == "torchrun" or (word in _TORCHRUN_MODULES and words[index - 1] == "-m"):
+        by_module = word in _TORCHRUN_MODULES and words[index - 1] == "-m"
+        if by_module or word.rpartition("/")[2] == "torchrun" or (word[:2] == "-m" and word[2:] in _TORCHRUN_MODULES):
             return index
     return None
 
@@ -186,12 +189,19 @@ def launcher_in_script(context: Context) -> Iterator[Finding]:
 def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
     """The plan numbers the pods through PET_NODE_RANK, which only static rendezvous reads; elastic runs have none."""
     needs = context.run.topology.needs()
-    if needs.rendezvous is Rendezvous.C10D or needs.nodes == 1:
+    elastic = needs.rendezvous is Rendezvous.C10D
+    if needs.nodes == 1 and not elastic:
         return
     further = {f"/roles/{escape(name)}" for name, parts in context.run.roles.items() if parts.is_further}
     for line in (one for one in stated_lines(context) if one.at not in further):
         for word, backend in pairwise(words_of(line.words)):
-            if word == "--rdzv-backend" and backend != "static" and "$" not in backend:
+            if word != "--rdzv-backend" or "$" in backend:
+                continue
+            if elastic and backend == "static":
+                message = "nodes of an elastic run have no numbers, and with --rdzv_backend static each is the first"
+                fix = "remove the rendezvous options: the plan sets c10d in PET_ variables"
+                yield found("TW406", context.locate.run(line.pointer), message, fix)
+            elif not elastic and backend != "static":
                 message = f"--node_rank and PET_NODE_RANK are ignored with --rdzv_backend {shown(backend)}"
                 fix = "remove the rendezvous options: the plan sets static rendezvous in PET_ variables"
                 yield found("TW406", context.locate.run(line.pointer), message, fix)

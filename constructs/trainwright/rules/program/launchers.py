@@ -24,6 +24,7 @@ class Fact(Enum):
     RANKS = "to change the number of ranks, change topology"
     ADDRESS = "the plan names rank 0"
     PORT = "the plan decides ports"
+    ENDPOINT = "the plan says where ranks meet"
     INDEX = "the pod's index"
 
 
@@ -68,9 +69,9 @@ LAUNCHERS = {
     "torchrun": Launcher(
         {
             "--nnodes": Fact.NODES, "--nproc-per-node": Fact.EACH, "--node-rank": Fact.INDEX,
-            "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
+            "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT, "--rdzv-endpoint": Fact.ENDPOINT,
         },
-        _MODULE | {"--standalone", "--run-path"},
+        _MODULE | {"--standalone", "--run-path", "--use-env"},
         reads_plan=True,
     ),
     "accelerate": Launcher(
@@ -123,6 +124,11 @@ LAUNCHERS = {
 composer, composer/cli/launcher.py; deepspeed, deepspeed/launcher/runner.py. With dashes for underscores: the last three know the
 latter."""
 
+_OTHER_NAMES = {
+    "accelerate-launch": "accelerate", "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed", "composer.cli.launcher": "composer",
+}  # fmt: skip
+"""Programs, and modules for ``python -m``, that take the options of a launcher without its subcommand."""
 INDEX_VARIABLE = "PET_NODE_RANK"
 _PYTHON = re.compile(r"python[0-9.]*")
 _STARTS_RANKS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun", "srun", "ray"})
@@ -140,6 +146,8 @@ def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
         return "torchrun", start + 1
     for index, word in enumerate(words):
         name = word.rpartition("/")[2]
+        if name in _OTHER_NAMES:
+            return _OTHER_NAMES[name], index + 1
         if name in LAUNCHERS:
             subcommand = LAUNCHERS[name].subcommand
             return name, index + (2 if subcommand and words[index + 1 : index + 2] == [subcommand] else 1)
@@ -234,7 +242,8 @@ _THIS_POD = frozenset({"localhost", "127.0.0.1", "::1"})
 def means_the_same(fact: Fact, given: str, resolution: Resolution) -> bool:
     """Whether another value than the plan's does no harm: in a run of one pod nobody else looks for rank 0."""
     alone = resolution.plan.world.nodes == 1 and not resolution.needs.elastic
-    return alone and (fact is Fact.PORT or (fact is Fact.ADDRESS and given in _THIS_POD))
+    host = given.rpartition(":")[0] if fact is Fact.ENDPOINT else given
+    return alone and (fact is Fact.PORT or (fact in (Fact.ADDRESS, Fact.ENDPOINT) and host in _THIS_POD))
 
 
 _REFERENCE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
@@ -248,6 +257,9 @@ def _reference(name: str, option: str, fact: Fact, given: str, resolution: Resol
     if holds is None or holds is fact or (holds in wanted and wanted[holds] == wanted.get(fact)):
         return
     message = f"{option} is {given}, which holds {_HOLDS[holds]}, and not {_HOLDS[fact]}"
+    if fact is Fact.ENDPOINT:
+        yield found("TW411", where, message, _fix(name, fact, ""))
+        return
     right = next(variable for variable, of in VARIABLES.items() if of is fact)
     yield found("TW411", where, message, f"write {wanted[fact] if fact is Fact.RANKS and fact in wanted else f'$({right})'}")
 
@@ -255,6 +267,7 @@ def _reference(name: str, option: str, fact: Fact, given: str, resolution: Resol
 _HOLDS = {
     Fact.NODES: "the number of pods", Fact.EACH: "the ranks of a pod", Fact.RANKS: "the ranks of all pods",
     Fact.ADDRESS: "the host of rank 0", Fact.PORT: "the port of rank 0", Fact.INDEX: "the pod's number",
+    Fact.ENDPOINT: "host and port of rank 0",
 }  # fmt: skip
 
 
@@ -273,7 +286,7 @@ def _index_fix(fix: str, option: str, resolution: Resolution) -> str:
 def planned(resolution: Resolution, *, by_sizes: bool) -> dict[Fact, str]:
     """What the options would have to say; of an elastic run only torchrun can state the number of nodes, as two limits."""
     plan, elastic = resolution.plan, resolution.needs.elastic
-    each = {Fact.EACH: str(plan.world.processes_per_node)}
+    each = {Fact.EACH: str(plan.world.processes_per_node), Fact.ENDPOINT: f"{plan.rendezvous.host}:{plan.rendezvous.port}"}
     if elastic:
         return each | ({Fact.NODES: f"{elastic.minimum}:{elastic.maximum}"} if by_sizes else {})
     return {
@@ -287,13 +300,13 @@ def planned(resolution: Resolution, *, by_sizes: bool) -> dict[Fact, str]:
 
 def _options(words: Sequence[str], launcher: Launcher) -> dict[str, str | None]:
     """Options of the launcher itself, without those of the program that it starts. What is not known to be a flag has a value,
-    unless that looks like the program.
+    unless that looks like the program or another option.
     """
     options: dict[str, str | None] = {}
     index = 0
     while index < len(words) and words[index].startswith("-"):
         follows = words[index + 1] if index + 1 < len(words) else None
-        if words[index] in launcher.flags or (follows is not None and follows.endswith(".py")):
+        if words[index] in launcher.flags or (follows is not None and (follows.startswith("--") or follows.endswith(".py"))):
             options[words[index]] = None
             index += 1
         else:
@@ -333,9 +346,11 @@ def _across(name: str, words: Sequence[str], resolution: Resolution, where: Wher
     """A launcher that is not told of the other pods, or not which one its own is."""
     launcher, needs = LAUNCHERS[name], resolution.needs
     write = launcher.across.format(ranks=needs.world_size, each=needs.processes_per_node)
+    if needs.elastic:  # whose nodes have no numbers, so that only torchrun finds its place
+        write = _TORCHRUN
     if not any(option in words for option in launcher.elsewhere):
         message = f"{name} starts ranks in its own pod only, and the run has {needs.nodes} pods: each would train alone"
-        yield found("TW450", where, message, f"write {write}; or torchrun in its place, which reads the plan's PET_ variables")
+        yield found("TW450", where, message, f"write {'; or '.join(dict.fromkeys([write, _TORCHRUN]))}")
         return
     if launcher.without_ssh and launcher.without_ssh not in words:
         option = _as_written(launcher.without_ssh)
@@ -347,6 +362,9 @@ def _across(name: str, words: Sequence[str], resolution: Resolution, where: Wher
         lacking = " and ".join(map(_as_written, missing))
         message = f"without {lacking} {name} cannot tell which of {needs.nodes} pods it is in: the ranks would not meet"
         yield found("TW450", where, message, f"write {write}")
+
+
+_TORCHRUN = "torchrun in its place, which reads the plan's PET_ variables"
 
 
 def _reads_its_index(context: Context, resolution: Resolution, line: Line) -> bool:
