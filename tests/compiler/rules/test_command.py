@@ -346,6 +346,22 @@ def test_as_many_ranks_as_gpus_is_no_number_without_gpus() -> None:
     assert "TW411" in codes(command("torchrun", "--nproc_per_node=auto", "train.py") | on_cpus)
 
 
+@pytest.mark.parametrize("words", [("bash", "/app/run.sh"), ("/app/run.sh",), ("bash", "-c", "cd /app && exec /app/run.sh")])
+def test_a_script_among_the_files_is_read_as_one_in_the_command(words: tuple[str, ...]) -> None:
+    def said(text: str) -> list[str]:
+        files = {"files": {"/app/run.sh": text}, "file_modes": {"/app/run.sh": "0555"}}
+        return [f"{one.where.pointer} {one.code}" for one in findings(command(*words) | files)]
+
+    assert said("#!/bin/bash\n# torchrun --nnodes=9 of old\ntorchrun --nnodes=4 t.py\n") == ["/files/~1app~1run.sh TW411"]
+    assert said("#!/bin/bash\ntorchrun --nnodes=$NNODES --node_rank=$NODE_RANK --master_addr=$MASTER_ADDR t.py\n") == []
+    other = {"files": {"/app/other.sh": "torchrun --nnodes=4 t.py"}}
+    assert codes(command("torchrun", "t.py") | other) == [], "nobody starts it"
+
+
+def test_a_comment_in_a_script_is_no_command() -> None:
+    assert codes(command("bash", "-c", "# torchrun --nnodes=4 once\ntorchrun t.py\n")) == []
+
+
 def test_the_finding_names_both_values_and_the_field() -> None:
     text = message(command("torchrun", "--nproc_per_node=4", "train.py"))
     assert "--nproc_per_node 4 contradicts the plan, which has 8" in text

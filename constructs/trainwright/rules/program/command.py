@@ -102,6 +102,17 @@ _LINE = re.compile(r"[^/\s]+\s+\S.*|\S+\s+[-/.].*", re.DOTALL)
 """A whole command line in one word; a path with blanks has a slash before them, and its next word begins with a letter."""
 
 
+def scripts_of(context: Context, line: Line) -> Iterator[tuple[str, Line]]:
+    """Scripts among the run's files that a command names, with the place of each, as if they stood in the command."""
+    named = {word for text in line.words for word in text.split()}
+    for path, content in context.run.files.items():
+        if path in named and isinstance(content, str) and (path.endswith((".sh", ".bash")) or _SHEBANG.match(content)):
+            yield f"/files/{escape(path)}", Line(("sh", "-c", content))
+
+
+_SHEBANG = re.compile(r"#!\s*\S*(?:/|env\s+)(?:ba|da|z)?sh\b")
+
+
 def arguments(context: Context) -> Iterator[Finding]:
     """One token an element."""
     for line in stated_lines(context):
@@ -127,7 +138,7 @@ def shown(value: str | list[str]) -> str:
 def words_of(command: Sequence[str]) -> list[str]:
     """Every word, also those inside a shell's script, with the name of an option apart from its value."""
     words = []
-    for word in _WORD.findall(_one_line(" ".join(command))):
+    for word in _WORD.findall(" ".join(_one_line(_without_comments(each)) for each in command)):
         name, equals, value = word.partition("=")
         words += (
             [name.replace("_", "-"), value]
@@ -139,6 +150,14 @@ def words_of(command: Sequence[str]) -> list[str]:
 
 _WORD = re.compile(r"(?:\$\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\$\([^()]*\)|\S)+")
 """What a shell replaces is one word, also with blanks in it: ``$((NNODES * 8))``."""
+
+
+def _without_comments(script: str) -> str:
+    """Lines of a script without those that are a comment; another word may begin with the same sign."""
+    return _COMMENT.sub("", script) if "\n" in script else script
+
+
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 
 
 def _one_line(script: str) -> str:

@@ -12,7 +12,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.program.command import Line, lines_of_ranks, torchrun_at, words_of
+from trainwright.rules.program.command import Line, lines_of_ranks, scripts_of, torchrun_at, words_of
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 
@@ -156,8 +156,8 @@ def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
 
 def options_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Options of a launcher win over the variables of the plan; one that differs makes ranks wait forever, or train alone."""
-    for line, launched in launched_for_torch(context, resolution):
-        yield from _options_against_plan(resolution, launched, context.locate.run(line.pointer))
+    for pointer, launched in launched_for_torch(context, resolution):
+        yield from _options_against_plan(resolution, launched, context.locate.run(pointer))
 
 
 class Launched(NamedTuple):
@@ -183,12 +183,17 @@ def launched_by(line: Line) -> Launched | None:
     return Launched(name, _options(words[start:], LAUNCHERS[name]), launcher_in(words_of(outside)) is None)
 
 
-def launched_for_torch(context: Context, resolution: Resolution) -> Iterator[tuple[Line, Launched]]:
-    """Commands whose launcher starts ranks that meet as torch's do."""
+def launched_for_torch(context: Context, resolution: Resolution) -> Iterator[tuple[str, Launched]]:
+    """Commands whose launcher starts ranks that meet as torch's do, and scripts among the run's files that they start, with the
+    place of each.
+    """
     torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
-    if torch and not isinstance(context.run.workload, ScriptWorkload):
-        launches = ((line, launched_by(line)) for line in lines_of_ranks(context, resolution))
-        yield from ((line, launched) for line, launched in launches if launched)
+    if not torch or isinstance(context.run.workload, ScriptWorkload):
+        return
+    for line in lines_of_ranks(context, resolution):
+        for pointer, one in ((line.pointer, line), *scripts_of(context, line)):
+            if launched := launched_by(one):
+                yield pointer, launched
 
 
 def _options_against_plan(resolution: Resolution, launched: Launched, where: Where) -> Iterator[Finding]:
