@@ -161,6 +161,8 @@ _ROWS = (
     Code("TW412", _E, "misspelt variable",
          "The prefix belongs to a library that reads no such name, so a misspelt setting does nothing."),
     Code("TW413", _E, "value that cannot be read", "The library uses its default, or another value, or does not start."),
+    Code("TW414", _E, "shell words without a shell",
+         "Kubernetes starts the first word as a program and gives it the others as they are: the container ends at once."),
     Code("TW415", _W, "RDMA without devices",
          "Pods that request no device silently fall back to TCP, and training waits for the network.", True),
     Code("TW416", _I, "repeats the profile",

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from trainwright.findings.locate import at, escape
-from trainwright.handshake import Role
+from trainwright.handshake import Rendezvous, Role
 from trainwright.manifest import gang, kueue, supporting
 from trainwright.manifest.kinds import GroupKind, Owned
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
@@ -270,6 +270,10 @@ def _indexes(items: Sequence[Any]) -> str:
     return f"({'|'.join(map(str, range(len(items))))})"
 
 
+_OF_RANKS = {Rendezvous.STATIC: "torchrun", Rendezvous.C10D: "torchrun", Rendezvous.RAY_HEAD: "Ray Train"}
+"""Who tells the ranks of a command which they are."""
+
+
 def owners_of(names: Iterable[str], resolution: Resolution, role: Role | None = None) -> dict[str, str]:
     """Environment variables of the main container that are not the run's to set -> a sentence that says who sets each.
 
@@ -286,7 +290,8 @@ def owners_of(names: Iterable[str], resolution: Resolution, role: Role | None = 
         if name in planned or name.startswith("TRAINWRIGHT_"):
             return f"{name} is set by the plan"
         if not further and (name in RANK_ENVIRONMENT or name.startswith(("PET_", "TORCHELASTIC_"))):
-            who = "torchrun" if isinstance(resolution.run.workload, CommandWorkload) else "the supervisor"
+            opaque = isinstance(resolution.run.workload, CommandWorkload)
+            who = _OF_RANKS.get(resolution.needs.rendezvous, "the framework") if opaque else "the supervisor"
             return f"{name} is set by {who} for each rank"
         return None
 

@@ -207,8 +207,16 @@ def _unknown_tag(case: Case) -> Words:
 def _literal(case: Case) -> Words:
     if case.is_key:
         key = str(case.keys[-1])
-        return "TW107", f"`{dotted(case.keys[:-1])}` knows no `{key[:60]}`", _one_of(key, case.owner.keys)
+        known = _ELSEWHERE.get((dotted(case.keys[:-1]), key)) or _one_of(key, case.owner.keys)
+        return "TW107", f"`{dotted(case.keys[:-1])}` knows no `{key[:60]}`", known
     return _choice(case.name, case.value, case.slot.values)
+
+
+_ELSEWHERE = {
+    ("operators", "volcano"): "write `scheduling: {gang: volcano, version: …}` beside operators",
+    ("operators", "kueue"): "write `kueue: {version: …}` beside operators",
+}
+"""What is installed as an operator is, and is a part of the profile of its own."""
 
 
 def _choice(name: str, value: object, allowed: list[str]) -> Words:

@@ -80,7 +80,7 @@ def _leaves(before: Any, after: Any, path: str) -> Iterator[Leaf]:
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _leaves(old, new, f"{path}[{index}]")
     else:
-        yield path, _text(before), _text(after)
+        yield path, *_shown(_text(before), _text(after))
 
 
 def _named(value: Any) -> Mapping[str, Any] | None:
@@ -121,5 +121,24 @@ def _text(value: Any) -> str | None:
     """In ASCII, on one line."""
     if value is None:
         return None
-    text = value if isinstance(value, str) and value.isprintable() and value.isascii() else json.dumps(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST - 25]}... ({len(text)} characters)"
+    return value if isinstance(value, str) and value.isprintable() and value.isascii() else json.dumps(value)
+
+
+_BEFORE_A_CHANGE = 30
+"""Characters that a reader needs to find where a long text changes."""
+
+
+def _shown(before: str | None, after: str | None) -> tuple[str | None, str | None]:
+    """As much as a reviewer reads; two long texts that begin alike from where they differ on, such as two scripts."""
+    if before is None or after is None:
+        return _short(before), _short(after)
+    pairs = enumerate(zip(before, after, strict=False))
+    alike = next((at for at, (old, new) in pairs if old != new), min(len(before), len(after)))
+    if alike < LONGEST - 25 - _BEFORE_A_CHANGE:
+        return _short(before), _short(after)
+    start = alike - _BEFORE_A_CHANGE
+    return f"...{_short(before[start:])}", f"...{_short(after[start:])}"
+
+
+def _short(text: str | None) -> str | None:
+    return text if text is None or len(text) <= LONGEST else f"{text[:LONGEST - 25]}... ({len(text)} characters)"

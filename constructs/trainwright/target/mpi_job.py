@@ -59,7 +59,9 @@ class MPIJob(BaseTarget):
             return Refusal("mpirun starts ranks that meet, and the run ends with it", BROUGHT_BACK_ALONE)
         if needs.rendezvous is not Rendezvous.MPI_HOSTFILE or needs.mpi is None:
             reason = f"the operator only writes a host file, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target whose operator makes it")
+            by_mpirun = "for kind ddp write `mpi: openmpi` in topology, and mpirun starts the ranks; or "
+            static = needs.rendezvous is Rendezvous.STATIC
+            return Refusal(reason, f"{by_mpirun if static else ''}choose a target whose operator makes it")
         holds, others = needs.mpi.launcher_holds_ranks, needs.nodes - needs.mpi.launcher_holds_ranks
         return Binding(
             roles=launcher_and_workers(needs.mpi, needs.nodes, "{name}-launcher.{name}", "{name}-worker-{index}.{name}"),

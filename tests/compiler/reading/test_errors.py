@@ -135,6 +135,8 @@ def test_a_key_that_is_none_of_the_words_has_a_fix() -> None:
     assert finding.fix.startswith("did you mean jobset? Allowed: jobset, ")
     (finding,) = refused(CLUSTER.replace("jobset:", "foo:"), Cluster)
     assert finding.fix == "write one of jobset, training-operator, trainer, mpi-operator, kuberay"
+    (finding,) = refused(CLUSTER.replace("jobset:", "volcano:"), Cluster)
+    assert finding.fix == "write `scheduling: {gang: volcano, version: …}` beside operators"
 
 
 @pytest.mark.parametrize("interface", ["^lo", "=eth0", "eth0,", "eth 0"])

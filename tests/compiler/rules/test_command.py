@@ -56,7 +56,7 @@ def test_a_static_rendezvous_is_the_plans(option: str) -> None:
         ("--nnodes=4",),
         ("--nnodes", "1:4"),
         ("--nproc_per_node=4",),
-        ("--nproc-per-node", "gpu"),
+        ("--nproc-per-node", "cpu"),
         ("--master_port=29501",),
         ("--master_addr", "localhost"),
         ("--node_rank=0",),
@@ -79,10 +79,42 @@ def test_options_that_contradict_the_plan(options: tuple[str, ...]) -> None:
         ("--node_rank=$(PET_NODE_RANK)",),
         ("--master_port", "29500"),
         ("--max-restarts=0",),
+        ("--nproc_per_node=gpu",),
+        ("--nproc-per-node", "auto"),
     ],
 )
 def test_options_that_agree_with_the_plan(options: tuple[str, ...]) -> None:
     assert codes(command("torchrun", *options, "train.py")) == []
+
+
+@pytest.mark.parametrize("words", [
+    ("accelerate-launch", "--num_processes", "8", "t.py"),
+    ("python", "-m", "accelerate.commands.launch", "t.py"),
+    ("python3", "-m", "deepspeed.launcher.runner", "t.py"),
+    ("python", "-m", "composer.cli.launcher", "-n", "8", "t.py"),
+])  # fmt: skip
+def test_launchers_have_other_names(words: tuple[str, ...]) -> None:
+    (finding,) = [one for one in findings(command(*words)) if one.code == "TW450"]
+    assert "starts ranks in its own pod only" in finding.message
+
+
+def test_a_module_may_stand_in_one_word_with_its_option() -> None:
+    assert codes(command("python", "-mtorch.distributed.run", "train.py")) == []
+    assert codes(command("python", "-mtorch.distributed.run", "--nnodes=3", "train.py")) == ["TW411"]
+
+
+@pytest.mark.parametrize("flag", ["--use_env", "--a-flag-of-a-later-release"])
+def test_options_after_a_flag_are_read(flag: str) -> None:
+    assert codes(command("torchrun", flag, "--nproc_per_node=4", "train.py")) == ["TW411"]
+
+
+@pytest.mark.parametrize(("endpoint", "says"), [
+    ("localhost:29500", "--rdzv_endpoint localhost:29500 contradicts the plan, which has example-"),
+    ("$(MASTER_ADDR)", "which holds the host of rank 0, and not host and port of rank 0; remove it"),
+])  # fmt: skip
+def test_where_torchrun_meets_is_the_plans(endpoint: str, says: str) -> None:
+    assert says in message(command("torchrun", f"--rdzv_endpoint={endpoint}", "train.py"))
+    assert codes(command("torchrun", "--rdzv-endpoint", "$(MASTER_ADDR):$(MASTER_PORT)", "train.py")) == []
 
 
 def test_options_of_the_program_are_its_own() -> None:
@@ -291,6 +323,43 @@ def test_one_node_may_stand_alone() -> None:
     topology = {"topology": {"nodes": 1}}
     assert codes(command("torchrun", "--standalone", "train.py") | topology) == []
     assert codes(command("torchrun", "--node_rank=0", "train.py") | topology) == []
+    assert codes(command("torchrun", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "train.py") | topology) == []
+
+
+@pytest.mark.parametrize("words", [
+    ("torchrun", "--master_addr=localhost", "--master_port=29501"),
+    ("deepspeed", "--num_gpus=8", "--master_port", "29501"),
+    ("accelerate", "launch", "--num_processes=8", "--main_process_port=12355"),
+    ("env", "MASTER_PORT=1234", "MASTER_ADDR=127.0.0.1", "torchrun"),
+])  # fmt: skip
+def test_nobody_else_looks_for_rank_0_of_one_pod(words: tuple[str, ...]) -> None:
+    assert codes(command(*words, "train.py") | {"topology": {"nodes": 1}}) == []
+    assert "TW411" in codes(command(*words, "train.py"))
+
+
+def test_the_address_of_another_host_is_wrong_in_one_pod_too() -> None:
+    assert codes(command("torchrun", "--master_addr=10.0.0.1", "train.py") | {"topology": {"nodes": 1}}) == ["TW411"]
+
+
+def test_as_many_ranks_as_gpus_is_no_number_without_gpus() -> None:
+    on_cpus = {"topology": {"gpus_per_node": 0, "processes_per_node": 4}}
+    assert "TW411" in codes(command("torchrun", "--nproc_per_node=auto", "train.py") | on_cpus)
+
+
+@pytest.mark.parametrize("words", [("bash", "/app/run.sh"), ("/app/run.sh",), ("bash", "-c", "cd /app && exec /app/run.sh")])
+def test_a_script_among_the_files_is_read_as_one_in_the_command(words: tuple[str, ...]) -> None:
+    def said(text: str) -> list[str]:
+        files = {"files": {"/app/run.sh": text}, "file_modes": {"/app/run.sh": "0555"}}
+        return [f"{one.where.pointer} {one.code}" for one in findings(command(*words) | files)]
+
+    assert said("#!/bin/bash\n# torchrun --nnodes=9 of old\ntorchrun --nnodes=4 t.py\n") == ["/files/~1app~1run.sh TW411"]
+    assert said("#!/bin/bash\ntorchrun --nnodes=$NNODES --node_rank=$NODE_RANK --master_addr=$MASTER_ADDR t.py\n") == []
+    other = {"files": {"/app/other.sh": "torchrun --nnodes=4 t.py"}}
+    assert codes(command("torchrun", "t.py") | other) == [], "nobody starts it"
+
+
+def test_a_comment_in_a_script_is_no_command() -> None:
+    assert codes(command("bash", "-c", "# torchrun --nnodes=4 once\ntorchrun t.py\n")) == []
 
 
 def test_the_finding_names_both_values_and_the_field() -> None:

@@ -46,6 +46,8 @@ def test_the_finding_says_who_sets_the_variable() -> None:
     assert "set by the controller: the pod's completion index" in message({"env": {"JOB_COMPLETION_INDEX": "0"}})
     assert "set by the supervisor for each rank" in message({"env": {"RANK": "0"}})
     assert "set by torchrun for each rank" in message(command("torchrun", "train.py") | {"env": {"RANK": "0"}})
+    jax = {"topology": {"kind": "jax", "nodes": 2, "gpus_per_node": 8}}
+    assert "set by the framework for each rank" in message(command("python", "train.py") | {"env": {"RANK": "0"}, **jax})
 
 
 def test_a_reference_to_a_secret_cannot_take_them_either() -> None:

@@ -146,6 +146,70 @@ def test_what_the_command_knows_otherwise_is_fine(text: str) -> None:
     assert "TW457" not in codes({**on("pytorch-job"), **shell(text), **ELASTIC}, ON_PYTORCH)
 
 
+@pytest.mark.parametrize(("target", "text", "says"), [
+    ("job-set", "torchrun --nnodes=2 --node_rank=$RANK t.py", "reads RANK, which no pod of role node has: a shell puts nothing"),
+    ("indexed-job", "python t.py --rank ${RANK} --of 16", "write $NODE_RANK, the pod's number"),
+    ("indexed-job", "accelerate launch --num_machines 2 --num_processes $WORLD_SIZE --machine_rank $NODE_RANK --main_process_ip "
+     "$MASTER_ADDR t.py", "write 16 for the ranks of all pods, or 2 for the number of pods"),
+    ("volcano-job", "torchrun --node_rank=$JOB_COMPLETION_INDEX t.py", "the command reads JOB_COMPLETION_INDEX"),
+    ("indexed-job", "torchrun --node_rank=$VC_TASK_INDEX t.py", "write $NODE_RANK"),
+])  # fmt: skip
+def test_what_another_kind_of_object_has_is_empty_in_a_shell(target: str, text: str, says: str) -> None:
+    run = {**on(target), **shell(text)}
+    said = [one for one in findings(run, profile_for(target)) if one.code == "TW457"]
+    assert [says in f"{one.message}; {one.fix}" for one in said] == [True]
+
+
+@pytest.mark.parametrize("text", [
+    "for RANK in 0 1; do start $RANK & done", "export RANK=$NODE_RANK; start $RANK", ". /etc/ranks; start $RANK",
+    "start ${RANK:-0} '$RANK' \\$RANK # $RANK", "torchrun --no_python wrap.sh --rank $RANK", "srun start $RANK",
+    "start $JOB_COMPLETION_INDEX $PET_NODE_RANK", "${RANK:=0}; start $RANK", "start <<E\n$RANK\nE",
+])  # fmt: skip
+def test_what_a_script_sets_or_does_not_read_is_fine(text: str) -> None:
+    assert "TW457" not in codes(shell(text))
+
+
+def test_a_pod_of_a_pytorchjob_has_rank_and_one_with_an_override_may() -> None:
+    start = shell("torchrun --node_rank=$RANK --nnodes=2 t.py")
+    assert codes({**on("pytorch-job"), **start}, ON_PYTORCH) == []
+    added = {"overrides": {"pod": {"node": {"containers": [{"name": "trainer", "env": [{"name": "RANK", "value": "1"}]}]}}}}
+    assert "TW457" not in codes(start | added)
+    assert "TW457" not in codes(start | {"env_from": [{"secret": "keys"}]})
+
+
+def test_a_further_role_has_no_port_of_rank_0() -> None:
+    roles: Data = {"roles": {"data": {"pods": 1, "command": ["sh", "-c", "serve $MASTER_ADDR:$MASTER_PORT $NODE_RANK"]}}}
+    run = {**on("job-set"), **command("torchrun", "t.py"), **roles}
+    (finding,) = [one for one in findings(run, profile_for("job-set")) if one.code == "TW457"]
+    assert (finding.where.pointer, "reads MASTER_PORT" in finding.message) == ("/roles/data/command", True)
+
+
+def test_the_fix_names_what_pods_have_of_the_same() -> None:
+    jax: Data = {"topology": {"kind": "jax", "nodes": 2, "gpus_per_node": 8}}
+    (finding,) = [one for one in findings(shell("python t.py --id $RANK") | jax) if one.code == "TW457"]
+    assert finding.fix == "write $JAX_PROCESS_ID, the pod's number"
+    alone: Data = {"topology": {"kind": "independent", "nodes": 2, "gpus_per_node": 8}}
+    (finding,) = [one for one in findings(shell("torchrun --master_addr=$MASTER_ADDR t.py") | alone) if one.code == "TW457"]
+    assert "the command reads MASTER_ADDR" in finding.message
+
+
+def test_a_script_may_stand_in_args_after_the_end_of_options() -> None:
+    run = command("bash", "-c", "--")
+    run["workload"] |= {"args": ["torchrun --nnodes=$NNODES --node_rank=$NODE_RANK t.py"]}
+    assert codes(run) == []
+
+
+def test_an_elastic_run_is_torchruns() -> None:
+    def said(*words: str) -> str:
+        found = findings({**on("pytorch-job"), **command(*words), **ELASTIC}, ON_PYTORCH)
+        return "\n".join(f"{one.code} {one.message}; {one.fix}" for one in found)
+
+    text = said("accelerate", "launch", "t.py")
+    assert ("write torchrun in its place" in text, "NODE_RANK" in text) == (True, False)
+    assert "TW406 nodes of an elastic run have no numbers" in said("torchrun", "--rdzv_backend=static", "t.py")
+    assert "TW406" not in said("torchrun", "--rdzv_backend=c10d", "t.py")
+
+
 def test_what_cannot_be_told_is_refused_where_the_run_asks_for_it() -> None:
     run: Data = {**on("pytorch-job"), **command("torchrun", "t.py"), **ELASTIC}
     run["workload"] |= {"launcher_variables": True}

@@ -127,7 +127,7 @@ MISTAKES: dict[str, tuple[str, Data, str, str]] = {
     "a launcher that cannot wait": ("nccl-training", command("mpirun", *HOSTS, "python", "t.py"), "TW423", "gang"),
     "workers that stay": ("nccl-training", patched(*MPI, {"runPolicy": {"cleanPodPolicy": "None"}}), "TW601", "GPUs"),
     # TrainJob
-    "auto": ("sdk-train", command("torchrun", "--nproc_per_node=auto", "train.py"), "TW411", "2"),
+    "as many ranks as CPUs": ("sdk-train", command("torchrun", "--nproc_per_node=cpu", "train.py"), "TW411", "2"),
     "auto in the object": (
         "sdk-train", patched("train-job", "TrainJob", {"trainer": {"numProcPerNode": "auto"}}), "TW601", "topology",
     ),

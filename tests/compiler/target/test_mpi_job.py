@@ -272,6 +272,7 @@ def test_another_topology_is_refused_with_what_would_carry_it() -> None:
     said = message({"target": "mpi-job"}, OPERATOR)
     assert "MPIJob cannot run DDP" in said
     assert "indexed-job" in said
+    assert "for kind ddp write `mpi: openmpi` in topology, and mpirun starts the ranks" in said
 
 
 def test_a_script_is_started_as_it_is_written() -> None:

@@ -454,6 +454,15 @@ def test_a_gang_waits_for_the_fewest() -> None:
     assert gang.minimum == 2
 
 
+@pytest.mark.parametrize(("key", "value", "fix"), [
+    ("pip", ["torch"], "or name releases (pip: [name==1.2.3])"),
+    ("working_dir", "https://example.com/a.zip", "or name an archive that nobody replaces"),
+])  # fmt: skip
+def test_what_is_fetched_can_be_pinned_in_its_own_way(key: str, value: Any, fix: str) -> None:
+    (finding,) = findings({**COMMAND, "topology": {**RAY["topology"], "runtime_env": {key: value}}}, PROFILE)
+    assert (finding.code, fix in str(finding.fix)) == ("TW465", True)
+
+
 @pytest.mark.parametrize(("run", "cluster", "words"), [
     (scaled(3, 5), {}, "role worker begins with 2 pods, and the autoscaler keeps it between 3 and 5"),
     ({**scaled(1, 5), "queue": "q"},

@@ -25,7 +25,9 @@ _BLANK = re.compile(r"-\s*-?[A-Za-z][-\w]*\s.*", re.DOTALL)
 _MAY_RUN = 0o111
 """Of a file's permissions: that its owner, its group or anybody else may execute it."""
 _SHELL_BODY = re.compile(r"-[a-z]*c")
-_LAUNCHERS = frozenset({"torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun", "accelerate", "composer"})
+_LAUNCHERS = frozenset({
+    "torchrun", "deepspeed", "mpirun", "mpiexec", "horovodrun", "accelerate", "accelerate-launch", "composer",
+})  # fmt: skip
 _TORCHRUN_MODULES = frozenset({"torch.distributed.run", "torch.distributed.launch"})
 _TRACKERS = ("tracker", "dmlc-submit", "dmlc_submit")
 """Words of a command that starts XGBoost's tracker by name."""
@@ -48,7 +50,7 @@ class Line(NamedTuple):
     @property
     def pointer(self) -> str:
         """Where in the run the line is stated."""
-        return f"{self.at}/{'args' if self.inherited else 'command'}"
+        return f"{self.at}/{'command' if self.command and not self.inherited else 'args'}"
 
     def stated(self) -> Iterator[tuple[int, str, str]]:
         """Number, word and pointer of each word that is stated here."""
@@ -58,7 +60,13 @@ class Line(NamedTuple):
 
     def in_shell(self, number: int) -> bool:
         """Whether a word is the script of a shell."""
-        return number > 0 and bool(_SHELL_BODY.fullmatch(self.words[number - 1]))
+        return _is_script(self.words, number)
+
+
+def _is_script(words: Sequence[str], number: int) -> bool:
+    """Whether a word follows ``-c``, or the end of a shell's options after it: ``[bash, -c, --]`` with the script in ``args``."""
+    before = number - 1 - (number > 1 and words[number - 1] == "--")
+    return before >= 0 and words[number] != "--" and bool(_SHELL_BODY.fullmatch(words[before]))
 
 
 def line_of(context: Context) -> Line:
@@ -90,10 +98,30 @@ def lines_of_ranks(context: Context, resolution: Resolution) -> list[Line]:
     return [*([line_of(context)] if None in lines else []), *filter(None, lines)]
 
 
+_LINE = re.compile(r"[^/\s]+\s+\S.*|\S+\s+[-/.].*", re.DOTALL)
+"""A whole command line in one word; a path with blanks has a slash before them, and its next word begins with a letter."""
+
+
+def scripts_of(context: Context, line: Line) -> Iterator[tuple[str, Line]]:
+    """Scripts among the run's files that a command names, with the place of each, as if they stood in the command."""
+    named = {word for text in line.words for word in text.split()}
+    for path, content in context.run.files.items():
+        if path in named and isinstance(content, str) and (path.endswith((".sh", ".bash")) or _SHEBANG.match(content)):
+            yield f"/files/{escape(path)}", Line(("sh", "-c", content))
+
+
+_SHEBANG = re.compile(r"#!\s*\S*(?:/|env\s+)(?:ba|da|z)?sh\b")
+
+
 def arguments(context: Context) -> Iterator[Finding]:
     """One token an element."""
     for line in stated_lines(context):
         for number, token, pointer in line.stated():
+            if number == 0 and line.command and _LINE.fullmatch(token) and token not in context.run.files:
+                message = f"{shown(token)} is one word, and so the name of a program, which no image has"
+                fix = f"write its words as separate elements: {shown(token.split())}"
+                yield found("TW405", context.locate.run(pointer), message, fix)
+                continue
             if not line.in_shell(number) and _BLANK.fullmatch(token) and "=" not in token.split()[0]:
                 words = [word for word in token.split() if word != "-"]
                 message = f"{shown(token)} is one argument with a space in it"
@@ -110,7 +138,7 @@ def shown(value: str | list[str]) -> str:
 def words_of(command: Sequence[str]) -> list[str]:
     """Every word, also those inside a shell's script, with the name of an option apart from its value."""
     words = []
-    for word in _WORD.findall(_one_line(" ".join(command))):
+    for word in _WORD.findall(" ".join(_one_line(_without_comments(each)) for each in command)):
         name, equals, value = word.partition("=")
         words += (
             [name.replace("_", "-"), value]
@@ -124,6 +152,14 @@ _WORD = re.compile(r"(?:\$\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\$\([^()]*\)|\S)+"
 """What a shell replaces is one word, also with blanks in it: ``$((NNODES * 8))``."""
 
 
+def _without_comments(script: str) -> str:
+    """Lines of a script without those that are a comment; another word may begin with the same sign."""
+    return _COMMENT.sub("", script) if "\n" in script else script
+
+
+_COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+
+
 def _one_line(script: str) -> str:
     """A shell's lines that go on after a backslash."""
     return script.replace("\\\n", " ")
@@ -132,7 +168,8 @@ def _one_line(script: str) -> str:
 def torchrun_at(words: Sequence[str]) -> int | None:
     """Where torchrun begins in a list of words, under any of its names; None where it does not."""
     for index, word in enumerate(words):
-        if word.rpartition("/")[2] == "torchrun" or (word in _TORCHRUN_MODULES and words[index - 1] == "-m"):
+        by_module = word in _TORCHRUN_MODULES and words[index - 1] == "-m"
+        if by_module or word.rpartition("/")[2] == "torchrun" or (word[:2] == "-m" and word[2:] in _TORCHRUN_MODULES):
             return index
     return None
 
@@ -170,12 +207,20 @@ def launcher_in_script(context: Context) -> Iterator[Finding]:
 
 def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
     """The plan numbers the pods through PET_NODE_RANK, which only static rendezvous reads; elastic runs have none."""
-    if context.run.topology.needs().rendezvous is Rendezvous.C10D:
+    needs = context.run.topology.needs()
+    elastic = needs.rendezvous is Rendezvous.C10D
+    if needs.nodes == 1 and not elastic:
         return
     further = {f"/roles/{escape(name)}" for name, parts in context.run.roles.items() if parts.is_further}
     for line in (one for one in stated_lines(context) if one.at not in further):
         for word, backend in pairwise(words_of(line.words)):
-            if word == "--rdzv-backend" and backend != "static" and "$" not in backend:
+            if word != "--rdzv-backend" or "$" in backend:
+                continue
+            if elastic and backend == "static":
+                message = "nodes of an elastic run have no numbers, and with --rdzv_backend static each is the first"
+                fix = "remove the rendezvous options: the plan sets c10d in PET_ variables"
+                yield found("TW406", context.locate.run(line.pointer), message, fix)
+            elif not elastic and backend != "static":
                 message = f"--node_rank and PET_NODE_RANK are ignored with --rdzv_backend {shown(backend)}"
                 fix = "remove the rendezvous options: the plan sets static rendezvous in PET_ variables"
                 yield found("TW406", context.locate.run(line.pointer), message, fix)
@@ -184,7 +229,7 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
 def words_in(command: Sequence[str]) -> Iterator[str]:
     """Each argument, and the words of a shell's script as the shell would divide them."""
     for number, token in enumerate(command):
-        if number == 0 or not _SHELL_BODY.fullmatch(command[number - 1]):
+        if not _is_script(command, number):
             yield token
             continue
         try:

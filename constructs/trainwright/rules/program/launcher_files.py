@@ -10,7 +10,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.plan import Resolution
-from trainwright.rules.program.launchers import INDEX_VARIABLE, Fact, Launched, launched_for_torch, planned
+from trainwright.rules.program.launchers import INDEX_VARIABLE, Fact, Launched, launched_for_torch, means_the_same, planned
 from trainwright.units import counted
 
 
@@ -60,7 +60,7 @@ def _configuration(context: Context, resolution: Resolution, launched: Launched)
         if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
             message = f"{key} of {path} is {value} in every pod"
             yield found("TW411", where, message, f"write --{key} $({INDEX_VARIABLE}) in the command")
-        elif fact in wanted and value != wanted[fact]:
+        elif fact in wanted and value != wanted[fact] and not means_the_same(fact, value, resolution):
             message = f"{key} {value[:80]} of {path} contradicts the plan, which has {wanted[fact]}"
             address = f"write --{key} $(PET_MASTER_ADDR) in the command"
             yield found("TW411", where, message, address if fact is Fact.ADDRESS else f"write {wanted[fact]}; {fact.value}")

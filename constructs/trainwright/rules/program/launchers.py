@@ -12,7 +12,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
 from trainwright.plan import Resolution
-from trainwright.rules.program.command import Line, lines_of_ranks, torchrun_at, words_of
+from trainwright.rules.program.command import Line, lines_of_ranks, scripts_of, torchrun_at, words_of
 from trainwright.run import CommandWorkload, ScriptWorkload
 
 
@@ -24,6 +24,7 @@ class Fact(Enum):
     RANKS = "to change the number of ranks, change topology"
     ADDRESS = "the plan names rank 0"
     PORT = "the plan decides ports"
+    ENDPOINT = "the plan says where ranks meet"
     INDEX = "the pod's index"
 
 
@@ -68,9 +69,9 @@ LAUNCHERS = {
     "torchrun": Launcher(
         {
             "--nnodes": Fact.NODES, "--nproc-per-node": Fact.EACH, "--node-rank": Fact.INDEX,
-            "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT,
+            "--master-addr": Fact.ADDRESS, "--master-port": Fact.PORT, "--rdzv-endpoint": Fact.ENDPOINT,
         },
-        _MODULE | {"--standalone", "--run-path"},
+        _MODULE | {"--standalone", "--run-path", "--use-env"},
         reads_plan=True,
     ),
     "accelerate": Launcher(
@@ -123,9 +124,19 @@ LAUNCHERS = {
 composer, composer/cli/launcher.py; deepspeed, deepspeed/launcher/runner.py. With dashes for underscores: the last three know the
 latter."""
 
+_OTHER_NAMES = {
+    "accelerate-launch": "accelerate", "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed", "composer.cli.launcher": "composer",
+}  # fmt: skip
+"""Programs, and modules for ``python -m``, that take the options of a launcher without its subcommand."""
 INDEX_VARIABLE = "PET_NODE_RANK"
 _PYTHON = re.compile(r"python[0-9.]*")
 _STARTS_RANKS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun", "srun", "ray"})
+
+
+def starts_ranks_elsewhere(line: Line) -> bool:
+    """Whether a command names a program that starts ranks by means of its own, such as mpirun or srun."""
+    return not _STARTS_RANKS.isdisjoint(word.rpartition("/")[2] for word in words_of(line.words))
 
 
 def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
@@ -135,6 +146,8 @@ def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
         return "torchrun", start + 1
     for index, word in enumerate(words):
         name = word.rpartition("/")[2]
+        if name in _OTHER_NAMES:
+            return _OTHER_NAMES[name], index + 1
         if name in LAUNCHERS:
             subcommand = LAUNCHERS[name].subcommand
             return name, index + (2 if subcommand and words[index + 1 : index + 2] == [subcommand] else 1)
@@ -143,8 +156,8 @@ def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
 
 def options_against_plan(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Options of a launcher win over the variables of the plan; one that differs makes ranks wait forever, or train alone."""
-    for line, launched in launched_for_torch(context, resolution):
-        yield from _options_against_plan(resolution, launched, context.locate.run(line.pointer))
+    for pointer, launched in launched_for_torch(context, resolution):
+        yield from _options_against_plan(resolution, launched, context.locate.run(pointer))
 
 
 class Launched(NamedTuple):
@@ -170,12 +183,17 @@ def launched_by(line: Line) -> Launched | None:
     return Launched(name, _options(words[start:], LAUNCHERS[name]), launcher_in(words_of(outside)) is None)
 
 
-def launched_for_torch(context: Context, resolution: Resolution) -> Iterator[tuple[Line, Launched]]:
-    """Commands whose launcher starts ranks that meet as torch's do."""
+def launched_for_torch(context: Context, resolution: Resolution) -> Iterator[tuple[str, Launched]]:
+    """Commands whose launcher starts ranks that meet as torch's do, and scripts among the run's files that they start, with the
+    place of each.
+    """
     torch = resolution.needs.rendezvous in (Rendezvous.STATIC, Rendezvous.C10D)
-    if torch and not isinstance(context.run.workload, ScriptWorkload):
-        launches = ((line, launched_by(line)) for line in lines_of_ranks(context, resolution))
-        yield from ((line, launched) for line, launched in launches if launched)
+    if not torch or isinstance(context.run.workload, ScriptWorkload):
+        return
+    for line in lines_of_ranks(context, resolution):
+        for pointer, one in ((line.pointer, line), *scripts_of(context, line)):
+            if launched := launched_by(one):
+                yield pointer, launched
 
 
 def _options_against_plan(resolution: Resolution, launched: Launched, where: Where) -> Iterator[Finding]:
@@ -196,7 +214,9 @@ def _options_against_plan(resolution: Resolution, launched: Launched, where: Whe
         if fact is Fact.INDEX and resolution.plan.world.nodes > 1:
             fix = f"remove it: {name} reads {INDEX_VARIABLE}" if launcher.reads_plan else f"write $({INDEX_VARIABLE})"
             yield found("TW411", where, f"{option} is the same number in every pod", _index_fix(fix, option, resolution))
-        elif fact in wanted and given != wanted[fact]:
+        elif launcher.reads_plan and fact is Fact.EACH and given in _EACH_GPU and resolution.plan.world.gpus_per_node:
+            continue
+        elif fact in wanted and given != wanted[fact] and not means_the_same(fact, given, resolution):
             message = f"{option} {given[:80]} contradicts the plan, which has {wanted[fact]}"
             yield found("TW411", where, message, _fix(name, fact, wanted[fact]))
     if "--standalone" in options and resolution.plan.world.nodes > 1:
@@ -219,6 +239,18 @@ def _as_written(option: str) -> str:
     return option.replace("-", "_").replace("__", "--", 1) if option.startswith("--") else option
 
 
+_EACH_GPU = frozenset({"gpu", "auto"})
+"""As many ranks as torchrun sees GPUs, which are those of the pod (torch/distributed/run.py, determine_local_world_size)."""
+_THIS_POD = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def means_the_same(fact: Fact, given: str, resolution: Resolution) -> bool:
+    """Whether another value than the plan's does no harm: in a run of one pod nobody else looks for rank 0."""
+    alone = resolution.plan.world.nodes == 1 and not resolution.needs.elastic
+    host = given.rpartition(":")[0] if fact is Fact.ENDPOINT else given
+    return alone and (fact is Fact.PORT or (fact in (Fact.ADDRESS, Fact.ENDPOINT) and host in _THIS_POD))
+
+
 _REFERENCE = re.compile(r"\$(?:\((\w+)\)|\{(\w+)\}|(\w+))")
 
 
@@ -230,6 +262,9 @@ def _reference(name: str, option: str, fact: Fact, given: str, resolution: Resol
     if holds is None or holds is fact or (holds in wanted and wanted[holds] == wanted.get(fact)):
         return
     message = f"{option} is {given}, which holds {_HOLDS[holds]}, and not {_HOLDS[fact]}"
+    if fact is Fact.ENDPOINT:
+        yield found("TW411", where, message, _fix(name, fact, ""))
+        return
     right = next(variable for variable, of in VARIABLES.items() if of is fact)
     yield found("TW411", where, message, f"write {wanted[fact] if fact is Fact.RANKS and fact in wanted else f'$({right})'}")
 
@@ -237,6 +272,7 @@ def _reference(name: str, option: str, fact: Fact, given: str, resolution: Resol
 _HOLDS = {
     Fact.NODES: "the number of pods", Fact.EACH: "the ranks of a pod", Fact.RANKS: "the ranks of all pods",
     Fact.ADDRESS: "the host of rank 0", Fact.PORT: "the port of rank 0", Fact.INDEX: "the pod's number",
+    Fact.ENDPOINT: "host and port of rank 0",
 }  # fmt: skip
 
 
@@ -255,7 +291,7 @@ def _index_fix(fix: str, option: str, resolution: Resolution) -> str:
 def planned(resolution: Resolution, *, by_sizes: bool) -> dict[Fact, str]:
     """What the options would have to say; of an elastic run only torchrun can state the number of nodes, as two limits."""
     plan, elastic = resolution.plan, resolution.needs.elastic
-    each = {Fact.EACH: str(plan.world.processes_per_node)}
+    each = {Fact.EACH: str(plan.world.processes_per_node), Fact.ENDPOINT: f"{plan.rendezvous.host}:{plan.rendezvous.port}"}
     if elastic:
         return each | ({Fact.NODES: f"{elastic.minimum}:{elastic.maximum}"} if by_sizes else {})
     return {
@@ -269,13 +305,13 @@ def planned(resolution: Resolution, *, by_sizes: bool) -> dict[Fact, str]:
 
 def _options(words: Sequence[str], launcher: Launcher) -> dict[str, str | None]:
     """Options of the launcher itself, without those of the program that it starts. What is not known to be a flag has a value,
-    unless that looks like the program.
+    unless that looks like the program or another option.
     """
     options: dict[str, str | None] = {}
     index = 0
     while index < len(words) and words[index].startswith("-"):
         follows = words[index + 1] if index + 1 < len(words) else None
-        if words[index] in launcher.flags or (follows is not None and follows.endswith(".py")):
+        if words[index] in launcher.flags or (follows is not None and (follows.startswith("--") or follows.endswith(".py"))):
             options[words[index]] = None
             index += 1
         else:
@@ -315,9 +351,11 @@ def _across(name: str, words: Sequence[str], resolution: Resolution, where: Wher
     """A launcher that is not told of the other pods, or not which one its own is."""
     launcher, needs = LAUNCHERS[name], resolution.needs
     write = launcher.across.format(ranks=needs.world_size, each=needs.processes_per_node)
+    if needs.elastic:  # whose nodes have no numbers, so that only torchrun finds its place
+        write = _TORCHRUN
     if not any(option in words for option in launcher.elsewhere):
         message = f"{name} starts ranks in its own pod only, and the run has {needs.nodes} pods: each would train alone"
-        yield found("TW450", where, message, f"write {write}; or torchrun in its place, which reads the plan's PET_ variables")
+        yield found("TW450", where, message, f"write {'; or '.join(dict.fromkeys([write, _TORCHRUN]))}")
         return
     if launcher.without_ssh and launcher.without_ssh not in words:
         option = _as_written(launcher.without_ssh)
@@ -329,6 +367,9 @@ def _across(name: str, words: Sequence[str], resolution: Resolution, where: Wher
         lacking = " and ".join(map(_as_written, missing))
         message = f"without {lacking} {name} cannot tell which of {needs.nodes} pods it is in: the ranks would not meet"
         yield found("TW450", where, message, f"write {write}")
+
+
+_TORCHRUN = "torchrun in its place, which reads the plan's PET_ variables"
 
 
 def _reads_its_index(context: Context, resolution: Resolution, line: Line) -> bool:

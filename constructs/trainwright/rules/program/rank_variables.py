@@ -15,10 +15,21 @@ from trainwright.handshake import Rendezvous, Role
 from trainwright.plan import Resolution
 from trainwright.rules.program.command import Line, assigned, line_of, line_of_role, lines_of_ranks, set_once, words_in, words_of
 from trainwright.rules.program.environment import stated_for_ranks
-from trainwright.rules.program.launchers import IN_A_SHELL, VARIABLES, Fact, launcher_in, planned
+from trainwright.rules.program.launchers import (
+    IN_A_SHELL,
+    VARIABLES,
+    Fact,
+    launched_by,
+    launcher_in,
+    means_the_same,
+    planned,
+    starts_ranks_elsewhere,
+)
+from trainwright.rules.program.shell import starts_shell
 from trainwright.run import CommandWorkload
 from trainwright.target.base import RunPod
 from trainwright.topology import LAUNCHER_VARIABLES, untold
+from trainwright.topology.launching import NODE_RANK
 
 Locate = Callable[[str], Where]
 _OF_A_RANK = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "PET_NODE_RANK", "GROUP_RANK"})
@@ -55,7 +66,7 @@ def _against_plan(values: Mapping[str, str | None], resolution: Resolution, wher
             if resolution.needs.world_size > 1 and (name in ("RANK", "LOCAL_RANK") or resolution.needs.nodes > 1):
                 each = "process that mpirun starts" if by_mpirun else "pod"
                 yield found(code, where(name), f"{name}={value} is the same in every {each}", _fix(name, fact, by_mpirun))
-        elif fact in wanted and value != wanted[fact]:
+        elif fact in wanted and value != wanted[fact] and not means_the_same(fact, value, resolution):
             message = f"{name}={value} contradicts the plan, which has {wanted[fact]}"
             yield found(code, where(name), message, _fix(name, fact, by_mpirun))
 
@@ -179,10 +190,84 @@ def _in_words(context: Context, resolution: Resolution, role: Role, container: M
             yield where, message, f"write $({name}), which Kubernetes expands; or start it by a shell, as in [bash, -c, …]"
 
 
+_BY_CONTROLLERS = frozenset({
+    "JOB_COMPLETION_INDEX", "VC_TASK_INDEX", "VK_TASK_INDEX", "RANK", "WORLD_SIZE",
+    *(f"PET_{name}" for name in LAUNCHER_VARIABLES),
+    "DMLC_TASK_ID", "DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_NUM_WORKER",
+    "JAX_PROCESS_ID", "JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES",
+})  # fmt: skip
+"""What one controller or another sets, and no image: a command that came from another kind of object may still read it."""
+_OF_EACH_RANK = frozenset({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+"""Of these, what a launcher tells the ranks that it starts."""
+_MAY_SET_ANYTHING = re.compile(r"<<|(?:^|[\s;&|(])(?:source|eval|read|\.)\s")
+_NOT_READ_HERE = re.compile(r"'[^']*'|\\\$|(?:^|(?<=\s))#.*", re.MULTILINE)
+_READ = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_SET_BY_SHELL = re.compile(r"\bfor\s+(\w+)|\$\{(\w+):?=|\b(\w+)=")
+
+
+def empty_in_a_shell(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """A shell puts nothing in place of a variable that another kind of object has, and this one's pods have not."""
+    if resolution.needs.mpi or resolution.binding.replaces_command:
+        return
+    roles = {role.name: role for role in resolution.binding.roles}
+    work, said = context.run.workload, set[tuple[Where, str]]()
+    told = set[str]() if isinstance(work, CommandWorkload) and work.launcher_variables is False else _BY_TORCHRUN
+    for pod in pods:
+        containers = pod.found.spec.get("containers")
+        if pod.role not in roles or not containers or containers[0].get("envFrom"):
+            continue
+        role = roles[pod.role]
+        line = line_of_role(context, role.name) or (line_of(context) if resolution.binding.runs_the_work(role) else None)
+        if line is None or resolution.processes[role.name].supervised:
+            continue
+        where, has = context.locate.run(line.pointer), {entry["name"] for entry in containers[0].get("env") or ()}
+        has |= resolution.binding.injects.keys() | _handed_on(resolution)
+        known = _BY_CONTROLLERS | (set(LAUNCHER_VARIABLES) if role.further else told)
+        for name in sorted((_read_in_a_shell(line) & known) - has):
+            if (where, name) not in said:
+                said.add((where, name))
+                message = f"the command reads {name}, which no pod of role {role.name} has: a shell puts nothing in its place"
+                yield found("TW457", where, message, _in_place_of(name, role, resolution, has))
+
+
+def _read_in_a_shell(line: Line) -> set[str]:
+    """Names that a script of the command takes from its environment, as far as it is certain that nothing else sets them."""
+    words = line.words
+    scripts = [word for number, word in enumerate(words) if line.in_shell(number) and starts_shell(words, number)]
+    if not scripts or _MAY_SET_ANYTHING.search(scripts[0]):
+        return set()
+    script = _NOT_READ_HERE.sub("", scripts[0])
+    own = {name for match in _SET_BY_SHELL.findall(script) for name in match}
+    read = {first or second for first, second in _READ.findall(script)}
+    if launched := launched_by(line):
+        read -= _OF_EACH_RANK
+        read |= {first or second for value in launched.options.values() for first, second in _READ.findall(value or "")}
+    elif starts_ranks_elsewhere(line):
+        read -= _OF_EACH_RANK
+    return read - own
+
+
+def _in_place_of(name: str, role: Role, resolution: Resolution, has: set[str]) -> str:
+    """What the pods have of the same."""
+    needs = resolution.needs
+    if name == "WORLD_SIZE":
+        return f"write {needs.world_size} for the ranks of all pods, or {needs.nodes} for the number of pods"
+    if VARIABLES.get(name) is Fact.INDEX or name in ("RANK", "VK_TASK_INDEX"):
+        numbered = role.further or not needs.talk or not untold(needs, resolution.binding)
+        index = NODE_RANK if numbered else next((other for other in _NUMBERS if other in has), None)
+        if index:
+            return f"write ${index}, the pod's number"
+    return "write what this target's pods have instead (docs/launchers.md lists it), or set the variable in the command"
+
+
+_NUMBERS = ("JAX_PROCESS_ID", "DMLC_TASK_ID", "RANK")
+"""Of a pod whose ranks do not meet as torch's do."""
+
+
 def _from_elsewhere(name: str, container: Mapping[str, Any]) -> bool:
     """Whether a variable may come of a whole Secret or ConfigMap, or is one of the API server's Service."""
     return bool(container.get("envFrom")) or name.startswith("KUBERNETES_")
 
 
 PLAN = (set_by_hand, references, unset)
-PODS = (left_as_text,)
+PODS = (left_as_text, empty_in_a_shell)

@@ -157,7 +157,8 @@ def runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW458", context.locate.run("/topology/runtime_env"), message, "remove it, or write kind: command")
     for name in (one for one in _FETCHED if one in stated and not _is_pinned(stated[one])):
         message = f"what runtime_env has under {name} is fetched at every start, and may be another the next time"
-        fix = "put it into the image; or name releases (pip: [name==1.2.3]) and waive this"
+        pinned = "an archive that nobody replaces" if name in ("working_dir", "py_modules") else "releases (pip: [name==1.2.3])"
+        fix = f"put it into the image; or name {pinned} and waive this"
         yield found("TW465", context.locate.run(f"/topology/runtime_env/{name}"), message, fix)
 
 

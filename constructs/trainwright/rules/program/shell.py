@@ -1,0 +1,101 @@
+"""Rules on command lines that were written for a shell: Kubernetes starts the first word as a program, without one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.findings.context import Context
+from trainwright.handshake import Rendezvous
+from trainwright.rules.program.command import Line, shown, stated_lines
+
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
+
+Problems = Iterator[tuple[int, str, str]]
+"""Number of the word, message and fix."""
+
+
+def shell_words(context: Context) -> Iterator[Finding]:
+    """What only a shell understands. The entrypoint of a RayJob has one."""
+    if context.run.topology.needs().rendezvous is Rendezvous.RAY_HEAD:
+        return
+    for line in stated_lines(context):
+        places = {number: pointer for number, _, pointer in line.stated()}
+        for check in (_first_word, _operators, _no_script, _lost):
+            for number, message, fix in check(line):
+                if number in places:
+                    yield found("TW414", context.locate.run(places[number]), message, fix)
+
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_BUILTINS = {
+    "cd": "write working_dir, and the program as the first word",
+    "exec": "remove it: the first word is process 1 of its container as it is",
+    "export": "write variables under env, and the program as the first word",
+    "source": "write the whole as one script: [bash, -c, SCRIPT]",
+    ".": "write the whole as one script: [bash, -c, SCRIPT]",
+    "set": "write the whole as one script: [bash, -c, SCRIPT]",
+    "ulimit": "write the whole as one script: [bash, -c, SCRIPT]",
+}
+
+
+def _first_word(line: Line) -> Problems:
+    first = next(iter(line.command), "")
+    if first in _BUILTINS:
+        yield 0, f"{first} is a word of a shell and no program, and no shell reads this command", _BUILTINS[first]
+    elif _ASSIGNMENT.fullmatch(first):
+        name, fix = first.partition("=")[0], "write it under env of the run, or `env` as the first word"
+        yield 0, f"{name} is set before the program as in a shell, and no shell reads this command", fix
+
+
+_OPERATORS = frozenset({"&&", "||", "|", ">", ">>", "2>&1"})
+
+
+def _operators(line: Line) -> Problems:
+    """The first of them; after an option it may be meant as text."""
+    for number, word in enumerate(line.words):
+        if number and word in _OPERATORS and not line.words[number - 1].startswith("-"):
+            message = f"the program is given {word} as text: no shell reads this command"
+            yield number, message, "write the whole as one script: [bash, -c, SCRIPT]"
+            return
+
+
+def _no_script(line: Line) -> Problems:
+    """``[bash, "torchrun train.py"]``: what follows a shell's options is the name of a file."""
+    if len(line.words) < 2 or line.words[0].rpartition("/")[2] not in SHELLS:
+        return
+    shell, script = line.words[0], line.words[1]
+    if script and not script.startswith(("-", "+", "/", ".", "$")) and " " in script.strip():
+        yield 1, f"{shell} takes {shown(script)} for the name of a file", f"write -c before it: [{shell}, -c, SCRIPT]"
+
+
+_ARGUMENTS = re.compile(r"\$(?:[@*#0-9]|\{[@*#!0-9])|\b(?:shift|getopts|source|eval)\b|(?:^|[\s;&|(])\.\s")
+"""By what a script reads the words after it, or runs what may read them."""
+_NAMES = frozenset({"--", "-", "_"})
+"""Of a script, which nobody reads."""
+
+
+def _lost(line: Line) -> Problems:
+    """Words after a shell's script are the script's arguments, which it has to read."""
+    number = next((at for at, _ in enumerate(line.words) if line.in_shell(at) and starts_shell(line.words, at)), None)
+    if number is None or _ARGUMENTS.search(line.words[number]):
+        return
+    script, rest = line.words[number], line.words[number + 1 :]
+    if rest and not (len(rest) == 1 and (rest[0] in _NAMES or rest[0] in SHELLS)):
+        message = f"the shell runs {shown(script)} alone: the words after a script are its arguments, and it reads none"
+        whole = shlex.quote(f"{script} {shlex.join(rest)}")
+        yield number + 1, message, f"write them into the script: [bash, -c, {whole if len(whole) < 80 else 'SCRIPT'}]"
+
+
+def starts_shell(words: Sequence[str], script: int) -> bool:
+    """Whether the options before a script are those of a shell; ``python -c`` has one too."""
+    at = script - 1
+    while at > 0 and (words[at].startswith(("-", "+")) or words[at - 1] in ("-o", "+o", "-O", "+O")):
+        at -= 1
+    return words[at].rpartition("/")[2] in SHELLS
+
+
+RUN = (shell_words,)
