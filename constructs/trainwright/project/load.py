@@ -183,9 +183,9 @@ def load_sources(project: Project, watch: Watch = unwatched) -> Sources:
     except CompileError as error:  # said once, and not for each run that would be incomplete
         names = dict.fromkeys(name for path in files for name in _recorded_of(project, path))
         return Sources(clusters, {}, (*findings, *error.findings), held, unread=dict.fromkeys(names, error.findings))
-    findings += _for_nobody(defaults, clusters) if defaults and len(clusters) == len(profiles) else ()
-    runs, unread = _runs(project, watch(files, "reading runs"), findings, defaults)
     policies = _policies(project, findings)
+    findings += _for_nobody(defaults, policies, clusters) if len(clusters) == len(profiles) else ()
+    runs, unread = _runs(project, watch(files, "reading runs"), findings, defaults)
     return Sources(clusters, runs, tuple(findings), held, defaults, unread, policies)
 
 
@@ -237,16 +237,22 @@ def _policies(project: Project, findings: list[Finding]) -> dict[str, PolicyFile
     return load_policies(project.policies, project.shown, findings)
 
 
-def _for_nobody(defaults: DefaultsFile, clusters: Mapping[str, ClusterFile]) -> Iterator[Finding]:
-    """Defaults of clusters and namespaces that no profile has: a misspelt name would silently mean nothing."""
+def _for_nobody(
+    defaults: DefaultsFile | None, policies: Mapping[str, PolicyFile], clusters: Mapping[str, ClusterFile]
+) -> Iterator[Finding]:
+    """Defaults and policies of clusters and namespaces that no profile has: a misspelt name would silently mean nothing."""
     namespaces = sorted({name for file in clusters.values() for name in file.cluster.namespaces})
     for group, code, names in (("clusters", "TW110", list(clusters)), ("namespaces", "TW303", namespaces)):
-        for name in (each for each in defaults.document.data.get(group, {}) if each not in names):
+        kind = group.removesuffix("s")
+        stated = [(name, defaults.document.where(f"/{group}/{name}"), f"there are defaults for {kind} {name}", "these defaults")
+                  for name in (defaults.document.data.get(group, {}) if defaults else ())]
+        stated += [(name, file.where(f"/applies_to/{group}/{number}"), f"policy {code_of} is about {kind} {name}", "it here")
+                   for code_of, file in policies.items() for number, name in enumerate(getattr(file.policy.applies_to, group))]
+        for name, where, said, what in (each for each in stated if each[0] not in names):
             near = closest(name, names)
             hint = f"did you mean {near}? " if near else ""
-            fix = f"{hint}use one of: {', '.join(names) or 'none'}; or remove these defaults"
-            where = defaults.document.where(f"/{group}/{name}")
-            yield found(code, where, f"there are defaults for {group.removesuffix('s')} {name}, which no profile has", fix)
+            fix = f"{hint}use one of: {', '.join(names) or 'none'}; or remove {what}"
+            yield found(code, where, f"{said}, which no profile has", fix)
 
 
 def _clusters(project: Project, paths: list[Path], findings: list[Finding]) -> dict[str, ClusterFile]:
