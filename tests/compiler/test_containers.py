@@ -116,6 +116,37 @@ def test_they_are_held_to_the_same_rules(container: Data, code: str | None) -> N
     assert bool(said) == (code is not None)
 
 
+@pytest.mark.parametrize(("asked", "level", "places"), [
+    ({"privileged": True, "user": 0, "capabilities": ["NET_ADMIN"]}, "restricted", ["privileged", "capabilities", "user"]),
+    ({"privileged": True}, "restricted", ["privileged"]),
+    ({"privileged": True, "capabilities": ["CHOWN"]}, "baseline", ["privileged"]),
+    ({"user": 0}, "baseline", []),
+    ({"privileged": True}, "privileged", []),
+])  # fmt: skip
+def test_the_level_refuses_what_a_container_states_and_not_what_follows(asked: Data, level: str, places: list[str]) -> None:
+    """A container has no securityContext of its own: what the level wants of it is written for it."""
+    stated = {"name": "helper", "kind": "sidecar", "security": asked, **AMOUNTS}
+    said = findings(script("python", "x.py") | {"security": {"user": 1000}, "containers": [stated]}, of_pool({}, level))
+    assert [one.where.pointer for one in said] == [f"/containers/0/security/{place}" for place in places]
+    assert not [one for one in said if "securityContext" in one.fix]
+
+
+@pytest.mark.parametrize(("user", "root", "words"), [
+    (1000, True, "user 1000, that of its pod: with root: true it is not root"),
+    (0, False, "user 0, that of its pod: with root: false the kubelet would refuse to start it"),
+    (0, True, None),
+    (1000, False, None),
+    (None, True, None),
+    (None, False, None),
+])  # fmt: skip
+def test_a_container_has_the_user_of_its_pod_unless_it_states_one(user: int | None, root: bool, words: str | None) -> None:
+    stated = {"name": "helper", "kind": "sidecar", "security": {"root": root}, **AMOUNTS}
+    whole = {"root": True} if user is None else {"user": user}
+    said = findings(script("python", "x.py") | {"security": whole, "containers": [stated]}, of_pool({}, "privileged"))
+    assert [(one.code, one.where.pointer) for one in said] == ([("TW601", "/containers/0/security/root")] if words else [])
+    assert not words or words in said[0].message
+
+
 @pytest.mark.parametrize(("pods", "code", "place"), [
     ({"env": {"RANK": "0"}}, "TW403", "/env/RANK"),
     ({"env": {"APP_TOKEN": "hf_" + "a" * 34}}, "TW409", "/env/APP_TOKEN"),

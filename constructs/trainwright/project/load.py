@@ -244,15 +244,28 @@ def _for_nobody(
     namespaces = sorted({name for file in clusters.values() for name in file.cluster.namespaces})
     for group, code, names in (("clusters", "TW110", list(clusters)), ("namespaces", "TW303", namespaces)):
         kind = group.removesuffix("s")
-        stated = [(name, defaults.document.where(f"/{group}/{name}"), f"there are defaults for {kind} {name}", "these defaults")
-                  for name in (defaults.document.data.get(group, {}) if defaults else ())]
-        stated += [(name, file.where(f"/applies_to/{group}/{number}"), f"policy {code_of} is about {kind} {name}", "it here")
-                   for code_of, file in policies.items() for number, name in enumerate(getattr(file.policy.applies_to, group))]
-        for name, where, said, what in (each for each in stated if each[0] not in names):
-            near = closest(name, names)
-            hint = f"did you mean {near}? " if near else ""
-            fix = f"{hint}use one of: {', '.join(names) or 'none'}; or remove {what}"
-            yield found(code, where, f"{said}, which no profile has", fix)
+        for name, where, said, what in (*_defaults_of(group, defaults), *_policies_of(group, policies)):
+            if name not in names:
+                near = closest(name, names)
+                hint = f"did you mean {near}? " if near else ""
+                fix = f"{hint}use one of: {', '.join(names) or 'none'}; or remove {what}"
+                yield found(code, where, f"{said} {kind} {name}, which no profile has", fix)
+
+
+Named = Iterator[tuple[str, Where, str, str]]
+"""A name, where it stands, what is said there of it, and what to remove."""
+
+
+def _defaults_of(group: str, defaults: DefaultsFile | None) -> Named:
+    if defaults:
+        for name in defaults.document.data.get(group, {}):
+            yield name, defaults.document.where(f"/{group}/{name}"), "there are defaults for", "these defaults"
+
+
+def _policies_of(group: str, policies: Mapping[str, PolicyFile]) -> Named:
+    for code, file in policies.items():
+        for number, name in enumerate(getattr(file.policy.applies_to, group)):
+            yield name, file.where(f"/applies_to/{group}/{number}"), f"policy {code} is about", "it here"
 
 
 def _clusters(project: Project, paths: list[Path], findings: list[Finding]) -> dict[str, ClusterFile]:

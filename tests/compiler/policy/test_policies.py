@@ -189,6 +189,6 @@ def test_a_policy_about_what_no_profile_has_holds_nobody_and_says_so(project: Sc
     scope = {"clusters": ["h100-ib", "h100-bi"], "namespaces": ["trainings"]}
     project.write("charts/policies/gpus.yaml", policy(gpus={"per_run": 16}, applies_to=scope))
     ended = project.run("check", "--quiet")
-    assert_ended(ended, 1, "charts/policies/gpus.yaml:4:5: error TW110 policy SEC-1 is about cluster h100-bi", "did you mean h100-ib?")
+    assert_ended(ended, 1, "gpus.yaml:4:5: error TW110 policy SEC-1 is about cluster h100-bi", "did you mean h100-ib?")
     assert_ended(ended, 1, "error TW303 policy SEC-1 is about namespace trainings", "did you mean training?")
     assert ended.stderr.count(" error ") == 2, ended.stderr
