@@ -15,7 +15,7 @@ from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import NO_DEFAULTS, Defaulted, Locator, Positions, escape
 from trainwright.reading.events import Mark, RefusedError, UnsureError, careful_events, kind_of, nodes_in, quick_events
-from trainwright.reading.scalar import ScalarError, read_scalar
+from trainwright.reading.scalar import ScalarError, read_scalar, written_scalar
 
 LARGEST_FILE = 2**20
 """Bytes."""
@@ -155,7 +155,7 @@ class _Reader:
         if event.style:
             return self._unicode(event, pointer)
         try:
-            return read_scalar(event.value)
+            return written_scalar(event.value)
         except ScalarError as error:
             self._note("TW107", event.start_mark, str(error), error.fix, pointer)
             return None
