@@ -16,6 +16,7 @@ from typing import Any
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.reading.document import Document, parse_yaml, read_text
+from trainwright.reading.scalar import read_scalar
 from trainwright.reading.scalar import Scalar, ScalarError, read_scalar
 from trainwright.units import literal
 from trainwright.validate.crd import SUFFIXES
@@ -71,7 +72,7 @@ def read_manifests(path: Path) -> tuple[list[Manifest], list[Finding]]:
     findings: list[Finding] = []
     for part in documents_in(text):
         try:
-            document = parse_yaml(part, shown)
+            document = parse_yaml(part, shown, read_scalar)
         except CompileError as error:
             findings.extend(error.findings)
             continue
