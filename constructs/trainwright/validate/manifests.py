@@ -16,7 +16,6 @@ from typing import Any
 from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.reading.document import Document, parse_yaml, read_text
-from trainwright.reading.scalar import read_scalar
 from trainwright.reading.scalar import Scalar, ScalarError, read_scalar
 from trainwright.units import literal
 from trainwright.validate.crd import SUFFIXES
