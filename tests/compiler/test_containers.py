@@ -96,6 +96,37 @@ def test_volumes_of_a_pool_and_of_a_container_have_names_of_their_own() -> None:
     assert findings({"containers": [container]}) == []
 
 
+SHARED: Data = {
+    "mounts": {"/data": {"claim": "dataset", "sub_path": "team/images", "read_only": True}},
+    "files": {"/app/settings.json": "{}"},
+}
+
+
+def test_what_is_shared_is_what_the_run_mounts_and_not_the_volume_around_it() -> None:
+    own = {"/theirs": {"same_as": "/data"}, "/settings.json": {"same_as": "/app/settings.json", "read_only": True}}
+    pod = pod_of(SHARED | {"containers": [{"name": "relay", "kind": "sidecar", "mounts": own, **AMOUNTS}]}, of_pool({}))
+    main = {mount["mountPath"]: mount for mount in pod["spec"]["containers"][0]["volumeMounts"]}
+    theirs = {mount["mountPath"]: mount for mount in pod["spec"]["initContainers"][0]["volumeMounts"]}
+    assert main["/data"]["subPath"] == "team/images"
+    for path, other in (("/theirs", "/data"), ("/settings.json", "/app/settings.json")):
+        assert {key: theirs[path][key] for key in ("name", "subPath")} == {key: main[other][key] for key in ("name", "subPath")}
+
+
+@pytest.mark.parametrize(("written", "expected"), [
+    ({}, {"subPath": "team/images"}),
+    ({"subPath": "cats"}, {"subPath": "team/images/cats"}),
+    ({"subPathExpr": "$(POD)"}, {"subPathExpr": "team/images/$(POD)"}),
+])  # fmt: skip
+def test_a_container_as_kubernetes_writes_it_shares_the_same(written: Data, expected: Data) -> None:
+    amounts = {"cpu": 1, "memory": "1Gi"}
+    container = {"name": "relay", "image": AMOUNTS["image"], "resources": {"requests": amounts, "limits": amounts},
+                 "env": [{"name": "POD", "value": "x"}], "volumeMounts": [{"name": "data", "mountPath": "/theirs", **written}]}
+    stated = {"kind": "sidecar", "container": container, "volumes": [{"name": "data", "same_as": "/data"}]}
+    pod = pod_of(SHARED | {"containers": [stated]}, of_pool({}))
+    (mount,) = pod["spec"]["initContainers"][0]["volumeMounts"]
+    assert {key: value for key, value in mount.items() if key.startswith("subPath")} == expected
+
+
 @pytest.mark.parametrize(("container", "code"), [
     ({"kind": "beside"}, "TW607"),
     ({"kind": "init", "image": "registry.example.com/x:latest"}, "TW305"),
