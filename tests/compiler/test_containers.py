@@ -147,6 +147,13 @@ def test_they_are_held_to_the_same_rules(container: Data, code: str | None) -> N
     assert bool(said) == (code is not None)
 
 
+def test_what_is_stated_beside_is_told_what_it_lacks_there() -> None:
+    said = findings(script("python", "x.py") | {"containers": [{"name": "helper", "kind": "beside", **AMOUNTS}]})
+    assert [one.fix for one in said if one.code == "TW607"] == [
+        "write kind: sidecar, which Kubernetes ends with the run; or add ends_itself: true, if it ends by itself"
+    ]
+
+
 @pytest.mark.parametrize(("asked", "level", "places"), [
     ({"privileged": True, "user": 0, "capabilities": ["NET_ADMIN"]}, "restricted", ["privileged", "capabilities", "user"]),
     ({"privileged": True}, "restricted", ["privileged"]),
