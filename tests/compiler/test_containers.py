@@ -154,6 +154,17 @@ def test_what_is_stated_beside_is_told_what_it_lacks_there() -> None:
     ]
 
 
+@pytest.mark.parametrize(("stated", "places"), [
+    ({"env": {"A": "$(B)", "B": "b"}}, ["/env/A"]),
+    ({"env": {"B": "b", "A": "$(B) $$(C)"}}, []),
+    ({"env": {"B": "b"}, "command": ["run", "$(B)"], "args": ["$(NODE_RANK)"]}, ["/args/0"]),
+    ({"command": ["sh", "-c", "echo $(date)"]}, []),
+])  # fmt: skip
+def test_a_container_knows_its_own_variables_alone(stated: Data, places: list[str]) -> None:
+    said = findings(script("python", "x.py") | {"containers": [{"name": "helper", "kind": "init", **AMOUNTS, **stated}]})
+    assert [(one.code, one.where.pointer) for one in said] == [("TW419", f"/containers/0{place}") for place in places]
+
+
 @pytest.mark.parametrize(("asked", "level", "places"), [
     ({"privileged": True, "user": 0, "capabilities": ["NET_ADMIN"]}, "restricted", ["privileged", "capabilities", "user"]),
     ({"privileged": True}, "restricted", ["privileged"]),
