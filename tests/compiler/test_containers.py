@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import RUN, Data, compiled, findings, script
+from tests.compiler.example import RUN, Data, codes, compiled, findings, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import assert_accepted, assert_beside_ranks
 from tests.compiler.targets import CASES, on, profile_for
@@ -152,6 +152,20 @@ def test_what_is_stated_beside_is_told_what_it_lacks_there() -> None:
     assert [one.fix for one in said if one.code == "TW607"] == [
         "write kind: sidecar, which Kubernetes ends with the run; or add ends_itself: true, if it ends by itself"
     ]
+
+
+def test_what_a_pool_brings_to_ranks_is_not_said_of_a_run_that_has_none_there() -> None:
+    """The launcher of mpirun goes to a pool whose daemon is for pods with ranks."""
+    daemon = {"name": "daemon", "kind": "sidecar", "security": {"privileged": True}, **AMOUNTS}
+    small = {"cpus": 64, "memory": "256Gi", "pods": {"containers": [daemon]}}
+    profile = overlay(profile_for("mpi-job"), {"node_pools": {"small": small}})
+    topology = {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}
+    run = on("mpi-job", topology=topology, roles={"launcher": {"node_pool": "small"}})
+    result = compiled(run, profile)
+    assert "daemon" not in str(result.manifests)
+    assert "containers" not in dict(plan_rows(result))
+    assert not [key for key in plan_facts(result) if "daemon" in key]
+    assert "TW604" not in codes(run, profile)
 
 
 @pytest.mark.parametrize(("stated", "places"), [

@@ -33,9 +33,9 @@ def pull_policy(run: Run) -> Tree:
 
 
 def all_stated(resolution: Resolution) -> list[Stated]:
-    """Those of every pool that pods of the run go to, and those of the run."""
+    """Those that some pod of the run has: its own, and those of the pools that its pods go to."""
     roles = resolution.binding.roles
-    return list({one.source: one for role in roles for one in stated_containers(resolution, role)}.values())
+    return list({one.source: one for role in roles for one in containers_of_role(resolution, role)}.values())
 
 
 def stated_containers(resolution: Resolution, role: Role) -> list[Stated]:
