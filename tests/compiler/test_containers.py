@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
-from tests.compiler.example import RUN, Data, compiled, findings, script
+from tests.compiler.example import RUN, Data, codes, compiled, findings, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.objects import assert_accepted, assert_beside_ranks
 from tests.compiler.targets import CASES, on, profile_for
@@ -96,6 +96,37 @@ def test_volumes_of_a_pool_and_of_a_container_have_names_of_their_own() -> None:
     assert findings({"containers": [container]}) == []
 
 
+SHARED: Data = {
+    "mounts": {"/data": {"claim": "dataset", "sub_path": "team/images", "read_only": True}},
+    "files": {"/app/settings.json": "{}"},
+}
+
+
+def test_what_is_shared_is_what_the_run_mounts_and_not_the_volume_around_it() -> None:
+    own = {"/theirs": {"same_as": "/data"}, "/settings.json": {"same_as": "/app/settings.json", "read_only": True}}
+    pod = pod_of(SHARED | {"containers": [{"name": "relay", "kind": "sidecar", "mounts": own, **AMOUNTS}]}, of_pool({}))
+    main = {mount["mountPath"]: mount for mount in pod["spec"]["containers"][0]["volumeMounts"]}
+    theirs = {mount["mountPath"]: mount for mount in pod["spec"]["initContainers"][0]["volumeMounts"]}
+    assert main["/data"]["subPath"] == "team/images"
+    for path, other in (("/theirs", "/data"), ("/settings.json", "/app/settings.json")):
+        assert {key: theirs[path][key] for key in ("name", "subPath")} == {key: main[other][key] for key in ("name", "subPath")}
+
+
+@pytest.mark.parametrize(("written", "expected"), [
+    ({}, {"subPath": "team/images"}),
+    ({"subPath": "cats"}, {"subPath": "team/images/cats"}),
+    ({"subPathExpr": "$(POD)"}, {"subPathExpr": "team/images/$(POD)"}),
+])  # fmt: skip
+def test_a_container_as_kubernetes_writes_it_shares_the_same(written: Data, expected: Data) -> None:
+    amounts = {"cpu": 1, "memory": "1Gi"}
+    container = {"name": "relay", "image": AMOUNTS["image"], "resources": {"requests": amounts, "limits": amounts},
+                 "env": [{"name": "POD", "value": "x"}], "volumeMounts": [{"name": "data", "mountPath": "/theirs", **written}]}
+    stated = {"kind": "sidecar", "container": container, "volumes": [{"name": "data", "same_as": "/data"}]}
+    pod = pod_of(SHARED | {"containers": [stated]}, of_pool({}))
+    (mount,) = pod["spec"]["initContainers"][0]["volumeMounts"]
+    assert {key: value for key, value in mount.items() if key.startswith("subPath")} == expected
+
+
 @pytest.mark.parametrize(("container", "code"), [
     ({"kind": "beside"}, "TW607"),
     ({"kind": "init", "image": "registry.example.com/x:latest"}, "TW305"),
@@ -114,6 +145,69 @@ def test_they_are_held_to_the_same_rules(container: Data, code: str | None) -> N
     said = [(one.code, str(one.where.pointer)) for one in findings(run, cluster) if one.code == code or code is None]
     assert all(place.startswith("/containers/0") for _, place in said)
     assert bool(said) == (code is not None)
+
+
+def test_what_is_stated_beside_is_told_what_it_lacks_there() -> None:
+    said = findings(script("python", "x.py") | {"containers": [{"name": "helper", "kind": "beside", **AMOUNTS}]})
+    assert [one.fix for one in said if one.code == "TW607"] == [
+        "write kind: sidecar, which Kubernetes ends with the run; or add ends_itself: true, if it ends by itself"
+    ]
+
+
+def test_what_a_pool_brings_to_ranks_is_not_said_of_a_run_that_has_none_there() -> None:
+    """The launcher of mpirun goes to a pool whose daemon is for pods with ranks."""
+    daemon = {"name": "daemon", "kind": "sidecar", "security": {"privileged": True}, **AMOUNTS}
+    small = {"cpus": 64, "memory": "256Gi", "pods": {"containers": [daemon]}}
+    profile = overlay(profile_for("mpi-job"), {"node_pools": {"small": small}})
+    topology = {"kind": "horovod", "nodes": 2, "gpus_per_node": 8}
+    run = on("mpi-job", topology=topology, roles={"launcher": {"node_pool": "small"}})
+    result = compiled(run, profile)
+    assert "daemon" not in str(result.manifests)
+    assert "containers" not in dict(plan_rows(result))
+    assert not [key for key in plan_facts(result) if "daemon" in key]
+    assert "TW604" not in codes(run, profile)
+
+
+@pytest.mark.parametrize(("stated", "places"), [
+    ({"env": {"A": "$(B)", "B": "b"}}, ["/env/A"]),
+    ({"env": {"B": "b", "A": "$(B) $$(C)"}}, []),
+    ({"env": {"B": "b"}, "command": ["run", "$(B)"], "args": ["$(NODE_RANK)"]}, ["/args/0"]),
+    ({"command": ["sh", "-c", "echo $(date)"]}, []),
+])  # fmt: skip
+def test_a_container_knows_its_own_variables_alone(stated: Data, places: list[str]) -> None:
+    said = findings(script("python", "x.py") | {"containers": [{"name": "helper", "kind": "init", **AMOUNTS, **stated}]})
+    assert [(one.code, one.where.pointer) for one in said] == [("TW419", f"/containers/0{place}") for place in places]
+
+
+@pytest.mark.parametrize(("asked", "level", "places"), [
+    ({"privileged": True, "user": 0, "capabilities": ["NET_ADMIN"]}, "restricted", ["privileged", "capabilities", "user"]),
+    ({"privileged": True}, "restricted", ["privileged"]),
+    ({"privileged": True, "capabilities": ["CHOWN"]}, "baseline", ["privileged"]),
+    ({"user": 0}, "baseline", []),
+    ({"privileged": True}, "privileged", []),
+])  # fmt: skip
+def test_the_level_refuses_what_a_container_states_and_not_what_follows(asked: Data, level: str, places: list[str]) -> None:
+    """A container has no securityContext of its own: what the level wants of it is written for it."""
+    stated = {"name": "helper", "kind": "sidecar", "security": asked, **AMOUNTS}
+    said = findings(script("python", "x.py") | {"security": {"user": 1000}, "containers": [stated]}, of_pool({}, level))
+    assert [one.where.pointer for one in said] == [f"/containers/0/security/{place}" for place in places]
+    assert not [one for one in said if "securityContext" in one.fix]
+
+
+@pytest.mark.parametrize(("user", "root", "words"), [
+    (1000, True, "user 1000, that of its pod: with root: true it is not root"),
+    (0, False, "user 0, that of its pod: with root: false the kubelet would refuse to start it"),
+    (0, True, None),
+    (1000, False, None),
+    (None, True, None),
+    (None, False, None),
+])  # fmt: skip
+def test_a_container_has_the_user_of_its_pod_unless_it_states_one(user: int | None, root: bool, words: str | None) -> None:
+    stated = {"name": "helper", "kind": "sidecar", "security": {"root": root}, **AMOUNTS}
+    whole = {"root": True} if user is None else {"user": user}
+    said = findings(script("python", "x.py") | {"security": whole, "containers": [stated]}, of_pool({}, "privileged"))
+    assert [(one.code, one.where.pointer) for one in said] == ([("TW601", "/containers/0/security/root")] if words else [])
+    assert not words or words in said[0].message
 
 
 @pytest.mark.parametrize(("pods", "code", "place"), [

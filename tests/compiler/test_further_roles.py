@@ -327,7 +327,7 @@ SIDECAR: Data = {"name": "log", "kind": "sidecar", "image": IMAGE, "cpu": 1, "me
 
 
 @pytest.mark.parametrize(("pods_of_pool", "code", "place"), [
-    ({"containers": [{**SIDECAR, "name": "data-service"}]}, "TW601", "containers/0/name"),
+    ({"containers": [{**SIDECAR, "name": "data-service", "roles": ["data-service"]}]}, "TW601", "containers/0/name"),
     ({"containers": [{**SIDECAR, "roles": ["data-service"], "mounts": {"/x": {"same_as": "/x"}}}]}, "TW233",
      "containers/0/mounts/~1x"),
     ({"env": {"API_KEY": "abcdefgh12345"}}, "TW409", "env/API_KEY"),

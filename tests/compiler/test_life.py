@@ -110,6 +110,28 @@ def test_no_two_ports_of_a_pod_are_the_same(ports: Data, words: str) -> None:
     assert found.message.startswith(words)
 
 
+def of_a_service(**ports: int) -> Data:
+    service: Data = {"pods": 2, "command": ["serve"], "ports": ports}
+    return on("job-set", **script("python", "x.py"), roles={"service": service})
+
+
+def test_nothing_of_the_plan_listens_in_the_pods_of_a_further_role() -> None:
+    watched: Data = {"monitoring": {"kind": "prometheus-operator", "namespace": "monitoring"}}
+    profile = profile_for("job-set")
+    assert "TW460" not in codes(of_a_service(http=8080, mine=29500), profile)
+    assert "TW460" in codes(of_a_service(mine=8080, again=8080), profile), "two of its own"
+    assert "TW460" in codes(of_a_service(http=8080), profile | watched), "Prometheus would ask it for metrics"
+    taken = compiled(of_a_service(), profile | watched).resolution.plan.rendezvous.port
+    assert "TW460" not in codes(of_a_service(mine=taken), profile | watched)
+
+
+def test_on_the_nodes_network_no_two_pods_listen_on_one_port() -> None:
+    namespaces: Data = {"training": {"pod_security": "privileged"}}
+    profile = overlay(profile_for("job-set"), {"namespaces": namespaces})
+    taken = compiled(of_a_service() | {"host_network": True}, profile).resolution.plan.rendezvous.port
+    assert "TW460" in codes(of_a_service(mine=taken) | {"host_network": True}, profile)
+
+
 @pytest.mark.parametrize("name", CASES.keys() - {"ray-job"})
 def test_a_program_starts_where_it_was_asked_to(name: str) -> None:
     result = compiled(on(name, **overlay(command("work"), {"workload": {"working_dir": "/app"}})), profile_for(name))

@@ -71,7 +71,9 @@ def test_a_pool_has_nodes_for_it(operator: str, values: list[str], fits: bool) -
     assert ("TW328" in codes({"node_pool": "h100", "node_affinity": {"required": [label]}}, cluster)) != fits
 
 
-def test_a_gate_is_there_once() -> None:
+def test_a_gate_and_a_secret_for_pulling_are_there_once() -> None:
+    with pytest.raises(CompileError, match="registry is there twice"):
+        validate_data(Run, overlay(RUN, {"image_pull_secrets": ["registry", "registry"]}), "run.yaml", {})
     with pytest.raises(CompileError, match="a/hold is there twice"):
         validate_data(Run, overlay(RUN, {"scheduling_gates": ["a/hold", "b/hold", "a/hold"]}), "run.yaml", {})
 

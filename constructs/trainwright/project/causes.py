@@ -33,7 +33,7 @@ class Cause(NamedTuple):
     """What changed besides the runs that it restarts."""
 
     cluster: str
-    """Whose profile; empty where that did not."""
+    """Whose profile, or whose profile has no record; empty where that did not change."""
     profile: tuple[Change, ...]
     defaults: tuple[Change, ...]
     release: str | None
@@ -74,7 +74,7 @@ def restarts(
         profile = () if before is None else _relevant(built, "cluster", before.profile, profile_facts(built.cluster.cluster))
         defaults = _relevant(built, "run", entry.defaults or {}, built.file.defaults or {})
         release = entry.written_by.trainwright if entry.written_by else None
-        causes[Cause(cluster if profile else "", profile, defaults, release)].append(name)
+        causes[Cause(cluster if profile or before is None else "", profile, defaults, release)].append(name)
     for cause, names in causes.items():
         first = moved[names[0]]
         where, what = _said_of(cause, first)
@@ -104,6 +104,8 @@ def _said_of(cause: Cause, run: BuiltRun) -> tuple[Where, str]:
     where = locate.run("/run")
     if cause.release not in (None, installed):
         return where, f"trainwright {cause.release} → {installed}"
+    if cause.cluster:
+        return where, f"something else than the run's file, such as the profile {cause.cluster}, which has no record yet,"
     return where, "something else than the run's file and its profile, such as this build of Trainwright,"
 
 

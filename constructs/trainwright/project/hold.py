@@ -23,6 +23,7 @@ from trainwright.manifest.pods import containers_of, pods_in
 from trainwright.model import Fact
 from trainwright.project.record import Hold, RunRecord, digest, read_record, run_path
 from trainwright.reading.document import parse_yaml, read_text
+from trainwright.reading.scalar import read_scalar
 from trainwright.report.header import split_header
 from trainwright.rules.cluster.profile import image_findings
 from trainwright.rules.pods.pod_security import violations
@@ -121,14 +122,14 @@ def objects_in(text: str, shown: str) -> Iterator[Manifest]:
     """The objects of a file that we wrote."""
     for part in _SEPARATOR.split(text):
         if part:
-            yield parse_yaml(part, shown).data
+            yield parse_yaml(part, shown, read_scalar).data
 
 
 def held_text(run: str, foundation: str, shown: str) -> str:
     """What to keep of a run: its file of ``dist/``, and the objects of the foundation's that it needs."""
     manifests = list(objects_in(run, shown))
     below = _SEPARATOR.split(split_header(foundation)[1])
-    parts = [part for part in below if part and needs(manifests, parse_yaml(part, shown).data)]
+    parts = [part for part in below if part and needs(manifests, parse_yaml(part, shown, read_scalar).data)]
     return HEADER + run + (f"---\n{NEEDED}" + "---\n".join(parts) if parts else "")
 
 

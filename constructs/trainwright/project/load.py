@@ -183,9 +183,9 @@ def load_sources(project: Project, watch: Watch = unwatched) -> Sources:
     except CompileError as error:  # said once, and not for each run that would be incomplete
         names = dict.fromkeys(name for path in files for name in _recorded_of(project, path))
         return Sources(clusters, {}, (*findings, *error.findings), held, unread=dict.fromkeys(names, error.findings))
-    findings += _for_nobody(defaults, clusters) if defaults and len(clusters) == len(profiles) else ()
-    runs, unread = _runs(project, watch(files, "reading runs"), findings, defaults)
     policies = _policies(project, findings)
+    findings += _for_nobody(defaults, policies, clusters) if len(clusters) == len(profiles) else ()
+    runs, unread = _runs(project, watch(files, "reading runs"), findings, defaults)
     return Sources(clusters, runs, tuple(findings), held, defaults, unread, policies)
 
 
@@ -237,16 +237,35 @@ def _policies(project: Project, findings: list[Finding]) -> dict[str, PolicyFile
     return load_policies(project.policies, project.shown, findings)
 
 
-def _for_nobody(defaults: DefaultsFile, clusters: Mapping[str, ClusterFile]) -> Iterator[Finding]:
-    """Defaults of clusters and namespaces that no profile has: a misspelt name would silently mean nothing."""
+def _for_nobody(
+    defaults: DefaultsFile | None, policies: Mapping[str, PolicyFile], clusters: Mapping[str, ClusterFile]
+) -> Iterator[Finding]:
+    """Defaults and policies of clusters and namespaces that no profile has: a misspelt name would silently mean nothing."""
     namespaces = sorted({name for file in clusters.values() for name in file.cluster.namespaces})
     for group, code, names in (("clusters", "TW110", list(clusters)), ("namespaces", "TW303", namespaces)):
-        for name in (each for each in defaults.document.data.get(group, {}) if each not in names):
-            near = closest(name, names)
-            hint = f"did you mean {near}? " if near else ""
-            fix = f"{hint}use one of: {', '.join(names) or 'none'}; or remove these defaults"
-            where = defaults.document.where(f"/{group}/{name}")
-            yield found(code, where, f"there are defaults for {group.removesuffix('s')} {name}, which no profile has", fix)
+        kind = group.removesuffix("s")
+        for name, where, said, what in (*_defaults_of(group, defaults), *_policies_of(group, policies)):
+            if name not in names:
+                near = closest(name, names)
+                hint = f"did you mean {near}? " if near else ""
+                fix = f"{hint}use one of: {', '.join(names) or 'none'}; or remove {what}"
+                yield found(code, where, f"{said} {kind} {name}, which no profile has", fix)
+
+
+Named = Iterator[tuple[str, Where, str, str]]
+"""A name, where it stands, what is said there of it, and what to remove."""
+
+
+def _defaults_of(group: str, defaults: DefaultsFile | None) -> Named:
+    if defaults:
+        for name in defaults.document.data.get(group, {}):
+            yield name, defaults.document.where(f"/{group}/{name}"), "there are defaults for", "these defaults"
+
+
+def _policies_of(group: str, policies: Mapping[str, PolicyFile]) -> Named:
+    for code, file in policies.items():
+        for number, name in enumerate(getattr(file.policy.applies_to, group)):
+            yield name, file.where(f"/applies_to/{group}/{number}"), f"policy {code} is about", "it here"
 
 
 def _clusters(project: Project, paths: list[Path], findings: list[Finding]) -> dict[str, ClusterFile]:

@@ -246,15 +246,23 @@ def _recorded(part: Part, before: Records, digests: Mapping[str, str]) -> Record
 
 
 def _profiles(part: Part, before: Records) -> Mapping[str, ClusterRecord]:
-    """As all runs of a cluster were last compiled with it: where one of them is pending, the record of its profile stays."""
+    """As all runs of a cluster were last compiled with it: where one of them is pending, the record of its profile stays.
+
+    A pending run that was never written has nothing that the profile could restart.
+    """
     now = cluster_records(part.build)
     if not part.left:
         return now
-    facts = [before.runs[name].facts if name in before.runs else {} for name in part.pending]
-    waiting = {str(one["cluster"]) if "cluster" in one else None for one in facts}
+    waiting = {_cluster_of(name, before) for name in part.pending if name in before.runs or run_path(name) in before.broken}
     return before.clusters if None in waiting else dict(before.clusters) | {
         name: entry for name, entry in now.items() if name not in waiting
     }
+
+
+def _cluster_of(name: str, before: Records) -> str | None:
+    """The cluster of a run as its record says it, if it does."""
+    said = before.runs[name].facts.get("cluster") if name in before.runs else None
+    return None if said is None else str(said)
 
 
 T = TypeVar("T", RunRecord, FoundationRecord)

@@ -7,7 +7,7 @@ libraries make of events themselves does not tell which tags were written, and h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from trainwright.findings import CompileError, Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import NO_DEFAULTS, Defaulted, Locator, Positions, escape
 from trainwright.reading.events import Mark, RefusedError, UnsureError, careful_events, kind_of, nodes_in, quick_events
-from trainwright.reading.scalar import ScalarError, read_scalar
+from trainwright.reading.scalar import Scalar, ScalarError, read_scalar, written_scalar
 
 LARGEST_FILE = 2**20
 """Bytes."""
@@ -80,16 +80,17 @@ def read_yaml(path: Path, shown: str | None = None) -> Document:
     return parse_yaml(read_text(path, shown), shown or str(path))
 
 
-def parse_yaml(text: str, file: str) -> Document:
-    """One mapping from YAML 1.2 text; ``file`` is the name that findings give it.
+def parse_yaml(text: str, file: str, scalar: Callable[[str], Scalar] = written_scalar) -> Document:
+    """One mapping from YAML 1.2 text; ``file`` is the name that findings give it, and ``scalar`` reads what has no quotes:
+    manifests, which have a check of their own for numbers that kubectl reads differently, by ``read_scalar``.
 
     Raises:
         CompileError: with TW102 to TW104 and TW107.
     """
     try:
-        return _Reader(file, quick_events(text)).read()
+        return _Reader(file, quick_events(text), scalar).read()
     except UnsureError:
-        return _Reader(file, careful_events(text)).read()
+        return _Reader(file, careful_events(text), scalar).read()
 
 
 def shorten(text: str) -> str:
@@ -100,9 +101,10 @@ def shorten(text: str) -> str:
 class _Reader:
     """One document on its way from events to data. Where there is a finding, nobody gets the data."""
 
-    def __init__(self, file: str, events: Iterator[Any]) -> None:
+    def __init__(self, file: str, events: Iterator[Any], scalar: Callable[[str], Scalar]) -> None:
         self.file = file
         self.events = nodes_in(events)
+        self.scalar = scalar
         self.findings: list[Finding] = []
         self.positions: dict[str, tuple[int, int]] = {}
         self._count = 0
@@ -155,7 +157,7 @@ class _Reader:
         if event.style:
             return self._unicode(event, pointer)
         try:
-            return read_scalar(event.value)
+            return self.scalar(event.value)
         except ScalarError as error:
             self._note("TW107", event.start_mark, str(error), error.fix, pointer)
             return None

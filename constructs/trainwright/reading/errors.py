@@ -157,13 +157,19 @@ def _unknown(case: Case) -> Words:
     if kinds := [home.kind for home in here if home.kind]:
         return "TW105", message, f"remove it: it is a key of {' and of '.join(kinds)}"
     if here:
-        beside = [name for name in case.siblings if name in case.owner.required]
+        beside = [name for name in case.siblings if name in case.owner.required and not _in_both(case, key, name)]
         return "TW105", message, f"remove it{_beside(case, key, beside[0]) if beside else ''}"
     if elsewhere:
         paths = [home.path for home in elsewhere]
         said = dict.fromkeys(home._replace(kind="") if paths.count(home.path) > 1 else home for home in elsewhere)
         return "TW105", message, f"move it to {', or to '.join(map(str, [*said][:3]))}"
     return "TW105", message, f"remove it; known keys: {', '.join(case.owner.fields) or 'none'}"
+
+
+def _in_both(case: Case, key: str, name: str) -> bool:
+    """Whether a form that needs one key has the other too, as each container has a kind."""
+    parts = case.owner.parts.values()
+    return any(key in part.get("required", ()) and name in part.get("properties", {}) for part in parts)
 
 
 def _beside(case: Case, key: str, chosen: str) -> str:

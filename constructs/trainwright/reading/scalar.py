@@ -13,6 +13,7 @@ _NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _BOOL = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _FIRST_OF_A_NUMBER = frozenset("+-.0123456789")
 _INTEGER = re.compile(r"[-+]?[0-9]+", re.ASCII)
+_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+", re.ASCII)
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
@@ -27,6 +28,19 @@ class ScalarError(ValueError):
     def __init__(self, message: str, fix: str) -> None:
         self.fix = fix
         super().__init__(message)
+
+
+def written_scalar(text: str) -> Scalar:
+    """The value of a plain scalar in a file that a person writes, who may have meant octal digits as kubectl reads them.
+
+    Raises:
+        ScalarError: as ``read_scalar``, and for a whole number with zeros in front.
+    """
+    if _LEADING_ZERO.fullmatch(text):
+        shown, octal = _start(text), "256 or 0o400 for the permissions 0400"
+        fix = f'write "{shown}" in quotes where text is asked for, as in `mode`; else without zeros in front, as {octal}'
+        raise ScalarError(f"{shown} is decimal in YAML 1.2, and octal to kubectl and in YAML 1.1", fix)
+    return read_scalar(text)
 
 
 def read_scalar(text: str) -> Scalar:

@@ -249,7 +249,7 @@ class Run(Model):
     """Name -> devices that pods with ranks get by dynamic resource allocation, beside those of the pool."""
     service_account: DnsSubdomain | None = None
     """Service account of the pods; if set, its token is mounted too."""
-    image_pull_secrets: ListOf[DnsSubdomain] = ()
+    image_pull_secrets: Annotated[ListOf[DnsSubdomain], AfterValidator(_each_once)] = ()
     """Secrets for pulling the image."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     """Default: Kubernetes' own, which is `Always` for tag `latest` or none, and otherwise `IfNotPresent`."""

@@ -71,7 +71,7 @@ def read_manifests(path: Path) -> tuple[list[Manifest], list[Finding]]:
     findings: list[Finding] = []
     for part in documents_in(text):
         try:
-            document = parse_yaml(part, shown)
+            document = parse_yaml(part, shown, read_scalar)
         except CompileError as error:
             findings.extend(error.findings)
             continue

@@ -14,7 +14,7 @@ from trainwright.validate.formats import amount
 from trainwright.validate.metadata import annotation_problems, label_problems
 from trainwright.validate.problem import Problem, duplicate, written
 from trainwright.validate.starting import starting_problems
-from trainwright.validate.volumes import volume_problems
+from trainwright.validate.volumes import outside, volume_problems
 
 JOB, CRON_JOB = GroupKind("batch", "Job"), GroupKind("batch", "CronJob")
 SECRET, CONFIG_MAP = GroupKind("", "Secret"), GroupKind("", "ConfigMap")
@@ -74,6 +74,10 @@ def template_problems(template: Any) -> Iterator[Problem]:
 def _container(template: Any, place: str) -> Iterator[Problem]:
     yield from _unique(template, f"{place}/ports", "name")
     yield from _unique(template, f"{place}/volumeMounts", "mountPath")
+    for number, mount in items(at(template, place), "/volumeMounts"):
+        for field in ("subPath", "subPathExpr"):
+            if said := outside(text(mount, f"/{field}")):
+                yield Problem("TW705", f"{place}/volumeMounts/{number}/{field}", *said)
     yield from _resources(mapping(template, f"{place}/resources/requests"), mapping(template, f"{place}/resources/limits"), place)
 
 
@@ -124,6 +128,19 @@ def reference_problems(template: Any, claimed: Sequence[Mapping[str, Any]] = ())
                     message = f"the pod has no resource claim {name}"
                     fix = f"add it to resourceClaims, or name one of: {known}"
                     yield Problem("TW705", f"{place}/resources/claims/{number}/name", message, fix)
+            if field == "initContainers" or index:  # an operator adds ports to the first container
+                yield from (problem.below(place) for problem in _named_ports(container))
+
+
+def _named_ports(container: Mapping[str, Any]) -> Iterator[Problem]:
+    """A probe finds a port by the name that its own container gives it (pkg/kubelet/prober, ResolveContainerPort)."""
+    names = [text(port, "/name") for _, port in items(container, "/ports")]
+    for probe in _PROBES:
+        for way in ("httpGet", "tcpSocket"):
+            place = f"/{probe}/{way}/port"
+            if (name := text(container, place)) and not name.isdigit() and name not in names:
+                message = f"{probe} asks port {name}, and the container has no port of that name"
+                yield Problem("TW713", place, message, "write its number; or add the port to `ports` with that name")
 
 
 def _keys(manifest: Mapping[str, Any]) -> Iterator[Problem]:

@@ -27,15 +27,38 @@ def _volume(volume: Mapping[str, Any]) -> Iterator[Problem]:
     if ".." in path.split("/"):
         message = f"volume {text(volume, '/name')} is {path} of the node, and a path there cannot hold '..'"
         yield Problem("TW705", "/hostPath/path", message, "write the path that is meant")
+    for kind in _OF_FILES:
+        yield from _outside(volume, f"/{kind}/items")
     yield from _fields(volume, "/downwardAPI/items")
     first: dict[str, str] = {}
     for number, source in items(volume, "/projected/sources"):
         place = f"/projected/sources/{number}"
+        for kind in _OF_FILES:
+            yield from (problem.below(place) for problem in _outside(source, f"/{kind}/items"))
         yield from _fields(source, "/downwardAPI/items", place)
         for pointer, file in _files(source, place):
             if first.setdefault(file, pointer) != pointer:
                 message = f"two sources of volume {text(volume, '/name')} write the file {written(file)}"
                 yield Problem("TW705", pointer, message, "give one of them another path")
+
+
+_OF_FILES = ("configMap", "secret", "downwardAPI")
+
+
+def _outside(owner: Mapping[str, Any], pointer: str) -> Iterator[Problem]:
+    """Files of a volume lie in it (validateLocalNonReservedPath)."""
+    for number, item in items(owner, pointer):
+        if said := outside(text(item, "/path")):
+            yield Problem("TW705", f"{pointer}/{number}/path", *said)
+
+
+def outside(path: str) -> tuple[str, str] | None:
+    """Message and fix for a path that is not one in a volume."""
+    if path.startswith("/"):
+        return f"{written(path)} is a path in a volume, and cannot begin with a slash", f"write {written(path.lstrip('/'))}"
+    if ".." in path.split("/"):
+        return f"{written(path)} is a path in a volume, and cannot hold '..'", "write the path that is meant"
+    return None
 
 
 def _files(source: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:

@@ -183,3 +183,12 @@ def test_the_list_names_file_and_weight(project: Scratch) -> None:
     project.write("charts/policies/gpus.yaml", policy(gpus={"per_run": 16}))
     assert project.run("policies").stdout == "SEC-1     error    a policy (charts/policies/gpus.yaml)\n"
     assert Path(project.path("charts/policies/gpus.yaml")).exists()
+
+
+def test_a_policy_about_what_no_profile_has_holds_nobody_and_says_so(project: Scratch) -> None:
+    scope = {"clusters": ["h100-ib", "h100-bi"], "namespaces": ["trainings"]}
+    project.write("charts/policies/gpus.yaml", policy(gpus={"per_run": 16}, applies_to=scope))
+    ended = project.run("check", "--quiet")
+    assert_ended(ended, 1, "gpus.yaml:4:5: error TW110 policy SEC-1 is about cluster h100-bi", "did you mean h100-ib?")
+    assert_ended(ended, 1, "error TW303 policy SEC-1 is about namespace trainings", "did you mean training?")
+    assert ended.stderr.count(" error ") == 2, ended.stderr

@@ -126,6 +126,23 @@ def test_a_broken_record_holds_its_run_alone(few: Scratch) -> None:
     assert [path for path in changed(few) if "stdlib" not in path] == written("digits-ddp")
 
 
+def test_a_run_that_was_never_written_does_not_hold_the_record_of_its_profile(few: Scratch) -> None:
+    text = few.read(DIGITS).replace("run: digits-ddp", "run: broken")
+    few.write("charts/runs/broken.yaml", text.replace("micro: 32", "micro: 0"))
+    few.edit("charts/clusters/laptop.yaml", "memory: 16Gi", "memory: 16Gi\n    labels: {example.com/pool: cpu}")
+    assert_ended(few.run("synth", "--keep-going"), 1, "charts/runs/broken.yaml")
+    assert "charts/lock/clusters/laptop.yaml" not in changed(few), "two runs are not as they compile"
+    assert_ended(few.run("roll", "digits-ddp", "stdlib-lm"), 0)
+    assert "charts/lock/clusters/laptop.yaml" in changed(few)
+
+
+def test_what_moves_runs_is_not_said_to_be_another_than_the_profile_without_its_record(few: Scratch) -> None:
+    few.path("charts/lock/clusters/laptop.yaml").unlink()
+    few.edit("charts/clusters/laptop.yaml", "memory: 16Gi", "memory: 16Gi\n    labels: {example.com/pool: cpu}")
+    said = "TW501 something else than the run's file, such as the profile laptop, which has no record yet"
+    assert_ended(few.run("check"), 1, said)
+
+
 def test_what_a_run_that_is_left_refers_to_stays_in_the_foundation(few: Scratch) -> None:
     before = few.read(FOUNDATION)
     few.edit("charts/runs/xgboost-trainjob.yaml", "rounds: 500", "rounds: 0")

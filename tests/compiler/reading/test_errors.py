@@ -91,6 +91,13 @@ def test_a_key_that_does_not_fit_the_others_is_on_its_own_line(run: str, text: s
     assert (finding.where.pointer, finding.where.line) == (place, document.positions[place][0])
 
 
+def test_a_key_of_another_form_stands_beside_the_key_that_makes_the_form() -> None:
+    text = "containers: [{kind: sidecar, name: a, container: {name: b, image: c}}]\n"
+    (finding,) = refused(RUN + text)
+    assert (finding.code, finding.where.pointer) == ("TW105", "/containers/0/name")
+    assert finding.fix == "remove it, or `container`: only one of the two can stand here"
+
+
 ONLY_READ = "stands for the keys of a Secret as files, which a pod can only read"
 
 

@@ -29,6 +29,14 @@ def test_shared_memory_is_memory() -> None:
     assert "shared memory of 16Gi" in found[1].message
 
 
+def test_scratch_is_ephemeral_storage() -> None:
+    mounts: Data = {"/fast": {"scratch": "100Gi"}, "/small": {"scratch": "50Gi"}}
+    (found,) = findings({"resources": {"ephemeral_storage": "50Gi"}, "mounts": mounts})
+    assert (found.code, found.where.pointer) == ("TW308", "/mounts/~1fast")
+    assert "ephemeral storage of 50Gi" in found.message
+    assert findings({"mounts": mounts}) == []
+
+
 SMALL: Data = {"node_pools": {"small": {"cpus": 2, "memory": "8Gi"}}}
 CPUS: Data = {"kind": "ray", "nodes": 1, "gpus_per_node": 0, "version": "2.52.0"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.compiler.example import Data, codes, command, findings, message
+from tests.compiler.example import Data, codes, command, findings, message, script
 from tests.compiler.targets import on, profile_for
 
 ON_PYTORCH = profile_for("pytorch-job")
@@ -232,3 +232,14 @@ def test_the_fix_spells_out_the_options() -> None:
     assert "`node-0 slots=8`" in message(command("deepspeed", "t.py"))
     text = message(command("accelerate", "launch", "--num_machines=2", "--num_processes=16", "t.py"))
     assert "without --machine_rank and --main_process_ip accelerate cannot tell which of 2 pods it is in" in text
+
+
+@pytest.mark.parametrize(("words", "names"), [
+    (("python", "x.py", "--rank=$(NODE_RANK)"), ["NODE_RANK"]),
+    (("bash", "-c", "python x.py --rank=$(cat /rank)"), []),
+    (("python", "x.py", "$$(A)"), []),
+])  # fmt: skip
+def test_the_command_of_a_script_is_started_as_it_is_written(words: tuple[str, ...], names: list[str]) -> None:
+    said = [one for one in findings(script(*words)) if one.code == "TW419"]
+    assert [one.where.pointer for one in said] == ["/workload/command" for _ in names]
+    assert all(f"let the program read {name}" in one.fix for one, name in zip(said, names, strict=True))

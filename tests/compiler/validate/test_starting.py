@@ -146,6 +146,20 @@ BROKEN: dict[str, tuple[Data, Data, str]] = {
         {"env": [{"name": "A", "value": "a", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]}, {},
         "TW705 A has a value and a valueFrom",
     ),
+    **{
+        f"{path} in a {kind}": ({}, {"volumes": [{"name": "v", kind: {"items": [{"key": "k", "path": path}]}}]}, f"TW705 {said}")
+        for kind in ("secret", "configMap")
+        for path, said in (("/a", '"/a" is a path in a volume'), ("a/../b", '"a/../b" is a path in a volume, and cannot hold'))
+    },
+    "absolute path among files": (
+        {}, projected({"secret": {"name": "a", "items": [{"key": "k", "path": "/f"}]}}), 'TW705 "/f" is a path in a volume',
+    ),
+    "folder outside its volume": (*mounted("/x", subPath="../y"), 'TW705 "../y" is a path in a volume'),
+    "expression outside its volume": (*mounted("/x", subPathExpr="/$(A)"), 'TW705 "/$(A)" is a path in a volume'),
+    "port that has no such name": (
+        {}, init({"livenessProbe": {"tcpSocket": {"port": "well"}}, "restartPolicy": "Always", "ports": [{"containerPort": 80}]}),
+        "TW713 livenessProbe asks port well",
+    ),
     "variable of a shell": ({"env": [{"name": "PATH", "value": "/opt/bin:$PATH"}]}, {}, "TW419 PATH holds $PATH"),
 }  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from trainwright.findings.locate import escape
 from trainwright.handshake import Role
@@ -14,6 +14,9 @@ from trainwright.plan import Resolution
 from trainwright.plan.environment import stated_variables
 from trainwright.plan.security import RESTRICTED
 from trainwright.run import AnyContainer, Container, KubernetesContainer, Probe, Run, SharedMount, SharedVolume
+
+Mounted = Mapping[str, Tree]
+"""Path -> the mount that the container which trains has there."""
 
 
 class Stated(NamedTuple):
@@ -30,9 +33,9 @@ def pull_policy(run: Run) -> Tree:
 
 
 def all_stated(resolution: Resolution) -> list[Stated]:
-    """Those of every pool that pods of the run go to, and those of the run."""
+    """Those that some pod of the run has: its own, and those of the pools that its pods go to."""
     roles = resolution.binding.roles
-    return list({one.source: one for role in roles for one in stated_containers(resolution, role)}.values())
+    return list({one.source: one for role in roles for one in containers_of_role(resolution, role)}.values())
 
 
 def stated_containers(resolution: Resolution, role: Role) -> list[Stated]:
@@ -56,16 +59,16 @@ def containers_of_role(resolution: Resolution, role: Role) -> list[Stated]:
     ]
 
 
-def init_containers(resolution: Resolution, role: Role, volumes: dict[str, str]) -> list[Why]:
-    """What starts before the work, in the order in which it is stated. ``volumes``: path of a mount -> volume."""
+def init_containers(resolution: Resolution, role: Role, mounted: Mounted) -> list[Why]:
+    """What starts before the work, in the order in which it is stated."""
     stated = containers_of_role(resolution, role)
-    return [_container(resolution, one, volumes) for one in stated if one.container.kind != "beside"]
+    return [_container(resolution, one, mounted) for one in stated if one.container.kind != "beside"]
 
 
-def beside(resolution: Resolution, role: Role, volumes: dict[str, str]) -> list[Why]:
+def beside(resolution: Resolution, role: Role, mounted: Mounted) -> list[Why]:
     """What starts with the work."""
     stated = containers_of_role(resolution, role)
-    return [_container(resolution, one, volumes) for one in stated if one.container.kind == "beside"]
+    return [_container(resolution, one, mounted) for one in stated if one.container.kind == "beside"]
 
 
 def own_volumes(resolution: Resolution, role: Role) -> Iterator[Tree]:
@@ -86,13 +89,13 @@ def _volume(container: AnyContainer, number: int) -> str:
     return f"of-{container.name}-{number}"
 
 
-def _container(resolution: Resolution, stated: Stated, volumes: dict[str, str]) -> Why:
+def _container(resolution: Resolution, stated: Stated, mounted: Mounted) -> Why:
     container, source = stated
     if isinstance(container, KubernetesContainer):
-        return _as_written(container, source, volumes)
+        return _as_written(container, source, mounted)
     amounts = {"cpu": str(container.cpu), "memory": str(container.memory)}
     security = _security(resolution, container)
-    mounts = [_mount(container, number, path, volumes, source) for number, path in enumerate(container.mounts)]
+    mounts = [_mount(container, number, path, mounted, source) for number, path in enumerate(container.mounts)]
     tree: Tree = {
         "name": container.name,
         "image": container.image,
@@ -109,29 +112,44 @@ def _container(resolution: Resolution, stated: Stated, volumes: dict[str, str]) 
     return Why(tree, source, "as asked")
 
 
-def _mount(container: Container, number: int, path: str, volumes: dict[str, str], source: str) -> Tree:
+def _mount(container: Container, number: int, path: str, mounted: Mounted, source: str) -> Tree:
     mount = container.mounts[path]
-    name = volumes.get(mount.same_as, mount.same_as) if isinstance(mount, SharedMount) else _volume(container, number)
-    return {"name": name, "mountPath": path, **mount_options(mount, f"{source}/mounts/{escape(path)}")}
+    volume = _shared(mount.same_as, mounted) if isinstance(mount, SharedMount) else {"name": _volume(container, number)}
+    return {"name": volume.pop("name"), "mountPath": path, **volume, **mount_options(mount, f"{source}/mounts/{escape(path)}")}
 
 
-def _as_written(container: KubernetesContainer, source: str, volumes: dict[str, str]) -> Why:
+def _shared(path: str, mounted: Mounted) -> Tree:
+    """The volume that the container which trains has at a path, and the folder or file in it that it has there."""
+    there = mounted.get(path, {"name": path})
+    return {key: there[key] for key in ("name", "subPath") if key in there}
+
+
+def _as_written(container: KubernetesContainer, source: str, mounted: Mounted) -> Why:
     """As it is, but for what its kind says, and for the names of its volumes."""
-    called: dict[str, Why] = {}
+    called: dict[str, Tree] = {}
     for number, volume in enumerate(container.volumes):
         if isinstance(volume, SharedVolume):
-            name, in_pod = volume.name, volumes.get(volume.same_as, volume.same_as)
+            name, in_pod = volume.name, _shared(volume.same_as, mounted)
         else:
-            name, in_pod = str(volume["name"]), _volume(container, number)
-        called[name] = Why(in_pod, f"{source}/volumes/{number}", "what the pod calls the volume")
+            name, in_pod = str(volume["name"]), {"name": _volume(container, number)}
+        called[name] = in_pod | {"name": Why(in_pod["name"], f"{source}/volumes/{number}", "what the pod calls the volume")}
     written: Tree = dict(container.container)
     tree: Tree = {key: written.pop(key) for key in ("name", "image")}
     if container.kind == "sidecar" and "restartPolicy" not in written:
         tree["restartPolicy"] = Why("Always", f"{source}/kind", "how Kubernetes writes a sidecar")
     for field in ("volumeMounts", "volumeDevices"):
         if field in written:
-            written[field] = [{**one, "name": called[one["name"]]} for one in written[field]]
+            written[field] = [one | _below(called[one["name"]], one) for one in written[field]]
     return Why(tree | written, f"{source}/container", "as asked")
+
+
+def _below(shared: Tree, mount: Mapping[str, Any]) -> Tree:
+    """What a mount that a container writes says of its volume, where that is a folder of the volume: a path in that folder."""
+    folder = shared.get("subPath")
+    own = next((key for key in ("subPath", "subPathExpr") if mount.get(key)), None)
+    if folder is None or own is None:
+        return shared
+    return {"name": shared["name"], own: folder._replace(value=f"{folder.value}/{mount[own]}")}
 
 
 def probe(stated: Probe) -> Tree:

@@ -31,7 +31,7 @@ def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
     """
     run, plan, process = resolution.run, resolution.plan, resolution.processes[role.name]
     brought = [*volumes(resolution, role), *own_volumes(resolution, role)]
-    by_path = {mount["mountPath"].value: mount["name"] for mount in volume_mounts(resolution, role)}
+    by_path = {mount["mountPath"].value: mount for mount in volume_mounts(resolution, role)}
     claims = [Why(_claim(name, one), source, "as asked") for name, one, source in _claims(resolution, role)]
     waiting = [*await_containers(resolution, role), *init_containers(resolution, role, by_path)]
     spec: Tree = {

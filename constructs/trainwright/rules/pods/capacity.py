@@ -8,13 +8,15 @@ from typing import Any, NamedTuple
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import Locator, dotted, tokens
+from trainwright.findings.locate import Locator, dotted, escape, tokens
 from trainwright.handshake import Role
 from trainwright.manifest.pods import containers_of
+from trainwright.manifest.template.containers import containers_of_role
 from trainwright.manifest.template.volumes import shared_memory
 from trainwright.plan import Resolution
 from trainwright.plan.resources import NODE_SHARE
 from trainwright.rules.pods.pod import overridden_at
+from trainwright.run import KubernetesContainer, ScratchMount
 from trainwright.target.base import RunPod
 from trainwright.units import GIB, Bytes, Cpu, UnitError
 
@@ -65,6 +67,26 @@ def _shared_memory_of(context: Context, resolution: Resolution, role: Role) -> I
     elif Bytes.parse(memory.value) >= pool.memory:
         message = f"a node of {name} has {pool.memory}, and shared memory of {memory.value} cannot be in it"
         yield found("TW308", where, message, "lower it, or use another node pool")
+
+
+def scratch_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What is written to scratch counts against the ephemeral storage of its pod (kubernetes, pkg/kubelet/eviction,
+    podEphemeralStorageLimitEviction), of which a container as Kubernetes writes it may bring more.
+    """
+    yield from dict.fromkeys(one for role in resolution.binding.roles for one in _scratch_of(context, resolution, role))
+
+
+def _scratch_of(context: Context, resolution: Resolution, role: Role) -> Iterator[Finding]:
+    amount = next((one for one in resolution.amounts(role) if one.name == "ephemeral-storage"), None)
+    written = any(isinstance(one.container, KubernetesContainer) for one in containers_of_role(resolution, role))
+    if amount is None or amount.limit is None or written:
+        return
+    for path, mount in context.run.mounts.items():
+        if isinstance(mount, ScratchMount) and mount.scratch > Bytes.parse(amount.limit):
+            more = dotted(tokens(amount.source.removeprefix("run:")))
+            message = f"scratch of {mount.scratch} counts against the pod's ephemeral storage of {amount.limit}"
+            where = context.locate.run(f"/mounts/{escape(path)}")
+            yield found("TW308", where, f"{message}: a pod that fills it is evicted", f"lower it, or raise {more}")
 
 
 def huge_pages_fit(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -191,5 +213,5 @@ def amount(container: Tree) -> Amount | None:
         return None
 
 
-PLAN = (pods_fit_nodes, shared_memory_fits, huge_pages_fit)
+PLAN = (pods_fit_nodes, shared_memory_fits, scratch_fits, huge_pages_fit)
 PODS = (overridden_pods_fit_nodes,)

@@ -5,7 +5,7 @@ What a pod may be is said of the finished pods (rules/pods/pod.py); here is what
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from trainwright.findings import Finding, Where
@@ -19,6 +19,7 @@ from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.rules.pods.storage import path_findings
 from trainwright.rules.program.environment import stated_facts, variable_findings
+from trainwright.rules.program.rank_variables import references_in
 from trainwright.rules.secrets import secret_findings
 from trainwright.run import KubernetesContainer, SharedMount, SharedVolume
 
@@ -93,6 +94,47 @@ def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield from variable_findings({name: value for name, value in env.items() if name not in reported}, where)
 
 
+def references(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A container has variables of its own alone: a reference to any other stays as it is. What a shell reads, `$(date)`, is the
+    shell's.
+    """
+    for stated in all_stated(resolution):
+        name, before = stated.container.name, set[str]()
+        variables, words, elsewhere = _texts_of(stated)
+        for variable, value, place in variables:
+            for other in (one for one in references_in(value) if one not in before and not elsewhere):
+                message = f"{variable} of container {name} holds $({other}), which stays as it is: it has no {other} before it"
+                fix = f"write the value out, or set {other} above it; where the text is meant, write $$({other})"
+                yield found("TW419", context.locate.at(place), message, fix)
+            before.add(variable)
+        for word, place in words:
+            for other in (one for one in references_in(word) if one.isupper() and one not in before and not elsewhere):
+                message = f"the command of container {name} holds $({other}), and it has no variable {other}: this stays as it is"
+                fix = f"set {other} under env of the container; where the text is meant, write $$({other})"
+                yield found("TW419", context.locate.at(place), message, fix)
+
+
+Texts = tuple[list[tuple[str, str, str]], list[tuple[str, str]], bool]
+"""Variables with their values, the words of the command, each with its place; whether more variables come from elsewhere."""
+
+
+def _texts_of(stated: Stated) -> Texts:
+    container, source = stated
+    if not isinstance(container, KubernetesContainer):
+        own = [(name, value if isinstance(value, str) else "", f"{source}/env/{name}") for name, value in container.env.items()]
+        return own, _words({"command": container.command or (), "args": container.args}, source), False
+    from trainwright.validate.fields import items, text, texts  # its package takes its time to load, and few runs have these
+
+    written, at = container.container, f"{source}/container"
+    entries = [(text(entry, "/name"), text(entry, "/value"), f"{at}/env/{number}") for number, entry in items(written, "/env")]
+    words = _words({field: texts(written, f"/{field}") for field in ("command", "args")}, at)
+    return entries, words, bool(written.get("envFrom"))
+
+
+def _words(lists: Mapping[str, Sequence[str]], source: str) -> list[tuple[str, str]]:
+    return [(word, f"{source}/{field}/{number}") for field, words in lists.items() for number, word in enumerate(words)]
+
+
 def paths(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Mounts of a pool are mounts of the container that trains."""
     for pool in dict.fromkeys(resolution.pools.values()):
@@ -105,4 +147,4 @@ def _variable_at(context: Context, source: str, name: str) -> Where:
     return context.locate.at(f"{source}/{name}")
 
 
-PLAN = (roles_are_there, names_are_free, shares_what_is_there, variables, paths)
+PLAN = (roles_are_there, names_are_free, shares_what_is_there, variables, references, paths)

@@ -228,19 +228,20 @@ _CLAIM_OF_A_POD = "/ephemeral/volumeClaimTemplate/spec"
 
 def ends_with_the_run(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:
     """A Job is complete when every ordinary container has ended; a native sidecar is ended by the kubelet."""
-    by_itself = {one.container.name for one in all_stated(resolution) if one.container.ends_itself}
+    stated = {one.container.name: one.container for one in all_stated(resolution)}
     for role, pod in pods:
         for container in pod["containers"][1:]:
             name = container.get("name")
-            if name in by_itself:
+            if name in stated and stated[name].ends_itself:
                 continue
-            yield found(
-                "TW607",
-                overridden_at(context, role, "containers", name),
-                f"container {name} would keep the pod alive after training",
-                "write it under `containers` of the run: with kind: sidecar, which Kubernetes ends with the run; or, if it ends "
-                "by itself, with kind: beside and ends_itself: true",
-            )
+            message = f"container {name} would keep the pod alive after training"
+            fix = _STATED_BESIDE if name in stated else _ADDED_BESIDE
+            yield found("TW607", overridden_at(context, role, "containers", name), message, fix)
+
+
+_STATED_BESIDE = "write kind: sidecar, which Kubernetes ends with the run; or add ends_itself: true, if it ends by itself"
+_ADDED_BESIDE = ("write it under `containers` of the run: with kind: sidecar, which Kubernetes ends with the run; or, if it ends "
+                 "by itself, with kind: beside and ends_itself: true")
 
 
 def has_resources(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Finding]:

@@ -8,32 +8,67 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
+from trainwright.manifest.template.containers import all_stated, containers_of_role
 from trainwright.plan import Resolution
 from trainwright.plan.model import SecurityPlan
 from trainwright.plan.security import RESTRICTED, USER_ID
 from trainwright.rules.pods.pod_security import BASELINE_CAPABILITIES, RESTRICTED_CAPABILITIES
+from trainwright.run import Container
+from trainwright.security import Security
 from trainwright.target.base import RunPod
 
 
 def level_allows(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What the run, a further role or the profile asks for, against the level of the namespace."""
     further = [resolution.security_of(role) for role in resolution.binding.roles if role.further]
-    yield from dict.fromkeys(one for security in (resolution.plan.security, *further) for one in _refused(context, security))
+    for security in (resolution.plan.security, *further):
+        for field, problem in _refused(security.level, security):
+            yield _not_allowed(context, security.level, security.sources[field], problem)
 
 
-def _refused(context: Context, security: SecurityPlan) -> Iterator[Finding]:
-    asked = [("privileged", "privileged")] if security.privileged and security.level != "privileged" else []
-    allowed = {RESTRICTED: RESTRICTED_CAPABILITIES, "baseline": BASELINE_CAPABILITIES}.get(security.level)
+def level_allows_containers(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What a container states of its own; all else that a level wants of it is written for it. One as Kubernetes writes it is
+    looked at in the finished pod.
+    """
+    level = resolution.plan.security.level
+    for container, source in all_stated(resolution):
+        if isinstance(container, Container):
+            for field, problem in _refused(level, container.security):
+                yield _not_allowed(context, level, f"{source}/security/{field}", f"{problem} in container {container.name}")
+
+
+def containers_may_be_whose_they_say(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A container has the pod's user unless it states one, whatever it says of root."""
+    for role in resolution.binding.roles:
+        user = resolution.security_of(role).user
+        for container, source in containers_of_role(resolution, role):
+            asked = container.security if isinstance(container, Container) else Security()
+            if asked.root is None or asked.user is not None or user is None or asked.root == (user == 0):
+                continue
+            effect = "it is not root" if asked.root else "the kubelet would refuse to start it"
+            stated = f"with root: {str(asked.root).lower()}"
+            message = f"container {container.name} has user {user}, that of its pod: {stated} {effect}"
+            fix = f"write user: 0; or remove root, and it stays user {user}" if asked.root else "write a user that is not 0"
+            yield found("TW601", context.locate.at(f"{source}/security/root"), message, fix)
+
+
+def _not_allowed(context: Context, level: str, source: str, problem: str) -> Finding:
+    fix = f"remove it, or use a namespace of a lower level than {level}"
+    return found("TW604", context.locate.at(source), f"pod security {level} refuses {problem}", fix)
+
+
+def _refused(level: str, asked: SecurityPlan | Security) -> Iterator[tuple[str, str]]:
+    """The field and what is wrong with it."""
+    if asked.privileged and level != "privileged":
+        yield "privileged", "privileged"
+    allowed = {RESTRICTED: RESTRICTED_CAPABILITIES, "baseline": BASELINE_CAPABILITIES}.get(level)
     if allowed is not None:
-        asked += [("capabilities", f"capability {name}") for name in security.capabilities if name not in allowed]
-    if security.level == RESTRICTED and security.user == 0:
-        asked.append(("user", "user 0"))
-    elif security.level == RESTRICTED and not security.non_root:
-        asked.append(("root", "processes that may be root's"))
-    for field, problem in asked:
-        message = f"pod security {security.level} refuses {problem}"
-        fix = f"remove it, or use a namespace of a lower level than {security.level}"
-        yield found("TW604", context.locate.at(security.sources[field]), message, fix)
+        yield from (("capabilities", f"capability {name}") for name in asked.capabilities or () if name not in allowed)
+    may_be_root = asked.root if isinstance(asked, Security) else not asked.non_root
+    if level == RESTRICTED and asked.user == 0:
+        yield "user", "user 0"
+    elif level == RESTRICTED and may_be_root:
+        yield "root", "processes that may be root's"
 
 
 def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -86,5 +121,5 @@ def _user_at(context: Context, resolution: Resolution, role: str) -> str:
     return "/security" if "security" in context.run.model_fields_set else "/namespace"
 
 
-PLAN = (level_allows, ssh_has_keys, keys_are_roots_own)
+PLAN = (level_allows, level_allows_containers, containers_may_be_whose_they_say, ssh_has_keys, keys_are_roots_own)
 PODS = (user_is_stated,)

@@ -26,7 +26,7 @@ from trainwright.rules.program.launchers import (
     starts_ranks_elsewhere,
 )
 from trainwright.rules.program.shell import starts_shell
-from trainwright.run import CommandWorkload
+from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.target.base import RunPod
 from trainwright.topology import LAUNCHER_VARIABLES, untold
 from trainwright.topology.launching import NODE_RANK
@@ -146,7 +146,7 @@ def left_as_text(context: Context, resolution: Resolution, pods: Sequence[RunPod
         if pod.role not in roles or not pod.found.spec.get("containers"):
             continue
         role, container = roles[pod.role], pod.found.spec["containers"][0]
-        problems = [part(context, resolution, role, container) for part in (_in_env, _in_words)]
+        problems = [part(context, resolution, role, container) for part in (_in_env, _in_words, _in_a_script)]
         for where, message, fix in chain.from_iterable(problems):
             if (where, message) not in said:
                 said.add((where, message))
@@ -188,6 +188,16 @@ def _in_words(context: Context, resolution: Resolution, role: Role, container: M
         for name in (name for name in names if name in has):
             message = f"the command holds the text ${name}, which nothing replaces: no shell reads this command"
             yield where, message, f"write $({name}), which Kubernetes expands; or start it by a shell, as in [bash, -c, …]"
+
+
+def _in_a_script(context: Context, resolution: Resolution, role: Role, container: Mapping[str, Any]) -> Problems:
+    """The supervisor reads the command of a script from its specification, where Kubernetes replaces nothing."""
+    line = line_of(context) if resolution.processes[role.name].supervised else None
+    for number, word in enumerate(line.words if line and isinstance(context.run.workload, ScriptWorkload) else ()):
+        for name in references_in(word) if line and not line.in_shell(number) else ():
+            message = f"the command holds $({name}), which stays as it is: the supervisor starts a script as it is written"
+            fix = f"let the program read {name} from its environment; or start it by a shell, as in [bash, -c, …], with ${name}"
+            yield context.locate.run("/workload/command"), message, fix
 
 
 _BY_CONTROLLERS = frozenset({

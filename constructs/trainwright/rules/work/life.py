@@ -8,6 +8,7 @@ from itertools import combinations
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
+from trainwright.handshake import Port
 from trainwright.plan import Resolution
 from trainwright.target import TARGETS
 
@@ -41,10 +42,12 @@ def comes_back(context: Context, resolution: Resolution) -> Iterator[Finding]:
 def ports_are_free(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Names and numbers of a run's own ports are not those of the plan, and no two in a pod are the same."""
     everywhere = dict.fromkeys(port for process in resolution.processes.values() for port in process.ports)
+    apart = {port for role in resolution.binding.roles if role.further for port in resolution.processes[role.name].ports}
     for port in everywhere:
         where = context.locate.run(port.source.removeprefix("run:"))
         for other in everywhere if port.source.startswith("run:") else ():
-            if not other.source.startswith("run:") and (port.name == other.name or port.number == other.number):
+            takes = _takes_from_afar if port in apart else _takes
+            if not other.source.startswith("run:") and takes(context, port, other):
                 message = f"port {port.name} ({port.number}) is taken by port {other.name} ({other.number}) of the plan"
                 yield found("TW460", where, f"{message}: {other.reason}", "choose another name and number")
     for process in resolution.processes.values():
@@ -54,6 +57,18 @@ def ports_are_free(context: Context, resolution: Resolution) -> Iterator[Finding
                 same = f"are both {first.number}" if first.number == second.number else "have the same name in one pod"
                 message = f"ports {first.name} and {second.name} {same}"
                 yield found("TW460", context.locate.run(second.source.removeprefix("run:")), message, "remove one of them")
+
+
+def _takes(_: Context, own: Port, planned: Port) -> bool:
+    return own.name == planned.name or own.number == planned.number
+
+
+def _takes_from_afar(context: Context, own: Port, planned: Port) -> bool:
+    """Whether a port of a further role, in whose pods nothing of the plan listens, meets one of the plan: on the node's network
+    by its number, and by the name of the port that Prometheus asks for metrics in every pod.
+    """
+    scraped = own.name == planned.name == "http" and context.cluster.monitoring is not None
+    return scraped or (context.run.host_network and own.number == planned.number)
 
 
 PLAN = (target_carries, comes_back, ports_are_free)
