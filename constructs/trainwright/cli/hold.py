@@ -33,7 +33,12 @@ def command(
     last = _day(until)
     names = [run_file(sources, name) for name in dict.fromkeys(runs)]
     records, build = last_records(where), build_project(sources, today(), watch=watched)
-    texts = {name: _kept(where, build, records, name) for name in names}
+    try:
+        texts = {name: _kept(where, build, records, name) for name in names}
+    except typer.Exit:
+        if len(names) > 1:
+            say("no run was held: leave that one out, and hold the others")
+        raise
     for name, (entry, text) in texts.items():
         why = reason or (entry.hold.why if entry.hold else "its inputs changed")
         hold = Hold(

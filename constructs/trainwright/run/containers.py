@@ -80,7 +80,8 @@ class Container(Model):
     memory: Bytes
     """Memory, as request and limit."""
     security: Security = Field(default_factory=Security.model_construct)
-    """Who its processes are; what is left out is as for the pod. `fs_group` is the pod's alone."""
+    """Who its processes are; what is left out is as for the pod. `fs_group` is the pod's alone, and `read_only_root` brings no
+    scratch here: mount some where the container writes."""
     started: Probe | None = None
     """Of a sidecar: what must be well before the next container starts."""
     ends_itself: bool = False

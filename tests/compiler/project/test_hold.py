@@ -168,6 +168,9 @@ def test_a_release_that_moves_every_identity_changes_nothing_that_is_held(here: 
 
 def test_there_must_be_something_to_hold(here: Scratch) -> None:
     assert_ended(here.run("hold", "own-script"), 2, "own-script would not restart: there is nothing to hold")
+    assert_ended(here.run("hold", "own-script", "own-script"), 2, "own-script would not restart")
+    both = here.run("hold", "own-script", "hostnetwork-ddp")
+    assert_ended(both, 2, "own-script would not restart", "no run was held: leave that one out, and hold the others")
     assert_ended(here.run("hold", "nothing"), 2, "there is no run nothing")
     assert_ended(here.run("hold", "own-script", "--until", "tomorrow"), 2, "write it like 2027-01-31")
     smaller_nodes(here)
