@@ -113,7 +113,8 @@ def _boosting() -> st.SearchStrategy[Data]:
 
 
 def _names_a_program(words: list[str]) -> bool:
-    return bool(words[0])
+    """Whether the first is one: neither a line of several words nor what only a shell understands (TW405, TW414)."""
+    return bool(words[0]) and not {" ", "="} & set(words[0]) and words[0] != "."
 
 
 def _scripts() -> st.SearchStrategy[Data]:
