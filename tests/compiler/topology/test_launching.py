@@ -71,7 +71,7 @@ def test_the_words_before_a_command_are_there_for_the_index_alone() -> None:
     assert first.container["command"] == ["env", "NODE_RANK=$(PET_NODE_RANK)", "start", "$(PET_NODE_RANK)"]
 
 
-EXPANDED = ("start", "$(NODE_RANK)", "bash", "-c", "rank $(NODE_RANK) of $(NNODES) at $(MASTER_ADDR):$(MASTER_PORT)")
+EXPANDED = ("start", "$(NODE_RANK)", "bash", "-c", "rank $(NODE_RANK) of $(NNODES) at $(MASTER_ADDR):$(MASTER_PORT) $@")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -82,7 +82,7 @@ def test_the_kubelet_knows_every_reference_in_the_command(target: str) -> None:
     for number, pod in enumerate(everyone):
         words = [expand(word, pod.environment) for word in (*pod.container["command"], *pod.container["args"])]
         assert words[-7:] == [
-            str(number), "bash", "-c", f"rank {number} of 2 at {everyone[0].host}:29500", "--of", "8", f"--rank={number}",
+            str(number), "bash", "-c", f"rank {number} of 2 at {everyone[0].host}:29500 $@", "--of", "8", f"--rank={number}",
         ]
     assert problems_of(result) == []
     assert lines_without_answer(result) == []
