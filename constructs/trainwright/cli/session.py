@@ -199,7 +199,7 @@ def run_file(sources: Sources, name: str) -> str:
     near = closest(PurePath(name).stem.replace("_", "-"), list(sources.runs))
     hint = f"did you mean {near}? " if near else ""
     errors = [PurePath(one.where.file or "") for one in sources.findings if one.severity is Severity.ERROR]
-    unread = dict.fromkeys(str(path) for path in errors if path.parent.name == "runs" or path.name == "defaults.yaml")
+    unread = dict.fromkeys(str(path) for path in errors if path.parent.name in ("charts", "runs"))
     also = f"; not read: {', '.join(unread)}, see `trainwright check`" if unread else ""
     stop(f"there is no run {name}; {hint}runs: {', '.join(sources.runs) or 'none'}{also}")
 
