@@ -7,7 +7,7 @@ from itertools import product
 from math import ceil
 from typing import Any, NamedTuple
 
-from trainwright.cluster import Cluster
+from trainwright.cluster import Cluster, NodePool
 from trainwright.plan.estimate.memory import plan_memory, saves_in_background
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import plan_world
@@ -33,6 +33,18 @@ class Change(NamedTuple):
     """Whether the upper bound fits too."""
 
 
+class _Pods(NamedTuple):
+    """Those that hold ranks."""
+
+    cluster: Cluster
+    pool: str
+    role: str
+
+    @property
+    def machine(self) -> NodePool:
+        return self.cluster.node_pools[self.pool]
+
+
 class _Step(NamedTuple):
     """One change, and how many things it changes."""
 
@@ -53,10 +65,11 @@ def smallest_change(run: Run, cluster: Cluster, pool: str, role: str) -> Change 
     shard groups, offload, more nodes. ``role`` is the target's name for the pods that hold ranks, in ``pool``.
     """
     may_fit: Change | None = None
-    now = _memory(run, cluster, pool, role)
-    for steps in _candidates(run, cluster, pool, role):
+    pods = _Pods(cluster, pool, role)
+    now = _memory(run, pods)
+    for steps in _candidates(run, pods):
         changed = _changed(run, steps)
-        memory = _memory(changed, cluster, pool, role)
+        memory = _memory(changed, pods)
         if memory is None or not _fits(memory, "low"):
             continue
         change = Change(tuple(step.text for step in steps), changed, memory, surely=_fits(memory, "high"))
@@ -77,10 +90,10 @@ def _most(memory: MemoryPlan) -> tuple[int, int]:
     return memory.high, memory.host.high if memory.host else 0
 
 
-def _memory(run: Run, cluster: Cluster, pool: str, role: str) -> MemoryPlan | None:
-    needs, machine = run.topology.needs(), cluster.node_pools[pool]
-    world = plan_world(needs, cluster, pool, "")
-    return plan_memory(run, world, plan_resources(run, machine, needs, role), machine)[0]
+def _memory(run: Run, pods: _Pods) -> MemoryPlan | None:
+    needs = run.topology.needs()
+    world = plan_world(needs, pods.cluster, pods.pool, "")
+    return plan_memory(run, world, plan_resources(run, pods.machine, needs, pods.role), pods.machine)[0]
 
 
 def _changed(run: Run, steps: tuple[_Step, ...]) -> Run:
@@ -89,9 +102,9 @@ def _changed(run: Run, steps: tuple[_Step, ...]) -> Run:
     return run
 
 
-def _candidates(run: Run, cluster: Cluster, pool: str, role: str) -> list[tuple[_Step, ...]]:
+def _candidates(run: Run, pods: _Pods) -> list[tuple[_Step, ...]]:
     """Every choice of one change on each axis, those with the fewest changes first."""
-    choices = (_shardings(run, cluster, pool, role), _batches(run), _checkpointing(run), _saving(run))
+    choices = (_shardings(run, pods), _batches(run), _checkpointing(run), _saving(run))
     axes = [[_NOTHING, *steps] for steps in choices]
     ranked = []
     for indices in product(*(range(len(axis)) for axis in axes)):
@@ -124,10 +137,10 @@ def _batches(run: Run) -> Iterator[_Step]:
             yield _Step(f"batch: {_flow(batch)}", {"batch": run.batch.model_copy(update=batch)})
 
 
-def _shardings(run: Run, cluster: Cluster, pool: str, role: str) -> Iterator[_Step]:
+def _shardings(run: Run, pods: _Pods) -> Iterator[_Step]:
     """Ways to spread the model states: more memory for the pod, a higher stage of ZeRO, offload, more nodes."""
     topology = run.topology
-    yield from _pod_memory(run, cluster, pool, role)
+    yield from _pod_memory(run, pods)
     if topology.needs().gpus_per_node == 0:
         return
     if not isinstance(topology, DDP | ZeRO) or topology.needs().world_size == 1:
@@ -185,19 +198,19 @@ def _flow(values: dict[str, Any]) -> str:
     return f"{{{', '.join(f'{key}: {_flow(value) if isinstance(value, dict) else value}' for key, value in values.items())}}}"
 
 
-def _pod_memory(run: Run, cluster: Cluster, pool: str, role: str) -> Iterator[_Step]:
+def _pod_memory(run: Run, pods: _Pods) -> Iterator[_Step]:
     """As much memory as the upper bound takes, if it is the host that does not fit and a node has that much."""
-    memory = _memory(run, cluster, pool, role)
+    memory = _memory(run, pods)
     host = memory.host if memory and run.topology.needs().gpus_per_node else memory
     if host is None or host.high <= host.limit:
         return
     amount = ceil(host.high * run.topology.needs().processes_per_node / GIB) * GIB
-    if amount > cluster.node_pools[pool].memory.bytes * NODE_SHARE:
+    if amount > pods.machine.memory.bytes * NODE_SHARE:
         return
     wanted = Bytes(amount)
-    parts = run.roles.get(role)
+    parts = run.roles.get(pods.role)
     if parts and asked_of(parts.resources).memory:  # the nearer statement is the one that counts
         own = parts.model_copy(update={"resources": parts.resources.model_copy(update={"memory": wanted})})
-        yield _Step(f"roles: {{{role}: {{resources: {{memory: {wanted}}}}}}}", {"roles": {**run.roles, role: own}})
+        yield _Step(f"roles: {{{pods.role}: {{resources: {{memory: {wanted}}}}}}}", {"roles": {**run.roles, pods.role: own}})
     else:
         yield _Step(f"resources: {{memory: {wanted}}}", {"resources": run.resources.model_copy(update={"memory": wanted})})

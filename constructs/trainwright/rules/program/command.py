@@ -13,7 +13,7 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
-from trainwright.handshake import Rendezvous
+from trainwright.handshake import Rendezvous, Role
 from trainwright.plan import Resolution
 from trainwright.rules.program.environment import fabric_findings, stated_facts, variable_findings
 from trainwright.rules.secrets import secret_findings
@@ -91,6 +91,11 @@ def stated_lines(context: Context) -> list[Line]:
     return [line_of(context), *(line for name in context.run.roles if (line := line_of_role(context, name)))]
 
 
+def line_in(context: Context, resolution: Resolution, role: Role) -> Line | None:
+    """What the pods of a role run: the role's own line, or the run's; None where that is the image's, or a program of ours."""
+    return line_of_role(context, role.name) or (line_of(context) if resolution.binding.runs_the_work(role) else None)
+
+
 def lines_of_ranks(context: Context, resolution: Resolution) -> list[Line]:
     """The commands that start ranks, each once: that of the run, unless every role has its own."""
     works = [role.name for role in resolution.binding.roles if not role.further and resolution.binding.runs_the_work(role)]
@@ -110,7 +115,8 @@ def scripts_of(context: Context, line: Line) -> Iterator[tuple[str, Line]]:
             yield f"/files/{escape(path)}", Line(("sh", "-c", content))
 
 
-_SHEBANG = re.compile(r"#!\s*\S*(?:/|env\s+)(?:ba|da|z)?sh\b")
+SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
+_SHEBANG = re.compile(rf"#!\s*\S*(?:/|env\s+)(?:{'|'.join(sorted(SHELLS))})\b")
 
 
 def arguments(context: Context) -> Iterator[Finding]:

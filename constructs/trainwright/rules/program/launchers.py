@@ -134,9 +134,9 @@ _PYTHON = re.compile(r"python[0-9.]*")
 _STARTS_RANKS = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "horovodrun", "srun", "ray"})
 
 
-def starts_ranks_elsewhere(line: Line) -> bool:
+def starts_ranks_elsewhere(words: Sequence[str]) -> bool:
     """Whether a command names a program that starts ranks by means of its own, such as mpirun or srun."""
-    return not _STARTS_RANKS.isdisjoint(word.rpartition("/")[2] for word in words_of(line.words))
+    return not _STARTS_RANKS.isdisjoint(word.rpartition("/")[2] for word in words)
 
 
 def launcher_in(words: Sequence[str]) -> tuple[str, int] | None:
@@ -332,16 +332,15 @@ def starts_the_ranks(context: Context, resolution: Resolution) -> Iterator[Findi
 
 def _line_starts_the_ranks(context: Context, resolution: Resolution, line: Line) -> Iterator[Finding]:
     words = words_of(line.words)
-    programs = [word.rpartition("/")[2] for word in words]
     launched = launcher_in(words)
-    if (launched and launched[0] == "torchrun") or not _STARTS_RANKS.isdisjoint(programs):
+    if (launched and launched[0] == "torchrun") or starts_ranks_elsewhere(words):
         return
     where, fix = context.locate.run(line.pointer), "write torchrun before the program: it reads the plan's PET_ variables"
     if launched is not None:
         name = launched[0]
         if resolution.needs.nodes > 1:
             yield from _across(name, words, resolution, where)
-    elif any(_PYTHON.fullmatch(program) for program in programs) and not _reads_its_index(context, resolution, line):
+    elif any(_PYTHON.fullmatch(word.rpartition("/")[2]) for word in words) and not _reads_its_index(context, resolution, line):
         alone = _alone(resolution)
         if alone:
             yield found("TW450", where, alone, f"{fix}; or use workload script, which starts one process per rank")

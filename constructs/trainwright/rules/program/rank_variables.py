@@ -13,7 +13,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous, Role
 from trainwright.plan import Resolution
-from trainwright.rules.program.command import Line, assigned, line_of, line_of_role, lines_of_ranks, set_once, words_in, words_of
+from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, set_once, words_in, words_of
 from trainwright.rules.program.environment import stated_for_ranks
 from trainwright.rules.program.launchers import (
     IN_A_SHELL,
@@ -135,22 +135,29 @@ def _read(line: Line) -> set[str]:
 
 
 def _refused(where: Where, what: str, names: list[str], why: str) -> Finding:
-    fix = "write what this target's pods have instead (docs/launchers.md lists it), or set the variable in the command"
-    return found("TW457", where, f"{what} {', '.join(names)}; {why}", fix)
+    return found("TW457", where, f"{what} {', '.join(names)}; {why}", _WHAT_PODS_HAVE)
+
+
+_WHAT_PODS_HAVE = "write what this target's pods have instead (docs/launchers.md lists it), or set the variable in the command"
 
 
 def left_as_text(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """References in a finished pod that nothing replaces: to variables that it does not have, or as a shell writes them."""
-    roles, said = {role.name: role for role in resolution.binding.roles}, set[tuple[Where, str]]()
-    for pod in pods:
-        if pod.role not in roles or not pod.found.spec.get("containers"):
-            continue
-        role, container = roles[pod.role], pod.found.spec["containers"][0]
+    said = set[tuple[Where, str]]()
+    for role, container in _main_containers(resolution, pods):
         problems = [part(context, resolution, role, container) for part in (_in_env, _in_words, _in_a_script)]
         for where, message, fix in chain.from_iterable(problems):
             if (where, message) not in said:
                 said.add((where, message))
                 yield found("TW419", where, message, fix)
+
+
+def _main_containers(resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[tuple[Role, Mapping[str, Any]]]:
+    """The container that works, of each pod of a role."""
+    roles = {role.name: role for role in resolution.binding.roles}
+    for pod in pods:
+        if pod.role in roles and (containers := pod.found.spec.get("containers")):
+            yield roles[pod.role], containers[0]
 
 
 Problems = Iterator[tuple[Where, str, str]]
@@ -173,7 +180,7 @@ def _in_env(context: Context, resolution: Resolution, role: Role, container: Map
 
 def _in_words(context: Context, resolution: Resolution, role: Role, container: Mapping[str, Any]) -> Problems:
     """In a command the kubelet knows every variable of the container; what a shell reads is the shell's."""
-    line = line_of_role(context, role.name) or (line_of(context) if resolution.binding.runs_the_work(role) else None)
+    line = line_in(context, resolution, role)
     if line is None or resolution.processes[role.name].supervised or resolution.binding.replaces_command:
         return  # ours, a script that the supervisor starts as it is written, or the operator's
     has = {entry["name"] for entry in container.get("env") or ()} | resolution.binding.injects.keys() | _handed_on(resolution)
@@ -219,18 +226,13 @@ def empty_in_a_shell(context: Context, resolution: Resolution, pods: Sequence[Ru
     """A shell puts nothing in place of a variable that another kind of object has, and this one's pods have not."""
     if resolution.needs.mpi or resolution.binding.replaces_command:
         return
-    roles = {role.name: role for role in resolution.binding.roles}
     work, said = context.run.workload, set[tuple[Where, str]]()
     told = set[str]() if isinstance(work, CommandWorkload) and work.launcher_variables is False else _BY_TORCHRUN
-    for pod in pods:
-        containers = pod.found.spec.get("containers")
-        if pod.role not in roles or not containers or containers[0].get("envFrom"):
+    for role, container in _main_containers(resolution, pods):
+        line = line_in(context, resolution, role)
+        if line is None or resolution.processes[role.name].supervised or container.get("envFrom"):
             continue
-        role = roles[pod.role]
-        line = line_of_role(context, role.name) or (line_of(context) if resolution.binding.runs_the_work(role) else None)
-        if line is None or resolution.processes[role.name].supervised:
-            continue
-        where, has = context.locate.run(line.pointer), {entry["name"] for entry in containers[0].get("env") or ()}
+        where, has = context.locate.run(line.pointer), {entry["name"] for entry in container.get("env") or ()}
         has |= resolution.binding.injects.keys() | _handed_on(resolution)
         known = _BY_CONTROLLERS | (set(LAUNCHER_VARIABLES) if role.further else told)
         for name in sorted((_read_in_a_shell(line) & known) - has):
@@ -252,7 +254,7 @@ def _read_in_a_shell(line: Line) -> set[str]:
     if launched := launched_by(line):
         read -= _OF_EACH_RANK
         read |= {first or second for value in launched.options.values() for first, second in _READ.findall(value or "")}
-    elif starts_ranks_elsewhere(line):
+    elif starts_ranks_elsewhere(words_of(words)):
         read -= _OF_EACH_RANK
     return read - own
 
@@ -267,7 +269,7 @@ def _in_place_of(name: str, role: Role, resolution: Resolution, has: set[str]) -
         index = NODE_RANK if numbered else next((other for other in _NUMBERS if other in has), None)
         if index:
             return f"write ${index}, the pod's number"
-    return "write what this target's pods have instead (docs/launchers.md lists it), or set the variable in the command"
+    return _WHAT_PODS_HAVE
 
 
 _NUMBERS = ("JAX_PROCESS_ID", "DMLC_TASK_ID", "RANK")

@@ -10,9 +10,7 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous
-from trainwright.rules.program.command import Line, shown, stated_lines
-
-SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
+from trainwright.rules.program.command import SHELLS, Line, shown, stated_lines
 
 Problems = Iterator[tuple[int, str, str]]
 """Number of the word, message and fix."""
@@ -31,14 +29,12 @@ def shell_words(context: Context) -> Iterator[Finding]:
 
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_AS_A_SCRIPT = "write the whole as one script: [bash, -c, SCRIPT]"
 _BUILTINS = {
     "cd": "write working_dir, and the program as the first word",
     "exec": "remove it: the first word is process 1 of its container as it is",
     "export": "write variables under env, and the program as the first word",
-    "source": "write the whole as one script: [bash, -c, SCRIPT]",
-    ".": "write the whole as one script: [bash, -c, SCRIPT]",
-    "set": "write the whole as one script: [bash, -c, SCRIPT]",
-    "ulimit": "write the whole as one script: [bash, -c, SCRIPT]",
+    **dict.fromkeys(("source", ".", "set", "ulimit"), _AS_A_SCRIPT),
 }
 
 
@@ -59,7 +55,7 @@ def _operators(line: Line) -> Problems:
     for number, word in enumerate(line.words):
         if number and word in _OPERATORS and not line.words[number - 1].startswith("-"):
             message = f"the program is given {word} as text: no shell reads this command"
-            yield number, message, "write the whole as one script: [bash, -c, SCRIPT]"
+            yield number, message, _AS_A_SCRIPT
             return
 
 
