@@ -277,6 +277,10 @@ class Binding(NamedTuple):
     """Whether a rule of the object says what the eviction of a pod does to the run."""
     delays: Literal["none", "ignored", "all"] = "none"
     """Whether each eviction makes the next new pod wait twice as long: always, or where it is ignored (under the supervisor)."""
+    returns: str = ""
+    """What comes back after an eviction that delays nothing, and when, measured on real controllers; empty where unknown."""
+    keeps_evicted: bool = False
+    """Whether an evicted pod stays as it is, and nobody makes a new one until somebody deletes it."""
     peer_list: tuple[str, str] | None = None
     """Variable in which the operator names every pod, and what it writes for one, with ``{host}`` and ``{namespace}``."""
     api_access: Mapping[str, str] = {}

@@ -93,6 +93,11 @@ class Resolution(NamedTuple):
         return role_security(self.run, self.cluster, role.name) if role.further else self.plan.security
 
     @property
+    def supervised(self) -> bool:
+        """Whether our supervisor is in every pod, but for those of further roles."""
+        return all(self.processes[role.name].supervised for role in self.binding.roles if not role.further)
+
+    @property
     def gpus(self) -> int:
         """GPUs of all pods, those of further roles too, and as many as an autoscaler may make."""
         return sum(self.most_pods(role) * self.gpus_of(role) for role in self.binding.roles)

@@ -17,6 +17,7 @@ from trainwright.manifest.template.containers import all_stated
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
 from trainwright.plan.estimate.scaling import Efficiency, scaling
+from trainwright.plan.incident import incident
 from trainwright.plan.model import AmountPlan, ElasticPlan, MemoryPlan
 from trainwright.plan.security import describe_security
 from trainwright.report.finding import to_json
@@ -133,6 +134,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         yield "placement", f"one pod a node, so {counted(plan.placement.nodes, 'node')} ({plan.placement.reason})"
     if restarts := _restarts(compiled):
         yield "restarts", restarts
+    if cost := _incident(compiled):
+        yield "lost pods", cost
     yield "checkpoints", _checkpoints(plan)
     yield from _supervision(compiled.run)
     yield "guarantees", ", ".join(plan.guarantees) or "none: the work is an opaque command"
@@ -239,6 +242,14 @@ def _restarts(compiled: CompiledRun) -> str:
         most = run.restarts * elastic.maximum
         return f"{run.restarts} of all {elastic.maximum} pods, or {most:,} of one pod at a time: the operator adds up pods"
     return ""
+
+
+def _incident(compiled: CompiledRun) -> str:
+    """What the eviction of a pod costs, unless it ends the run."""
+    resolution = compiled.resolution
+    if compiled.run.on_disruption == "fail":
+        return ""
+    return incident(resolution.binding, resolution.needs, resolution.supervised)
 
 
 def _supervision(run: Run) -> Iterator[tuple[str, str]]:

@@ -15,8 +15,8 @@ from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target.base import BaseTarget, KnownOperator, Target, Template, further_roles, owned_manager, run_kind
 from trainwright.target.jobs import (
+    ALL_ANEW,
     BY_EXIT_CODE,
-    FIRST_FAILURE,
     INDEX_LABEL,
     INDEX_VARIABLES,
     INJECTED,
@@ -29,7 +29,9 @@ from trainwright.target.jobs import (
     failure_rules_below_job_set,
     in_order,
     job_set_rules,
+    none_of_its_own,
     owned_below_job_set,
+    reasons_of_none,
     retries,
     together,
     waits_for,
@@ -52,7 +54,7 @@ def _job_reasons(place: int) -> dict[str, str]:
     job = job_at(place)
     return {
         f"{job}/completionMode": NUMBERED,
-        f"{job}/backoffLimit": FIRST_FAILURE,
+        **reasons_of_none(job),
         f"{job}/podReplacementPolicy": REPLACED,
         f"{job}/podFailurePolicy": BY_EXIT_CODE,
         **template_reasons(f"{job}/template"),
@@ -70,7 +72,7 @@ class JobSet(BaseTarget):
     operator: KnownOperator | None = JOB_SET_OPERATOR
     kueue: str | None = "jobset.x-k8s.io/jobset"
     minimum_kubernetes = (1, 31)
-    """podFailurePolicy is stable from 1.31 on (KEP-3329)."""
+    """podFailurePolicy is stable from 1.31 on (KEP-3329); backoffLimitPerIndex is on by default from 1.29 on (KEP-3850)."""
     templates: Mapping[str, Template] = {ROLE: (JOB_SET, f"{job_at(0)}/template")}
     reserved_labels: tuple[str, ...] = ("jobset.sigs.k8s.io/",)
 
@@ -99,6 +101,7 @@ class JobSet(BaseTarget):
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
             disruption_rule=True,
             delays="ignored" if needs.talk else "all",
+            returns=ALL_ANEW,
             guarantees=frozenset(Guarantee),
             generated_names=tuple(f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in (node, *further)),
         )
@@ -159,12 +162,14 @@ class JobSet(BaseTarget):
     guide = """\
 - **Emits** a ConfigMap and a JobSet of one Job, and of one more for each [further role](roles.md#further-roles). Its controller
   creates the Job `<name>-node-0` and the Service `<name>`; pod i is `<name>-node-0-<i>.<name>`.
-- **Needs** JobSet with its webhooks.
-- **Failures.** The Job has the same policy, but its own `backoffLimit` is 0: otherwise its retries would come first, and
-  bring back one pod without the others. The first failure that counts restarts the whole set, up to `restarts` times. A
-  permanent code ends it (rule `FailJobSet`). Under an opaque `command`, nobody tells the peers of an evicted pod that it is
-  gone, and they would wait for it until NCCL's own timeout. So an eviction fails the Job, and the set restarts without
-  counting it (rule `RestartJobSetAndIgnoreMaxRestarts`).
+- **Needs** JobSet with its webhooks, and Kubernetes 1.31. `backoffLimitPerIndex` is on by default since 1.29.
+- **Failures.** The Job has the same policy, but no retries of its own: they would come first, and bring back one pod
+  without the others. Under the supervisor its `backoffLimitPerIndex` and `maxFailedIndexes` are 0, so that [the pods that
+  one eviction takes along do not delay each other](#what-an-incident-costs). The first failure that counts restarts the
+  whole set, up to `restarts` times. A permanent code ends it (rule `FailJobSet`), also where peers have ended with 202
+  before. Under an opaque `command`, nobody tells the peers of an evicted pod that it is gone, and they would wait for it
+  until NCCL's own timeout. So an eviction fails the Job, and the set restarts without counting it (rule
+  `RestartJobSetAndIgnoreMaxRestarts`).
 - **Its failure rules** follow from the run, so none is stated by hand:
 
   | rule | when | by |
@@ -253,7 +258,7 @@ def _job(resolution: Resolution, role: Role) -> Tree:
         "completionMode": "Indexed",
         "completions": Why(role.pods, role.counted_in, why),
         "parallelism": Why(role.pods, role.counted_in, "all pods at once" if role.further else together(resolution)),
-        **({"backoffLimit": 0} if talk else retries(resolution)),
+        **(none_of_its_own(resolution, role) if talk else retries(resolution)),
         "podReplacementPolicy": "Failed",
         "podFailurePolicy": {
             "rules": failure_rules_below_job_set(resolution, role) if talk else failure_rules(resolution, role)

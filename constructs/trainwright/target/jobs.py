@@ -33,6 +33,12 @@ FIRST_FAILURE = (
     "the first failure that counts goes to the JobSet, which starts all pods again; retries of one pod would come first and be "
     "of no use (kubernetes-sigs/jobset#825)"
 )
+COUNTED_APART = (
+    f"{FIRST_FAILURE}. Counted per index: with a limit for the whole Job the pods that one eviction takes along would delay each "
+    "other, 8 of them by 10 minutes"
+)
+ALL_ANEW = "all pods start again, about 2 s later"
+"""A JobSet whose Job has failed by an eviction."""
 BY_EXIT_CODE = "what to do with a failed pod, from the trainer's table of exit codes; the first match wins"
 """Reasons for the constants of a Job."""
 
@@ -47,6 +53,23 @@ def retries(resolution: Resolution) -> Tree:
         "delays none of them; a Job-wide limit would back off exponentially with N",
     )
     return {"backoffLimitPerIndex": limit, **({"maxFailedIndexes": 0} if resolution.needs.talk else {})}
+
+
+def none_of_its_own(resolution: Resolution, role: Role) -> Tree:
+    """Of a Job below a JobSet. Where its policy ignores failures, a limit for the whole Job would delay the next pods by all of
+    them (:func:`trainwright.plan.incident.delay`)."""
+    if resolution.processes[role.name].supervised:
+        return {"backoffLimitPerIndex": 0, "maxFailedIndexes": 0}
+    return {"backoffLimit": 0}
+
+
+def reasons_of_none(job: str) -> dict[str, str]:
+    """Why it has none. ``job`` is the pointer of its spec."""
+    return {
+        f"{job}/backoffLimit": FIRST_FAILURE,
+        f"{job}/backoffLimitPerIndex": COUNTED_APART,
+        f"{job}/maxFailedIndexes": "one index that failed fails the Job: no rank can be missing",
+    }
 
 
 def together(resolution: Resolution) -> str:
@@ -149,7 +172,7 @@ def job_set_rules(resolution: Resolution, own: Sequence[str]) -> list[Tree | Why
     uncounted = "an eviction is not the run's fault: all pods start again, and it costs no restart"
     if _ends(resolution):
         return [permanent]
-    if not all(resolution.processes[role.name].supervised for role in roles if not role.further):
+    if not resolution.supervised:
         return [Why(disrupted, "trainwright", uncounted)]
     further = [role.name for role in roles if role.further]
     if not further:

@@ -38,6 +38,8 @@ container, finds none, and makes the pod again (pkg/controller.v1/common/pod.go 
 COUNTS_NEW_PODS = False
 """Nor does a pod that is replaced for its exit code count (PastBackoffLimit in pkg/controller.v1/common/job.go)."""
 
+RETURNS = "each pod that has ended comes back at once"
+"""Under ``ExitCode`` by its code, and under ``OnFailure`` any that has failed (pkg/controller.v1/common/pod.go)."""
 
 HIDES_UNREADY = True
 """The Service of each pod leaves publishNotReadyAddresses out (pkg/controller.v1/common/service.go)."""

@@ -76,6 +76,9 @@ class MPIJob(BaseTarget):
             sshd_folder=ssh_of(needs.mpi).folder,
             as_root=needs.mpi.as_root,
             counts_init_failures=not others,  # of the launcher's Job alone: a worker is started again in its place
+            delays="none" if others else "all",  # the launcher's Job has one pod
+            returns="an evicted worker is not made again: each new launcher waits for it until somebody deletes the pod",
+            keeps_evicted=bool(others),
             gang=Gang.OPERATOR,
             # Not exit codes: the launcher's Job has no podFailurePolicy, so a failure that would come again is tried again.
             # Ranks are tied to the launcher's supervisor, which has them save before mpirun ends them.

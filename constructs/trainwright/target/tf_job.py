@@ -91,6 +91,7 @@ class TFJob(BaseTarget):
             injects=_INJECTED if sum(role.pods for role in roles) > 1 else {},
             counts_init_failures=kubeflow.COUNTS_INIT_FAILURES,
             counts_new_pods=kubeflow.COUNTS_NEW_PODS,
+            returns=kubeflow.RETURNS,
             peer_list=("TF_CONFIG", f'"{{host}}.{{namespace}}.svc:{PORT}",'),
             gang=Gang.OPERATOR,
             guarantees=frozenset(Guarantee),

@@ -87,6 +87,7 @@ class VolcanoJob(BaseTarget):
         roles = (*bound.roles, *further)
         return bound._replace(
             roles=roles,
+            returns="all pods start again, about 1 s later, and each time is one of the restarts",
             injects={**_INDEX, **{name: what for role in roles for name, what in _hosts(role.name).items()}, **bound.injects},
             generated_names=tuple(f"{{name}}-{role.name}-{role.pods - 1}" for role in roles),
         )
@@ -399,7 +400,7 @@ _AGAIN = Why(
 def _policies(resolution: Resolution) -> list[Tree | Why]:
     """A code each, then everything else. What starts a Job again kills all of its pods first, and counts; a request of a pod that
     was killed then is older than the Job and changes nothing (pkg/controllers/job/job_controller_util.go, applyPolicies)."""
-    if not all(resolution.processes[role.name].supervised for role in resolution.binding.roles if not role.further):
+    if not resolution.supervised:
         return [_AGAIN]
     permanent = [row for row in EXIT_CODES.values() if row.disposition is Disposition.PERMANENT]
     return [

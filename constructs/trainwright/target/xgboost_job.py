@@ -56,6 +56,7 @@ class XGBoostJob(BaseTarget):
             injects={**_INJECTED, **(_INJECTED_WITH_WORKERS if several else {})},
             counts_init_failures=kubeflow.COUNTS_INIT_FAILURES,
             counts_new_pods=kubeflow.COUNTS_NEW_PODS,
+            returns=kubeflow.RETURNS,
             peer_list=("WORKER_ADDRS", "{host},"),
             gang=Gang.OPERATOR,
             guarantees=frozenset(Guarantee),

@@ -13,6 +13,7 @@ from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.supporting import fences
 from trainwright.plan import Resolution
 from trainwright.plan.resources import uses_rdma
+from trainwright.rules.cluster.scheduling import by_cost, targets
 from trainwright.target import TARGETS
 
 KNOWN_KUBERNETES = tuple(range(29, 38))
@@ -72,12 +73,10 @@ def kubernetes_version(context: Context, resolution: Resolution) -> Iterator[Fin
         )
     elif (1, minor) < target.minimum_kubernetes:
         needed = ".".join(map(str, target.minimum_kubernetes))
-        yield found(
-            "TW307",
-            where,
-            f"{target.title} needs Kubernetes {needed}, the cluster has {version}",
-            "upgrade the cluster: older versions lack the failure rules that bring all ranks back together",
-        )
+        message = f"{target.title} needs Kubernetes {needed}, the cluster has {version}"
+        others = targets(context, resolution, lambda binding: True)
+        instead = f"use target {by_cost(resolution, others)}; or " if others else ""
+        yield found("TW307", where, message, f"{instead}upgrade the cluster to {needed} or newer")
 
 
 def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.kueue import PREFIX, SLICE, SLICE_SIZE, dispatching_queue
 from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_schedulers
 from trainwright.plan import Resolution, answer
+from trainwright.plan.incident import delayed, incident
 from trainwright.plan.pods import in_volcano_queue
 from trainwright.target import TARGETS
 from trainwright.target.base import GangFlag, RunPod, Target
@@ -242,14 +243,14 @@ def evictions(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """The Job controller waits 10 s before a new pod, and twice as long after each further failure of its index, up to 10 minutes
     (pkg/controller/job, backoff_utils.go). Failures that the policy ignores do not count as retries, but they do here.
     """
-    if resolution.pool.spot is None or context.run.on_disruption == "fail" or not _delayed(resolution.binding, resolution):
+    binding, supervised = resolution.binding, resolution.supervised
+    waits = delayed(binding, supervised) or binding.keeps_evicted
+    if resolution.pool.spot is None or context.run.on_disruption == "fail" or not waits:
         return
-    message = (
-        f"nodes of pool {resolution.plan.world.pool} are reclaimed, and with each eviction of a pod the Job controller waits "
-        "longer before it makes the next: 10 s, 20 s and so on, up to 10 min"
-    )
-    others = _targets(context, resolution, lambda binding: not _delayed(binding, resolution))
-    fix = f"use target {' or '.join(others)}; or accept the wait" if others else "accept the wait, or use a pool without spot"
+    cost = incident(binding, resolution.needs, supervised)
+    message = f"nodes of pool {resolution.plan.world.pool} are reclaimed, and with each eviction of a pod the run waits: {cost}"
+    others = targets(context, resolution, lambda binding: not delayed(binding, supervised) and not binding.keeps_evicted)
+    fix = f"use target {by_cost(resolution, others)}; or accept the wait" if others else _ACCEPT
     yield found("TW455", context.locate.run("/target" if context.run.target else "/topology"), message, fix)
 
 
@@ -259,26 +260,33 @@ def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
         return
     title = resolution.plan.target_title
     message = f"the controller of a {title} has no rule for evicted pods, so `on_disruption: fail` would do nothing"
-    others = _targets(context, resolution, lambda binding: binding.disruption_rule)
+    others = targets(context, resolution, lambda binding: binding.disruption_rule)
     fix = f"use target {' or '.join(others)}; or remove on_disruption" if others else "remove on_disruption"
     yield found("TW456", context.locate.run("/on_disruption"), message, fix)
 
 
-def _delayed(binding: Binding, resolution: Resolution) -> bool:
-    supervised = all(process.supervised for process in resolution.processes.values())
-    return binding.delays == "all" or (binding.delays == "ignored" and supervised)
+_ACCEPT = "accept the wait, or use a pool without spot"
 
 
-def _targets(context: Context, resolution: Resolution, fit: Callable[[Binding], bool]) -> list[str]:
+def targets(context: Context, resolution: Resolution, fit: Callable[[Binding], bool]) -> dict[str, Binding]:
     """Targets that the cluster has and that would carry the run with such a binding."""
     answers = {name: _bound(target, context, resolution) for name, target in TARGETS.items()}
-    return [name for name, answer in answers.items() if isinstance(answer, Binding) and fit(answer)]
+    return {name: answer for name, answer in answers.items() if isinstance(answer, Binding) and fit(answer)}
+
+
+def by_cost(resolution: Resolution, others: Mapping[str, Binding]) -> str:
+    """Names of targets, each with what an eviction costs there; those come first whose pods come back without a delay."""
+    supervised = resolution.supervised
+    costs = {name: incident(binding, resolution.needs, supervised) for name, binding in others.items()}
+    order = sorted(others, key=lambda name: (others[name].keeps_evicted, delayed(others[name], supervised)))
+    return " or ".join(f"{name} ({costs[name]})" if costs[name] else name for name in order)
 
 
 def _bound(target: Target, context: Context, resolution: Resolution) -> Binding | Refusal | None:
     needed = (target.operator, *target.depends_on) if target.operator else ()
-    installed = all(operator.name in context.cluster.operators for operator in needed)
-    return answer(target, resolution.needs, context.cluster) if installed else None
+    there = all(operator.name in context.cluster.operators for operator in needed)
+    there = there and release(context.cluster.kubernetes) >= target.minimum_kubernetes
+    return answer(target, resolution.needs, context.cluster) if there else None
 
 
 RUN = (queue, topology_level, priority, by_hand)

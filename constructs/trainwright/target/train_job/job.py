@@ -39,7 +39,7 @@ from trainwright.target.base import (
     owned_manager,
     run_kind,
 )
-from trainwright.target.jobs import INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
+from trainwright.target.jobs import ALL_ANEW, INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
 from trainwright.target.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
 from trainwright.target.train_job.releases import DEADLINE_SINCE, GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
 from trainwright.target.train_job.runtime import (
@@ -215,6 +215,7 @@ def _indexed(needs: Needs) -> Binding:
         gang=Gang.OBJECTS,
         disruption_rule=True,
         delays="ignored",
+        returns=ALL_ANEW,
         # below the TrainJob is a JobSet like any other: one Job, whose exit codes count, and all pods start again together
         guarantees=frozenset(Guarantee),
         generated_names=(f"{{name}}-node-0-{needs.nodes - 1}-abcde",),
@@ -244,6 +245,8 @@ def _launched(needs: Needs, mpi: MPI) -> Binding:
         as_root=mpi.as_root,
         gang=Gang.OBJECTS,
         disruption_rule=True,
+        delays="ignored",
+        returns=ALL_ANEW,
         # As above: the launcher ends with the code of the rank that failed first, and its Job has a failure policy. Ranks are
         # tied to the launcher's supervisor, which has them save before mpirun ends them.
         guarantees=frozenset(Guarantee),

@@ -14,14 +14,15 @@ from trainwright.plan import Resolution
 from trainwright.target.base import owned_manager
 from trainwright.target.jobs import (
     BY_EXIT_CODE,
-    FIRST_FAILURE,
     MOST_JOBS,
     REPLACED,
     counted_jobs,
     failure_rules_below_job_set,
     in_order,
     job_set_rules,
+    none_of_its_own,
     owned_below_job_set,
+    reasons_of_none,
     waits_for,
 )
 from trainwright.target.mpi import ssh_of
@@ -168,7 +169,7 @@ def _job(resolution: Resolution, name: str, role: Role) -> Tree:
             "spec": {
                 "completionMode": "Indexed",
                 **(_pods(role) if role.further else {}),
-                "backoffLimit": 0,
+                **none_of_its_own(resolution, role),
                 "podReplacementPolicy": "Failed",
                 "podFailurePolicy": {"rules": failure_rules_below_job_set(resolution, role)},
                 "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
@@ -202,7 +203,7 @@ def _job_reasons(place: int) -> dict[str, str]:
     return {
         f"{job}/metadata": "by this label the operator knows the Job that trains",
         f"{job}/spec/completionMode": "each pod has a fixed index, by which it is named",
-        f"{job}/spec/backoffLimit": FIRST_FAILURE,
+        **reasons_of_none(f"{job}/spec"),
         f"{job}/spec/podReplacementPolicy": REPLACED,
         f"{job}/spec/podFailurePolicy": BY_EXIT_CODE,
         **template_reasons(pod_at(place)),
