@@ -421,6 +421,7 @@ def _optional() -> dict[str, st.SearchStrategy[Any]]:
         ), max_size=2),
         "image_pull_policy": st.sampled_from(("Always", "IfNotPresent", "Never")),
         "restarts": st.integers(0, 1000),
+        "node_lost": st.sampled_from(("1s", "5m", "1h")),
         "peer_lost": st.sampled_from(("8s", "30s", "2m")),
         "peer_wait": st.sampled_from(("30m", "2h", "90s")),
         "watchdog": st.fixed_dictionaries({}, optional={"training": st.just("10m"), "slowdown": st.floats(1.5, 100)}),

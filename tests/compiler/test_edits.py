@@ -69,6 +69,7 @@ EDITS: dict[str, Data] = {
     "on_disruption": {"on_disruption": "fail"},
     "peer_wait": {"peer_wait": "2h"},
     "peer_lost": {"peer_lost": "30s"},
+    "node_lost": {"node_lost": "5m"},
     "watchdog": {"watchdog": {"training": "10m"}},
     "preflight": {"preflight": {"min_tflops": 400}},
     "attempt": {"attempt": 2},

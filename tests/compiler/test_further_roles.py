@@ -73,8 +73,8 @@ def test_they_go_to_pools_of_their_own_and_take_gpus_of_their_own(target: str) -
     found = made(result)
     assert found["evaluator"][0].container["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert "nvidia.com/gpu" not in found["data-service"][0].container["resources"]["limits"]
-    tolerated = [pod.spec.get("tolerations") for pod in (found["data-service"][0], found["evaluator"][0])]
-    assert tolerated[0] is None
+    tolerated = [pod.spec["tolerations"] for pod in (found["data-service"][0], found["evaluator"][0])]
+    assert [one["key"] for one in tolerated[0]] == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
     assert tolerated[1]
     assert plan_facts(result)["gpus"] == 17
     assert plan_facts(result)["roles.evaluator.gpus"] == 1

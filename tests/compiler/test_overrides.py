@@ -293,8 +293,9 @@ def test_overrides_of_one_list_come_one_after_the_other() -> None:
     )
     result = compiled({"overrides": both})
     tolerations = result.manifests[-1]["spec"]["template"]["spec"]["tolerations"]
-    assert [item["key"] for item in tolerations] == ["nvidia.com/gpu", "a", "b"]
-    assert result.overridden == ("Job/spec/template/spec/tolerations/1", "Job/spec/template/spec/tolerations/2")
+    planned = ["nvidia.com/gpu", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+    assert [item["key"] for item in tolerations] == [*planned, "a", "b"]
+    assert result.overridden == ("Job/spec/template/spec/tolerations/3", "Job/spec/template/spec/tolerations/4")
 
 
 @pytest.mark.parametrize(

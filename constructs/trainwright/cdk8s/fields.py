@@ -94,6 +94,7 @@ class RunFields(TypedDict, total=False):
     on_disruption: Literal["restart", "fail"]
     peer_wait: Duration | str
     peer_lost: Duration | str
+    node_lost: Duration | str
     grace: Duration | str
     probes: Probes
     pre_stop: PreStop

@@ -219,6 +219,8 @@ class Cluster(Model):
     """Name of a topology level, such as `rack` -> its node label, the widest first."""
     priorities: ListOf[DnsSubdomain] | None = None
     """PriorityClasses that runs may name; null: not checked."""
+    node_lost: Duration = Field(default_factory=lambda: Duration.parse("60s"))
+    """How long a node may be not ready or unreachable before pods of runs are evicted there; Kubernetes' own default is 300s."""
     network_policy: bool = False
     """Whether runs are isolated: their ranks admit each other, the scraper of the metrics and nobody else."""
     monitoring: Monitoring | None = None

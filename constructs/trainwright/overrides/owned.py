@@ -200,8 +200,8 @@ def _placement(pod: Manifest, pointer: str) -> list[Owned]:
         for key in pod.get("nodeSelector", {})
     ]
     if pod.get("tolerations"):
-        fix = "list what is to be added; the pool's own tolerations stay"
-        parts.append(Owned(f"{pointer}/tolerations/{_indexes(pod['tolerations'])}(/.*)?", "a toleration of the node pool", fix))
+        fix = "list what is to be added; the pool's own tolerations stay, and node_lost says how long a lost node is waited for"
+        parts.append(Owned(f"{pointer}/tolerations/{_indexes(pod['tolerations'])}(/.*)?", "a toleration of the plan", fix))
     return parts
 
 

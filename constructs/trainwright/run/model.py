@@ -269,6 +269,9 @@ class Run(Model):
     """How long pods wait for pods that are not scheduled yet."""
     peer_lost: Duration = Field(default_factory=lambda: Duration.parse("15s"))
     """How long a pod may be silent before the others end and come back together, where their supervisors are connected."""
+    node_lost: Duration | None = None
+    """How long a node may be not ready or unreachable before its pods are evicted; default: the profile's. An override can only
+    shorten it, since the shortest toleration counts."""
     grace: Duration | None = None
     """Time from SIGTERM to SIGKILL for a script or a command; default 60s. That of the trainer follows from its checkpoints."""
     probes: Probes | None = None

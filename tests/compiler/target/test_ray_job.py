@@ -143,15 +143,19 @@ def test_the_operator_starts_ray_and_mounts_shared_memory() -> None:
             assert "shm" not in [volume["name"] for volume in spec["volumes"]]
 
 
+LOST_NODE = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+
+
 def test_the_submitter_has_a_place_where_every_pool_is_tainted() -> None:
     """Otherwise it is Pending for as long as the cluster holds its GPUs."""
     taints = [{"key": "nvidia.com/gpu"}, {"key": "team", "value": "vision", "effect": "NoExecute"}]
     manifest = job(cluster={"node_pools": {"h100": {"taints": taints}}})
     tolerations = at(manifest, f"{SUBMITTER}/spec/tolerations")
     assert tolerations == at(manifest, f"{group_at(0)}/spec/tolerations")
-    assert [toleration["key"] for toleration in tolerations] == ["nvidia.com/gpu", "team"]
+    assert [toleration["key"] for toleration in tolerations] == ["nvidia.com/gpu", "team", *LOST_NODE]
     assert at(manifest, f"{SUBMITTER}/spec/nodeSelector") is None
-    assert at(job(cluster={"node_pools": {"h100": {"taints": []}}}), f"{SUBMITTER}/spec/tolerations") is None
+    untainted = at(job(cluster={"node_pools": {"h100": {"taints": []}}}), f"{SUBMITTER}/spec/tolerations")
+    assert [toleration["key"] for toleration in untainted] == LOST_NODE
 
 
 def test_the_submitter_is_as_strict_as_the_rest_and_takes_no_gpu() -> None:

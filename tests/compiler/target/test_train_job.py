@@ -138,7 +138,7 @@ def test_the_run_states_what_is_its_own_and_the_runtime_the_rest() -> None:
     assert job["spec"]["trainer"].keys() == {"numNodes", "numProcPerNode", "image", "command", "env", "resourcesPerNode"}
     assert type(job["spec"]["trainer"]["numProcPerNode"]) is int
     assert patch_of(result)["spec"].keys() == {
-        "terminationGracePeriodSeconds", "nodeSelector", "serviceAccountName", "containers", "volumes",
+        "terminationGracePeriodSeconds", "nodeSelector", "tolerations", "serviceAccountName", "containers", "volumes",
     }
     pod = at(runtime, POD)
     assert "metadata" not in pod

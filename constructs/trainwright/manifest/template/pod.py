@@ -38,7 +38,7 @@ def pod_template(resolution: Resolution, role: Role, begins: Tree) -> Tree:
         **begins,
         "terminationGracePeriodSeconds": Why(plan.grace.seconds, "trainwright", plan.grace.reason),
         **scheduling.pod_fields(resolution, role),
-        **scheduling.pool_placement(*resolution.pool_of(role)),
+        **scheduling.placement(resolution, role),
         **_network(resolution),
         **_service_account(resolution, role),
         "enableServiceLinks": False,

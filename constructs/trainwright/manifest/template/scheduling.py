@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from trainwright.cluster import NodePool
@@ -28,30 +29,53 @@ def top_metadata(resolution: Resolution) -> Tree:
     return {"name": plan.name, "namespace": namespace_of(plan), "labels": top_labels(resolution), **annotations}
 
 
-def pool_placement(name: str, pool: NodePool) -> Tree:
-    """What brings a pod to the nodes of a pool, and past their taints."""
+def placement(resolution: Resolution, role: Role) -> Tree:
+    """What brings a role's pods to their nodes, past their taints, and away from a node that is lost."""
+    name, pool = resolution.pool_of(role)
+    return pool_placement(name, pool, off_lost_nodes(resolution, pool))
+
+
+def off_lost_nodes(resolution: Resolution, pool: NodePool) -> list[Why]:
+    """Tolerations that end. A profile that tolerates one of these taints in its pool decides that itself."""
+    run = resolution.run
+    lost, source = (run.node_lost, "run:/node_lost") if run.node_lost else (resolution.cluster.node_lost, "cluster:/node_lost")
+    decided = {one.key for one in pool.pods.tolerations}
+    return [
+        Why({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": lost.seconds}, source, why)
+        for key, why in _LOST.items()
+        if key not in decided
+    ]
+
+
+_LOST = {
+    "node.kubernetes.io/not-ready": "the pod is evicted from a node that is not well for so long; the API server would add 300 s",
+    "node.kubernetes.io/unreachable": "the same of a node that is silent; its peers wait for a new pod meanwhile",
+}
+
+
+def pool_placement(name: str, pool: NodePool, further: Sequence[Why] = ()) -> Tree:
+    """What brings a pod to the nodes of a pool, and past their taints; ``further`` are tolerations beside those of the pool."""
     placement: Tree = {}
     if pool.labels:
         pointer = f"cluster:/node_pools/{escape(name)}/labels"
         placement["nodeSelector"] = Why(dict(pool.labels), pointer, "the nodes of the pool")
-    return {**placement, **pool_tolerations(name, pool, "the pool's taints, so that pods may go there")}
+    return {**placement, **pool_tolerations(name, pool, "the pool's taints, so that pods may go there", further)}
 
 
-def pool_tolerations(name: str, pool: NodePool, reason: str) -> Tree:
+def pool_tolerations(name: str, pool: NodePool, reason: str, further: Sequence[Why] = ()) -> Tree:
     """What brings a pod past the taints of a pool; nothing where it has none."""
     if not pool.taints and not pool.pods.tolerations:
-        return {}
+        return {"tolerations": [*further]} if further else {}
     tolerations: list[Any] = [
         {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
         if taint.value
         else {"key": taint.key, "operator": "Exists", "effect": taint.effect}
         for taint in pool.taints
     ]
-    if not pool.pods.tolerations:
-        return {"tolerations": Why(tolerations, f"cluster:/node_pools/{escape(name)}/taints", reason)}
-    source = f"cluster:/node_pools/{escape(name)}/pods/tolerations"
-    further = [Why(_toleration(one), f"{source}/{number}", "as asked") for number, one in enumerate(pool.pods.tolerations)]
-    return {"tolerations": Why([*tolerations, *further], f"cluster:/node_pools/{escape(name)}/taints", reason)}
+    source = f"cluster:/node_pools/{escape(name)}"
+    stated = enumerate(pool.pods.tolerations)
+    asked = [Why(_toleration(one), f"{source}/pods/tolerations/{number}", "as asked") for number, one in stated]
+    return {"tolerations": Why([*tolerations, *asked, *further], f"{source}/taints", reason)}
 
 
 def _toleration(stated: Toleration) -> Tree:

@@ -9,7 +9,7 @@ from trainwright.manifest.labels import pod_labels
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.containers import pull_policy
 from trainwright.manifest.template.pod import pod_template, template_reasons
-from trainwright.manifest.template.scheduling import pool_tolerations
+from trainwright.manifest.template.scheduling import off_lost_nodes, pool_tolerations
 from trainwright.manifest.template.security import container_security, pod_security
 from trainwright.plan import Resolution
 
@@ -116,6 +116,7 @@ def submitter(resolution: Resolution) -> Tree:
     place, and the cluster would hold its GPUs and wait for it.
     """
     run, security = resolution.run, resolution.plan.security
+    name, pool = resolution.pool_of(resolution.binding.ranks)
     image, stated = resolution.image(resolution.binding.roles[0])
     rights = container_security(security)
     home = Why({"name": "HOME", "value": "/tmp"}, "trainwright", "the root file system is read-only")  # noqa: S108
@@ -125,7 +126,7 @@ def submitter(resolution: Resolution) -> Tree:
         "metadata": {"labels": pod_labels(run, resolution.plan)},
         "spec": {
             "restartPolicy": "Never",
-            **pool_tolerations(*resolution.pool_of(resolution.binding.ranks), "it may have no place but beside the workers"),
+            **pool_tolerations(name, pool, "it may have no place but beside the workers", off_lost_nodes(resolution, pool)),
             "automountServiceAccountToken": Why(False, "trainwright", "it needs no access to the API server"),
             **({"imagePullSecrets": Why(secrets, "run:/image_pull_secrets", "as asked")} if secrets else {}),
             "enableServiceLinks": False,
