@@ -140,7 +140,7 @@ class JobSet(BaseTarget):
                 Owned(
                     r"/spec/(coordinator.*|volumeClaimPolicies.*)",
                     "how pods are found and what they mount",
-                    "remove it: peers know rank 0 by its name, and claims are in mounts",
+                    "remove it: peers know rank 0 by its name. A claim is one of mounts: what a JobSet makes is deleted with it",
                 ),
                 owned_manager("/spec"),
                 Owned(

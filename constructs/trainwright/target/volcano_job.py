@@ -106,7 +106,8 @@ class VolcanoJob(BaseTarget):
                 "/spec/plugins/env": "tells each pod its index",
                 "/spec/plugins/svc": "gives every pod a DNS name, before it is ready too: ranks must find each other first. Its "
                 "NetworkPolicy would keep Prometheus out; the run has one where the cluster asks for it",
-                "/spec/policies": "what to do when a pod fails, from the trainer's table of exit codes; the first match wins",
+                "/spec/policies": "what to do when a pod fails, from the trainer's table of exit codes; the first match wins. "
+                "A peer's loss that is seen before a permanent code starts all again once",
                 "/spec/plugins/tensorflow": "tells each pod all tasks, and which of them it is (TF_CONFIG)",
                 "/spec/plugins/ssh": "keys of the run, in every pod, by which mpirun starts the ranks",
                 "/spec/plugins/mpi": "tells the launcher the names of the workers (MPI_HOST)",
@@ -175,9 +176,11 @@ return { status = meaning[phase] or "Progressing", message = phase .. ": " .. (s
   (`--mca plm_rsh_args "-p 2222"`).
 - **Gang.** The controller makes the PodGroup of every Job, with `minAvailable` from the plan; no flag is involved. With
   `gang: false` Volcano still places the pods, but may start them one by one; a launcher then waits until its workers are ready.
-- **Failures.** The policies follow from the exit codes: a permanent code terminates the Job. Any other failure and the loss of a
-  pod restart all pods together. Volcano ends the Job when it has counted `maxRetry` restarts, so `maxRetry` is `restarts` + 1.
-  It cannot exempt a failure: an evicted pod and a lost peer count too. A restart deletes the failed pods with their logs.
+- **Failures.** The policies follow from the exit codes: a permanent code terminates the Job. Any other failure and the loss
+  of a pod restart all pods together. Volcano acts on the pod that it sees first: where peers have ended with 202 before the
+  pod with the permanent code was seen, all pods start again once, and the code ends the Job the next time. Volcano ends the
+  Job when it has counted `maxRetry` restarts, so `maxRetry` is `restarts` + 1. It cannot exempt a failure: an evicted pod
+  and a lost peer count too. A restart deletes the failed pods with their logs.
 - **Special.** The Job is complete when every pod is (`minSuccess`). Where some pods never end, it is complete when the launcher
   is, the chief, or the task of the nodes (`CompleteJob`). Volcano's webhook writes defaults into the Job; they are all written
   out here, so that Argo CD sees no difference.

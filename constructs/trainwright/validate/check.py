@@ -13,6 +13,7 @@ from trainwright.findings.codes import found
 from trainwright.manifest.kinds import GroupKind
 from trainwright.units import counted
 from trainwright.validate.admission import unknown_fields
+from trainwright.validate.claims import claims_that_go
 from trainwright.validate.core import core_problems, is_core, metadata_structure, template_structure
 from trainwright.validate.core_schemas import UnknownKindError, known_version
 from trainwright.validate.crd import Catalogue, load_catalogue
@@ -145,6 +146,7 @@ def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernete
         values = (problem for problem in template_structure(resource, kubernetes) if problem.code != "TW703")
         problems += [problem for problem in values if (problem.code, problem.pointer) not in told]
     beyond = [*pod_problems(manifest), *metadata_problems(manifest, crd.namespaced if crd else None)]
+    beyond += claims_that_go(manifest)
     beyond += [Problem("TW711", *objection) for objection in objections(resource)]
     broken = [problem.pointer for problem in problems if problem.code in STRUCTURAL]
     problems += [it for it in beyond if not any(f"{it.pointer}/".startswith(f"{place}/") for place in broken)]

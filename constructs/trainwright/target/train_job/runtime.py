@@ -248,7 +248,7 @@ TRAINING_RUNTIME = ObjectKind(
         Owned(
             r"/spec/template/spec/(coordinator|volumeClaimPolicies).*",
             "how pods are found and what they mount",
-            "remove it: peers know rank 0 by its name, and claims are in mounts",
+            "remove it: peers know rank 0 by its name. A claim is one of mounts: what a JobSet makes is deleted with it",
         ),
         owned_manager("/spec/template/spec"),
         Owned(f"{_EACH}/(name|replicas|groupName|dependsOn.*|template/metadata/labels.*)", "the Jobs of the run", "remove it"),
