@@ -196,3 +196,13 @@ def test_an_optional_field_of_the_contract_is_none_by_default(model: type[BaseMo
         optional = get_origin(field.annotation) in (Union, types.UnionType) and type(None) in get_args(field.annotation)
         if optional and not field.is_required():
             assert field.get_default(call_default_factory=True) is None, f"{model.__name__}.{name}"
+
+
+@pytest.mark.parametrize("target", ["indexed-job", "volcano-job"])
+@pytest.mark.parametrize("name", [name for name in TOPOLOGIES if "elastic" in name])
+def test_what_a_controller_could_do_is_said_as_ours_to_do(name: str, target: str) -> None:
+    """Both kinds may change their number of pods in place: an Indexed Job since Kubernetes 1.27 (KEP-3715)."""
+    answer = TARGETS[target].bind(TOPOLOGIES[name].needs(), EVERY_TARGET)
+    assert isinstance(answer, Refusal)
+    assert answer.reason.startswith("this release does not")
+    assert "could" in answer.reason

@@ -78,7 +78,8 @@ class JobSet(BaseTarget):
 
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if needs.elastic:
-            return Refusal("a JobSet has a fixed number of pods (elastic ones are an alpha feature)", "remove topology.elastic")
+            reason = "a JobSet keeps its number of pods (its ElasticJobSet is an alpha feature, off by default)"
+            return Refusal(reason, "remove topology.elastic")
         if needs.rendezvous not in INDEX_VARIABLES:
             reason = f"a JobSet gives its pods names and indexes, which is not enough for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")

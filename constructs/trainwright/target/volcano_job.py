@@ -66,7 +66,9 @@ class VolcanoJob(BaseTarget):
         if not needs.talk:
             return Refusal("its policies start all pods again when one fails, those that are done too", BROUGHT_BACK_ALONE)
         if needs.elastic:
-            return Refusal("ranks are numbered by the pods' indexes, so their number is fixed", "remove topology.elastic")
+            # the webhook lets replicas and minAvailable change (pkg/webhooks/admission/jobs/validate/admit_job.go)
+            reason = "this release does not change the number of a Volcano Job's pods while it runs; Volcano itself could"
+            return Refusal(reason, "remove topology.elastic")
         bind = _BINDINGS.get(needs.rendezvous)
         if bind is None:
             what = "a name and an index, TF_CONFIG, or ssh keys and a host file"

@@ -103,7 +103,7 @@ class TrainJob(BaseTarget):
         if not needs.talk:
             return Refusal("its runtimes are made for ranks that meet by torch, JAX, XGBoost or MPI", BROUGHT_BACK_ALONE)
         if needs.elastic:
-            reason = "the operator has no elastic runs yet: its JobSet has a fixed number of pods"
+            reason = "the operator has no elastic runs yet: spec.trainer of a TrainJob cannot change"
             return Refusal(reason, "remove topology.elastic")
         if needs.rendezvous not in POLICIES:
             reason = f"it has policies for torch, JAX, XGBoost and MPI, and none for the rendezvous {needs.rendezvous.value}"
