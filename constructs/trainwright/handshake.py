@@ -281,6 +281,8 @@ class Binding(NamedTuple):
     """What comes back after an eviction that delays nothing, and when, measured on real controllers; empty where unknown."""
     keeps_evicted: bool = False
     """Whether an evicted pod stays as it is, and nobody makes a new one until somebody deletes it."""
+    first_ends: str = ""
+    """What happens when the first pod ends with 0, where the run is not over with the last; the supervisor waits for all."""
     peer_list: tuple[str, str] | None = None
     """Variable in which the operator names every pod, and what it writes for one, with ``{host}`` and ``{namespace}``."""
     api_access: Mapping[str, str] = {}

@@ -136,6 +136,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         yield "restarts", restarts
     if cost := _incident(compiled):
         yield "lost pods", cost
+    if (ends := compiled.resolution.binding.first_ends) and not compiled.resolution.supervised:
+        yield "end", ends
     yield "checkpoints", _checkpoints(plan)
     yield from _supervision(compiled.run)
     yield "guarantees", ", ".join(plan.guarantees) or "none: the work is an opaque command"

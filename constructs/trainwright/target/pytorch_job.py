@@ -114,10 +114,12 @@ class PyTorchJob(BaseTarget):
   running pods, including init containers, and ends the run when the sum reaches `backoffLimit`. One failure can restart every
   pod, so the limit is `restarts` x pods + 1, of an elastic run with the most pods that it may have; failures that restart one
   pod are worth that many more. With `restarts: 0` it is 0, and the first restart ends the run.
-- **Special.** The operator appends its variables after the run's own, so it would silently override `MASTER_ADDR`, `RANK` or
-  `PET_*`: setting them is an error ([TW403](findings/TW403.md)). `nprocPerNode` is always a number; with `auto` the world
-  size counts pods. An elastic run has no master: the operator would count it in addition to the workers, and it would join a
-  rendezvous that is full. A lost node is noticed in about 8 s; with torch's own settings it takes 45 s.
+- **Special.** The operator appends its variables after the run's own, so it would silently override `MASTER_ADDR`, `RANK`
+  or `PET_*`: setting them is an error ([TW403](findings/TW403.md)). `nprocPerNode` is always a number; with `auto` the
+  world size counts pods. An elastic run has no master: the operator would count it in addition to the workers, and it would
+  join a rendezvous that is full. The first worker of an elastic run that ends with 0 ends it, and the operator deletes the
+  others. Under the supervisor no pod ends before the ranks of all have; a `command` must see to that itself, and torchrun
+  waits 300 s for the other nodes. A lost node is noticed in about 8 s; with torch's own settings it takes 45 s.
 """
 
 
@@ -163,6 +165,8 @@ def _elastic(needs: Needs) -> Binding:
         returns=kubeflow.RETURNS,
         gang=Gang.OPERATOR,
         guarantees=frozenset(Guarantee),
+        first_ends="the first pod that ends with 0 ends the run, and the operator deletes the others: what one rank saves "
+        "alone at the end may be lost. torchrun waits 300 s for the other nodes, another program must wait itself",
         generated_names=(f"{{name}}-worker-{needs.elastic.maximum - 1}",),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.compiler.example import Data, command, compiled
+from tests.compiler.example import Data, command, compiled, script
 from tests.compiler.projects import ROOT, Scratch, assert_ended
 
 from trainwright.report.plan import compiled_data, difference_data, difference_lines, plan_rows
@@ -87,4 +87,8 @@ def test_restarts_that_do_not_count_or_count_more_than_once_are_said() -> None:
     assert restarts({"restarts": 0}) == f"{uncounted}, since on_disruption is not fail"
     assert restarts({"on_disruption": "fail"}) == "3 after failures; the eviction of a pod ends the run"
     assert restarts({"target": "pytorch-job", "restarts": 0}, operator) == uncounted
+    lines = dict(plan_rows(compiled(elastic, operator)))
+    assert "deletes the others" in lines["end"], "nobody but the command itself sees to it"
+    assert "end" not in dict(plan_rows(compiled(elastic | script("train.py"), operator)))
+    assert "end" not in dict(plan_rows(compiled(elastic | {"topology": {"nodes": 4}}, operator))), "its master ends it"
     assert restarts(elastic, operator) == "100 of all 64 pods, or 6,400 of one pod at a time: the operator adds up pods"

@@ -15,16 +15,17 @@ from trainwright_trainer.contract.base import Contract, Count, Index, Port
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, Cause, Disposition, ExitCode
 from trainwright_trainer.contract.failures import PodError
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.contract.spec import ElasticRendezvous
+from trainwright_trainer.contract.spec import ElasticRendezvous, Script
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.messages import LINK_FD_ENV
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.place import EVERYWHERE, PodPlace, bind_address, host_name
 from trainwright_trainer.supervisor.pod.launcher import AGREE_BY_COLLECTIVE, Setting, local_launcher
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
+from trainwright_trainer.supervisor.pod.pod import MARGIN_SECONDS
 from trainwright_trainer.supervisor.pod.rank import RankLink
 from trainwright_trainer.supervisor.run.attempt import Attempt, lone_attempt
-from trainwright_trainer.supervisor.run.history import ReadOnlyHistory
+from trainwright_trainer.supervisor.run.history import History, ReadOnlyHistory
 
 ADDRESS_ENV, HOST_ENV = "TRAINWRIGHT_MEETING_ADDRESS", "TRAINWRIGHT_MEETING_HOST"
 """Environment variables of the rendezvous program: the address of its node, and any value where it hosts the store."""
@@ -36,6 +37,18 @@ class Meet(Contract):
     """Leave the round that this node is in, if any, and join the next one."""
 
     type: Literal["meet"] = "meet"
+
+
+class Done(Contract):
+    """All ranks of this node have ended with 0."""
+
+    type: Literal["done"] = "done"
+
+
+class AllDone(Contract):
+    """Every node of the round has said so."""
+
+    type: Literal["all_done"] = "all_done"
 
 
 class Met(Contract):
@@ -79,7 +92,7 @@ class StoreLost(Contract):
     why: str
 
 
-FromRendezvousMessage = Met | Waiting | Gone | NotMet | StoreLost
+FromRendezvousMessage = Met | AllDone | Waiting | Gone | NotMet | StoreLost
 FROM_RENDEZVOUS: TypeAdapter[FromRendezvousMessage] = TypeAdapter(Annotated[FromRendezvousMessage, Field(discriminator="type")])
 
 
@@ -94,6 +107,10 @@ class ElasticRole:
 
     A round ends for all pods when one of them is lost, is told to end, or waits to be let in. In the last two cases all ranks
     save first, in agreement; then the pods that stay meet again and go on from the newest commit.
+
+    No pod ends with 0 before all ranks of the round have: an operator may take the first for the end of the run, and delete
+    the others (training-operator 1.9, pkg/controller.v1/pytorch/pytorchjob_controller.go). Our trainer's ranks agree on that
+    after the last commit; of a script the pods tell each other.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -107,6 +124,7 @@ class ElasticRole:
         self._link: RendezvousLink | None = None
         self._program: subprocess.Popen[bytes] | None = None
         self._met: asyncio.Future[Met | PodOutcome] | None = None
+        self._finishing = False
         self._over: PodOutcome | None = None
         self._store_lost: PodOutcome | None = None
         self._restarts = 0
@@ -134,6 +152,8 @@ class ElasticRole:
                     return met if isinstance(met, PodOutcome) else self._over
                 self._round = current = self._new_round(met)
                 decided = await current.run_to_end()
+                if decided.code is ExitCode.DONE and isinstance(self._setting.spec.work, Script):
+                    decided = await self._finish_together(current)
                 if self._over is not None or not self._goes_on(decided):
                     return decided
                 get_log().warning("round_ended", code=int(decided.code), reason=decided.cause.message if decided.cause else "")
@@ -153,7 +173,9 @@ class ElasticRole:
         self._over = PodOutcome(ExitCode.PREEMPTED_NOT_SAVED, cause)
         if self._met is not None and not self._met.done():
             get_log().warning("told_to_end", signal=signal_name)
-            self._met.set_result(self._over)
+            grace = self._setting.spec.lifecycle.grace_seconds
+            seconds = max(grace - MARGIN_SECONDS, grace / 2) if self._finishing else 0  # the others may still be done in time
+            asyncio.get_running_loop().call_later(seconds, self._give_up, self._over)
         elif self._round is not None:
             self._round.told_to_end(signal_name)
 
@@ -176,14 +198,28 @@ class ElasticRole:
     async def _meet(self) -> Met | PodOutcome:
         if self._store_lost is not None:
             return self._store_lost
+        get_log().info("waiting_for_peers", seconds=self._setting.spec.lifecycle.peer_wait_seconds)
+        return await self._ask(Meet())
+
+    async def _finish_together(self, done: Attempt) -> PodOutcome:
+        """Wait for the other pods of the round, whose ranks may still save; the pod of node 0 then marks the run as complete."""
+        get_log().info("waiting_for_others", reason="their ranks have not all ended")
+        self._finishing = True
+        finished = await self._ask(Done())
+        self._finishing = False
+        assert isinstance(finished, PodOutcome)  # noqa: S101 - no other round begins meanwhile
+        if finished.code is ExitCode.DONE and self.place.node == 0:
+            await History(self._setting.spec).complete(done.attempt or "", done.committed_step or 0)
+        return finished
+
+    async def _ask(self, message: Meet | Done) -> Met | PodOutcome:
         if self._link is None:
             self._link = self._start_program()
-        get_log().info("waiting_for_peers", seconds=self._setting.spec.lifecycle.peer_wait_seconds)
         self._met = asyncio.get_running_loop().create_future()
-        self._link.say(Meet())
-        met = await self._met
+        self._link.say(message)
+        answer = await self._met
         self._met = None
-        return met
+        return answer
 
     def _start_program(self) -> RendezvousLink:
         ours, theirs = socket.socketpair()
@@ -203,12 +239,18 @@ class ElasticRole:
         match message:
             case Met() if self._met is not None and not self._met.done():
                 self._met.set_result(message)
-            case Waiting(nodes=nodes) if self._round is not None:
+            case AllDone() if self._finishing:
+                self._give_up(PodOutcome(ExitCode.DONE))
+            case Waiting(nodes=nodes) if self._round is not None and not self._finishing:
                 why = f"{nodes} more node{'s' if nodes > 1 else ''} can take part: this round ends and the next one includes them"
                 self._round.stop(Cause(kind="NodesWait", message=why))
             case Gone(nodes=nodes) if self._round is not None:
                 why = f"{nodes} node{'s' if nodes > 1 else ''} of this round fell silent: the others go on without them"
-                self._round.lose(Cause(kind="PeerLost", message=why))
+                cause = Cause(kind="PeerLost", message=why)
+                if self._finishing:
+                    self._give_up(PodOutcome(ExitCode.PEER_LOST, cause))
+                else:
+                    self._round.lose(cause)
             case NotMet(why=why):
                 where, seconds = self._rendezvous, self._setting.spec.lifecycle.peer_wait_seconds
                 text = (

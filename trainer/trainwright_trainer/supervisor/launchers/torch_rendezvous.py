@@ -13,7 +13,9 @@ import select
 import socket
 import sys
 import time
+from typing import Protocol
 
+from pydantic import TypeAdapter
 from torch.distributed.elastic.rendezvous import (
     RendezvousConnectionError,
     RendezvousError,
@@ -28,8 +30,11 @@ from trainwright_trainer.rank.specification import read_specification, specifica
 from trainwright_trainer.supervisor.launchers.elastic import (
     ADDRESS_ENV,
     HOST_ENV,
+    AllDone,
+    Done,
     FromRendezvousMessage,
     Gone,
+    Meet,
     Met,
     NotMet,
     StoreLost,
@@ -40,15 +45,26 @@ from trainwright_trainer.supervisor.wire.proof import Proof, read_secret
 STORE_SECONDS = 10
 """For one answer of the store."""
 RETRY_SECONDS = 1.0
-ATTEMPT_KEY = "trainwright/attempt"
+ATTEMPT_KEY, DONE_KEY, HEARD_KEY = "trainwright/attempt", "trainwright/done", "trainwright/heard"
+"""Of a round: its nonce, how many nodes are done, and how many of them know that all are."""
+HOST_POLLS = 10
+"""In which the pod of the store lets the others hear that all are done, before it leaves."""
 POLL_SECONDS = 1.0
 MISSED_POLLS = 3
 """In which a node is not there, before it counts as lost: one that ends in order leaves the round while others still end."""
 _BYTES = 4096
+_TO_RENDEZVOUS: TypeAdapter[Meet | Done] = TypeAdapter(Meet | Done)
 
 # A node that joins later needs the address of rank 0, which torch publishes in the first round only where stores are shared
 # (dynamic_rendezvous.py, next_rendezvous).
 os.environ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+
+
+class Counters(Protocol):
+    """What is needed of torch's store."""
+
+    def add(self, key: str, amount: int, /) -> int:
+        """The sum after this."""
 
 
 class NodeSeat:
@@ -70,6 +86,10 @@ class NodeSeat:
             keep_alive_max_attempt=rendezvous.keep_alive_attempts,
         )
         self._handler: RendezvousHandler | None = None
+        self._hosts_store = hosts_store
+        self._round: Counters | None = None
+        """What nodes of the round alone look into."""
+        self._nodes, self._polls, self._heard = 0, 0, False
 
     @property
     def reached(self) -> bool:
@@ -87,7 +107,28 @@ class NodeSeat:
         if info.rank == 0:
             info.store.set(ATTEMPT_KEY, secrets.token_hex(6))
         attempt = info.store.get(ATTEMPT_KEY).decode()
+        self._round, self._nodes, self._polls, self._heard = info.store, info.world_size, 0, False
         return Met(node=info.rank, nodes=info.world_size, host=where.master_addr, port=where.master_port, attempt=attempt)
+
+    def done(self) -> None:
+        """This node is done. Raises torch's ``RendezvousError`` where the store is gone."""
+        self._count(DONE_KEY, 1)
+
+    def all_done(self) -> bool:
+        """Whether every node of the round is, and may leave. Raises as :meth:`done` does."""
+        if self._count(DONE_KEY) < self._nodes:
+            return False
+        heard = self._count(HEARD_KEY, 0 if self._heard else 1)
+        self._heard, self._polls = True, self._polls + 1
+        return not self._hosts_store or heard >= self._nodes or self._polls > HOST_POLLS
+
+    def _count(self, key: str, more: int = 0) -> int:
+        if self._round is None:
+            raise RendezvousConnectionError("there was no round")
+        try:
+            return int(self._round.add(key, more))
+        except RuntimeError as error:  # torch's DistError too
+            raise RendezvousConnectionError(_first_line(error)) from error
 
     def waiting(self) -> int:
         """Nodes that wait to be let in. Raises torch's ``RendezvousError`` where the store is gone."""
@@ -132,21 +173,30 @@ def main() -> int:
     line = socket.socket(fileno=int(os.environ[LINK_FD_ENV]))
     line.set_inheritable(False)
     seat = NodeSeat(spec, rendezvous, os.environ[ADDRESS_ENV], hosts_store=HOST_ENV in os.environ)
-    watching, nodes, missed = False, 0, 0
+    watching, done, nodes, missed = False, False, 0, 0
     while True:
         if select.select([line], [], [], POLL_SECONDS)[0]:
-            if not line.recv(_BYTES):
+            said = line.recv(_BYTES)
+            if not said:
                 return 0
             try:
+                if _TO_RENDEZVOUS.validate_json(said.splitlines()[-1]) == Done():
+                    seat.done()
+                    done = True
+                    continue
                 met = seat.join()
                 _say(line, met)
-                watching, nodes, missed = True, met.nodes, 0
+                watching, done, nodes, missed = True, False, met.nodes, 0
             except RendezvousError as error:
                 lost = seat.reached and isinstance(error, RendezvousConnectionError)
                 _say(line, StoreLost(why=_first_line(error)) if lost else NotMet(why=_first_line(error)))
-        elif watching:
+        elif watching or done:
             try:
-                if waiting := seat.waiting():
+                if done and seat.all_done():
+                    _say(line, AllDone())
+                    watching = done = False
+                    continue
+                if (waiting := seat.waiting()) and watching:
                     _say(line, Waiting(nodes=waiting))
                     watching = False
                 missing = seat.missing(nodes)
@@ -155,7 +205,7 @@ def main() -> int:
                     _say(line, Gone(nodes=missing))
             except RendezvousError as error:
                 _say(line, StoreLost(why=_first_line(error)))
-                watching = False
+                watching = done = False
 
 
 def _say(line: socket.socket, message: FromRendezvousMessage) -> None:

@@ -21,7 +21,7 @@ from trainwright_trainer.supervisor.pod.launcher import Launcher, Setting
 from trainwright_trainer.supervisor.pod.outcome import PodOutcome
 from trainwright_trainer.supervisor.pod.pod import Pod
 from trainwright_trainer.supervisor.run.coordinator import Coordinator
-from trainwright_trainer.supervisor.run.history import History, ReadOnlyHistory
+from trainwright_trainer.supervisor.run.history import History, HistoryOfRound, ReadOnlyHistory
 from trainwright_trainer.supervisor.wire.control import ControlClient, ControlServer, Peer
 from trainwright_trainer.supervisor.wire.messages import Downward, Finished, Leave, Upward, leave_without_peer
 from trainwright_trainer.supervisor.wire.proof import read_secret
@@ -78,9 +78,10 @@ def lone_attempt(setting: Setting, place: PodPlace, launcher: Launcher, nonce: s
     """An attempt in which nothing connects the supervisors, so that each decides for its own pod. Node 0 keeps the history.
 
     Args:
-        nonce: Of the attempt, where the pods have agreed on one. Default: this pod's own.
+        nonce: Of the attempt, where the pods have agreed on one; they agree on when all are done, too. Default: this pod's own.
     """
-    history = History(setting.spec) if place.node == 0 else ReadOnlyHistory(setting.spec)
+    kept = History if nonce is None else HistoryOfRound
+    history = kept(setting.spec) if place.node == 0 else ReadOnlyHistory(setting.spec)
     return Attempt(
         setting, place, launcher, history,
         lambda: LoneCoordinator(setting.spec, setting.specification.sha256, history, setting.measurements, nonce),

@@ -118,6 +118,13 @@ class History:
         return records[0].step if records else None
 
 
+class HistoryOfRound(History):
+    """The history of a run for one of several pods that are done at different times: that one is done completes nothing."""
+
+    async def complete(self, attempt: str, step: int) -> None:
+        pass
+
+
 class ReadOnlyHistory(History):
     """The history of a run for a pod that does not keep it: reads, and writes nothing."""
 
