@@ -95,6 +95,7 @@ class TrainJob(BaseTarget):
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""
     templates: Mapping[str, Template] = {NODE: (RUNTIME, pod_at(0)), LAUNCHER: (RUNTIME, pod_at(1))}
+    images: tuple[str, ...] = ("/spec/trainer/image",)
     shared: GroupKind | None = RUNTIME
     reserved_labels: tuple[str, ...] = ("trainer.kubeflow.org/", "jobset.sigs.k8s.io/")
     rules: tuple[Rule, ...] = RULES
