@@ -168,11 +168,19 @@ def _train_job(manifest: Data, manifests: Sequence[Data]) -> Iterator[Pod]:
             trains.append(container)
             container |= {key: trainer[key] for key in ("image", "command", "args") if key in trainer}
             container["resources"] = trainer.get("resourcesPerNode", container.get("resources"))
-            container["env"] = [*container.get("env", []), *trainer.get("env", [])]
+        if ancestor or (replicated["name"] == "node" and policy.get("mpi", {}).get("runLauncherAsNode")):
+            for one in job["template"]["spec"]["containers"]:
+                if one["name"] == "node":
+                    one["env"] = _upserted(one.get("env", []), trainer.get("env", []))
     (container,) = trains
     told = _policy_variables(policy, name, trainer, container)
     for pod in _of_job_set(name, job_set, _nothing):
         yield pod if pod.role not in ("node", "launcher") else replace(pod, injected={**pod.injected, **told(pod.index)})
+
+
+def _upserted(env: list[Data], added: list[Data]) -> list[Data]:
+    """A variable that is there is replaced where it stands (pkg/apply/apply.go)."""
+    return list(({one["name"]: one for one in env} | {one["name"]: one for one in added}).values())
 
 
 def _count(policy: Data, trainer: Data, name: str) -> int:

@@ -151,6 +151,8 @@ def clusters(draw: st.DrawFn) -> Data:
         cluster["monitoring"] = draw(_monitoring())
     if draw(st.booleans()):
         cluster["registries"] = [REGISTRY]
+        if "training-operator" in cluster["operators"]:
+            cluster["operators"]["training-operator"]["init_image"] = f"{REGISTRY}/alpine:3.20"
     if draw(st.booleans()):
         cluster["security"] = {"user": 1000}
     if draw(st.booleans()):

@@ -41,6 +41,11 @@ class Operator(Model):
     """Whether containers that the operator adds to pods pass pod security `restricted`. Those of the Training Operator do if
     its --pytorch-init-container-template-file names one that does.
     """
+    init_image: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    """The image of an init container that the operator adds to pods: what --pytorch-init-container-image of the Training
+    Operator, or its template, names; null: the operator's own default, `alpine:3.10`. The nodes pull it, so registries and
+    policies count it.
+    """
 
 
 class Scheduling(Model):

@@ -21,6 +21,7 @@ from trainwright.manifest.pods import CONTAINER_LISTS
 from trainwright.policy.load import PolicyFile
 from trainwright.policy.model import Policy, PythonPolicy
 from trainwright.target import TARGETS
+from trainwright.target.added import added_by
 
 Tree = dict[str, Any]
 
@@ -55,7 +56,7 @@ def admission(policies: Iterable[PolicyFile], cluster: Cluster, today: date) -> 
         if reason:
             made.left_out.append(f"{file.policy.code} ({file.name}): {reason}")
         elif isinstance(file.policy, Policy):
-            made.objects.extend(_objects(file.policy, namespaces, today))
+            made.objects.extend(_objects(file.policy, cluster, namespaces, today))
     return made
 
 
@@ -70,7 +71,7 @@ def _cannot(policy: Policy | PythonPolicy, cluster: Cluster) -> str | None:
     return None
 
 
-def _objects(policy: Policy, namespaces: Sequence[str], today: date) -> list[Tree]:
+def _objects(policy: Policy, cluster: Cluster, namespaces: Sequence[str], today: date) -> list[Tree]:
     name = f"{policy.code.lower()}.policy.trainwright.dev"
     demand = next(demand for demand in _VALIDATIONS if getattr(policy, demand))
     alone = demand in OF_PODS and not policy.applies_to.teams and not policy.applies_to.queues
@@ -85,7 +86,7 @@ def _objects(policy: Policy, namespaces: Sequence[str], today: date) -> list[Tre
             # On creation only: an update of what was there before, such as the removal of a finalizer, has to pass.
             "matchConstraints": {"resourceRules": _rules(kinds)},
             **({"matchConditions": conditions} if conditions else {}),
-            **({"variables": [{"name": "pods", "expression": pods_expression(kinds)}]} if demand in OF_PODS else {}),
+            **({"variables": _variables(demand, kinds, cluster)} if demand in OF_PODS else {}),
             "validations": [
                 {"expression": expression, "message": f"{policy.code}: {policy.title}; {policy.fix}", "reason": "Forbidden"}
                 for expression in _VALIDATIONS[demand](policy)
@@ -134,6 +135,30 @@ def _conditions(policy: Policy, today: date, kinds: Sequence[GroupKind]) -> Iter
         yield {"name": "team", "expression": _label_in(TEAM_LABEL, scope.teams)}
     if scope.queues:
         yield {"name": "queue", "expression": _label_in(QUEUE_LABEL, scope.queues)}
+
+
+def _variables(demand: str, kinds: Sequence[GroupKind], cluster: Cluster) -> list[Tree]:
+    made = [{"name": "pods", "expression": pods_expression(kinds)}]
+    return [*made, {"name": "images", "expression": _other_images(kinds, cluster)}] if demand == "registries" else made
+
+
+def _other_images(kinds: Iterable[GroupKind], cluster: Cluster) -> str:
+    """CEL for the list of images that controllers make containers of, besides those in pod templates."""
+    parts = []
+    for target in (one for one in TARGETS.values() if one.kind in kinds):
+        named = [(_value(pointer), [pointer]) for pointer in target.images]
+        named += [(text(one.image), [one.beside, one.template]) for one in added_by(target, cluster)]
+        parts += [f"({' && '.join([_is(target.kind), *map(_has, needed)])} ? [dyn({image})] : [])" for image, needed in named]
+    return " +\n".join(dict.fromkeys(parts))
+
+
+def _value(pointer: str) -> str:
+    return ".".join(("dyn(object)", *tokens(pointer)))
+
+
+def _has(pointer: str) -> str:
+    keys = tokens(pointer)
+    return " && ".join(f"has({'.'.join(('dyn(object)', *keys[:count]))})" for count in range(1, len(keys) + 1))
 
 
 def pods_expression(kinds: Iterable[GroupKind]) -> str:
@@ -191,6 +216,7 @@ def _registries(policy: Policy) -> list[str]:
     of_container, of_volume = allowed.replace("%s", "one.image"), allowed.replace("%s", "volume.image.reference")
     return [
         f"variables.pods.all(pod, ({_CONTAINERS}).all(one, !has(one.image) || {of_container}))",
+        f"variables.images.all(image, {allowed.replace('%s', 'image')})",
         f"variables.pods.all(pod, !has(pod.volumes) || pod.volumes.all(volume, !has(volume.image) || {of_volume}))",
     ]
 

@@ -117,7 +117,7 @@ class PolicyRun:
     manifests: tuple[dict[str, Any], ...]
     """The finished objects, overrides included."""
     pods: tuple[dict[str, Any], ...]
-    """The ``spec`` of each pod template in them, by whatever field it came there."""
+    """The ``spec`` of each pod template in them, by whatever field it came there, with the containers that operators add."""
 
 
 class Violation(NamedTuple):

@@ -18,7 +18,6 @@ from trainwright.manifest.data.fetching import FETCH_JOB, job_name
 from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by_kind
 from trainwright.manifest.monitoring import watched
 from trainwright.manifest.plain import problems
-from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, Provenance, split
 from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.model import Fact
@@ -446,6 +445,7 @@ def refused_by_policies(sources: Sources, runs: Mapping[str, BuiltRun], today: d
 def _for_policies(built: BuiltRun) -> PolicyRun:
     """A run as it is, or will be, in ``dist/``; objects that it shares with others are in its own."""
     from trainwright.policy import PolicyRun
+    from trainwright.target.added import pods_made
 
     run, held = built.file.run, built.held
     facts = built.facts if held is None else held.record.facts
@@ -460,7 +460,7 @@ def _for_policies(built: BuiltRun) -> PolicyRun:
         gpus=int(gpus),
         facts=facts,
         manifests=tuple(own),
-        pods=tuple(pod.spec for manifest in own for pod in pods_in(manifest)),
+        pods=tuple(pod for manifest in own for pod in pods_made(manifest, built.cluster.cluster)),
     )
 
 

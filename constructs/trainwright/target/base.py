@@ -88,6 +88,18 @@ class KnownOperator(NamedTuple):
     """Release from which its jobs can name another controller (``managedBy``); None where every known one has the field."""
 
 
+class AddedContainer(NamedTuple):
+    """An init container that an operator puts into pods of its own accord; no object names it."""
+
+    name: str
+    image: str
+    """Unless the operator is told another one (``init_image`` of the profile)."""
+    template: str
+    """Pointer of the pod template that gets it."""
+    beside: str
+    """Pointer of what the object must have besides, or no pod gets it."""
+
+
 Template = tuple[GroupKind, str]
 """Kind of an object, and the pointer of a pod template in it."""
 
@@ -110,6 +122,9 @@ class Target(Protocol):
     """Role that the target itself has -> where its pod template is, or may be: :meth:`templates_of` says it of one run."""
     helpers: tuple[Template, ...]
     """Pod templates besides those of the roles: pods that hold no ranks, and that no override may touch."""
+    adds: tuple[AddedContainer, ...]
+    images: tuple[str, ...]
+    """Pointers of images that the object which carries the run may name outside of its pod templates."""
     kinds: tuple[ObjectKind, ...]
     """Of all objects that the target makes."""
     shared: GroupKind | None
@@ -238,6 +253,8 @@ class BaseTarget:
     templates: Mapping[str, Template]
     depends_on: tuple[KnownOperator, ...] = ()
     helpers: tuple[Template, ...] = ()
+    adds: tuple[AddedContainer, ...] = ()
+    images: tuple[str, ...] = ()
     shared: GroupKind | None = None
     reserved_labels: tuple[str, ...] = ()
     scheduling_labels: Mapping[str, str] = MappingProxyType({})

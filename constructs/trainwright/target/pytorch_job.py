@@ -10,11 +10,12 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
+from trainwright.manifest.pods import is_from
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.plan import Resolution
 from trainwright.target import kubeflow
-from trainwright.target.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template
+from trainwright.target.base import BROUGHT_BACK_ALONE, AddedContainer, BaseTarget, KnownOperator, Rule, Target, Template
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 if TYPE_CHECKING:
@@ -28,11 +29,16 @@ REPLICAS = kubeflow.ReplicaSpecs(
 )
 
 
+INIT = AddedContainer("init-pytorch", "alpine:3.10", f"{REPLICAS.pointer}/Worker/template", f"{REPLICAS.pointer}/Master")
+"""Before each worker the operator runs a container that looks up the master; pods of an elastic run, which has no master, get
+none (pkg/controller.v1/pytorch/initcontainer.go; the image in pkg/config/config.go)."""
+
+
 def init_container_is_admitted(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Before each worker the operator runs a container that looks up the master, and gives it no security context
-    (pkg/controller.v1/pytorch/initcontainer.go); pods of an elastic run, which has no master, get none."""
-    namespace = context.cluster.namespaces.get(context.run.namespace)
-    installed = context.cluster.operators.get(kubeflow.TRAINING_OPERATOR.name)
+    """It has no security context of its own, and an image that is not the run's."""
+    cluster = context.cluster
+    namespace = cluster.namespaces.get(context.run.namespace)
+    installed = cluster.operators.get(kubeflow.TRAINING_OPERATOR.name)
     workers = resolution.needs.rendezvous is Rendezvous.STATIC and resolution.needs.nodes > 1
     if not workers or namespace is None or installed is None:
         return
@@ -43,6 +49,14 @@ def init_container_is_admitted(context: Context, resolution: Resolution) -> Iter
             "operators.training-operator.restricted_containers: true; or choose another target, or a namespace of level baseline"
         )
         yield found("TW454", context.locate.cluster("/operators/training-operator"), message, fix)
+    image = installed.init_image or INIT.image
+    if cluster.registries and not is_from(image, cluster.registries):
+        message = f"cluster {cluster.cluster} does not allow image {image}, of which the operator makes container {INIT.name}"
+        fix = (
+            f"copy it to {cluster.registries[0]}, name the copy by the operator's flag --pytorch-init-container-image, and write "
+            f"it as operators.training-operator.init_image; or add {image} to registries; or choose another target"
+        )
+        yield found("TW454", context.locate.cluster("/operators/training-operator/init_image"), message, fix)
 
 
 class PyTorchJob(BaseTarget):
@@ -56,6 +70,7 @@ class PyTorchJob(BaseTarget):
     hides_unready = kubeflow.HIDES_UNREADY
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = REPLICAS.templates
+    adds: tuple[AddedContainer, ...] = (INIT,)
     reserved_labels: tuple[str, ...] = kubeflow.RESERVED_LABELS
     rules: tuple[Rule, ...] = (init_container_is_admitted,)
 
@@ -106,7 +121,9 @@ class PyTorchJob(BaseTarget):
 - **Emits** a ConfigMap and a PyTorchJob: a master and workers, or only workers if it is [elastic](topologies.md#elastic).
   Each pod has a Service of its own name, `<name>-master-0`, `<name>-worker-<i>`.
 - **Needs** the Training Operator v1, and for gangs its flag `--gang-scheduler-name`. The operator adds an init container to
-  each worker that looks up the master's name; the nodes must be able to pull its image (`--pytorch-init-container-image`).
+  each worker that looks up the master's name; the nodes must be able to pull its image (`--pytorch-init-container-image`),
+  which the profile states as `init_image`. Where registries or a policy refuse it, every worker would be refused
+  ([TW454](findings/TW454.md)).
 - **Failures.** `restartPolicy: ExitCode`: codes up to 127 end the run, and those from 128 on recreate the pod; our table
   draws the line at the same place. A code that the table ignores is retried like any other. The operator compares `restarts`
   with container restarts, and a recreated pod has none; so a run that makes no progress is ended by the trainer's ledger

@@ -22,6 +22,7 @@ from trainwright.policy.admission import admission, text
 from trainwright.policy.check import check_policy
 from trainwright.policy.load import PolicyFile
 from trainwright.project.load import load_cluster_file
+from trainwright.target.added import pods_made
 from trainwright.validate.core import core_problems
 
 TODAY = date(2026, 7, 1)
@@ -98,11 +99,11 @@ def as_pods(manifest: Tree) -> Iterator[Tree]:
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": pod.template.get("metadata", {}), "spec": pod.spec}
 
 
-def review_refuses(file: PolicyFile, manifests: list[Tree]) -> bool:
+def review_refuses(file: PolicyFile, manifests: list[Tree], of: Cluster | None = None) -> bool:
     facts: Tree = {}
     for manifest in manifests:
         facts |= {f"labels.{key}": value for key, value in manifest["metadata"].get("labels", {}).items()}
-    pods = tuple(pod.spec for manifest in manifests for pod in pods_in(manifest))
+    pods = tuple(pod for manifest in manifests for pod in pods_made(manifest, of or cluster()))
     queue = facts.get("labels.kueue.x-k8s.io/queue-name")
     run = PolicyRun("run", "team", "cluster", "namespace", queue, 0, facts, tuple(manifests), pods)
     return bool(list(check_policy(file, [run], {"run": Locator()}, TODAY)))
@@ -121,8 +122,56 @@ def test_the_cluster_refuses_what_the_review_refuses(demand: Tree) -> None:
     definition, _ = objects(file)
     for name, manifests in fleet():
         created = [*manifests, *(pod for manifest in manifests for pod in as_pods(manifest))]
-        with_pods = [manifest for manifest in manifests if any(True for _ in pods_in(manifest))]
-        assert any(denied(definition, one) for one in created) == review_refuses(file, with_pods), (name, demand)
+        assert any(denied(definition, one) for one in created) == review_refuses(file, manifests), (name, demand)
+
+
+def with_init_image(image: str | None) -> Cluster:
+    """A cluster with the Training Operator, as it was told which image its init container has."""
+    whole = cluster("kubeflow-a100")
+    operator = whole.operators["training-operator"].model_copy(update={"init_image": image})
+    return whole.model_copy(update={"operators": {**whole.operators, "training-operator": operator}})
+
+
+def pytorch_job(*roles: str) -> Tree:
+    template = {"spec": {"containers": [{"name": "pytorch", "image": "registry.example.com/x:1"}]}}
+    spec = {"pytorchReplicaSpecs": {role: {"replicas": 1, "template": template} for role in roles}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "j"}, "spec": spec}
+
+
+@pytest.mark.parametrize(("image", "allowed", "refused"), [
+    (None, ["registry.example.com"], True),
+    (None, ["registry.example.com", "alpine:3.10"], False),
+    (None, ["registry.example.com", "alpine"], True),
+    ("registry.example.com/mirror/alpine:3.20", ["registry.example.com"], False),
+    ("registry.example.com/mirror/alpine:3.20", ["registry.example.com/x"], True),
+    ("docker.io/library/alpine:3.10", ["registry.example.com/", "docker.io/library/"], False),
+])  # fmt: skip
+def test_the_operators_own_container_counts_as_the_pods(image: str | None, allowed: list[str], refused: bool) -> None:
+    file, of = policy(registries=[*allowed, "registry.example.com/x:1"]), with_init_image(image)
+    definition, _ = objects(file, of)
+    for roles, gets_one in ((("Master", "Worker"), True), (("Worker",), False), (("Master",), False)):
+        one = pytorch_job(*roles)
+        assert denied(definition, one) == review_refuses(file, [one], of) == (refused and gets_one), roles
+
+
+@pytest.mark.parametrize("image", ["elsewhere.example.com/x:1", "registry.example.com/x:1", None])
+def test_an_image_outside_of_pods_is_looked_at(image: str | None) -> None:
+    """The API server sees a TrainJob, and its pods only once somebody waits for them."""
+    named = {} if image is None else {"image": image}
+    spec = {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": 2, **named}}
+    pods = {"template": {"spec": {"containers": [{"name": "ray-head", "image": "registry.example.com/ray:1"}]}}}
+    ray = {"rayClusterSpec": {"headGroupSpec": pods, "autoscalerOptions": named}}
+    of_trainer = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "j"}}
+    made: list[Tree] = [
+        {**of_trainer, "spec": spec},
+        {**of_trainer, "spec": {"runtimeRef": {}}},
+        {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "j"}, "spec": ray},
+    ]
+    file = policy(registries=["registry.example.com"])
+    definition, _ = objects(file)
+    foreign = image is not None and image.startswith("elsewhere")
+    assert [denied(definition, one) for one in made] == [foreign, False, foreign]
+    assert [review_refuses(file, [one]) for one in made] == [foreign, False, foreign]
 
 
 def test_a_template_is_refused_before_there_is_a_pod() -> None:

@@ -109,6 +109,18 @@ def test_what_an_override_brings_in_is_seen(project: Scratch) -> None:
     assert_ended(project.run("check", "--quiet", "digits-ddp"), 1, "SEC-1 a policy: image registry.example.com/elsewhere/tool@")
 
 
+def test_what_an_operator_adds_is_seen(project: Scratch) -> None:
+    """Each worker of a PyTorchJob with a master gets an init container, whose image the profile states."""
+    project.write("charts/policies/images.yaml", policy(registries=["registry.example.com"]))
+    project.edit("charts/clusters/kubeflow-a100.yaml", ", init_image: registry.example.com/alpine:3.20", "")
+    project.edit("charts/clusters/kubeflow-a100.yaml", "registries: [registry.example.com]", "")
+    said = "SEC-1 a policy: image alpine:3.10 of container init-pytorch, which the operator adds, is not from"
+    assert_ended(project.run("check", "--quiet", "resnet50-imagenet"), 1, said)
+    assert "init-pytorch" not in project.run("check", "--quiet", "resnet-train").stderr, "a TFJob gets none"
+    project.write("charts/policies/images.yaml", policy(registries=["registry.example.com", "alpine:3.10"]))
+    assert "SEC-1" not in project.run("check", "--quiet", "resnet50-imagenet").stderr
+
+
 @pytest.mark.parametrize(("text", "words"), [
     (policy("TW200", gpus={"per_run": 1}), "code"),
     (policy(gpus={"per_run": 1}, queues=["a"]), "this one demands gpus and queues"),

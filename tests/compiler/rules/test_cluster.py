@@ -74,6 +74,26 @@ def test_a_registry_may_be_a_path_and_a_port() -> None:
     assert codes({"image": f"anything.org/a@{DIGEST}"}, {"registries": []}) == []
 
 
+def with_operator(**stated: Any) -> Data:
+    operator = {"version": "1.9.4", "restricted_containers": True, **stated}
+    return {"operators": {"training-operator": operator}, "registries": ["registry.example.com"]}
+
+
+def test_the_container_of_an_operator_comes_from_a_registry_too() -> None:
+    """Of a job with a master: its workers would be refused, and the job says nothing of it."""
+    job: Data = {"target": "pytorch-job"}
+    words = message(job, with_operator())
+    assert "does not allow image alpine:3.10, of which the operator makes container init-pytorch" in words
+    assert "operators.training-operator.init_image" in words
+    assert codes(job, with_operator(init_image="docker.io/library/alpine:3.20")) == ["TW454"]
+    assert codes(job, with_operator(init_image="registry.example.com/alpine:3.20")) == []
+    assert codes(job, overlay(with_operator(), {"registries": ["registry.example.com", "alpine:3.10"]})) == []
+    assert codes(job, overlay(with_operator(), {"registries": []})) == []
+    for alone in ({"nodes": 1}, {"kind": "ddp", "elastic": {"min_nodes": 1, "max_nodes": 4}}):
+        assert "TW454" not in codes({**job, "topology": alone}, with_operator())
+    assert codes({}, with_operator()) == [], "a Job gets none"
+
+
 @pytest.mark.parametrize(
     "image", ["a" * 1024, "a-" * 512, "a." * 500 + "!", "a/" * 500 + "A", "a__" * 340 + ":", "0.0-0_0/" * 120 + "@"]
 )

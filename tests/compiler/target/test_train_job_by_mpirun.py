@@ -166,8 +166,10 @@ def test_its_pods_are_those_of_an_mpi_job(run: Data, cluster: Data, version: str
         assert role == two.environment["K_MPI_JOB_ROLE"]
         main, wanted = spec["containers"][0], expected["containers"][0]
         main["env"] = [entry for entry in main["env"] if entry["name"] != "TRAINWRIGHT_ROLE"]
-        assert main["env"] == without_hosts(wanted.pop("env", []), other, result)
-        main.pop("env")
+        copied = role == "worker" and run["topology"].get("launcher_is_node")
+        env, planned = main.pop("env"), without_hosts(wanted.pop("env", []), other, result)
+        assert [entry for entry in env if entry in planned] == planned
+        assert copied or env == planned, "only workers beside a launcher that is a node have further ones: the launcher's"
         assert (main.pop("name"), wanted.pop("name")) == ("node", "mpi")
         for part in (main, wanted):
             part["volumeMounts"].sort(key=lambda mount: mount["mountPath"])
@@ -214,6 +216,40 @@ def test_the_launchers_command_and_variables_are_the_run_s_and_the_image_the_run
     assert result.run.run not in json.dumps(the(result, "TrainingRuntime")["metadata"])
     for place in (0, 1):
         assert at(the(result, "TrainingRuntime"), f"{pod_at(place)}/spec/containers/0/image") == result.run.image
+
+
+SECRET, KEY = {"secret": "s", "key": "k"}, {"name": "s", "key": "k"}
+
+
+def patched(role: str, value: str) -> Data:
+    return {"overrides": {"pod": {role: {"containers": [{"name": "node", "env": [{"name": "WHO", "value": value}]}]}}}}
+
+
+OWN: dict[str, tuple[Data, Any, Any]] = {
+    "role alone": ({}, None, None),
+    "a script": (script("python", "train.py"), None, None),
+    "a command": (command("mpirun", "-np", "24", "--hostfile", "/etc/mpi/hostfile", "python", "train.py"), None, None),
+    "the launcher's": ({"roles": {"launcher": {"env": {"WHO": "first"}}}}, "first", None),
+    "the launcher's secret": ({"roles": {"launcher": {"env": {"WHO": SECRET}}}}, {"secretKeyRef": KEY}, None),
+    "a worker's": ({"roles": {"node": {"env": {"WHO": "others"}}}}, None, "others"),
+    "one of each": ({"roles": {"launcher": {"env": {"WHO": "first"}}, "node": {"env": {"WHO": "others"}}}}, "first", "others"),
+    "all but the launcher": ({"env": {"WHO": "all"}, "roles": {"node": {"env": {"WHO": "others"}}}}, "all", "others"),
+    "the launcher's by an override": (patched("launcher", "first"), "first", None),
+    "a worker's by an override": (patched("node", "others"), None, "others"),
+}
+"""What a run states -> the value of WHO in the launcher, and in its workers."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("stated", "first", "others"), OWN.values(), ids=OWN)
+def test_a_launcher_that_is_a_node_keeps_what_is_its_own(stated: Data, first: Any, others: Any, version: str) -> None:
+    """The operator copies the variables of a TrainJob into the workers then, over their own."""
+    result = train(overlay(AS_NODE, stated), version)
+    launcher, *workers = in_order(pods(result.manifests))
+    assert (launcher.environment["TRAINWRIGHT_ROLE"], launcher.environment.get("WHO")) == ("launcher", first)
+    assert [(pod.environment["TRAINWRIGHT_ROLE"], pod.environment.get("WHO")) for pod in workers] == [("worker", others)] * 2
+    assert result.identity not in json.dumps(the(result, "TrainingRuntime")), "runs of one shape share it"
+    assert lines_without_answer(result) == []
 
 
 def test_only_pods_that_hold_ranks_have_gpus() -> None:

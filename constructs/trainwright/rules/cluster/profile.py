@@ -10,6 +10,7 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
+from trainwright.manifest.pods import is_from
 from trainwright.manifest.supporting import fences
 from trainwright.plan import Resolution
 from trainwright.plan.resources import uses_rdma
@@ -40,7 +41,7 @@ def image_findings(reference: str, cluster: Cluster, where: Where) -> Iterator[F
     if match["digest"] is None:
         yield found("TW305", where, f"{reference} is not pinned by digest", "write registry/path@sha256:<digest>")
     allowed = cluster.registries
-    if allowed and not any(reference == prefix or reference.startswith(prefix.rstrip("/") + "/") for prefix in allowed):
+    if allowed and not is_from(reference, allowed):
         yield found(
             "TW306",
             where,

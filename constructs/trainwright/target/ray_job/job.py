@@ -78,6 +78,7 @@ class RayJob(BaseTarget):
     minimum_kubernetes = (1, 29)
     templates: Mapping[str, Template] = {HEAD: (KIND, HEAD_POD), WORKER: (KIND, group_at(0))}
     helpers: tuple[Template, ...] = ((KIND, SUBMITTER),)
+    images: tuple[str, ...] = ("/spec/rayClusterSpec/autoscalerOptions/image",)
     scheduling_labels: Mapping[str, str] = {GANG_LABEL: "gang", VOLCANO_QUEUE_LABEL: "queue", PRIORITY_LABEL: "priority"}
     rules: tuple[Rule, ...] = RULES
 

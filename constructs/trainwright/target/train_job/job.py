@@ -23,7 +23,7 @@ from trainwright.identity import PLACEHOLDER, short_hash
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.labels import KEEP
-from trainwright.manifest.provenance import Traced, Tree, Why, move_items, put, repeat, transfer
+from trainwright.manifest.provenance import Traced, Tree, Why, move_items, origin, put, repeat, transfer
 from trainwright.manifest.template.life import deadline
 from trainwright.manifest.template.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
@@ -95,6 +95,7 @@ class TrainJob(BaseTarget):
     minimum_kubernetes = (1, 31)
     """podFailurePolicy is stable from 1.31 on (KEP-3329)."""
     templates: Mapping[str, Template] = {NODE: (RUNTIME, pod_at(0)), LAUNCHER: (RUNTIME, pod_at(1))}
+    images: tuple[str, ...] = ("/spec/trainer/image",)
     shared: GroupKind | None = RUNTIME
     reserved_labels: tuple[str, ...] = ("trainer.kubeflow.org/", "jobset.sigs.k8s.io/")
     rules: tuple[Rule, ...] = RULES
@@ -136,13 +137,18 @@ class TrainJob(BaseTarget):
         jobs = jobs_of(resolution)
         lead = resolution.binding.roles[0]
         trains = f"{pod_at(next(place for place, (_, role) in enumerate(jobs) if role is lead))}/spec/containers/0"
-        if resolution.needs.mpi is None:
+        mpi = resolution.needs.mpi
+        workers = _place_of_workers(jobs, lead) if mpi and mpi.launcher_holds_ranks else None
+        if mpi is None:
             repeat(runtime, f"{trains}/image", job, "/spec/trainer/image")
-        moved = TRAINER_FIELDS if resolution.needs.mpi is None else OF_A_LAUNCHER
+        moved = TRAINER_FIELDS if mpi is None else OF_A_LAUNCHER
         if at(runtime[0], f"{trains}/resources/claims"):  # the operator takes requests and limits of a TrainJob, and nothing else
             moved = OF_A_LAUNCHER
         for field in moved:
-            transfer(runtime, f"{trains}/{field}", job, f"/spec/trainer/{TRAINER_FIELDS[field]}")
+            if field == "env" and workers is not None:
+                _shared_variables(runtime, f"{trains}/env", f"{pod_at(workers)}/spec/containers/0/env", job)
+            else:
+                transfer(runtime, f"{trains}/{field}", job, f"/spec/trainer/{TRAINER_FIELDS[field]}")
         for place, (_, role) in enumerate(jobs):
             _patch(resolution, runtime, job, place, role)
         _name(runtime, job)
@@ -189,8 +195,9 @@ class TrainJob(BaseTarget):
   so the runtime states them for both; the TrainJob has the launcher's command and variables. The launcher starts when all
   workers are ready (`dependsOn`), and the run ends with it: with the code of the rank that failed first, to which the policy
   applies. A gang includes the launcher, so it does not wait there ([TW423](findings/TW423.md)). If it is a node too, the host
-  file lists it last, and your own command must wait until DNS knows it. This works with Open MPI only: the operator writes no
-  other host file (kubeflow/trainer#3712).
+  file lists it last, and your own command must wait until DNS knows it; the operator sets the variables of the TrainJob in the
+  workers as well, so what is the launcher's alone, such as its role, is in the runtime. This works with Open MPI only: the
+  operator writes no other host file (kubeflow/trainer#3712).
 - **Special.** The runtime holds what runs of one shape have in common, such as probes, ports, security and the failure
   policy, and is named after its content: another shape is another runtime, so no edit changes a runtime that a run uses, and
   runs that agree share one. The TrainJob holds what is specific to the run: image, command, variables and resources under
@@ -339,6 +346,28 @@ def _container(runtime: Traced, pointer: str, job: Traced, containers: str, role
         move_items(runtime, f"{pointer}/volumeMounts", job, f"{containers}/0/volumeMounts", first)
     if role.further:
         transfer(runtime, env, job, f"{containers}/0/env")
+
+
+def _place_of_workers(jobs: list[tuple[str, Role]], launcher: Role) -> int | None:
+    return next((place for place, (name, role) in enumerate(jobs) if name == NODE and role is not launcher), None)
+
+
+def _shared_variables(runtime: Traced, launchers: str, workers: str, job: Traced) -> None:
+    """Move a launcher's variables, but for those that would be wrong in a worker.
+
+    Where the launcher is a node, the operator sets those of the TrainJob in the workers too, over their own (``Trainer`` in
+    pkg/runtime/framework/plugins/jobset/builder.go, 2.1 to 2.3). So the runtime keeps what a worker has with another value, such
+    as the role, and what is stated for the launcher alone.
+    """
+    entries, theirs = at(runtime[0], launchers), {entry["name"]: entry for entry in at(runtime[0], workers) or []}
+
+    def is_shared(index: int, entry: Tree) -> bool:
+        sources = (origin(runtime[1], f"{launchers}/{index}/{key}")[0] for key in entry)
+        own = any(source.startswith(("run:/roles/", "run:/overrides/")) for source in sources)
+        return theirs.get(entry["name"], entry) == entry and not own
+
+    shared = {index for index, entry in enumerate(entries) if is_shared(index, entry)}
+    move_items(runtime, launchers, job, "/spec/trainer/env", shared)
 
 
 def _name(runtime: Traced, job: Traced) -> None:
