@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainwright.cli.session import Exit, FormatOption, JsonOption, output, show, stop, watched, write_findings
-from trainwright.findings import CompileError
+from trainwright.findings import CompileError, Severity
 from trainwright.report.formats import Format
 
 if TYPE_CHECKING:
@@ -44,15 +44,18 @@ def command(
     Ends with 1 where an object would be refused. Custom resources need their CustomResourceDefinitions; of those without only the
     names of fields are checked, or nothing but their pods. They are named, and are errors with --strict.
     """
-    from trainwright.project.load import version_for
+    from trainwright.project.load import project_of, version_for
     from trainwright.validate import validate_files
     from trainwright.validate.core_schemas import UnknownVersionError
     from trainwright.validate.manifests import files_below
 
+    if missing := next((path for path in files if not path.exists() and project_of(path)), None):
+        stop(f"there is no {missing}; `trainwright synth` writes what is in dist/")
     folder = _folder(crds)
     try:
         read = watched(list(files_below(files)), "reading manifests")
-        report = validate_files(read, folder, version_for if kubernetes is None else lambda _: kubernetes)
+        version = version_for if kubernetes is None else lambda _: kubernetes
+        report = validate_files(read, folder, version, lambda file: project_of(file) is not None)
     except UnknownVersionError as error:
         stop(str(error))
     if not report.objects and not report.findings:
@@ -68,7 +71,7 @@ def command(
     else:
         show(report.findings)
         output(_summary(report))
-    if report.errors or (strict and report.findings):
+    if report.errors or (strict and any(finding.severity is not Severity.INFO for finding in report.findings)):
         raise typer.Exit(Exit.FINDINGS)
 
 

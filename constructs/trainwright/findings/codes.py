@@ -284,6 +284,8 @@ _ROWS = (
          "kubectl and Argo CD follow YAML 1.1 in places, so what is applied would not be what was reviewed."),
     Code("TW713", _E, "pod that cannot start",
          "The API server takes the object, and every one of its pods fails before the first line of its program."),
+    Code("TW714", _W, "accepted, and done otherwise", "The cluster takes the object, and what runs is not what it says."),
+    Code("TW715", _I, "not for `kubectl apply`", "`kubectl apply` and Argo CD take objects with a name; this is for another command."),
     Code("TW716", _W, "claim that goes with its JobSet",
          "An edit makes a new JobSet and removes the old one, and its checkpoints are deleted with it."),
 )

@@ -412,14 +412,19 @@ def _same_name(path: Path, shown: str, name: str, key: str, positions: Positions
 
 def version_for(file: Path) -> str | None:
     """Of the profile in the project around a file; None outside any ``dist/``, and where no profile can be read."""
+    project = project_of(file)
+    below = file.resolve().relative_to(project.dist).parts if project else ()
+    return _stated(project, below[0]) if project and below else None
+
+
+def project_of(file: Path) -> Project | None:
+    """The project in whose ``dist/`` a file is, if any; ``dist/`` itself need not be there."""
     file = file.resolve()
     try:
         project = find_project(file.parent)
     except CompileError:
         return None
-    if not file.is_relative_to(project.dist):
-        return None
-    return _stated(project, file.relative_to(project.dist).parts[0])
+    return project if file.is_relative_to(project.dist) else None
 
 
 @cache

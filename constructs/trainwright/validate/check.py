@@ -10,6 +10,7 @@ from typing import Any
 
 from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import found
+from trainwright.findings.locate import at
 from trainwright.manifest.kinds import GroupKind
 from trainwright.units import counted
 from trainwright.validate.admission import unknown_fields
@@ -20,10 +21,11 @@ from trainwright.validate.crd import Catalogue, load_catalogue
 from trainwright.validate.custom import STRUCTURAL, custom_problems, served_version
 from trainwright.validate.field_names import named
 from trainwright.validate.manifests import Manifest, files_below, read_manifests
-from trainwright.validate.metadata import identity_problems, metadata_problems
+from trainwright.validate.metadata import identity_problems, metadata_problems, with_generated_name
 from trainwright.validate.pods import pod_problems
 from trainwright.validate.problem import Problem
-from trainwright.validate.webhooks import objections
+from trainwright.validate.tools import tool_of
+from trainwright.validate.webhooks import completed, objections
 
 
 class CheckedBy(Enum):
@@ -55,8 +57,16 @@ def newest(_: Path) -> None:
     """Choose the newest version that has schemas, whatever the file."""
 
 
+def nowhere(_: Path) -> bool:
+    """No file is one that Argo CD syncs."""
+    return False
+
+
 def validate_files(
-    paths: Iterable[Path], crds: Path | None, version_for: Callable[[Path], str | None] = newest
+    paths: Iterable[Path],
+    crds: Path | None,
+    version_for: Callable[[Path], str | None] = newest,
+    synced: Callable[[Path], bool] = nowhere,
 ) -> Report:
     """Everything that the API server or an operator would refuse in the objects of some files.
 
@@ -64,6 +74,7 @@ def validate_files(
         paths: files, or folders whose YAML and JSON files are read.
         crds: a folder with CustomResourceDefinitions, at any depth; without one, custom resources are reported as not validated.
         version_for: the version of the cluster that a file is for, such as ``1.34``; None for the newest that there are.
+        synced: whether Argo CD syncs a file; elsewhere an object may leave its name to the API server.
 
     Raises:
         UnknownVersionError: there are no schemas of that version.
@@ -76,7 +87,7 @@ def validate_files(
         manifests += [(manifest, version) for manifest in read]
         findings += refused
     catalogue = load_catalogue(crds, _groups([manifest for manifest, _ in manifests])) if crds else Catalogue()
-    report = check_manifests(manifests, catalogue)
+    report = check_manifests(manifests, catalogue, synced)
     report.findings = _in_order([*findings, *catalogue.findings, *report.findings])
     return report
 
@@ -92,27 +103,40 @@ def _in_order(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: (finding.where.file or "", finding.where.line or 0, finding.where.column or 0))
 
 
-def check_manifests(manifests: Iterable[tuple[Manifest, str]], catalogue: Catalogue) -> Report:
+def check_manifests(
+    manifests: Iterable[tuple[Manifest, str]], catalogue: Catalogue, synced: Callable[[Path], bool] = nowhere
+) -> Report:
     """Every object of ``manifests`` against its schema and its operator's rules.
 
     Args:
         manifests: objects with their places, and the version of the cluster that each is for, as
             :func:`~trainwright.validate.core_schemas.known_version` gave it.
         catalogue: the CRDs that there are.
+        synced: whether Argo CD syncs a file.
     """
     report = Report()
     first: dict[str, Manifest] = {}
+    read_by: dict[str, list[Manifest]] = {}
     for manifest, kubernetes in manifests:
+        if tool := tool_of(manifest):
+            read_by.setdefault(tool, []).append(manifest)
+            continue
         report.objects += 1
-        problems = list(identity_problems(manifest.data))
+        data: Mapping[str, Any] = manifest.data
+        if not synced(Path(manifest.document.file)) or at(data, _HOOK):
+            data = with_generated_name(data)
+        problems = list(identity_problems(data))
         if not problems:
-            problems, by = object_problems(manifest.data, catalogue, kubernetes)
+            problems, by = object_problems(data, catalogue, kubernetes)
+            if data is not manifest.data:
+                problems = [_GENERATED, *problems]
             if by is not CheckedBy.SCHEMA:
                 counts = report.by_name if by is CheckedBy.NAMES else report.unchecked
-                kind = f"{manifest.data['apiVersion']} {manifest.data['kind']}"
+                kind = f"{data['apiVersion']} {data['kind']}"
                 counts[kind] = counts.get(kind, 0) + 1
                 first.setdefault(kind, manifest)
         report.findings += [found(it.code, manifest.where(it.pointer), it.message, it.fix) for it in problems]
+    report.findings += [_for_a_tool(tool, files) for tool, files in read_by.items()]
     report.findings += [_unchecked(kind, count, first[kind]) for kind, count in report.unchecked.items()]
     if report.by_name:
         report.findings.append(_by_name_only(report.by_name, first[next(iter(report.by_name))]))
@@ -141,13 +165,16 @@ def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernete
             return [Problem("TW701", "/kind", message, "write a kind and version that `kubectl api-resources` lists")], by
     else:
         problems, by = _by_name(manifest, kubernetes)
+        resource = completed(manifest)
     if not core:  # fields are not looked at: what holds containers may be more than a pod, such as a Prometheus
         told = {(problem.code, problem.pointer) for problem in problems}
         values = (problem for problem in template_structure(resource, kubernetes) if problem.code != "TW703")
         problems += [problem for problem in values if (problem.code, problem.pointer) not in told]
     beyond = [*pod_problems(manifest), *metadata_problems(manifest, crd.namespaced if crd else None)]
-    beyond += claims_that_go(manifest)
-    beyond += [Problem("TW711", *objection) for objection in objections(resource)]
+    refused = [Problem(it.code, it.pointer, it.message, it.fix) for it in objections(resource)]
+    better = {it.pointer: it.fix for it in refused}  # an operator may take less than its schema does
+    problems = [replace(it, fix=better.get(it.pointer, it.fix)) if it.code == "TW705" else it for it in problems]
+    beyond += [*claims_that_go(manifest), *refused]
     broken = [problem.pointer for problem in problems if problem.code in STRUCTURAL]
     problems += [it for it in beyond if not any(f"{it.pointer}/".startswith(f"{place}/") for place in broken)]
     return list(dict.fromkeys(problems)), by
@@ -169,6 +196,24 @@ def beyond_schema(manifest: Mapping[str, Any]) -> list[Problem]:
     if not any(problem.code in STRUCTURAL for problem in problems):
         problems += metadata_problems(manifest)
     return list(dict.fromkeys(problems))
+
+
+_HOOK = "/metadata/annotations/argocd.argoproj.io~1hook"
+"""Argo CD creates its hooks anew for each sync, so that they may have generated names."""
+
+_GENERATED = Problem(
+    "TW715",
+    "/metadata/generateName",
+    "the object has no name of its own: each `kubectl create` makes another one, and `kubectl apply` refuses it",
+    "add `name:` where the object is applied, or synced by Argo CD",
+)
+
+
+def _for_a_tool(tool: str, files: Sequence[Manifest]) -> Finding:
+    message = f"{counted(len(files), 'file')} for {tool}, with no object to apply"
+    built = "validate what it builds: `kubectl kustomize FOLDER > built.yaml`"
+    fix = built if tool == "kustomize" else "keep it out of the folder that is applied"
+    return found("TW715", files[0].where("/kind"), message, fix)
 
 
 def _unchecked(kind: str, count: int, manifest: Manifest) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -144,7 +145,9 @@ def _said(error: Any, pointer: str) -> Iterator[Problem]:
     else:
         reason = _REASONS.get(error.validator, "is not allowed")
         message = f"{shown(pointer)} is {written(value)}: it {reason} ({error.validator_value})"
-        yield Problem("TW705", pointer, message[:240], "write a value that the API allows")
+        octal = pointer.endswith(("/mode", "/defaultMode")) and re.fullmatch("[0-7]{1,4}", str(value))
+        fix = f"write {int(str(value), 8)}, or 0{value} in octal" if octal else "write a value that the API allows"
+        yield Problem("TW705", pointer, message[:240], fix)
 
 
 def _types(schema: Mapping[str, Any]) -> Iterator[str]:

@@ -135,6 +135,7 @@ def _folders() -> dict[str, Path]:
 
 
 _CORE, _BATCH, _META = "io.k8s.api.core.v1.", "io.k8s.api.batch.v1.", "io.k8s.apimachinery.pkg.apis.meta.v1."
+_AMOUNT, _PORT = "io.k8s.apimachinery.pkg.api.resource.Quantity", "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z"
 _SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
 _QUANTITY = r"^[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]+)?\Z"
@@ -186,11 +187,20 @@ RANGES: dict[str, tuple[int, int]] = {
     f"{_BATCH}JobSpec.parallelism": (0, 2**31 - 1),
     f"{_BATCH}JobSpec.activeDeadlineSeconds": (0, 2**63 - 1),
     f"{_BATCH}JobSpec.ttlSecondsAfterFinished": (0, 2**31 - 1),
+    **{f"{_CORE}{kind}VolumeSource.defaultMode": (0, 0o777) for kind in ("ConfigMap", "DownwardAPI", "Projected", "Secret")},
+    **{f"{_CORE}{item}.mode": (0, 0o777) for item in ("KeyToPath", "DownwardAPIVolumeFile")},
 }
 """Field of a definition -> the least and the largest number."""
 
 NOT_EMPTY = (f"{_CORE}PodSpec.containers",)
 """Lists that need an item."""
+
+FILLED_IN = (
+    f"{_BATCH}PodFailurePolicyOnPodConditionsPattern.status",
+    "io.k8s.api.rbac.v1.RoleRef.apiGroup",
+    "io.k8s.api.networking.v1.NetworkPolicySpec.podSelector",
+)
+"""Fields that the published schemas of some versions require, and the API server fills in (pkg/apis/*/v1/defaults.go)."""
 
 
 def apply_facts(definitions: dict[str, Any]) -> None:
@@ -203,8 +213,13 @@ def apply_facts(definitions: dict[str, Any]) -> None:
         _set(definitions, place, minimum=least, maximum=most)
     for place in NOT_EMPTY:
         _set(definitions, place, minItems=1)
-    if quantity := definitions.get("io.k8s.apimachinery.pkg.api.resource.Quantity"):
-        quantity["pattern"] = _QUANTITY
+    for place in FILLED_IN:
+        name, _, field = place.rpartition(".")
+        found = definitions.get(name, {})
+        found["required"] = [key for key in found.get("required", ()) if key != field]
+    definitions[_AMOUNT]["pattern"] = _QUANTITY
+    for name in (_AMOUNT, _PORT):  # null fits both of their forms, and is nothing to the API server
+        definitions[name]["oneOf"] = [*definitions[name]["oneOf"][1:], {"type": "string"}]
 
 
 def _set(definitions: dict[str, Any], place: str, **keywords: Any) -> None:

@@ -12,6 +12,7 @@ from trainwright.validate.core import metadata_structure
 from trainwright.validate.crd import Crd, Schema, Version
 from trainwright.validate.problem import Problem
 from trainwright.validate.structure import list_problems, structure_problems
+from trainwright.validate.webhooks import completed
 
 STRUCTURAL = frozenset(("TW704", "TW705", "TW706"))
 
@@ -29,13 +30,14 @@ def served_version(manifest: Mapping[str, Any], crd: Crd) -> Version | Problem:
 
 
 def custom_problems(manifest: Mapping[str, Any], version: Version, kubernetes: str) -> tuple[list[Problem], Any]:
-    """What the API server refuses in a custom resource, and the resource as it would be admitted, with its defaults.
+    """What the API server refuses in a custom resource, and the resource as it would be admitted, with its defaults and those of
+    its operator's webhook, which come before validation.
 
     Rules are evaluated on what is valid in structure, as the API server does it.
     """
     schema = version.schema
     problems = list(unknown_fields(manifest, schema))
-    resource = admitted(manifest, schema)
+    resource = dict(completed(admitted(manifest, schema)))
     if version.drops_status:
         resource.pop("status", None)
     problems += metadata_structure(manifest.get("metadata"), kubernetes)

@@ -35,6 +35,10 @@ _SUSPECT = re.compile(
 )
 """Text without a match has no such scalar; text with a match may have one."""
 
+_FILE_MODES = frozenset(("mode", "defaultMode"))
+_OCTAL = re.compile(r"0[0-7]+")
+"""Permissions such as 0755 are octal to everyone who writes or reviews them, and to kubectl."""
+
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
@@ -71,7 +75,7 @@ def read_manifests(path: Path) -> tuple[list[Manifest], list[Finding]]:
     findings: list[Finding] = []
     for part in documents_in(text):
         try:
-            document = parse_yaml(part, shown, read_scalar)
+            document = parse_yaml(part, shown, read_as_applied)
         except CompileError as error:
             findings.extend(error.findings)
             continue
@@ -114,8 +118,14 @@ def ambiguous_scalars(text: str, file: str) -> Iterator[Finding]:
         return  # parsing takes a hundred times as long
     from ruamel.yaml import YAML
 
+    key = ""
     for event in YAML(typ="safe", pure=True).parse(text):
-        if type(event).__name__ != "ScalarEvent" or event.style or event.tag or not is_ambiguous(event.value):
+        if type(event).__name__ != "ScalarEvent":
+            continue
+        before, key = key, event.value
+        if event.style or event.tag or not is_ambiguous(event.value):
+            continue
+        if before in _FILE_MODES and _OCTAL.fullmatch(event.value):
             continue
         where = Where(file, event.start_mark.line + 1, event.start_mark.column + 1)
         meaning = literal(read_by_kubectl(event.value))
@@ -131,6 +141,15 @@ def is_ambiguous(scalar: str) -> bool:
         return False  # refused already
     theirs = read_by_kubectl(scalar)
     return ours != theirs or isinstance(ours, bool) != isinstance(theirs, bool)
+
+
+def read_as_applied(scalar: str) -> Scalar:
+    """The value of a plain scalar in the object that is applied.
+
+    Raises:
+        ScalarError: JSON cannot hold it.
+    """
+    return read_by_kubectl(scalar) if is_ambiguous(scalar) else read_scalar(scalar)
 
 
 def read_by_kubectl(scalar: str) -> Scalar:

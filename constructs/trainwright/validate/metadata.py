@@ -115,12 +115,22 @@ def identity_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     if isinstance(api_version, str) and api_version and not re.fullmatch(r"([-a-z0-9.]+/)?[a-z0-9]+", api_version):
         fix = "write `v1`, or `group/version` such as `batch/v1`"
         yield Problem("TW709", "/apiVersion", f"`{api_version[:60]}` is not an API version", fix)
-    metadata = manifest.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, Mapping) else None
-    if not isinstance(name, str) or not name:
-        generated = at(manifest, "/metadata/generateName")
-        why = " (`generateName` cannot be applied twice to the same object)" if generated else ""
+    if not _stated(manifest, "name"):
+        why = " (`generateName` cannot be applied twice to the same object)" if _stated(manifest, "generateName") else ""
         yield Problem("TW709", "/metadata/name", f"the object has no name{why}", "add `metadata: {name: …}`")
+
+
+def with_generated_name(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An object that states ``generateName`` alone, with a name as the API server makes it (apiserver, pkg/storage/names)."""
+    base = _stated(manifest, "generateName")
+    if not base or _stated(manifest, "name"):
+        return manifest
+    return {**manifest, "metadata": {**manifest["metadata"], "name": f"{base[: LONGEST_LABEL - 5]}abcde"}}
+
+
+def _stated(manifest: Mapping[str, Any], key: str) -> str:
+    value = at(manifest, f"/metadata/{key}")
+    return value if isinstance(value, str) else ""
 
 
 def metadata_problems(manifest: Mapping[str, Any], namespaced: bool | None = None) -> Iterator[Problem]:

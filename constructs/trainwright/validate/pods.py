@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import at, escape
@@ -11,6 +11,7 @@ from trainwright.manifest.limits import not_a_key
 from trainwright.manifest.pods import pods_in
 from trainwright.validate.fields import items, mapping, text
 from trainwright.validate.formats import amount
+from trainwright.validate.jobs import job_problems
 from trainwright.validate.metadata import annotation_problems, label_problems
 from trainwright.validate.problem import Problem, duplicate, written
 from trainwright.validate.starting import starting_problems
@@ -25,18 +26,16 @@ COMPLETED_LATER = frozenset({GroupKind("trainer.kubeflow.org", kind) for kind in
 def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     """Problems of the pods of any object, and of other kinds of Kubernetes itself, that a schema allows."""
     kind = GroupKind.of(manifest)
-    # a StatefulSet's claims are volumes of its pods
-    claimed = [mapping(claim, "/metadata") for _, claim in items(manifest, "/spec/volumeClaimTemplates")]
     for pointer, template in pods_in(manifest):
         above = pointer.removesuffix("/spec")
         yield from (problem.below(above) for problem in template_problems(template))
         if kind not in COMPLETED_LATER:
-            yield from (problem.below(above) for problem in reference_problems(template, claimed))
+            yield from (problem.below(above) for problem in reference_problems(template, _volumes_above(manifest, above)))
     if kind in (SECRET, CONFIG_MAP):
         yield from _keys(manifest)
     if kind in (JOB, CRON_JOB):
         pointer = "/spec/jobTemplate" if kind == CRON_JOB else ""
-        yield from (problem.below(pointer) for problem in _job(at(manifest, pointer)))
+        yield from (problem.below(pointer) for problem in job_problems(at(manifest, pointer)))
     if kind.group == "apps":
         yield from _selected(manifest)
     if kind == GroupKind("", "Service"):
@@ -44,6 +43,18 @@ def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     if kind == GroupKind("", "PersistentVolumeClaim") and at(manifest, "/spec/resources/requests/storage") is None:
         place = "/spec/resources/requests/storage"
         yield Problem("TW704", place, "the claim requests no storage", "add `resources: {requests: {storage: 10Gi}}`")
+
+
+def _volumes_above(manifest: Mapping[str, Any], pointer: str) -> Iterator[str]:
+    """Names of volumes that a controller adds to the pod below a pointer, since an object around it states them: the claims of a
+    StatefulSet, a LeaderWorkerSet and a JobSet, the volumes of a SparkApplication and of a workflow."""
+    parts = pointer.split("/")
+    for depth in range(1, len(parts)):
+        owner = at(manifest, "/".join(parts[:depth]))
+        policies = [policy for _, policy in items(owner, "/volumeClaimPolicies")]
+        for stated, field in ((owner, "/volumeClaimTemplates"), *((policy, "/templates") for policy in policies)):
+            yield from (text(claim, "/metadata/name") for _, claim in items(stated, field))
+        yield from (text(volume, "/name") for _, volume in items(owner, "/volumes"))
 
 
 def template_problems(template: Any) -> Iterator[Problem]:
@@ -78,7 +89,11 @@ def _container(template: Any, place: str) -> Iterator[Problem]:
         for field in ("subPath", "subPathExpr"):
             if said := outside(text(mount, f"/{field}")):
                 yield Problem("TW705", f"{place}/volumeMounts/{number}/{field}", *said)
-    yield from _resources(mapping(template, f"{place}/resources/requests"), mapping(template, f"{place}/resources/limits"), place)
+    stated = {field: mapping(template, f"{place}/resources/{field}") for field in ("requests", "limits")}
+    for field, amounts in stated.items():
+        yield from _amounts(amounts, f"{place}/resources/{field}")
+    requests, limits = ({name: it for name, it in amounts.items() if it is not None} for amounts in stated.values())
+    yield from _resources(requests, limits, place)
 
 
 _PROBES, _HOOKS = ("livenessProbe", "readinessProbe", "startupProbe"), ("postStart", "preStop")
@@ -110,9 +125,9 @@ def _handlers(container: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem("TW705", f"{pointer}/successThreshold", message, "remove it")
 
 
-def reference_problems(template: Any, claimed: Sequence[Mapping[str, Any]] = ()) -> Iterator[Problem]:
-    """What containers name and the pod lacks: volumes, and claims of devices."""
-    volumes = {text(volume, "/name") for _, volume in items(template, "/spec/volumes")} | {text(one, "/name") for one in claimed}
+def reference_problems(template: Any, added: Iterable[str] = ()) -> Iterator[Problem]:
+    """What containers name and the pod lacks: volumes, but for those that a controller adds, and claims of devices."""
+    volumes = {text(volume, "/name") for _, volume in items(template, "/spec/volumes")} | {*added}
     claims = {text(claim, "/name") for _, claim in items(template, "/spec/resourceClaims")}
     for field in ("initContainers", "containers"):
         for index, container in items(template, f"/spec/{field}"):
@@ -153,12 +168,25 @@ def _keys(manifest: Mapping[str, Any]) -> Iterator[Problem]:
 _PAGES = "hugepages-"
 
 
+def _is_device(name: str) -> bool:
+    return "/" in name and not name.startswith("kubernetes.io/")
+
+
+def _amounts(amounts: Mapping[str, Any], place: str) -> Iterator[Problem]:
+    for name, asked in amounts.items():
+        pointer = f"{place}/{escape(name)}"
+        if asked is None:
+            given = "the container gets none" if _is_device(name) else "none is set"
+            message = f"{name} has no amount: the API server takes the line for one that is not there, and {given}"
+            yield Problem("TW714", pointer, message, "write the amount, or remove the line")
+
+
 def _resources(requests: Mapping[str, Any], limits: Mapping[str, Any], place: str) -> Iterator[Problem]:
     yield from _huge_pages(requests, limits, f"{place}/resources")
     for name, asked in requests.items():
         least, most = amount(asked), amount(limits.get(name))
         pointer = f"{place}/resources/requests/{escape(name)}"
-        whole = name.startswith(_PAGES) or ("/" in name and not name.startswith("kubernetes.io/"))
+        whole = name.startswith(_PAGES) or _is_device(name)
         if whole and (most is None or least != most):
             limit = "no limit" if most is None else f"a limit of {limits[name]}"
             message = f"the container requests {asked} {name} and has {limit}"
@@ -181,21 +209,6 @@ def _huge_pages(requests: Mapping[str, Any], limits: Mapping[str, Any], place: s
     if stated and not {"cpu", "memory"} & {*requests, *limits}:
         message = "the container asks for huge pages, and for neither CPU nor memory"
         yield Problem("TW705", stated[0][0], message, "add an amount of cpu or memory")
-
-
-def _job(manifest: Any) -> Iterator[Problem]:
-    restart = text(manifest, "/spec/template/spec/restartPolicy")
-    if restart not in ("Never", "OnFailure"):
-        message = f"the pods of a Job cannot have restartPolicy {restart or 'Always, which is the default'}"
-        yield Problem("TW705", "/spec/template/spec/restartPolicy", message, "write Never or OnFailure")
-    if at(manifest, "/spec/podFailurePolicy") is not None and restart == "OnFailure":
-        yield Problem("TW705", "/spec/podFailurePolicy", "a podFailurePolicy needs pods with restartPolicy Never", "write Never")
-    if text(manifest, "/spec/completionMode") == "Indexed":
-        for field in ("completions", "parallelism"):
-            if at(manifest, f"/spec/{field}") is None:
-                yield Problem("TW704", f"/spec/{field}", f"an Indexed Job has no `{field}`", f"add `{field}:`")
-    elif at(manifest, "/spec/backoffLimitPerIndex") is not None:
-        yield Problem("TW705", "/spec/backoffLimitPerIndex", "only an Indexed Job has indexes", "add `completionMode: Indexed`")
 
 
 def _selected(manifest: Mapping[str, Any]) -> Iterator[Problem]:

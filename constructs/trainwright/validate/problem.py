@@ -27,11 +27,12 @@ class Problem:
 
 
 class Objection(NamedTuple):
-    """One thing that an operator refuses: a problem that needs no code."""
+    """One thing that an operator refuses, or takes and does otherwise (TW714)."""
 
     pointer: str
     message: str
     fix: str
+    code: str = "TW711"
 
 
 def unknown_field(pointer: str, key: str, known: Collection[str]) -> Problem:

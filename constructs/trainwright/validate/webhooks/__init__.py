@@ -6,6 +6,7 @@ what the CRD's schema demands is checked elsewhere.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -31,10 +32,26 @@ WEBHOOKS: Mapping[GroupKind, Check] = {
 """Kind -> the check of its operator."""
 
 
+DEFAULTS: Mapping[GroupKind, Callable[[dict[str, Any]], None]] = {
+    GroupKind("jobset.x-k8s.io", "JobSet"): jobset.fill_in,
+}
+"""Kind -> what its mutating webhook writes, before the API server validates the object."""
+
+
+def completed(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object after its operator's mutating webhook, as far as that decides whether it is valid."""
+    fill_in = DEFAULTS.get(GroupKind.of(manifest))
+    if fill_in is None:
+        return manifest
+    made = copy.deepcopy(dict(manifest))
+    fill_in(made)
+    return made
+
+
 def objections(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     """What the operator of an object's kind refuses; nothing for kinds without such rules."""
     if check := WEBHOOKS.get(GroupKind.of(manifest)):
         yield from check(manifest)
 
 
-__all__ = ["WEBHOOKS", "Check", "Objection", "objections"]
+__all__ = ["DEFAULTS", "WEBHOOKS", "Check", "Objection", "completed", "objections"]

@@ -21,6 +21,19 @@ MOST_PODS = 2**31 - 1
 _RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 
 
+def fill_in(manifest: dict[str, Any]) -> None:
+    """Write what the defaulting webhook does, as far as a schema asks for it or a rule reads it."""
+    for index, rule in items(manifest, "/spec/failurePolicy/rules"):
+        if rule.get("name") in (None, "") and isinstance(rule, dict):
+            rule["name"] = f"failurePolicyRule{index}"
+    for _, job in items(manifest, JOBS):
+        spec, pod = at(job, "/template/spec"), at(job, "/template/spec/template/spec")
+        if isinstance(spec, dict) and spec.get("completionMode") is None:
+            spec["completionMode"] = "Indexed"
+        if isinstance(pod, dict) and pod.get("restartPolicy") in (None, ""):
+            pod["restartPolicy"] = "OnFailure"
+
+
 def job_set(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     subdomain, manager = text(manifest, "/spec/network/subdomain"), at(manifest, "/spec/managedBy")
     if subdomain and (reason := not_a_service_label(subdomain)):
@@ -85,9 +98,9 @@ def _targets(owner: Mapping[str, Any], place: str, known: list[str]) -> Iterator
 def _failure_policy(manifest: Mapping[str, Any], known: list[str]) -> Iterator[Objection]:
     place = "/spec/failurePolicy/rules"
     rules = list(items(manifest, place))
-    names = Counter(text(rule, "/name", f"failurePolicyRule{index}") for index, rule in rules)
+    names = Counter(text(rule, "/name") for _, rule in rules)
     for index, rule in rules:
-        name = text(rule, "/name", f"failurePolicyRule{index}")
+        name = text(rule, "/name")
         if not _RULE_NAME.fullmatch(name) or len(name) > 128:
             message = f"the rule name {name[:60]} must consist of letters, digits and _,: and start with a letter"
             yield Objection(f"{place}/{index}/name", message, "choose another name")

@@ -124,9 +124,10 @@ def _size(group: Mapping[str, Any], place: str, name: str) -> Iterator[Objection
     if least > most:
         message = f"worker group {name} has a minimum of {least} and a maximum of {most}"
         yield Objection(f"{place}/minReplicas", message, "swap them")
-    elif not least <= replicas <= most:
-        message = f"worker group {name} has {replicas} replicas, outside the range of {least} to {most}"
-        yield Objection(f"{place}/replicas", message, "widen the range")
+    elif replicas > most or (replicas and replicas < least):  # 0 is the default (utils/util.go, GetWorkerGroupDesiredReplicas)
+        limit = "maxReplicas" if replicas > most else "minReplicas"
+        message = f"worker group {name} asks for {replicas} replicas, and {limit} of it start: {min(max(replicas, least), most)}"
+        yield Objection(f"{place}/replicas", message, f"write the same number in replicas and {limit}", "TW714")
 
 
 def _storage(manifest: Mapping[str, Any], spec: str) -> Iterator[Objection]:

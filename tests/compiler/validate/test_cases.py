@@ -1,0 +1,279 @@
+"""Small manifests after public reports: what the cluster takes is no error, and what it refuses or does otherwise is named.
+
+Each file in ``cases/`` says in its first line what is right, and where it was reported.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.compiler.projects import Scratch, assert_ended
+from tests.compiler.validate.samples import PROJECT, UPSTREAM
+
+from trainwright.validate import validate_files
+from trainwright.validate.core import core_problems
+from trainwright.validate.manifests import read_manifests
+
+CASES = Path(__file__).parent / "cases"
+Findings = list[tuple[str, str]]
+
+SAID: dict[str, Findings] = {
+    "job-indexed-parallelism": [("TW714", "/spec/completions")],
+    "jobset-rule-name": [],
+    "jobset-volumeclaim": [],
+    "kustomization": [("TW715", "/kind")],
+    "null-amount": [
+        ("TW714", "/spec/pytorchReplicaSpecs/Worker/template/spec/containers/0/resources/requests/nvidia.com~1gpu"),
+        ("TW714", "/spec/pytorchReplicaSpecs/Worker/template/spec/containers/0/resources/limits/nvidia.com~1gpu"),
+    ],
+    "ray-replicas-above-max": [("TW714", "/spec/rayClusterSpec/workerGroupSpecs/0/replicas")],
+}
+"""Name of a case -> what is said of it."""
+
+POD = "spec: {restartPolicy: Never, containers: [{name: main, image: 'x/y:1'}]}"
+JOB = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec:\n"
+IN_POD = "/spec/template/spec"
+
+
+def said(path: Path) -> Findings:
+    """Without what is said of kinds whose CRD is not at hand."""
+    findings = validate_files([path], Path(UPSTREAM) if UPSTREAM else None).findings
+    return [(finding.code, finding.where.pointer) for finding in findings if finding.code != "TW702"]
+
+
+def said_of(folder: Path, text: str, name: str = "manifest.yaml") -> Findings:
+    (folder / name).write_text(text, encoding="utf-8")
+    return said(folder / name)
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_reported_manifest(name: str) -> None:
+    assert said(CASES / f"{name}.yaml") == SAID[name]
+
+
+def test_every_case_is_told() -> None:
+    assert {path.stem for path in CASES.glob("*.yaml")} == {*SAID}
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("", []),
+        ("  completions: 1\n", []),
+        ("  completions: 4\n  parallelism: 2\n", []),
+        ("  completions: 4\n  parallelism: null\n", [("TW714", "/spec/completions")]),
+        ("  parallelism: 4\n", [("TW704", "/spec/completions")]),
+        ("  completions: 8\n  backoffLimitPerIndex: 1\n", [("TW714", "/spec/completions")]),
+    ],
+)
+def test_an_indexed_job_has_the_defaults_of_the_api_server(tmp_path: Path, spec: str, expected: Findings) -> None:
+    assert said_of(tmp_path, f"{JOB}  completionMode: Indexed\n{spec}  template: {{{POD}}}\n") == expected
+
+
+def test_one_of_a_cron_job_too(tmp_path: Path) -> None:
+    job = f"{{completionMode: Indexed, completions: 3, template: {{{POD}}}}}"
+    spec = f"{{schedule: '0 1 * * *', jobTemplate: {{spec: {job}}}}}"
+    text = f"apiVersion: batch/v1\nkind: CronJob\nmetadata: {{name: a}}\nspec: {spec}\n"
+    assert said_of(tmp_path, text) == [("TW714", "/spec/jobTemplate/spec/completions")]
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ("[{action: FailJobSet}, {action: RestartJobSet}]", []),
+        ("[{name: '', action: FailJobSet}, {name: mine, action: RestartJobSet}]", []),
+        ("[{name: null, action: FailJobSet}]", []),
+        ("[{name: failurePolicyRule1, action: FailJobSet}, {action: RestartJobSet}]",
+         [("TW711", f"/spec/failurePolicy/rules/{index}/name") for index in (0, 1)]),
+        ("[{name: 1st, action: FailJobSet}]", [("TW711", "/spec/failurePolicy/rules/0/name")]),
+    ],
+)  # fmt: skip
+def test_rules_of_a_jobset_get_names(tmp_path: Path, rules: str, expected: Findings) -> None:
+    text = (CASES / "jobset-rule-name.yaml").read_text(encoding="utf-8")
+    start, end = text.index("    rules:"), text.index("  replicatedJobs:")
+    assert sorted(said_of(tmp_path, f"{text[:start]}    rules: {rules}\n{text[end:]}")) == sorted(expected)
+
+
+MOUNTING = "{containers: [{name: a, image: x, volumeMounts: [{name: data, mountPath: /d}]}]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: a}\nspec:\n  serviceName: a\n  selector: {}\n"
+         f"  volumeClaimTemplates: [{{metadata: {{name: data}}, spec: {{}}}}]\n  template: {{spec: {MOUNTING}}}\n", False),
+        ("apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: a}\nspec:\n  leaderWorkerTemplate:\n"
+         f"    volumeClaimTemplates: [{{metadata: {{name: data}}}}]\n    workerTemplate: {{spec: {MOUNTING}}}\n", False),
+        ("apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: a}\nspec:\n"
+         "  volumes: [{name: data}]\n"
+         "  driver: {initContainers: [{name: a, image: x, volumeMounts: [{name: data, mountPath: /d}]}]}\n", False),
+        ("apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: a}\nspec:\n  leaderWorkerTemplate:\n"
+         f"    volumeClaimTemplates: [{{metadata: {{name: dat}}}}]\n    workerTemplate: {{spec: {MOUNTING}}}\n", True),
+        ("apiVersion: example.com/v1\nkind: Pair\nmetadata: {name: a}\nspec:\n  one: {volumes: [{name: data}]}\n"
+         f"  two: {{template: {{spec: {MOUNTING}}}}}\n", True),
+    ],
+)  # fmt: skip
+def test_volumes_may_come_from_the_object_around_a_pod(tmp_path: Path, text: str, missing: bool) -> None:
+    places = [pointer for code, pointer in said_of(tmp_path, text) if "volumeMounts" in pointer and code == "TW705"]
+    assert bool(places) == missing
+
+
+def test_a_claim_policy_supplies_its_own_claims_alone(tmp_path: Path) -> None:
+    text = (CASES / "jobset-volumeclaim.yaml").read_text(encoding="utf-8")
+    two = text.replace("mountPath: /ckpt}]", "mountPath: /ckpt}, {name: data, mountPath: /data}]")
+    place = "/spec/replicatedJobs/0/template/spec/template/spec/containers/0/volumeMounts/1/name"
+    assert said_of(tmp_path, two) == [("TW705", place)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "resources: [job.yaml]\n",
+        "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nresources: [a.yaml]\n",
+    ],
+)
+def test_what_kustomize_reads_is_no_object(tmp_path: Path, text: str) -> None:
+    assert [code for code, _ in said_of(tmp_path, text, "kustomization.yaml")] == ["TW715"]
+    (tmp_path / "job.yaml").write_text(f"{JOB}  template: {{{POD}}}\n", encoding="utf-8")
+    (tmp_path / "overlay").mkdir()
+    shutil.copy(tmp_path / "kustomization.yaml", tmp_path / "overlay" / "kustomization.yml")
+    report = validate_files([tmp_path], None)
+    assert (report.objects, report.errors, [it.code for it in report.findings]) == (1, 0, ["TW715"])
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("kind.x-k8s.io/v1alpha4", "Cluster"),
+        ("kubeadm.k8s.io/v1beta4", "ClusterConfiguration"),
+        ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"),
+        ("config.kueue.x-k8s.io/v1beta2", "Configuration"),
+        ("v1", "Config"),
+    ],
+)
+def test_what_another_tool_reads_is_no_object(tmp_path: Path, version: str, kind: str) -> None:
+    assert said_of(tmp_path, f"apiVersion: {version}\nkind: {kind}\n") == [("TW715", "/kind")]
+
+
+def test_an_object_without_a_kind_stays_an_error(tmp_path: Path) -> None:
+    assert {code for code, _ in said_of(tmp_path, "resources: [job.yaml]\n", "values.yaml")} == {"TW709"}
+    assert {code for code, _ in said_of(tmp_path, "apiVersion: v1\nkind: Pod\n", "kustomization.yaml")} >= {"TW709"}
+
+
+GENERATED = f"apiVersion: batch/v1\nkind: Job\nmetadata: {{generateName: train-}}\nspec: {{template: {{{POD}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("", "", [("TW715", "/metadata/generateName")]),
+        ("train-", "t" * 200, [("TW715", "/metadata/generateName")]),  # the API server cuts it
+        ("train-", "Train-", [("TW715", "/metadata/generateName"), ("TW709", "/metadata/name")]),
+        ("generateName: train-", "name: a, generateName: train-", []),
+        ("generateName: train-", "generateName: ''", [("TW709", "/metadata/name")]),
+        ("Never", "Always", [("TW715", "/metadata/generateName"), ("TW705", f"{IN_POD}/restartPolicy")]),
+    ],
+)
+def test_a_generated_name_is_for_kubectl_create(tmp_path: Path, old: str, new: str, expected: Findings) -> None:
+    assert sorted(said_of(tmp_path, GENERATED.replace(old, new, 1) if old else GENERATED)) == sorted(expected)
+
+
+def test_what_argo_cd_syncs_needs_a_name_unless_it_is_a_hook(tmp_path: Path) -> None:
+    shutil.copytree(PROJECT, tmp_path / "project")
+    here = Scratch(tmp_path / "project")
+    file = "dist/lab/training/runs/job.k8s.yaml"
+    here.write(file, GENERATED)
+    assert_ended(here.run("validate", "dist"), 1, "TW709", "`generateName` cannot be applied twice")
+    here.write(file, GENERATED.replace("{generate", "{annotations: {argocd.argoproj.io/hook: PreSync}, generate"))
+    assert_ended(here.run("validate", "dist"), 0, "TW715")
+    here.write("manifests/other.yaml", GENERATED)
+    assert_ended(here.run("validate", "--strict", "manifests/other.yaml"), 0, "note TW715")
+
+
+@pytest.mark.parametrize("folder", ["dist", "dist/", "dist/lab/training"])
+def test_a_dist_that_is_not_there_is_said(tmp_path: Path, folder: str) -> None:
+    shutil.copytree(PROJECT, tmp_path / "project")
+    assert_ended(Scratch(tmp_path / "project").run("validate", folder), 2, "`trainwright synth` writes what is in dist/")
+    assert_ended(Scratch(tmp_path).run("validate", folder), 1, "TW101")
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("0777", []), ("0400", []), ("0o755", []), ("511", []), ("0", []), ("null", []),
+        ("777", ["TW705"]), ("512", ["TW705"]), ("-1", ["TW705"]), ("01000", ["TW705"]), ("'0777'", ["TW705"]),
+        ("0_777", ["TW712"]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "volume",
+    [
+        "configMap: {name: c, defaultMode: MODE}",
+        "secret: {secretName: c, defaultMode: MODE}",
+        "projected: {sources: [], defaultMode: MODE}",
+        "downwardAPI: {items: [{path: a, fieldRef: {fieldPath: metadata.name}, mode: MODE}]}",
+        "configMap: {name: c, items: [{key: a, path: a, mode: MODE}]}",
+    ],
+)
+def test_permissions_are_octal(tmp_path: Path, volume: str, mode: str, expected: list[str]) -> None:
+    pod = POD.replace("containers", f"volumes: [{{name: v, {volume.replace('MODE', mode)}}}], containers")
+    assert [code for code, _ in said_of(tmp_path, f"{JOB}  template: {{{pod}}}\n")] == expected
+
+
+def test_a_decimal_that_was_meant_as_octal_gets_both_forms(tmp_path: Path) -> None:
+    pod = POD.replace("containers", "volumes: [{name: v, configMap: {name: c, defaultMode: 755}}], containers")
+    (tmp_path / "a.yaml").write_text(f"{JOB}  template: {{{pod}}}\n", encoding="utf-8")
+    assert [it.fix for it in validate_files([tmp_path], None).findings] == ["write 493, or 0755 in octal"]
+
+
+def test_elsewhere_an_octal_number_is_read_as_kubectl_does_and_said(tmp_path: Path) -> None:
+    assert said_of(tmp_path, f"{JOB}  backoffLimit: 010\n  template: {{{POD}}}\n") == [("TW712", "")]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ("replicas: 8, minReplicas: 1, maxReplicas: 4", "TW714"),
+        ("replicas: 1, minReplicas: 2, maxReplicas: 4", "TW714"),
+        ("minReplicas: 2, maxReplicas: 4", None),  # minReplicas start
+        ("replicas: 4, minReplicas: 0, maxReplicas: 4", None),
+        ("replicas: 3, minReplicas: 5, maxReplicas: 4", "TW711"),
+    ],
+)
+def test_workers_of_ray_are_kept_within_their_range(tmp_path: Path, sizes: str, expected: str | None) -> None:
+    text = (CASES / "ray-replicas-above-max.yaml").read_text(encoding="utf-8")
+    assert [code for code, _ in said_of(tmp_path, text.replace("replicas: 8, minReplicas: 1, maxReplicas: 4", sizes))] == (
+        [expected] if expected else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ("{limits: {nvidia.com/gpu: , cpu: 4}}", [("TW714", "limits/nvidia.com~1gpu")]),
+        ("{requests: {cpu: }, limits: {memory: ~}}", [("TW714", "requests/cpu"), ("TW714", "limits/memory")]),
+        ("{requests: {nvidia.com/gpu: null}, limits: {nvidia.com/gpu: 8}}", [("TW714", "requests/nvidia.com~1gpu")]),
+        ("{requests: {nvidia.com/gpu: 8}, limits: {nvidia.com/gpu: null}}",
+         [("TW714", "limits/nvidia.com~1gpu"), ("TW705", "requests/nvidia.com~1gpu")]),
+        ("{requests: null, limits: null}", []),
+        ("{limits: {hugepages-2Mi: , memory: 1Gi}}", [("TW714", "limits/hugepages-2Mi")]),
+    ],
+)  # fmt: skip
+def test_an_empty_amount_is_nothing(tmp_path: Path, resources: str, expected: Findings) -> None:
+    pod = POD.replace("image: 'x/y:1'", f"image: 'x/y:1', resources: {resources}")
+    place = f"{IN_POD}/containers/0/resources"
+    found = said_of(tmp_path, f"{JOB}  template: {{{pod}}}\n")
+    assert sorted(found) == sorted((code, f"{place}/{pointer}") for code, pointer in expected)
+
+
+def test_what_older_schemas_require_and_the_api_server_fills_in(tmp_path: Path) -> None:
+    policy = "podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}"
+    binding = "apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: a}\nroleRef: {kind: Role, name: a}\n"
+    network = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a}\nspec: {policyTypes: [Ingress]}\n"
+    (tmp_path / "a.yaml").write_text(f"{JOB}  {policy}\n  template: {{{POD}}}\n---\n{binding}---\n{network}", encoding="utf-8")
+    manifests, _ = read_manifests(tmp_path / "a.yaml")
+    assert len(manifests) == 3
+    for version in ("1.29", "1.31", "1.34"):
+        assert [problem for it in manifests for problem in core_problems(it.data, version)] == []
