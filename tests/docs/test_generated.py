@@ -25,6 +25,7 @@ from trainwright.report.tables import (
     scaling_table,
     scheduler_table,
     target_sections,
+    word_table,
 )
 from trainwright.run import Run
 from trainwright.target import TARGETS
@@ -39,6 +40,8 @@ TEXTS: dict[str, Callable[[], str]] = {
     "matrix": lambda: matrix_table(TOPOLOGIES, ALL, EVERY_TARGET),
     "refusals": lambda: refusal_list(TOPOLOGIES, ALL, EVERY_TARGET),
     "scaling": scaling_table,
+    "words": lambda: word_table("Run"),
+    "words-cluster": lambda: word_table("Cluster"),
     "engines": engine_table,
     "conformance": conformance_table,
     "public": table,
