@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.compiler.example import EVERY_TARGET
 from tests.compiler.public.cases import additions_list, table
+from tests.compiler.public.keys import key_tables
 from tests.compiler.test_handshake import TOPOLOGIES
 from tests.conformance_table import conformance_table
 from tests.pages import DOCS, PAGES, generated, regenerate
@@ -46,6 +47,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "conformance": conformance_table,
     "public": table,
     "additions": additions_list,
+    "manifest-keys": key_tables,
     "targets": lambda: target_sections(ALL),
     "gangs": lambda: gang_table(TOPOLOGIES, ALL, EVERY_TARGET),
 }

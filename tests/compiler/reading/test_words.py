@@ -30,7 +30,7 @@ OPERATORS = {
 }
 CLUSTER: Data = overlay(read_yaml(ROOT / "charts" / "clusters" / "h100-ib.yaml").data, {
     "operators": OPERATORS, "kueue": {"version": "0.15"},
-    "namespaces": {"training": {"queues": {"training": {"cluster_queue": "shared"}}}},
+    "namespaces": {"training": {"pod_security": "baseline", "queues": {"training": {"cluster_queue": "shared"}}}},
 })  # fmt: skip
 TRAINER: Data = overlay(read_yaml(ROOT / "charts" / "runs" / "digits-ddp.yaml").data, {
     "cluster": "h100-ib", "topology": {"kind": "ddp", "nodes": 2, "gpus_per_node": 8},
