@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.compiler.example import EVERY_TARGET
 from tests.compiler.public.cases import additions_list, table
+from tests.compiler.public.keys import key_tables
 from tests.compiler.test_handshake import TOPOLOGIES
 from tests.conformance_table import conformance_table
 from tests.pages import DOCS, PAGES, generated, regenerate
@@ -25,6 +26,7 @@ from trainwright.report.tables import (
     scaling_table,
     scheduler_table,
     target_sections,
+    word_table,
 )
 from trainwright.run import Run
 from trainwright.target import TARGETS
@@ -39,10 +41,13 @@ TEXTS: dict[str, Callable[[], str]] = {
     "matrix": lambda: matrix_table(TOPOLOGIES, ALL, EVERY_TARGET),
     "refusals": lambda: refusal_list(TOPOLOGIES, ALL, EVERY_TARGET),
     "scaling": scaling_table,
+    "words": lambda: word_table("Run"),
+    "words-cluster": lambda: word_table("Cluster"),
     "engines": engine_table,
     "conformance": conformance_table,
     "public": table,
     "additions": additions_list,
+    "manifest-keys": key_tables,
     "targets": lambda: target_sections(ALL),
     "gangs": lambda: gang_table(TOPOLOGIES, ALL, EVERY_TARGET),
 }

@@ -10,6 +10,7 @@ import typer
 
 from trainwright.cli.session import ProjectOption, fail, open_sources, output, stop, today, watched
 from trainwright.explain import Explainer, Explanation
+from trainwright.model import closest
 from trainwright.project.build import Build, build_project
 from trainwright.project.load import Project
 
@@ -28,7 +29,9 @@ def command(
     name, _, part = place.partition(":")
     path = (Path.cwd() / name).resolve()
     if not path.is_file():
-        stop(f"{name} is not a file: give one of dist/ and a line, such as dist/CLUSTER/NAMESPACE/runs/RUN.k8s.yaml:12")
+        near = _near(where, name)
+        hint = f"did you mean {near}? give" if near else "give"
+        stop(f"{name} is not a file: {hint} one of dist/ and a line, such as dist/CLUSTER/NAMESPACE/runs/RUN.k8s.yaml:12")
     build = build_project(sources, today(), watch=watched)
     explainer = explainer_for(where, build, path)
     if explainer is None:
@@ -44,6 +47,13 @@ def explainer_for(project: Project, build: Build, path: Path) -> Explainer | Non
     text = path.read_text(encoding="utf-8")
     output = build.outputs.get(relative)
     return Explainer(text, project.shown(path), output) if output else None
+
+
+def _near(project: Project, name: str) -> str | None:
+    """The file of ``dist/`` that is of this run, or that is called nearly so."""
+    files = {path.name.partition(".")[0]: project.shown(path) for path in sorted(project.dist.glob("*/*/runs/*.yaml"))}
+    near = closest(Path(name).name.partition(".")[0], files)
+    return files[near] if near else None
 
 
 def _example(build: Build) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trainwright.cli.session import Exit, ProjectOption, open_project, output, say, show, stop, today
+from trainwright.cli.session import Exit, ProjectOption, no_such, open_project, output, say, show, stop, today
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding, Severity
@@ -192,7 +192,7 @@ def choose(what: str, given: Answer, known: list[str]) -> str:
         stop(f"the profile has no {what}; add one to charts/clusters")
     value = given or _question(what, known[0], _one_of(what, known))
     if value not in known:
-        stop(f"there is no {what} {value}; use one of: {', '.join(known)}")
+        stop(no_such(what, value, known))
     return value
 
 
@@ -204,7 +204,7 @@ def _question(what: str, default: str, check: Callable[[str], str]) -> str:
 def _one_of(what: str, known: list[str]) -> Callable[[str], str]:
     def check(answer: str) -> str:
         if answer not in known:
-            raise typer.BadParameter(f"there is no {what} {answer}; use one of: {', '.join(known)}")
+            raise typer.BadParameter(no_such(what, answer, known))
         return answer
 
     return check

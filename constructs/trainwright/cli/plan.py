@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import JsonOption, ProjectOption, RunArgument, open_project, output, run_file, show, stop, today
+from trainwright.cli.session import (
+    JsonOption,
+    ProjectOption,
+    RunArgument,
+    no_such,
+    open_project,
+    output,
+    run_file,
+    show,
+    stop,
+    today,
+)
 from trainwright.project.build import build_run, demand_profile, refused_by_policies
 from trainwright.project.load import load_sources_for
 from trainwright.report.plan import compiled_data, default_places, difference_data, difference_lines, plan_lines
@@ -49,5 +60,5 @@ def command(
 
 def _for_target(run: Run, target: str) -> Run:
     if target not in TARGETS:
-        stop(f"there is no target {target}; targets: {', '.join(TARGETS)}")
+        stop(no_such("target", target, TARGETS))
     return run.model_copy(update={"target": target})

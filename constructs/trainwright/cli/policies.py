@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import ProjectOption, open_sources, output, stop, today
+from trainwright.cli.session import ProjectOption, no_such, open_sources, output, stop, today
 from trainwright.findings import CompileError, Severity
 from trainwright.policy.load import PolicyFile
 
@@ -31,7 +31,7 @@ def command(
         output("\n".join(map(_line, sources.policies.values())) or "no policies: charts/policies has none")
         return
     if admission not in sources.clusters:
-        stop(f"there is no cluster profile {admission}; profiles: {', '.join(sources.clusters) or 'none'}")
+        stop(no_such("cluster profile", admission, sources.clusters))
     import yaml
 
     from trainwright.policy.admission import admission as admitted

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import JsonOption, output, stop
+from trainwright.cli.session import JsonOption, no_such, output, stop
 from trainwright.findings.codes import CODES
 
 
@@ -17,7 +17,7 @@ def command(
 ) -> None:
     """List the codes of all findings, or explain one."""
     if code is not None and code.upper() not in CODES:
-        stop(f"there is no finding {code}; `trainwright rules` lists them")
+        stop(f"{no_such('finding', code, CODES).partition('use one of')[0]}`trainwright rules` lists them")
     chosen = [CODES[code.upper()]] if code else list(CODES.values())
     if json:
         rows = [

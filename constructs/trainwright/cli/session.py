@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from enum import IntEnum
 from pathlib import Path, PurePath
@@ -194,14 +194,20 @@ def run_file(sources: Sources, name: str) -> str:
     broken = [finding for finding in sources.findings if finding.where.file and _is_of(name, PurePath(finding.where.file))]
     if broken := broken or list(sources.unread.get(name, ())):
         fail(broken)
-    from trainwright.model import closest
-
-    near = closest(PurePath(name).stem.replace("_", "-"), list(sources.runs))
-    hint = f"did you mean {near}? " if near else ""
     errors = [PurePath(one.where.file or "") for one in sources.findings if one.severity is Severity.ERROR]
     unread = dict.fromkeys(str(path) for path in errors if path.parent.name in ("charts", "runs"))
     also = f"; not read: {', '.join(unread)}, see `trainwright check`" if unread else ""
-    stop(f"there is no run {name}; {hint}runs: {', '.join(sources.runs) or 'none'}{also}")
+    stop(no_such("run", name, sources.runs) + also)
+
+
+def no_such(what: str, name: str, known: Iterable[str]) -> str:
+    """What to say of a name that does not exist: the one that may be meant, and those that there are."""
+    from trainwright.model import closest
+
+    names = list(known)
+    near = closest(PurePath(name).stem.replace("_", "-"), names)
+    said = f"there is no {what} {name}; {f'did you mean {near}? ' if near else ''}"
+    return said + (f"use one of: {', '.join(names)}" if names else "there are none")
 
 
 def _is_of(name: str, file: PurePath) -> bool:

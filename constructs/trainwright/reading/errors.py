@@ -16,6 +16,7 @@ from trainwright.model import closest
 from trainwright.reading.document import MOST_FINDINGS, shorten
 from trainwright.reading.scalar import ScalarError, read_scalar
 from trainwright.reading.shape import WORDS, Keys, Slot, find_spot, homes, shape_of, wanted
+from trainwright.reading.words import Word, key_word, value_word
 from trainwright.units import counted, in_quotes, literal
 
 if TYPE_CHECKING:
@@ -24,6 +25,27 @@ if TYPE_CHECKING:
 
 _LONGEST_PATH = 100
 """Keys that a place names: pydantic looks 250 deep."""
+
+
+Words = tuple[str, str, str]
+"""Code, message and fix of a finding."""
+
+
+class Foreign(NamedTuple):
+    """A word of other tools that stands in a document."""
+
+    row: Word
+    keys: Keys
+    value: object
+    is_value: bool = False
+    """Whether the value is the word, and not the last key."""
+
+    def words(self) -> Words:
+        code, message = "TW107", f"`{dotted(self.keys)}` cannot be {_shown(self.value)}"
+        if not self.is_value:
+            above = self.keys[:-1]
+            code, message = "TW105", f"there is no key `{self.keys[-1]}` {f'in {dotted(above)}' if above else 'at the top level'}"
+        return code, f"{message}: {self.row.here}", self.row.fix(self.keys, self.value)
 
 
 class Case(NamedTuple):
@@ -63,12 +85,27 @@ class Case(NamedTuple):
         return dotted(self.keys)
 
     @property
+    def foreign(self) -> Foreign | None:
+        """A word of other tools: the key that is not known, one below a mapping of no known form, or the value."""
+        title = str(self.root.schema.get("title", ""))
+        if self.kind in ("extra_forbidden", "unexpected_keyword_argument"):
+            row = key_word(title, self.keys)
+            here = any(home.is_at(self.keys[:-1]) for home in homes(self.root).get(str(self.keys[-1]), ()))
+            return Foreign(row, self.keys, self.value) if row and (row.at or not here) else None
+        if self.is_key or self.kind == "value_error":  # one of our own validators says it better
+            return None
+        if self.kind == "union_tag_not_found" and isinstance(self.value, Mapping):
+            below = (((*self.keys, key), value) for key, value in self.value.items() if isinstance(key, str))
+            rows = (Foreign(row, keys, value) for keys, value in below if (row := key_word(title, keys)))
+            return next(rows, None)
+        by_tag = self.kind == "union_tag_invalid"
+        value = self.value.get(self.place[-1]) if by_tag and isinstance(self.value, Mapping) else self.value
+        row = value_word(title, self.place, value)
+        return Foreign(row, self.place, value, is_value=True) if row else None
+
+    @property
     def subject(self) -> str:
         return f"the key `{self.name}`" if self.is_key else f"`{self.name}`"
-
-
-Words = tuple[str, str, str]
-"""Code, message and fix of a finding."""
 
 
 def as_findings(
@@ -85,14 +122,16 @@ def as_findings(
     root = shape_of(model)
     cases = [_case(detail, root, data) for detail in error.errors(include_url=False)[:MOST_FINDINGS]]
     unknown = [case for case in cases if case.kind == "extra_forbidden"]
-    misspelt = {(*case.keys[:-1], near) for case in unknown if (near := _meant(case))}
+    misspelt = {(*case.keys[:-1], near) for case in unknown if not case.foreign and (near := _meant(case))}
+    misspelt |= {keys for case in unknown if case.foreign for keys in case.foreign.row.stated(case.keys)}
     findings = []
     for case in cases:
         if _is_long_enough(case):  # pydantic counts the items that it takes, and each of the others is said
             continue
         if case.kind != "missing" or case.keys not in misspelt:  # a misspelt key is also a missing one: that is said once
-            code, message, fix = _WORDING.get(case.kind, _other)(case)
-            place = where(pointer_to(case.place))
+            foreign = case.foreign
+            code, message, fix = foreign.words() if foreign else _WORDING.get(case.kind, _other)(case)
+            place = where(pointer_to(foreign.keys if foreign else case.place))
             findings.append(found(code, place, shorten(message), shorten(fix)))
     return sorted(dict.fromkeys(findings), key=lambda finding: (finding.where.line or 0, finding.where.column or 0))
 
@@ -226,8 +265,6 @@ _ELSEWHERE = {
 
 
 def _choice(name: str, value: object, allowed: list[str]) -> Words:
-    if gone := retired(value):
-        return "TW107", f"`{name}` cannot be {_shown(value)}: {gone.reason}", gone.instead
     return "TW107", f"`{name}` cannot be {_shown(value)}", _one_of(value, allowed)
 
 
@@ -237,27 +274,6 @@ def _one_of(value: object, allowed: list[str]) -> str:
         return f"write {', '.join(allowed)}"
     near = closest(value, allowed) if isinstance(value, str) else None
     return f"did you mean {near}? Allowed: {', '.join(allowed)}" if near else f"write one of {', '.join(allowed)}"
-
-
-class Retired(NamedTuple):
-    """What old tutorials name and nobody maintains any more."""
-
-    reason: str
-    instead: str
-
-
-_MXNET = Retired(
-    "MXNet was retired to the Apache Attic in 2023, and the Kubeflow Training Operator dropped MXJob",
-    "train in torch: topology {kind: ddp, …}; the other topologies are in docs/topologies.md",
-)
-
-RETIRED: dict[str, Retired] = {"mxnet": _MXNET, "mxjob": _MXNET}
-"""By name, in lower case and without dashes."""
-
-
-def retired(value: object) -> Retired | None:
-    """What became of a topology or target of this name; None for any other value."""
-    return RETIRED.get(value.lower().replace("-", "").replace("_", "")) if isinstance(value, str) else None
 
 
 # Types.

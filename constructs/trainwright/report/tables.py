@@ -18,6 +18,7 @@ from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.plan.estimate.scaling import GPUS, scaling
 from trainwright.plan.model import BatchPlan
+from trainwright.reading.words import KEYS, TYPES, VALUES
 from trainwright.report.plan import share
 from trainwright.report.schema import described_schema
 from trainwright.run import TrainerWorkload
@@ -182,6 +183,17 @@ _PROMISES = {
     "skips_without_sync": "sends nothing before a step's last micro batch",
     "every_rank_writes": "distributes a checkpoint over all ranks",
 }
+
+
+def word_table(title: str) -> str:
+    """What people call things elsewhere, for runs or for profiles: keys first, then values."""
+    rows = []
+    for row in (*KEYS[title], *VALUES[title]):
+        words = ", ".join(word if word in TYPES.values() else f"`{word}`" for word in row.words.split(", "))
+        place = {"": "anywhere", "/": "the top level"}.get(row.at, f"`{row.at}`{':' if row in VALUES[title] else ''}")
+        write = re.sub("<([^>]*)>", r"\1", row.write)
+        rows.append((place, words, row.here, (f"in `{row.to}`: " if row.to and row.to != ".." else "") + write or "nothing"))
+    return table(("where", "word", "what it is here", "what to write"), rows)
 
 
 def engine_table() -> str:

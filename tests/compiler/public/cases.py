@@ -38,7 +38,7 @@ def native(found: Mapping[Any, int]) -> float:
 
 def table() -> str:
     """For the page on them."""
-    lines = ["| manifest | target | native | in another way | not at all |", "| --- | --- | --- | --- | --- |"]
+    lines = ["| manifest | as a run | target | native | in another way | not at all |", "| --- | --- | --- | --- | --- | --- |"]
     for name in NAMES:
         told = case(name)
         found = told["leaves"]
@@ -46,7 +46,9 @@ def table() -> str:
         link = f"[{told['path'].rpartition('/')[2]}](https://github.com/{told['source'].replace('@', '/blob/')}/{told['path']})"
         share = f"{round(native(found) * counted)} of {counted}"
         changed = [one["why"] for one in (told.get("changed") or {}).values()]
-        lines.append(f"| {link} | {told['run']['target']} | {share} | {_reasons(changed)} | {_reasons(_not_at_all(told))} |")
+        run = f"[{told['run']['run']}](../tests/compiler/public/{name}.yaml)"
+        cells = (link, run, told["run"]["target"], share, _reasons(changed), _reasons(_not_at_all(told)))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

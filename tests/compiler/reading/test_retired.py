@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +10,7 @@ from tests.compiler.findings.page import BASE, overlay
 from trainwright.findings import CompileError, Finding
 from trainwright.reading import validate_data
 from trainwright.reading.document import read_yaml
-from trainwright.reading.errors import retired
 from trainwright.run import Run
-
-DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def refused(change: dict[str, Any]) -> Finding:
@@ -33,19 +29,7 @@ def test_mxnet_is_refused_wherever_it_is_named(name: str, field: str) -> None:
     assert f"`{field}` cannot be {name}" in finding.message
     assert "Apache Attic" in finding.message
     assert "dropped MXJob" in finding.message
-    assert "topology {kind: ddp" in finding.fix
-
-
-def test_it_points_to_a_page_that_exists() -> None:
-    gone = retired("mxnet")
-    assert gone is not None
-    assert "docs/topologies.md" in gone.instead
-    assert (DOCS / "topologies.md").is_file()
-
-
-@pytest.mark.parametrize("value", ["ddp", "pytorch-job", "", "mx", None, 3, ["mxnet"], {"kind": "mxnet"}])
-def test_nothing_else_is(value: object) -> None:
-    assert retired(value) is None
+    assert "kind: ddp" in finding.fix
 
 
 @pytest.mark.parametrize("change", [{"target": "mpi"}, {"topology": {"kind": "dpd", "nodes": 2, "gpus_per_node": 8}}])
