@@ -1,4 +1,4 @@
-# Needs make, a POSIX shell and Python 3.11 or newer, on Linux or macOS. Everything else goes into $(VENV), from the locks in requirements/.
+# Needs make, a POSIX shell, git for the tests, and Python 3.11 or newer, on Linux or macOS. Everything else goes into $(VENV), from the locks in requirements/.
 #
 #   PYTHON=python3.12   the Python that $(VENV) is made with
 #   VENV=.venv          where it is made
@@ -52,6 +52,9 @@ TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli project rehearsal) te
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
+PARTS := $(addprefix test-,runs compiler supervision commands trainer)
+# Each part leaves the reasons of its skips, which `make test` counts at its end.
+PYTEST = TRAINWRIGHT_SKIPS=$(abspath $(STAMPS))/skips-$@ $(BIN)/python -m pytest
 PROJECTS := pyproject.toml trainer/pyproject.toml
 # --no-deps: a lock is complete, so pip has nothing to resolve, and a gap in it shows in `pip check`.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -107,22 +110,24 @@ image: ## Build an image with buildah: make image FAMILY=torch, with BASE=local 
 test-image: image $(STAMPS)/synth ## Build that image and train the digits in it from dist/, as the kubelet would start its pods (root)
 	$(BIN)/python -m tools.images.play dist/laptop/training/runs/digits-ddp.k8s.yaml $(IMAGE)
 
-test: lint test-runs test-compiler test-supervision test-commands test-trainer ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
+test: lint $(PARTS) ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
+	@cat $(PARTS:%=$(STAMPS)/skips-%) | sort | uniq -c | sort -rn | awk '{ count += $$1; lines = lines $$0 "\n" } \
+	  END { print count ? "Not tested on this machine: " count " tests were skipped. How many, and why:" : "No test was skipped."; printf "%s", lines }'
 
 test-supervision: $(STAMPS)/test
-	$(BIN)/python -m pytest $(TESTS_OF_SUPERVISION) $(PYTEST_ARGS)
+	$(PYTEST) $(TESTS_OF_SUPERVISION) $(PYTEST_ARGS)
 
 test-runs: $(STAMPS)/test
-	$(BIN)/python -m pytest $(TESTS_OF_RUNS) $(PYTEST_ARGS)
+	$(PYTEST) $(TESTS_OF_RUNS) $(PYTEST_ARGS)
 
 test-commands: $(STAMPS)/test
-	$(BIN)/python -m pytest $(TESTS_OF_COMMANDS) $(PYTEST_ARGS)
+	$(PYTEST) $(TESTS_OF_COMMANDS) $(PYTEST_ARGS)
 
 test-compiler: $(STAMPS)/test
-	$(BIN)/python -m pytest --ignore=tests/trainer $(TESTS_OF_COMMANDS:%=--ignore=%) $(PYTEST_ARGS)
+	$(PYTEST) --ignore=tests/trainer $(TESTS_OF_COMMANDS:%=--ignore=%) $(PYTEST_ARGS)
 
 test-trainer: $(STAMPS)/test
-	$(BIN)/python -m pytest tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_SUPERVISION) $(TESTS_OF_RUNS)) $(PYTEST_ARGS)
+	$(PYTEST) tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_SUPERVISION) $(TESTS_OF_RUNS)) $(PYTEST_ARGS)
 
 lint: $(STAMPS)/test ## ruff and mypy
 	$(BIN)/ruff check
