@@ -58,6 +58,9 @@ PYTEST = TRAINWRIGHT_SKIPS=$(abspath $(STAMPS))/skips-$@ $(BIN)/python -m pytest
 PROJECTS := pyproject.toml trainer/pyproject.toml
 # --no-deps: a lock is complete, so pip has nothing to resolve, and a gap in it shows in `pip check`.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# How many packages a lock has, and how long it takes; pip says nothing meanwhile.
+PACKAGES = $$(grep -c '^[a-z].*==' $(filter requirements/%.txt,$^))
+WAIT = About $(1) on a line of 10 MB/s, $(2) on one of 1 MB/s; pip is silent until it has ended.
 INSTALL_LOCK := $(INSTALL) --require-hashes --no-deps --requirement
 COMPILE := $(BIN)/uv --quiet --config-file requirements/uv.toml pip compile --universal --python-version 3.11 --generate-hashes \
   --custom-compile-command "make lock" --constraint requirements/torch.txt \
@@ -179,7 +182,8 @@ $(STAMPS)/venv:
 	@touch $@
 
 $(STAMPS)/synth: $(STAMPS)/venv requirements/synth.txt $(PROJECTS)
-	@echo "Installing the compiler with cdk8s and the Node that it needs: 440 MB of disk, once"
+	@echo "Installing the compiler with cdk8s and the Node that it needs into $(VENV), once: $(PACKAGES) packages, 105 MB to fetch (Node is 61 of them), 440 MB of disk."
+	@echo "$(call WAIT,30 s,3 minutes)"
 	@$(INSTALL_LOCK) requirements/synth.txt
 	$(INSTALL) --no-deps --no-build-isolation --editable ./trainer --editable .
 	$(BIN)/python -m pip check
@@ -190,13 +194,15 @@ $(STAMPS)/rehearse: $(STAMPS)/synth $(STAMPS)/torch-$(TORCH)
 	@touch $@
 
 $(STAMPS)/torch-$(TORCH): requirements/rehearse.txt | $(STAMPS)/synth
-	@echo "Installing torch $(TORCH) and what the trainer needs: about 1 GB of disk with the CPU build, several with CUDA (TORCH_INDEX), once"
+	@echo "Installing torch $(TORCH) and what the trainer needs into $(VENV), once: 350 MB to fetch and 1 GB of disk with the CPU build, several GB with CUDA (TORCH_INDEX)."
+	@echo "$(call WAIT,1 minute,7 minutes) With CUDA ten times as long."
 	@$(INSTALL_LOCK) requirements/rehearse.txt
 	@$(INSTALL) torch==$(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/rehearse requirements/test.txt
-	@echo "Installing what the tests need, once"
+	@echo "Installing what the tests need into $(VENV), once: $(PACKAGES) packages with those that are there, 270 MB to fetch."
+	@echo "$(call WAIT,1 minute,6 minutes)"
 	@$(INSTALL_LOCK) requirements/test.txt
 	$(BIN)/python -m pip check
 	@touch $@

@@ -67,3 +67,14 @@ def test_make_test_says_what_it_skipped(reasons: list[str], said: list[str], tmp
     command = ["make", "--silent", "test", f"VENV={tmp_path / 'venv'}", "PARTS=one two", *made]
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert [" ".join(line.split()) for line in ended.stdout.splitlines()] == said, ended.stderr
+
+
+@pytest.mark.parametrize(("target", "what"), [("synth", "the compiler"), ("rehearse", "torch"), ("test-trainer", "what the tests need")])
+def test_make_says_what_it_installs_how_large_it_is_and_how_long_that_takes(target: str, what: str, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    command = ["make", "--dry-run", target, f"VENV={tmp_path / 'venv'}", "RUN=any"]
+    shown = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+    said = [line for line in shown.splitlines() if line.startswith("echo")]
+    first = next(number for number, line in enumerate(said) if f"Installing {what}" in line)
+    assert re.search(rf"into {tmp_path}/venv, once: .*[0-9]+ MB to fetch", said[first])
+    assert re.search(r"About .* on a line of 10 MB/s, [0-9]+ minutes on one of 1 MB/s", said[first + 1])
