@@ -69,7 +69,9 @@ def test_make_test_says_what_it_skipped(reasons: list[str], said: list[str], tmp
     assert [" ".join(line.split()) for line in ended.stdout.splitlines()] == said, ended.stderr
 
 
-@pytest.mark.parametrize(("target", "what"), [("synth", "the compiler"), ("rehearse", "torch"), ("test-trainer", "what the tests need")])
+@pytest.mark.parametrize(("target", "what"), [
+    ("synth", "the compiler"), ("rehearse", "torch"), ("test-trainer", "what the tests need"),
+])
 def test_make_says_what_it_installs_how_large_it_is_and_how_long_that_takes(target: str, what: str, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "--dry-run", target, f"VENV={tmp_path / 'venv'}", "RUN=any"]
