@@ -6,16 +6,14 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.metadata import version
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
-from trainwright.findings.locate import escape, pointer_to, tokens
-from trainwright.manifest.kinds import GroupKind
+from trainwright.findings.locate import pointer_to, tokens
 from trainwright.manifest.provenance import origin
 from trainwright.model import Fact
-from trainwright.project.changes import changed_facts
+from trainwright.project.changes import changed_facts, differences, object_key
 from trainwright.project.hold import objects_in
 from trainwright.report.facts import profile_facts
 
@@ -165,13 +163,13 @@ def _changed(project: Project, run: BuiltRun, identity: str) -> list[tuple[str, 
     if not path.is_file():
         return []
     text = path.read_text(encoding="utf-8").replace(identity, run.identity)
-    before = {_key(one): one for one in objects_in(text, project.shown(path))}
-    after = {_key(one): (one, answers) for one, answers in zip(run.output.manifests, run.output.provenance(), strict=True)}
+    before = {object_key(one): one for one in objects_in(text, project.shown(path))}
+    after = {object_key(one): (one, answers) for one, answers in zip(run.output.manifests, run.output.provenance(), strict=True)}
     changed = []
     for key in before.keys() | after.keys():
         manifest, answers = after.get(key, (None, {}))
         kind = key.partition(" ")[0]
-        changed += [(kind + pointer, origin(answers, pointer)[0]) for pointer in _differences(before.get(key), manifest, "")]
+        changed += [(kind + pointer, origin(answers, pointer)[0]) for pointer, *_ in differences(before.get(key), manifest)]
     return changed
 
 
@@ -179,21 +177,6 @@ def _parts(changed: Iterable[tuple[str, str]]) -> list[str]:
     """What people call what changed."""
     parts = {next((name for pattern, name in _PARTS if re.search(pattern, pointer)), None) for pointer, _ in changed}
     return [name for _, name in _PARTS if name in parts]
-
-
-def _key(manifest: Mapping[str, Any]) -> str:
-    return f"{GroupKind.of(manifest).kind} {manifest['metadata']['name']}"
-
-
-def _differences(before: Any, after: Any, pointer: str) -> Iterator[str]:
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in before.keys() | after.keys():
-            yield from _differences(before.get(key), after.get(key), f"{pointer}/{escape(str(key))}")
-    elif isinstance(before, list | tuple) and isinstance(after, list | tuple):
-        for index, (one, other) in enumerate(zip_longest(before, after)):
-            yield from _differences(one, other, f"{pointer}/{index}")
-    elif before != after:
-        yield pointer
 
 
 def _some(texts: Iterable[str]) -> str:
