@@ -1,4 +1,4 @@
-# Needs make, a POSIX shell and Python 3.11 or newer, on Linux or macOS. Everything else goes into $(VENV), from the locks in requirements/.
+# Needs make, a POSIX shell, git for the tests, and Python 3.11 or newer, on Linux or macOS. Everything else goes into $(VENV), from the locks in requirements/.
 #
 #   PYTHON=python3.12   the Python that $(VENV) is made with
 #   VENV=.venv          where it is made
@@ -52,9 +52,15 @@ TESTS_OF_COMMANDS := $(addprefix tests/compiler/,cdk8s cli project rehearsal) te
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
+PARTS := $(addprefix test-,runs compiler supervision commands trainer)
+# Each part leaves the reasons of its skips, which `make test` counts at its end.
+PYTEST = TRAINWRIGHT_SKIPS=$(abspath $(STAMPS))/skips-$@ $(BIN)/python -m pytest
 PROJECTS := pyproject.toml trainer/pyproject.toml
 # --no-deps: a lock is complete, so pip has nothing to resolve, and a gap in it shows in `pip check`.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# How many packages a lock has, and how long it takes; pip says nothing meanwhile.
+PACKAGES = $$(grep -c '^[a-z].*==' $(filter requirements/%.txt,$^))
+WAIT = About $(1) on a line of 10 MB/s, $(2) on one of 1 MB/s; pip is silent until it has ended.
 INSTALL_LOCK := $(INSTALL) --require-hashes --no-deps --requirement
 COMPILE := $(BIN)/uv --quiet --config-file requirements/uv.toml pip compile --universal --python-version 3.11 --generate-hashes \
   --custom-compile-command "make lock" --constraint requirements/torch.txt \
@@ -107,22 +113,24 @@ image: ## Build an image with buildah: make image FAMILY=torch, with BASE=local 
 test-image: image $(STAMPS)/synth ## Build that image and train the digits in it from dist/, as the kubelet would start its pods (root)
 	$(BIN)/python -m tools.images.play dist/laptop/training/runs/digits-ddp.k8s.yaml $(IMAGE)
 
-test: lint test-runs test-compiler test-supervision test-commands test-trainer ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
+test: lint $(PARTS) ## ruff, mypy and all tests; --jobs=3 runs three parts at a time
+	@cat $(PARTS:%=$(STAMPS)/skips-%) | sort | uniq -c | sort -rn | awk '{ count += $$1; lines = lines $$0 "\n" } \
+	  END { print count ? "Not tested on this machine: " count " tests were skipped. How many, and why:" : "No test was skipped."; printf "%s", lines }'
 
 test-supervision: $(STAMPS)/test
-	$(BIN)/python -m pytest $(TESTS_OF_SUPERVISION) $(PYTEST_ARGS)
+	$(PYTEST) $(TESTS_OF_SUPERVISION) $(PYTEST_ARGS)
 
 test-runs: $(STAMPS)/test
-	$(BIN)/python -m pytest $(TESTS_OF_RUNS) $(PYTEST_ARGS)
+	$(PYTEST) $(TESTS_OF_RUNS) $(PYTEST_ARGS)
 
 test-commands: $(STAMPS)/test
-	$(BIN)/python -m pytest $(TESTS_OF_COMMANDS) $(PYTEST_ARGS)
+	$(PYTEST) $(TESTS_OF_COMMANDS) $(PYTEST_ARGS)
 
 test-compiler: $(STAMPS)/test
-	$(BIN)/python -m pytest --ignore=tests/trainer $(TESTS_OF_COMMANDS:%=--ignore=%) $(PYTEST_ARGS)
+	$(PYTEST) --ignore=tests/trainer $(TESTS_OF_COMMANDS:%=--ignore=%) $(PYTEST_ARGS)
 
 test-trainer: $(STAMPS)/test
-	$(BIN)/python -m pytest tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_SUPERVISION) $(TESTS_OF_RUNS)) $(PYTEST_ARGS)
+	$(PYTEST) tests/trainer $(patsubst %,--ignore=%,$(TESTS_OF_SUPERVISION) $(TESTS_OF_RUNS)) $(PYTEST_ARGS)
 
 lint: $(STAMPS)/test ## ruff and mypy
 	$(BIN)/ruff check
@@ -174,7 +182,8 @@ $(STAMPS)/venv:
 	@touch $@
 
 $(STAMPS)/synth: $(STAMPS)/venv requirements/synth.txt $(PROJECTS)
-	@echo "Installing the compiler with cdk8s and the Node that it needs: 440 MB of disk, once"
+	@echo "Installing the compiler with cdk8s and the Node that it needs into $(VENV), once: $(PACKAGES) packages, 105 MB to fetch (Node is 61 of them), 440 MB of disk."
+	@echo "$(call WAIT,30 s,3 minutes)"
 	@$(INSTALL_LOCK) requirements/synth.txt
 	$(INSTALL) --no-deps --no-build-isolation --editable ./trainer --editable .
 	$(BIN)/python -m pip check
@@ -185,13 +194,15 @@ $(STAMPS)/rehearse: $(STAMPS)/synth $(STAMPS)/torch-$(TORCH)
 	@touch $@
 
 $(STAMPS)/torch-$(TORCH): requirements/rehearse.txt | $(STAMPS)/synth
-	@echo "Installing torch $(TORCH) and what the trainer needs: about 1 GB of disk with the CPU build, several with CUDA (TORCH_INDEX), once"
+	@echo "Installing torch $(TORCH) and what the trainer needs into $(VENV), once: 350 MB to fetch and 1 GB of disk with the CPU build, several GB with CUDA (TORCH_INDEX)."
+	@echo "$(call WAIT,1 minute,7 minutes) With CUDA ten times as long."
 	@$(INSTALL_LOCK) requirements/rehearse.txt
 	@$(INSTALL) torch==$(TORCH) $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 	@touch $@
 
 $(STAMPS)/test: $(STAMPS)/rehearse requirements/test.txt
-	@echo "Installing what the tests need, once"
+	@echo "Installing what the tests need into $(VENV), once: $(PACKAGES) packages with those that are there, 270 MB to fetch."
+	@echo "$(call WAIT,1 minute,6 minutes)"
 	@$(INSTALL_LOCK) requirements/test.txt
 	$(BIN)/python -m pip check
 	@touch $@

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from tests.conformance_record import OPTION
 
 VARIABLE = "TRAINWRIGHT_CRDS"
+SKIPS = "TRAINWRIGHT_SKIPS"
+"""Names the file that gets a line for each skipped test: its reason. `make test` counts those of all its parts."""
 
 settings.register_profile(
     "trainwright", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow],
@@ -20,8 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One loud count of what was not validated, where upstream CRDs are not there."""
-    skipped = [report for report in terminalreporter.stats.get("skipped", []) if VARIABLE in str(report.longrepr)]
+    """The reasons of skips, for `make test`; and one loud count of what was not validated, where upstream CRDs are not there."""
+    reports = terminalreporter.stats.get("skipped", [])
+    if place := os.environ.get(SKIPS):
+        reasons = [str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports]
+        Path(place).write_text("".join(f"{' '.join(reason.split())}\n" for reason in reasons), encoding="utf-8")
+    skipped = [report for report in reports if VARIABLE in str(report.longrepr)]
     if skipped:
         terminalreporter.section("NOT VALIDATED", red=True, bold=True)
         what = f"{len(skipped)} tests of custom resources were skipped"

@@ -10,7 +10,6 @@ import importlib
 import os
 import re
 import shlex
-import shutil
 import socket
 import subprocess
 import time
@@ -22,6 +21,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.dockerfile import Dockerfile, Stage, read
+from tests.programs import needs, path_of
 
 from trainwright.target.mpi import KEYS, SSHD
 from trainwright_trainer.commands.local import free_port
@@ -270,9 +270,8 @@ def test_no_image_carries_a_host_key_or_a_shell_that_nobody_needs(file: Dockerfi
     assert ("nologin" in " ".join(file.last.values("RUN"))) != (file.family in SSH_FAMILIES)
 
 
+@needs("ssh", "ssh-keygen", "sshd")
 def test_ssh_reaches_sshd_with_the_configurations_of_the_image(tmp_path: Path) -> None:
-    sshd = shutil.which("sshd", path="/usr/sbin:/usr/bin")
-    assert sshd is not None, "apt-get install openssh-server"
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)  # root's sshd separates its privileges there
     subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-b", "521", "-N", "", "-f", str(tmp_path / "id_rsa")], check=True)
@@ -285,7 +284,7 @@ def test_ssh_reaches_sshd_with_the_configurations_of_the_image(tmp_path: Path) -
         "ssh", "-F", str(FOLDER / "ssh_config"), "-o", "ConnectionAttempts=10", "-p", port, "-i", str(tmp_path / "id_rsa"),
         f"{getpass.getuser()}@127.0.0.1", "echo reached",
     ]
-    server_command = [sshd, *options, "-o", "ListenAddress=127.0.0.1", "-p", port]
+    server_command = [path_of("sshd"), *options, "-o", "ListenAddress=127.0.0.1", "-p", port]
     with subprocess.Popen(server_command, stderr=subprocess.PIPE, text=True) as running:
         try:
             deadline = time.monotonic() + 30

@@ -63,6 +63,8 @@ sed -i.whole 's/nodes: 2/node: 2/' charts/runs/my-model.yaml
 step "a misspelt key" fails 1 'did you mean `nodes`?' trainwright synth
 mv charts/runs/my-model.yaml.whole charts/runs/my-model.yaml
 step "mended" fails 0 "nothing changed" trainwright synth
+sed -i.done '/^state: done$/d' charts/runs/first-run.yaml && rm charts/runs/first-run.yaml.done
+step "the first run" fails 0 "first-run: new run" trainwright synth
 step "rehearse without torch" fails 3 "trainwright-trainer[torch]" trainwright rehearse first-run
 step "install torch" "${pip[@]}" "torch==$(sed -n 's/^torch==//p' "$clone/requirements/torch.txt")" ${TORCH_INDEX:+--index-url "$TORCH_INDEX"}
 step "install the trainer" "${pip[@]}" "trainwright-trainer[torch]"

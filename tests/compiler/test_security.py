@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from shutil import which
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import Data, codes, command, compiled, findings, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.targets import profile_for
+from tests.programs import needs
 
 from trainwright.findings import CompileError
 from trainwright.manifest.pods import pods_in
@@ -205,7 +205,7 @@ def test_what_a_run_mounts_for_sshd_itself_is_left_alone() -> None:
     assert [one["name"] for one in worker["volumeMounts"] if one["mountPath"] == "/run/sshd"] == ["scratch-1"]
 
 
-@pytest.mark.skipif(which("ssh-keygen") is None, reason="needs ssh-keygen")
+@needs("ssh-keygen")
 def test_sshd_of_root_makes_what_is_missing_and_keeps_what_is_there(tmp_path: Path) -> None:
     """The script as it is, with another folder and a sshd that only says how it was called."""
     sshd = tmp_path / "sshd"

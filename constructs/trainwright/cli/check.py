@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ from trainwright.cli.session import (
 from trainwright.findings import Finding, Severity
 from trainwright.project.build import Build, build_project
 from trainwright.project.scope import obstacles
-from trainwright.project.status import compare, compare_runs, last_records
+from trainwright.project.status import compare, compare_runs, last_records, told_before
 from trainwright.report.finding import by_cause
 from trainwright.report.formats import Format
 from trainwright.units import counted
@@ -42,7 +43,8 @@ def command(
     """Say whether dist/ is what the runs compile to.
 
     Compiles in memory and compares with dist/ and the records, without Node. Ends with 1 where a run has errors, dist/ is stale,
-    incomplete or edited by hand, or a run would restart unasked.
+    incomplete or edited by hand, or a run would restart unasked. Warnings that the records of unedited runs have are counted;
+    -v, or the names of runs, show them.
     """
     wanted = detail(quiet, verbose)
     where, sources = open_sources(project)
@@ -62,6 +64,8 @@ def command(
         subject = f"{counted(len(build.runs), 'run')} and {counted(len(build.foundations), 'foundation')}"
     findings = list(dict.fromkeys(found))  # errors of the build are in the way of a synth too
     shown = [finding for finding in findings if wanted.shows(finding.severity)]
+    told = told_before(build, records) & set(shown) if wanted is Detail.NORMAL and not runs and style is Format.TEXT else set()
+    shown = [finding for finding in shown if finding not in told]
     if style is not Format.TEXT:
         write_findings(shown, style)
         return
@@ -69,13 +73,18 @@ def command(
         fail(shown)
     show(shown)
     if wanted is not Detail.QUIET:
-        output(f"{subject}: in order{_remarks(build, findings, wanted)}")
+        output(f"{subject}: in order{_remarks(build, findings, told, wanted)}")
 
 
-def _remarks(build: Build, findings: list[Finding], wanted: Detail) -> str:
-    """Runs that are held, and how many notes there are besides."""
+def _remarks(build: Build, findings: list[Finding], told: Collection[Finding], wanted: Detail) -> str:
+    """Runs that are held, and how many findings there are besides."""
     held = [name for name, built in build.runs.items() if built.held]
     notes = Counter(finding.severity for finding in by_cause(findings))[Severity.INFO]
     hidden = notes if not wanted.shows(Severity.INFO) else 0
-    parts = [f"held: {', '.join(held)}" if held else "", f"{counted(hidden, 'note')}, shown by -v" if hidden else ""]
+    warnings = len(by_cause(list(told)))
+    parts = [
+        f"held: {', '.join(held)}" if held else "",
+        f"{counted(warnings, 'warning')} of runs as they were recorded, shown by -v" if warnings else "",
+        f"{counted(hidden, 'note')}, shown by -v" if hidden else "",
+    ]
     return "".join(f"; {part}" for part in parts if part)

@@ -105,6 +105,10 @@ class Drafts:
         choices = (replace(starter, workload=work, target=target) for work in WORKLOADS for target in targets)
         return next((choice for choice in choices if not self.errors(choice)), None)
 
+    def first(self, starter: Starter) -> Starter | None:
+        """The first topology of which the cluster carries something."""
+        return next((fits for kind in TOPOLOGIES if (fits := self.carried(replace(starter, topology=kind)))), None)
+
 
 def _first(drafts: Drafts, name: str, cluster: Answer, namespace: Answer, claim: Answer) -> Starter:
     """Where the run goes, and defaults for all the rest."""
@@ -134,8 +138,7 @@ QUESTIONS = {"team": "team", "image": "image", "nodes": "nodes", "gpus": "GPUs o
 
 def _asked(drafts: Drafts, starter: Starter, given: dict[str, Any], chosen: dict[str, Answer]) -> Starter:
     """One answer after the other: each is held against the cluster when it is given."""
-    fitting = next((fits for kind in TOPOLOGIES if (fits := drafts.carried(replace(starter, topology=kind)))), None)
-    starter = fitting or starter
+    starter = drafts.first(starter) or starter
     for key, what in QUESTIONS.items():
         answer = given[key]
         if answer is None:

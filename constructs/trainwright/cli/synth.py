@@ -25,9 +25,11 @@ from trainwright.cli.session import (
 )
 from trainwright.findings import CompileError
 from trainwright.project.build import Build, build_project, run_of
-from trainwright.project.changes import run_lines
+from trainwright.project.changes import object_changes, run_lines
+from trainwright.project.hold import objects_in
+from trainwright.project.load import Project
 from trainwright.project.scope import every_run, obstacles
-from trainwright.project.status import last_records
+from trainwright.project.status import last_records, told_before
 from trainwright.project.synth import Written, write_runs
 from trainwright.report.plan import plan_lines
 
@@ -65,10 +67,13 @@ def write(
     if ways.of_every_run or (errors and not keep_going):
         raise CompileError(errors)
     chosen -= ways.of_run.keys()
+    foundations = {key: _text(project, entry.output.path) for key, entry in build.foundations.items()}
     written = write_runs(project, build, records, chosen, write_with_cdk8s)
     _print_details(build, chosen, written, wanted)
     if wanted is not Detail.QUIET:
-        _print_changes(written, [name for name in chosen if name in build.runs])
+        paths = {key: entry.output.path for key, entry in build.foundations.items()}
+        changed = {key: _object_changes(text, _text(project, paths[key])) for key, text in foundations.items()}
+        _print_changes(written, [name for name in chosen if name in build.runs], changed)
     if errors:
         fail(errors)
 
@@ -90,12 +95,32 @@ def _print_details(build: Build, chosen: Collection[str], written: Written, want
         before, after = written.before.runs, written.after.runs
         runs = [built for built in runs if before.get(built.file.run.run) != after[built.file.run.run]]
     findings = [finding for built in runs for finding in built.compiled.findings]
+    if wanted is not Detail.VERBOSE:
+        known = told_before(build, written.before)
+        findings = [finding for finding in findings if finding not in known]
     show([finding for finding in findings if wanted.shows(finding.severity)])
 
 
-def _print_changes(written: Written, compiled: Collection[str]) -> None:
+def _text(project: Project, path: str) -> str:
+    """Of a file in ``dist/``; empty where there is none."""
+    place = project.dist / path
+    return place.read_text(encoding="utf-8", errors="replace") if place.is_file() else ""
+
+
+def _object_changes(before: str, after: str) -> str:
+    """What changed in a file of ``dist/``; empty where it is the same, or was none of ours."""
+    if before == after:
+        return ""
+    try:
+        return f": {object_changes(list(objects_in(before, '')), list(objects_in(after, ''))) or 'its comments'}"
+    except CompileError:
+        return ""
+
+
+def _print_changes(written: Written, compiled: Collection[str], foundations: Mapping[str, str]) -> None:
+    """``foundations``: key -> what changed in it."""
     changed = {run for path in written.changed if (run := run_of(path))}
-    lines = [*run_lines(written.before, written.after, changed), *_file_lines(written)]
+    lines = [*run_lines(written.before, written.after, changed), *_file_lines(written, foundations)]
     for line in lines:
         output(line)
     if not lines:
@@ -105,13 +130,14 @@ def _print_changes(written: Written, compiled: Collection[str]) -> None:
         say(f"left alone, not ours: {path}")
 
 
-def _file_lines(written: Written) -> Iterator[str]:
+def _file_lines(written: Written, foundations: Mapping[str, str]) -> Iterator[str]:
     """What no run's line tells of."""
     before, after = written.before, written.after
     for key in sorted(before.foundations.keys() | after.foundations.keys()):
         old, new = before.foundations.get(key), after.foundations.get(key)
         if new is None or old is None or old.dist != new.dist:
-            yield f"foundation {key}: {'removed' if new is None else 'new' if old is None else 'changed'}"
+            how = f"changed{foundations.get(key, '')}"
+            yield f"foundation {key}: {'removed' if new is None else 'new' if old is None else how}"
     for name in sorted(before.clusters.keys() | after.clusters.keys()):
         if before.clusters.get(name) != after.clusters.get(name):
             yield f"profile {name}: recorded as its runs are compiled now"

@@ -263,6 +263,7 @@ _ROWS = (
     Code("TW611", _E, "waiver expired", "A waiver is a promise to look again by a date."),
     Code("TW612", _W, "waiver without a finding", "It would hide the next finding of this kind."),
     Code("TW613", _E, "finding cannot be waived", "Only some warnings and notes can be waived: with an error, the run would not work."),
+    Code("TW617", _W, "policy or default for nobody", "A misspelt name holds for no run, and nothing else would say so."),
     # Validation
     Code("TW701", _E, "no such kind or version",
          "The API server would answer that it knows no such resource, and the sync would fail."),

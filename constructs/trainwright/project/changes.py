@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any
 
+from trainwright.findings.locate import escape
+from trainwright.manifest.kinds import GroupKind
 from trainwright.model import Fact
 from trainwright.project.record import Records, RunRecord
 from trainwright.project.start import Start, anew, place_of, start_of
@@ -15,6 +19,8 @@ MOST = 6
 LONGEST = 40
 """Characters of a value in the line."""
 
+STOPS = "its job is stopped if it still runs"
+
 ELSEWHERE = ("checkpoints", "checkpoints.lineage")
 """What the end of the line says."""
 
@@ -24,13 +30,13 @@ def run_lines(before: Records, after: Records, changed: Collection[str]) -> Iter
     for name in sorted(before.runs.keys() | after.runs.keys()):
         old, new = before.runs.get(name), after.runs.get(name)
         if new is None:
-            yield f"{name}: removed, {old.identity if old else ''} leaves dist/; its checkpoints stay"
+            yield f"{name}: removed, {old.identity if old else ''} leaves dist/: {STOPS}; its checkpoints stay"
         elif old is None and name not in changed:
             yield f"{name}: {new.identity} stays, and has a record again"
         elif old is None or (old.state, new.state) == ("done", "active"):
             yield f"{name}: new run {new.identity}; {_summary(new.facts)}"
         elif (new.state, old.state) == ("done", "active"):
-            yield f"{name}: done, {new.identity} leaves dist/; its checkpoints stay"
+            yield f"{name}: done, {new.identity} leaves dist/: {STOPS}; its checkpoints stay"
         elif old.identity != new.identity:
             parts = [f"new run {new.identity} replaces {old.identity}", *changed_facts(old.facts, new.facts), _start(old, new)]
             yield f"{name}: {'; '.join(parts)}"
@@ -114,3 +120,41 @@ def _start(old: RunRecord, new: RunRecord) -> str:
 
 def _beside_releases(record: RunRecord) -> RunRecord:
     return record.model_copy(update={"written_by": None})
+
+
+# Of objects.
+
+
+def object_changes(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]) -> str:
+    """``Namespace a added; PersistentVolumeClaim b: /spec/resources/requests/storage 1Ti → 2Ti``, as far as a line goes."""
+    old, new = ({object_key(one): one for one in objects} for objects in (before, after))
+    said = []
+    for key in dict.fromkeys((*new, *old)):
+        if key not in old or key not in new:
+            said.append(f"{key} {'added' if key in new else 'removed'}")
+        elif changed := [_value_change(*each) for each in differences(old[key], new[key])]:
+            named = changed if len(changed) < MOST else [*changed[:2], f"{len(changed) - 2} more values"]
+            said.append(f"{key}: {', '.join(named)}")
+    return "; ".join(said if len(said) <= MOST else [*said[:MOST - 1], f"{len(said) - MOST + 1} more objects"])
+
+
+def _value_change(pointer: str, old: Any, new: Any) -> str:
+    if any(isinstance(value, Mapping | list) for value in (old, new)) or "\n" in f"{old}{new}":
+        return f"{pointer} {'added' if old is None else 'removed' if new is None else 'changed'}"
+    return f"{pointer} {'(nothing)' if old is None else _shown(old)} → {'(nothing)' if new is None else _shown(new)}"
+
+
+def object_key(manifest: Mapping[str, Any]) -> str:
+    return f"{GroupKind.of(manifest).kind} {manifest['metadata']['name']}"
+
+
+def differences(before: Any, after: Any, pointer: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Pointer of each value that differs, with what was and what is there; None for nothing."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted(before.keys() | after.keys()):
+            yield from differences(before.get(key), after.get(key), f"{pointer}/{escape(str(key))}")
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        for index, (one, other) in enumerate(zip_longest(before, after)):
+            yield from differences(one, other, f"{pointer}/{index}")
+    elif before != after:
+        yield pointer, before, after

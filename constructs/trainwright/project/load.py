@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -184,8 +184,10 @@ def load_sources(project: Project, watch: Watch = unwatched) -> Sources:
         names = dict.fromkeys(name for path in files for name in _recorded_of(project, path))
         return Sources(clusters, {}, (*findings, *error.findings), held, unread=dict.fromkeys(names, error.findings))
     policies = _policies(project, findings)
-    findings += _for_nobody(defaults, policies, clusters) if len(clusters) == len(profiles) else ()
+    findings += _for_nobody(defaults, policies, _names(clusters)) if len(clusters) == len(profiles) else ()
     runs, unread = _runs(project, watch(files, "reading runs"), findings, defaults)
+    if not unread and len(clusters) == len(profiles):
+        findings += _for_nobody(defaults, policies, _names_of_runs(runs, clusters))
     return Sources(clusters, runs, tuple(findings), held, defaults, unread, policies)
 
 
@@ -237,19 +239,39 @@ def _policies(project: Project, findings: list[Finding]) -> dict[str, PolicyFile
     return load_policies(project.policies, project.shown, findings)
 
 
-def _for_nobody(
-    defaults: DefaultsFile | None, policies: Mapping[str, PolicyFile], clusters: Mapping[str, ClusterFile]
-) -> Iterator[Finding]:
-    """Defaults and policies of clusters and namespaces that no profile has: a misspelt name would silently mean nothing."""
+class _Names(NamedTuple):
+    """What defaults or policies may be for."""
+
+    group: str
+    code: str
+    """Of the finding about one that is not there."""
+    names: Collection[str]
+    where: str
+    """Who would have it."""
+
+
+def _names(clusters: Mapping[str, ClusterFile]) -> list[_Names]:
     namespaces = sorted({name for file in clusters.values() for name in file.cluster.namespaces})
-    for group, code, names in (("clusters", "TW110", list(clusters)), ("namespaces", "TW303", namespaces)):
+    return [_Names("clusters", "TW110", list(clusters), "profile"), _Names("namespaces", "TW303", namespaces, "profile")]
+
+
+def _names_of_runs(runs: Mapping[str, RunFile], clusters: Mapping[str, ClusterFile]) -> list[_Names]:
+    spaces = [space for file in clusters.values() for space in file.cluster.namespaces.values()]
+    queues = {name for space in spaces for name in space.queues} | {file.run.queue for file in runs.values() if file.run.queue}
+    teams = {file.run.team for file in runs.values()}
+    return [_Names("teams", "TW617", sorted(teams), "run"), _Names("queues", "TW617", sorted(queues), "profile")]
+
+
+def _for_nobody(defaults: DefaultsFile | None, policies: Mapping[str, PolicyFile], known: Sequence[_Names]) -> Iterator[Finding]:
+    """Defaults and policies of what is not there: a misspelt name would silently mean nothing."""
+    for group, code, names, having in known:
         kind = group.removesuffix("s")
         for name, where, said, what in (*_defaults_of(group, defaults), *_policies_of(group, policies)):
             if name not in names:
                 near = closest(name, names)
                 hint = f"did you mean {near}? " if near else ""
                 fix = f"{hint}use one of: {', '.join(names) or 'none'}; or remove {what}"
-                yield found(code, where, f"{said} {kind} {name}, which no profile has", fix)
+                yield found(code, where, f"{said} {kind} {name}, which no {having} has", fix)
 
 
 Named = Iterator[tuple[str, Where, str, str]]

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from trainwright.findings import CompileError, Finding, Where
+from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.project.build import SUFFIX, Build, BuiltFoundation, BuiltRun, Output
 from trainwright.project.causes import restarts
@@ -56,6 +56,18 @@ def run_record(built: BuiltRun, dist: str, written_by: Releases | None) -> RunRe
         identity=built.identity, file=built.file.digest, manifests=built.output.digest, dist=dist,
         written_by=written_by, facts=dict(built.facts), defaults=built.file.defaults, findings=finding_facts(built.compiled),
     )
+
+
+def told_before(build: Build, records: Records) -> set[Finding]:
+    """Warnings of runs whose files are as they were, in records that have them already: nobody's edit brought them."""
+    known, others = set[Finding](), set[Finding]()
+    for name, built in build.runs.items():
+        entry = records.runs.get(name)
+        recorded = entry.findings or {} if entry is not None and _unedited(built, entry) else {}
+        for finding in built.compiled.findings:
+            told = finding.severity is Severity.WARNING and recorded.get(finding.code) == "warning"
+            (known if told else others).add(finding)
+    return known - others
 
 
 def cluster_records(build: Build) -> dict[str, ClusterRecord]:

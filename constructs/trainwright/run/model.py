@@ -291,7 +291,7 @@ class Run(Model):
     attempt: Annotated[int, Field(ge=1, le=1_000_000)] = 1
     """Raise it to run the same thing again."""
     state: Literal["active", "done"] = "active"
-    """A run that is done is no longer emitted."""
+    """A run that is `done` leaves `dist/`: its job is removed, and stopped if it still runs. Checkpoints and record stay."""
     overrides: Overrides = Field(default_factory=Overrides.model_construct)
     """The escape hatch; always shown in the review."""
     waivers: ListOf[Waiver] = ()

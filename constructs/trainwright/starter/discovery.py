@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from trainwright.cluster import Cluster
 from trainwright.cluster.addons import Releases, Scheduling
 from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.target import TARGETS
-from trainwright.units import GIB, Bytes, Cpu
+from trainwright.units import GIB
+from trainwright.validate.formats import amount
 
 Object = Mapping[str, Any]
 Data = dict[str, Any]
@@ -68,10 +68,10 @@ class Found:
 
 
 def discovered_profile(name: str, listed: Any) -> str:
-    """The text of a profile that compiles, with a comment for each thing that the cluster does not say.
+    """The text of a profile, with a comment for each thing that the cluster does not say.
 
     Raises:
-        DiscoveryError: where there is no node in the list.
+        DiscoveryError: where there is no node in the list, or an amount that is no quantity.
     """
     objects = listed.get("items") if isinstance(listed, Mapping) else None
     if not isinstance(objects, list):
@@ -85,9 +85,7 @@ def discovered_profile(name: str, listed: Any) -> str:
     _pools(found, nodes)
     _levels(found, nodes)
     _storage(found, _of_kind(objects, "StorageClass"))
-    found.data["registries"] = ["registry.example.com"]
-    found.guesses.append("registries: registry.example.com stands for yours")
-    Cluster.model_validate(found.data)
+    found.guesses.append("registries: those that images may come from; as it is, any may")
     head = ["Read off the cluster. It does not say these, so look at them:", *(f"- {guess}" for guess in found.guesses)]
     text: str = yaml.safe_dump(found.data, sort_keys=False, default_flow_style=None, width=120)
     return "".join(f"# {line}\n" for line in head) + text
@@ -180,7 +178,15 @@ def _pools(found: Found, nodes: Sequence[Object]) -> None:
 
 def _devices(node: Object) -> Iterator[Device]:
     capacity = node["status"].get("capacity") or {}
-    yield from (Device(key, int(count)) for key, count in sorted(capacity.items()) if "/" in key and int(count))
+    yield from (Device(key, count) for key in sorted(capacity) if "/" in key and (count := _whole(capacity, key)))
+
+
+def _whole(capacity: Mapping[str, Any], key: str) -> int:
+    """The whole part of an amount, which the API server may write in any form of a quantity: 128, 1k, 64e3, 1.5Ti."""
+    number = amount(capacity[key])
+    if number is None:
+        raise DiscoveryError(f"a node's capacity of {key} is {capacity[key]!r}, which is no quantity")
+    return int(number)
 
 
 def _gpus(node: Object) -> list[Device]:
@@ -199,10 +205,9 @@ def _pool(found: Found, name: str, nodes: Sequence[Object]) -> Data:
     """What the smallest of the nodes has."""
     labels, where = _labels(nodes[0]), f"node_pools.{name}"
     capacities = [node["status"]["capacity"] for node in nodes]
-    memory = min(Bytes.parse(capacity["memory"]).bytes for capacity in capacities)
     pool: Data = {
-        "cpus": min(Cpu.parse(capacity["cpu"]).millicores for capacity in capacities) // 1000,
-        "memory": f"{memory // GIB}Gi",
+        "cpus": max(min(_whole(capacity, "cpu") for capacity in capacities), 1),
+        "memory": f"{max(min(_whole(capacity, 'memory') for capacity in capacities) // GIB, 1)}Gi",
         "nodes": len(nodes),
     }
     gpus = _gpus(nodes[0])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from importlib.metadata import version
+from itertools import takewhile
 from pathlib import Path
 
 from trainwright.cluster import Cluster
@@ -14,6 +16,7 @@ from trainwright.run.defaults import Defaults
 
 HERE = Path(__file__).parent
 FIRST_RUN = "first-run"
+FIRST_RUN_PATH = f"charts/runs/{FIRST_RUN}.yaml"
 EXAMPLE = ("trainer-h100", "research")
 """Cluster and namespace of the Applications as they are kept here."""
 MODELINE = "# yaml-language-server: $schema=../../schemas/{}.json\n"
@@ -27,20 +30,36 @@ def cluster_kinds() -> dict[str, str]:
     return {path.stem: path.read_text(encoding="utf-8") for path in paths}
 
 
-def project_files(cluster: str, profile: str, namespace: str, run: str) -> dict[str, str]:
-    """Path in the project -> its text; ``profile`` and ``run`` are texts of YAML files."""
-    applications = _kept("argo-cd/applications.yaml")
-    for example, name in zip(EXAMPLE, (cluster, namespace), strict=True):
-        applications = applications.replace(example, name)
+def summary(profile: str) -> str:
+    """What kind of cluster a profile is of: the first sentence of the comment that it begins with."""
+    comment = takewhile(lambda line: line.startswith("#"), profile.splitlines())
+    return re.split(r"\.(?:\s|$)", " ".join(line.lstrip("# ") for line in comment))[0]
+
+
+def profile_path(cluster: str) -> str:
+    return f"charts/clusters/{cluster}.yaml"
+
+
+def cluster_files(cluster: str, profile: str, namespace: str) -> dict[str, str]:
+    """What a project that exists gets for one more cluster: path in it -> text."""
+    applications = f"argo-cd/applications-{cluster}.yaml"
+    return {profile_path(cluster): MODELINE.format("cluster") + profile, applications: _applications(cluster, namespace)}
+
+
+def run_files(run: str) -> dict[str, str]:
+    return {FIRST_RUN_PATH: MODELINE.format("run") + run}
+
+
+def project_files(cluster: str, profile: str, namespace: str) -> dict[str, str]:
+    """Path in a new project -> its text; ``profile`` is the text of a YAML file."""
     return {
-        f"charts/clusters/{cluster}.yaml": MODELINE.format("cluster") + profile,
-        f"charts/runs/{FIRST_RUN}.yaml": MODELINE.format("run") + run,
+        profile_path(cluster): MODELINE.format("cluster") + profile,
         "charts/main.py": _kept("project/main.py"),
         "cdk8s.yaml": _kept("project/cdk8s.yaml"),
         "schemas/run.json": json.dumps(file_schema_of(Run), indent=2) + "\n",
         "schemas/defaults.json": json.dumps(file_schema_of(Defaults), indent=2) + "\n",
         "schemas/cluster.json": json.dumps(file_schema_of(Cluster), indent=2) + "\n",
-        "argo-cd/applications.yaml": applications,
+        "argo-cd/applications.yaml": _applications(cluster, namespace),
         "argo-cd/health.yaml": _kept("argo-cd/health.yaml"),
         ".github/workflows/trainwright.yaml": _kept("project/workflow.yaml"),
         ".github/workflows/review.yaml": _kept("project/review.yaml"),
@@ -48,6 +67,13 @@ def project_files(cluster: str, profile: str, namespace: str, run: str) -> dict[
         "requirements.txt": f"--find-links wheels\ntrainwright=={version('trainwright')}\n",
         "README.md": _kept("project/README.md"),
     }
+
+
+def _applications(cluster: str, namespace: str) -> str:
+    text = _kept("argo-cd/applications.yaml")
+    for example, name in zip(EXAMPLE, (cluster, namespace), strict=True):
+        text = text.replace(example, name)
+    return text
 
 
 def _kept(name: str) -> str:

@@ -20,7 +20,7 @@ from tests.compiler.projects import ROOT, TRAINWRIGHT, Scratch, assert_ended
 from trainwright.cluster import Cluster
 from trainwright.reading.document import read_yaml
 from trainwright.starter.discovery import DiscoveryError, discovered_profile
-from trainwright.starter.files import cluster_kinds
+from trainwright.starter.files import cluster_kinds, summary
 
 Data = dict[str, Any]
 
@@ -35,6 +35,14 @@ def made(folder: Path, *arguments: str) -> Scratch:
 @pytest.mark.parametrize("kind", cluster_kinds())
 def test_a_project_of_each_kind_is_in_order_at_once(kind: str, tmp_path: Path) -> None:
     here = made(tmp_path / "mine", "--cluster", kind)
+    idle = kind != "laptop"
+    assert ("\nstate: done\n" in here.read("charts/runs/first-run.yaml")) == idle, "a toy holds no GPUs"
+    assert ([path for path in here.dist() if "/runs/" in path] == []) == idle
+    assert here.run("check").stdout == f"{'0 runs' if idle else '1 run'} and 1 foundation: in order\n"
+    assert_ended(here.run("validate", "dist"), 0)
+    if idle:
+        here.edit("charts/runs/first-run.yaml", "state: done\n", "")
+        here.synth()
     checked = here.run("check", "-v")
     assert_ended(checked, 0)
     assert checked.stdout == "1 run and 1 foundation: in order\n"
@@ -50,7 +58,7 @@ def test_what_a_project_consists_of(tmp_path: Path) -> None:
         ".github", ".gitignore", "README.md", "argo-cd", "cdk8s.yaml", "charts", "dist", "requirements.txt", "schemas",
     ]
     assert stat.S_IMODE(here.root.stat().st_mode) & 0o055 == 0o055, "others may read it as they may read any folder made here"
-    assert list(here.dist()) == ["prod/training/foundation/training.k8s.yaml", "prod/training/runs/first-run.k8s.yaml"]
+    assert list(here.dist()) == ["prod/training/foundation/training.k8s.yaml"]
     applications = list(yaml.safe_load_all(here.read("argo-cd/applications.yaml")))
     assert [one["spec"]["source"]["path"] for one in applications] == ["dist/prod/training/foundation", "dist/prod/training/runs"]
     for place, schema in (("charts/runs/first-run.yaml", "run"), ("charts/clusters/prod.yaml", "cluster")):
@@ -112,7 +120,7 @@ def test_its_review_says_what_changes_and_stops_where_data_is_at_risk(claim: str
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["full"], "full is not empty: it has a"),
+        (["full"], "full is not empty: it has a; name a new folder, or a project"),
         (["file"], "file is not empty"),
         (["x", "--cluster", "nothing"], "there is no cluster nothing; use one of: laptop, "),
         (["x", "--name", "Not A Name"], "--name Not A Name: "),
@@ -145,6 +153,8 @@ def test_kinds_are_shown_on_a_terminal(tmp_path: Path) -> None:
     code, said = talk([str(TRAINWRIGHT), "new", "mine"], tmp_path, [("cluster", "gke-a3-ultra")])
     assert code == 0, said
     assert "eks-p5          AWS EKS with p5.48xlarge" in said
+    assert "kubernetes:" not in said
+    assert all(len(summary(text)) < 140 and "\n" not in summary(text) for text in cluster_kinds().values())
     assert Scratch(tmp_path / "mine").path("charts/clusters/gke-a3-ultra.yaml").is_file()
 
 
@@ -224,6 +234,104 @@ def test_a_single_machine_is_a_cluster_too() -> None:
     (pool,) = profile.node_pools.values()
     assert (pool.nodes, pool.gpu, pool.fabric.kind, str(pool.memory)) == (1, None, "tcp", "15Gi")
     assert not profile.namespaces["training"].claims["training-checkpoints"].managed
+
+
+@pytest.mark.parametrize(("capacity", "said"), [
+    ({"rdma/ib": "1k"}, {"resource_count": 1}),
+    ({"rdma/ib": "8e0"}, {"resource_count": 8}),
+    ({"nvidia.com/gpu": "8000m"}, {"per_node": 8}),
+    ({"example.com/gpu": "+4", "nvidia.com/gpu": "0"}, {"per_node": 4, "resource": "example.com/gpu"}),
+    ({"memory": "1.5e12"}, {"memory": "1396Gi"}),
+    ({"memory": "2T"}, {"memory": "1862Gi"}),
+    ({"memory": ".5Ti"}, {"memory": "512Gi"}),
+    ({"memory": "137438953472"}, {"memory": "128Gi"}),
+    ({"memory": "137438953472000m"}, {"memory": "128Gi"}),
+    ({"memory": 137438953472}, {"memory": "128Gi"}),
+    ({"memory": "512Mi"}, {"memory": "1Gi"}),
+    ({"cpu": "95920m"}, {"cpus": 95}),
+    ({"cpu": "1k"}, {"cpus": 1000}),
+    ({"cpu": "1.92E2"}, {"cpus": 192}),
+    ({"cpu": "500m"}, {"cpus": 1}),
+])
+def test_an_amount_is_read_in_every_form_of_a_quantity(capacity: Data, said: Data) -> None:
+    alone = node(capacity={"nvidia.com/gpu": "8", "cpu": "192", "memory": "2000Gi", **capacity})
+    (pool,) = yaml.safe_load(discovered_profile("any", {"items": [alone]}))["node_pools"].values()
+    flat = {**pool["fabric"], **pool["gpu"], **{key: pool[key] for key in ("cpus", "memory")}}
+    if "memory" not in said:
+        flat.pop("memory")
+    assert {key: flat[key] for key in said} == said
+
+
+@pytest.mark.parametrize("text", ["many", "1kk", "8 Gi", "0x10", "", None, ["8"]])
+def test_an_amount_that_is_none_is_said_with_its_resource(text: Any, tmp_path: Path) -> None:
+    Scratch(tmp_path).write("nodes.json", json.dumps({"items": [node(capacity={"rdma/ib": text})]}))
+    ended = Scratch(tmp_path).run("new", "mine", "--from", "nodes.json")
+    wrong = f"a node's capacity of rdma/ib is {text!r}, which is no quantity"
+    assert_ended(ended, 2, f"no profile can be made from nodes.json: {wrong}")
+
+
+OLD = [node("v1.31.4", capacity={"nvidia.com/gpu": "8", "cpu": "96", "memory": "1056Gi"})] * 2
+TRAINING_OPERATOR = [crd(f"{kind}.kubeflow.org") for kind in ("pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs")]
+
+
+@pytest.mark.parametrize(("crds", "target", "topology"), [
+    (TRAINING_OPERATOR, "pytorch-job", "ddp"),
+    ([crd("jobsets.jobset.x-k8s.io", "v1alpha2")], "job-set", "ddp"),
+    ([*TRAINING_OPERATOR, crd("jobsets.jobset.x-k8s.io", "v1alpha2")], "job-set", "ddp"),
+    ([crd("mpijobs.kubeflow.org", "v2beta1")], "mpi-job", "horovod"),
+    ([crd("rayclusters.ray.io"), crd("rayjobs.ray.io")], "ray-job", "ray"),
+])
+def test_runs_get_a_target_that_an_older_cluster_has(crds: list[Data], target: str, topology: str, tmp_path: Path) -> None:
+    Scratch(tmp_path).write("cluster.json", json.dumps({"items": [*OLD, *crds]}))
+    here = made(tmp_path / "mine", "--from", str(tmp_path / "cluster.json"))
+    why = "Indexed Job needs Kubernetes 1.33, the cluster has 1.31"
+    assert f"\ndefault_target: {target}  # {why}\n" in here.read("charts/clusters/cluster.yaml")
+    assert f"topology: {{kind: {topology}, " in here.read("charts/runs/first-run.yaml")
+    here.edit("charts/runs/first-run.yaml", "state: done\n", "")
+    here.synth()
+    assert_ended(here.run("check"), 0)
+    assert_ended(here.run("init", "another"), 0)
+
+
+@pytest.mark.parametrize(("objects", "said"), [
+    (OLD, ["indexed-job: Indexed Job needs Kubernetes 1.33, the cluster has 1.31",
+           "job-set: JobSet needs the operator jobset, which the profile of cluster old does not list"]),
+    ([node("v1.25.9"), *TRAINING_OPERATOR], ["pytorch-job: Kubernetes 1.25 is not known to this compiler"]),
+    ([node("v1.32.0"), crd("podgroups.scheduling.x-k8s.io")], ["volcano-job: Volcano Job cannot run DDP: cluster old has no"]),
+])
+def test_where_no_target_fits_the_profile_is_written_and_what_is_missing_said(
+    objects: list[Data], said: list[str], tmp_path: Path
+) -> None:
+    here = Scratch(tmp_path)
+    here.write("cluster.json", json.dumps({"items": objects}))
+    ended = here.run("new", "mine", "--from", "cluster.json", "--name", "old")
+    assert_ended(ended, 1, "The profile is written, and no run", *said)
+    assert "upgrade" not in ended.stderr
+    mine = Scratch(tmp_path / "mine")
+    assert mine.path("charts/clusters/old.yaml").is_file()
+    assert not list(mine.root.glob("charts/runs/*"))
+    assert_ended(mine.run("check"), 0)
+
+
+@pytest.mark.parametrize("way", [
+    ["--cluster", "kubeflow"], ["--cluster", "gke-a3-mega", "--name", "other"], ["--from", "cluster.json"],
+])
+def test_a_project_that_exists_gets_one_more_cluster(way: list[str], tmp_path: Path) -> None:
+    Scratch(tmp_path).write("cluster.json", json.dumps({"items": [*OLD, *TRAINING_OPERATOR]}))
+    here = made(tmp_path / "mine", "--cluster", "laptop")
+    before = {path: path.read_bytes() for path in here.root.rglob("*") if path.is_file()}
+    ended = Scratch(tmp_path).run("new", "mine", *way)
+    name = way[3] if "--name" in way else "cluster" if "--from" in way else way[1]
+    assert_ended(ended, 0, f"trainwright init my-run --cluster {name}")
+    after = {path: path.read_bytes() for path in here.root.rglob("*") if path.is_file()}
+    assert {path: after[path] for path in before} == before, "nothing that was there is touched"
+    added = sorted(path.relative_to(here.root).as_posix() for path in after.keys() - before.keys())
+    assert added == [f"argo-cd/applications-{name}.yaml", f"charts/clusters/{name}.yaml"]
+    assert_ended(here.run("init", "second", "--cluster", name), 0)
+    here.synth()
+    assert f"{name}/training/runs/second.k8s.yaml" in here.dist()
+    assert_ended(here.run("check"), 0)
+    assert_ended(Scratch(tmp_path).run("new", "mine", *way), 2, f"charts/clusters/{name}.yaml is there already")
 
 
 def test_shared_rdma_devices_are_no_links() -> None:

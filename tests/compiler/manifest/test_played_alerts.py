@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from tests.compiler.example import Data, compiled, script
 from tests.compiler.findings.page import overlay
 from tests.compiler.target.test_mpi_job import HOROVOD
 from tests.compiler.target.test_xgboost_job import BOOSTING
+from tests.programs import path_of
 
 from trainwright.manifest.monitoring import WatchedRun, monitoring_objects, watched
 from trainwright.manifest.monitoring.series import IDENTITY
@@ -321,10 +321,7 @@ def unit_tests(rules: str, alerts: list[str], scenes: list[Scene], spec: RunSpec
 
 @pytest.fixture(scope="module")
 def promtool() -> str:
-    found = shutil.which("promtool")
-    if found is None:
-        pytest.skip("needs promtool, which Debian and Ubuntu have in their package prometheus")
-    return found
+    return path_of("promtool")
 
 
 @cache

@@ -204,3 +204,25 @@ def test_a_policy_about_what_no_profile_has_holds_nobody_and_says_so(project: Sc
     assert_ended(ended, 1, "gpus.yaml:4:5: error TW110 policy SEC-1 is about cluster h100-bi", "did you mean h100-ib?")
     assert_ended(ended, 1, "error TW303 policy SEC-1 is about namespace trainings", "did you mean training?")
     assert ended.stderr.count(" error ") == 2, ended.stderr
+
+
+@pytest.mark.parametrize(("scope", "said"), [
+    ({"teams": ["reserch"]}, "warning TW617 policy SEC-1 is about team reserch, which no run has"),
+    ({"teams": ["research", "visoin"]}, "is about team visoin, which no run has"),
+    ({"queues": ["nowhere"]}, "is about queue nowhere, which no profile has"),
+])
+def test_a_policy_about_a_team_or_queue_that_nobody_has_says_so(scope: dict[str, list[str]], said: str, project: Scratch) -> None:
+    project.write("charts/policies/gpus.yaml", policy(gpus={"per_run": 1000}, applies_to=scope))
+    ended = project.run("check")
+    assert_ended(ended, 0, said)
+    assert ended.stderr.count("TW617") == 1
+    assert ("did you mean research?" in ended.stderr) == (scope.get("teams") == ["reserch"])
+
+
+def test_defaults_of_a_team_that_no_run_has_say_so(project: Scratch) -> None:
+    labels = "{labels: {example.com/a: b}}"
+    project.write("charts/defaults.yaml", f"teams:\n  vsion: {labels}\n  vision: {labels}\n")
+    ended = project.run("check")
+    assert_ended(ended, 1, "charts/defaults.yaml:2:3: warning TW617 there are defaults for team vsion, which no run has")
+    assert "did you mean vision?" in ended.stderr
+    assert ended.stderr.count("TW617") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 
+import pytest
 from tests.compiler.projects import Scratch, assert_ended, files
 
 from trainwright.project.status import last_records
@@ -211,9 +212,54 @@ def test_one_line_for_each_run_that_changed(few: Scratch) -> None:
         f"sdk-train: {old['sdk-train']} stays, changed in place; labels example.com/note edited added",
         f"stdlib-lm: new run {new['stdlib-lm']} replaces {old['stdlib-lm']}; model hidden size 128 → 256; "
         f"starts at step 0, unless /checkpoints/stdlib-lm/{lineage} has checkpoints",
-        f"xgboost-trainjob: removed, {old['xgboost-trainjob']} leaves dist/; its checkpoints stay",
-        "foundation trainer-h100/research: changed",
+        f"xgboost-trainjob: removed, {old['xgboost-trainjob']} leaves dist/: "
+        "its job is stopped if it still runs; its checkpoints stay",
+        "foundation trainer-h100/research: changed: " + lines[-1].partition("changed: ")[2],
     ]
+    assert "TrainingRuntime xgboost-" in lines[-1], "what is in the foundation for that run alone"
+    assert lines[-1].endswith(" removed")
+
+
+@pytest.mark.parametrize(("before", "after", "what"), [
+    ("size: 10Gi", "size: 20Gi", "PersistentVolumeClaim training-checkpoints: /spec/resources/requests/storage 10Gi → 20Gi"),
+    ("pod_security: restricted", "pod_security: baseline",
+     "Namespace training: /metadata/labels/pod-security.kubernetes.io~1enforce restricted → baseline"),
+    ("claims:\n", "claims:\n      more: {storage_class: standard, size: 1Gi}\n", "PersistentVolumeClaim more added"),
+    ("registries:", "monitoring: {kind: prometheus-operator}\nregistries:", "PodMonitor "),
+])
+def test_what_changed_in_a_foundation_is_said(before: str, after: str, what: str, few: Scratch) -> None:
+    few.edit("charts/clusters/laptop.yaml", before, after)
+    lines = [line for line in said(few) if line.startswith("foundation ")]
+    assert [line.partition(" changed: ")[0] for line in lines] == ["foundation laptop/training:"]
+    assert what in lines[0]
+
+
+TAG = "registry.example.com/trainwright/trainer:latest"
+
+
+def tagged(text: str) -> str:
+    return re.sub("image: .*", f"image: {TAG}", text)
+
+
+def test_warnings_of_runs_that_nobody_touched_are_not_repeated(few: Scratch) -> None:
+    for path in (DIGITS, STDLIB):
+        few.write(path, tagged(few.read(path)))
+    assert few.run("synth").stderr.count("warning TW305") == 1, "for both, with the place of each"
+    few.write("charts/defaults.yaml", "all:\n  labels: {example.com/owner: platform}\n")
+    few.edit(DIGITS, "base: 2e-3", "base: 3e-3")
+    ended = few.run("synth")
+    assert_ended(ended, 0)
+    assert "stdlib-lm: " in ended.stdout, "its record changes"
+    assert DIGITS in ended.stderr, "it was edited"
+    assert STDLIB not in ended.stderr
+    ended = few.run("check")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "in order; 1 warning of runs as they were recorded, shown by -v" in ended.stdout
+    assert "TW305" in few.run("check", "-v").stderr
+    assert "TW305" in few.run("check", "stdlib-lm").stderr
+    assert "TW305" in few.run("check", "--format", "json").stdout
+    few.edit(STDLIB, "hidden_size: 128", "hidden_size: 256")
+    assert f"{STDLIB}:" in few.run("check").stderr, "an edit of its own"
 
 
 def test_an_edit_that_changes_no_pod_is_said_as_such(few: Scratch) -> None:
@@ -223,6 +269,7 @@ def test_an_edit_that_changes_no_pod_is_said_as_such(few: Scratch) -> None:
     few.write(STDLIB, few.read(STDLIB) + "state: done\n")
     line, *_ = said(few)
     assert line.startswith("stdlib-lm: done, ")
+    assert line.endswith(" leaves dist/: its job is stopped if it still runs; its checkpoints stay")
 
 
 def test_verbose_prints_plans_of_what_is_asked_for(few: Scratch) -> None:

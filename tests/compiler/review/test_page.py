@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,13 +18,14 @@ from selenium.webdriver.support import expected_conditions
 from selenium.webdriver.support.ui import Select, WebDriverWait
 from tests.compiler.example import compiled
 from tests.compiler.projects import ROOT, Scratch, assert_ended
+from tests.programs import found, needs
 
 from trainwright.page.drawing import drawing
 from trainwright.project.build import Build, build_project
 from trainwright.project.load import Project, load_sources
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-needs_chromium = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
+CHROMIUM, DRIVER = found("chromium"), found("chromedriver")
+needs_chromium = needs("chromium", "chromedriver")
 QUIET = (
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--window-size=1300,900",

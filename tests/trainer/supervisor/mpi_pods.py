@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.processes import wait_until
+from tests.programs import path_of
 from tests.trainer.supervisor.pods import PodProcess, Pods
 
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract.layout import RANK_COMMAND, SPEC_ENV
 
-SSHD = "/usr/sbin/sshd"
 HYDRA = "mpiexec.hydra"
 FORWARDED = ("FAKE_JOURNAL", "FAKE_PLANS", "FAKE_TICK_SECONDS", SPEC_ENV, "PATH", "PYTHONPATH")
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-can_run = shutil.which("mpirun") is not None and Path(SSHD).exists()
 
 
 @dataclass
@@ -81,7 +78,7 @@ class MPIRun(Pods):
             f"Port {self.ssh_port}\nListenAddress {self.address_base}{number + 2}\nHostKey {self.key}\n"
             f"AuthorizedKeysFile {self.directory}/authorized_keys\nStrictModes no\nUsePAM no\nPidFile none\n"
         )
-        return self._start(number, "worker", [SSHD, "-D", "-e", "-f", str(config)])
+        return self._start(number, "worker", [path_of("sshd"), "-D", "-e", "-f", str(config)])
 
     def start_all(self) -> None:
         for number in range(self.spec.world.nodes):

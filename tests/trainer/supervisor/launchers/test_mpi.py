@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -16,8 +15,9 @@ from typing import Any
 
 import pytest
 from tests.processes import is_running, own_network, wait_until
+from tests.programs import needs, path_of
 from tests.trainer.supervisor.conftest import training_work
-from tests.trainer.supervisor.mpi_pods import HYDRA, HydraRun, MPIRun, can_run
+from tests.trainer.supervisor.mpi_pods import HYDRA, HydraRun, MPIRun
 from tests.trainer.supervisor.run.test_history import commit
 
 from trainwright_trainer.checkpoint.ledger import AttemptStarted, Ledger
@@ -137,9 +137,7 @@ def test_numbers_by_the_launcher(environ: dict[str, str], numbers: tuple[int, in
 
 
 TRAINER = (sys.executable, "-m", "trainwright_trainer.rank")
-pytestmark = [
-    pytest.mark.slow, pytest.mark.timeout(400), pytest.mark.skipif(not can_run, reason="needs Open MPI and an ssh server"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400), needs("mpirun", "ssh", "ssh-keygen", "sshd")]
 EACH_MPI = pytest.mark.parametrize("mpi", [MPIRun, HydraRun], ids=["Open MPI", "MPICH"], indirect=True)
 NewMPIRun = Callable[..., MPIRun]
 
@@ -148,8 +146,8 @@ NewMPIRun = Callable[..., MPIRun]
 def mpi(request: pytest.FixtureRequest) -> type[MPIRun]:
     """Whose mpirun starts the ranks: Open MPI's, where a test does not ask for each."""
     kind: type[MPIRun] = getattr(request, "param", MPIRun)
-    if kind is HydraRun and shutil.which(HYDRA) is None:
-        pytest.skip("needs MPICH")
+    if kind is HydraRun:
+        path_of(HYDRA)
     return kind
 
 
