@@ -121,7 +121,7 @@ def test_any_architecture_by_its_own_keys_or_their_aliases() -> None:
         ("gpt22", {}, r"model_type gpt22 is unknown to transformers; did you mean gpt2"),
         ("gpt2", {"n_layers": 2}, r"model.config.n_layers is not a key of model_type gpt2; did you mean n_layer"),
         ("gpt2", {"n_layer": "two"}, r"model.config of gpt2: .*n_layer"),
-        ("gpt2", {"auto_map": {"AutoModel": "evil.py"}}, r"auto_map is not a key"),
+        ("gpt2", {"auto_map": {"AutoModel": "evil.py"}}, r"auto_map names code that comes with weights"),
         ("gpt2", {"vocab_size": 100}, r"model.config.vocab_size of gpt2 is 100; python-stdlib needs at least 256"),
         ("gpt2", {"n_positions": 16}, r"model.config.max_position_embeddings of gpt2 is 16; python-stdlib needs at least 32"),
         ("vit", {}, r"model_type vit cannot be built for task causal-lm"),

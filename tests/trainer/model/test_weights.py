@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.trainer.model.recipes import RECIPES, REVIEWS, Recipe, bert, classifier, llama, recipe
+from tests.trainer.model.recipes import RECIPES, REVIEWS, SIZES, Recipe, bert, classifier, llama, recipe, transformers
 from torch import Tensor, nn
 
 from trainwright_trainer.contract.failures import InvalidRunError
@@ -50,7 +50,7 @@ def test_what_was_saved_is_what_starts(name: str, saved: Callable[[Recipe], Path
     weights = saved(RECIPES[name])
     torch.manual_seed(7)
     module, origin = started(RECIPES[name], weights)
-    assert (origin.fresh, origin.unused, origin.differs) == ((), (), ())
+    assert (origin.fresh, origin.unused) == ((), ())
     for key, value in RECIPES[name].build().state_dict().items():
         assert torch.equal(module.state_dict()[key], value), key
 
@@ -115,10 +115,63 @@ def test_names_of_old_files(saved: Callable[[Recipe], Path]) -> None:
     assert origin.fresh == ()
 
 
-def test_settings_that_a_person_may_change(saved: Callable[[Recipe], Path]) -> None:
-    _, origin = started(llama(rms_norm_eps=1e-5, rope_theta=5e5), saved(llama()))
-    assert origin.differs[0] == "rms_norm_eps is 1e-06 there and 1e-05 in this run"
-    assert "500000" in origin.differs[1]
+def describe(weights: Path, **keys: Any) -> None:
+    """Write keys of ``config.json``; None takes one away."""
+    path = weights / "config.json"
+    content = json.loads(path.read_text()) | keys
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+
+def of_qwen(**keys: Any) -> Recipe:
+    return transformers("qwen2", **(SIZES | {"num_key_value_heads": 2} | keys))
+
+
+OLD = {"rope_parameters": None}
+LLAMA_3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+
+
+@pytest.mark.parametrize(("here", "said", "message"), [
+    (llama(), OLD | {"rope_theta": 500000.0}, r"rope_theta is 500000\.0 there and 10000\.0 in this run; write the model"),
+    (of_qwen(), OLD | {"rope_theta": 1000000.0}, r"rope_theta is 1000000\.0 there and 10000\.0 in this run"),
+    (llama(rope_theta=5e5), OLD | {"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", **LLAMA_3}}, "rope_parameters"),
+    (llama(), OLD | {"rope_theta": 1e4, "rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_parameters"),
+    (llama(), {"rms_norm_eps": 1e-5}, "rms_norm_eps is 1e-05 there and 1e-06 in this run"),
+    (llama(), {"hidden_act": "gelu"}, "hidden_act is gelu there and silu in this run"),
+    (of_qwen(), {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0, "layer_types": None}, "layer_types"),
+    (RECIPES["gpt2"], {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True there"),
+    (RECIPES["gpt2"], {"activation_function": "relu"}, "activation_function is relu there"),
+    (bert(), {"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05 there"),
+    (bert(), {"is_decoder": True}, "is_decoder is True there"),
+    (bert(), {"position_embedding_type": "relative_key"}, "position_embedding_type is relative_key there and absolute"),
+    (RECIPES["vit"], {"hidden_act": "relu"}, "hidden_act is relu there"),
+    (RECIPES["resnet"], {"hidden_act": "gelu"}, "hidden_act is gelu there"),
+    (RECIPES["resnet"], {"downsample_in_first_stage": True}, "downsample_in_first_stage is True there"),
+])
+def test_another_function_of_the_same_weights(
+    here: Recipe, said: dict[str, Any], message: str, saved: Callable[[Recipe], Path]
+) -> None:
+    weights = saved(here)
+    describe(weights, **said)
+    with pytest.raises(InvalidRunError, match=message):
+        started(here, weights)
+
+
+@pytest.mark.parametrize(("here", "said"), [
+    (llama(rope_theta=5e5), OLD | {"rope_theta": 500000.0}),
+    (of_qwen(rope_theta=1e6), OLD | {"rope_theta": 1000000}),
+    (llama(rope_theta=5e5, rope_scaling=LLAMA_3),
+     OLD | {"rope_theta": 500000.0, "rope_scaling": {"rope_type": "llama3", **LLAMA_3}}),
+    (llama(), {"attention_dropout": 0.1, "initializer_range": 0.5, "use_cache": True, "eos_token_id": [7, 9], "pad_token_id": 3,
+               "torch_dtype": "bfloat16", "transformers_version": "4.40.0", "max_position_embeddings": 131072}),
+    (bert(), {"hidden_dropout_prob": 0.5, "classifier_dropout": 0.1, "position_embedding_type": "absolute", "of_theirs": 5}),
+    (RECIPES["gpt2"], {"summary_type": "mean", "task_specific_params": {"text-generation": {"max_length": 50}}}),
+    (RECIPES["vit"], {"id2label": {"0": "nought"}, "label2id": {"nought": 0}}),
+])
+def test_the_same_function_in_other_words(here: Recipe, said: dict[str, Any], saved: Callable[[Recipe], Path]) -> None:
+    weights = saved(here)
+    describe(weights, **said)
+    _, origin = started(here, weights)
+    assert origin.fresh == ()
 
 
 def lacking(name: str) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:

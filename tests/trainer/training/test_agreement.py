@@ -20,6 +20,7 @@ from trainwright_trainer.contract.engine import reads
 from trainwright_trainer.data.load import load
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.model.build import build_model
+from trainwright_trainer.rank.messages import Measured
 
 SEQUENCES, LENGTH, VOCABULARY = 48, 16, 64
 BATCH = 4
@@ -134,7 +135,9 @@ def test_what_one_rank_finds_not_finite_is_skipped_by_all(
 ) -> None:
     directory = tmp_path / "lineage"
     run = spec(directory, engine=engine, skip_non_finite=1, **spoilt.work)
-    done = ranks.finish(run)
+    done = ranks.start(run, linked=True)
+    assert [rank.code() for rank in done] == [0, 0]
+    done[0].wait_for(lambda message: isinstance(message, Measured) and isnan(message.values.get("trainwright_loss", 0)))
     assert_one_rank_saw_it(done, spoilt)
     assert_same_weights(done)
     expected = textbook(Training.model_validate(run["work"]), BATCH, 8, left_out={spoilt.step})

@@ -154,6 +154,21 @@ def test_an_evaluation_is_in_the_checkpoint_of_its_step(tmp_path: Path) -> None:
     assert records == {4: [2, 4], 8: [2, 4, 6, 8], 10: [2, 4, 6, 8, 10]}
 
 
+@pytest.mark.parametrize("beside", [True, False])
+def test_the_last_save_comes_before_an_evaluation_that_fails(tmp_path: Path, beside: bool) -> None:
+    """Where the scores are no part of the checkpoint."""
+    class Failing(Counting):
+        evaluates_before_saving = False
+
+        def evaluate(self, before_batch: Callable[[], None]) -> None:
+            if self.done:
+                raise ZeroDivisionError("no items")
+
+    with pytest.raises(ZeroDivisionError):
+        attempt(tmp_path, Failing(10), every_steps=4 if beside else None)
+    assert CheckpointStore(tmp_path).records()[0].step == 10
+
+
 def test_told_to_save_and_to_stop(tmp_path: Path) -> None:
     outcome, line = attempt(tmp_path, Counting(10), {3: "save", 7: "stop"})
     assert outcome == Outcome(ExitCode.PREEMPTED_SAVED, 6, 6)

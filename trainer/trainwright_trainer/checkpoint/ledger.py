@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import AwareDatetime, Field, TypeAdapter, ValidationError
 
 from trainwright_trainer.checkpoint.volume import Attempt, open_volume
-from trainwright_trainer.contract.base import Contract, Index, NonNegative
+from trainwright_trainer.contract.base import Contract, Elapsed, Index
 from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.layout import COMPLETE_MARKER, LEDGER_FILE
 
@@ -55,7 +55,7 @@ class AttemptTimes(Contract):
     event: Literal["times"] = "times"
     identity: str
     attempt: str
-    seconds: dict[str, NonNegative]
+    seconds: dict[str, Elapsed]
     """By phase. ``training`` is for steps that no earlier attempt had done, ``replaying`` for the others."""
     step: Index | None
     """Last step that is known to be done."""
@@ -66,11 +66,11 @@ class Past(Contract):
     """The attempts at an identity until one begins, that one included."""
 
     attempts: Index = 0
-    age_seconds: NonNegative = 0
+    age_seconds: Elapsed = 0
     """Since the first of them began."""
-    productive_seconds: NonNegative = 0
+    productive_seconds: Elapsed = 0
     """For steps that were done for the first time."""
-    down_seconds: NonNegative = 0
+    down_seconds: Elapsed = 0
     """In which no attempt is known to have been at work."""
     attempts_without_progress: Index = 0
     """Of them in a row, up to this one, began at the same commit; those that were preempted do not count."""

@@ -1,8 +1,9 @@
-"""The two settings every contract model shares: frozen, and closed to unknown keys."""
+"""What every contract model shares: frozen, and closed to unknown keys. Reports take any number that was measured."""
 
+import math
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 MAX_INTEGER = 2**53
 """Largest integer that survives a round trip through JSON in every language (and through jsii)."""
@@ -40,3 +41,25 @@ class Contract(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True, revalidate_instances="always"
     )
+
+
+class Report(Contract):
+    """A contract whose numbers were measured. They may be infinite or no number at all, which JSON has as text.
+
+    Nobody chose them, so nothing is refused: a loss that overflowed must not end the run that reports it.
+    """
+
+    model_config = ConfigDict(allow_inf_nan=True, ser_json_inf_nan="strings")
+
+
+_LONGEST_SECONDS = 1e15
+
+
+def _elapsed(value: object) -> object:
+    if not isinstance(value, float | int):
+        return value
+    return 0.0 if math.isnan(value) else min(max(0.0, value), _LONGEST_SECONDS)
+
+
+Elapsed = Annotated[float, BeforeValidator(_elapsed)]
+"""Seconds that were measured and are added up: never below 0 and never infinite, whatever a clock said."""

@@ -8,7 +8,7 @@ permanent, 128-255 retried) and clear of 1, 2, 126-128 and 128+signal.
 from enum import Enum, IntEnum
 from typing import Literal, NamedTuple
 
-from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.contract.base import Contract, Report
 
 
 class Disposition(Enum):
@@ -117,7 +117,7 @@ class Cause(Contract):
     message: str
 
 
-class TerminationMessage(Contract):
+class TerminationMessage(Report):
     """One JSON object of at most 4 KiB."""
 
     v: Literal[1] = 1

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.contract.base import Contract, Report
 
 Phase = Literal["starting", "restoring", "warming_up", "training", "saving", "evaluating", "finished"]
 """What a rank does, and the label of ``trainwright_phase_seconds``.
@@ -14,7 +14,7 @@ Phase = Literal["starting", "restoring", "warming_up", "training", "saving", "ev
 """
 
 
-class StepSplit(Contract):
+class StepSplit(Report):
     """What a rank's time goes into, in seconds a step, on the average of a logging interval."""
 
     step_seconds: float

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainwright_trainer.contract.failures import DataError
-from trainwright_trainer.data.order import Samples
+from trainwright_trainer.data.order import PADDING, Samples
 from trainwright_trainer.observe.log import get_log
 
 Array = npt.NDArray[np.generic]
@@ -63,6 +63,45 @@ class Unreadable:
             beyond = f"; it is one more than skip_unreadable allows, {self._limit}" if self._limit else ""
             raise DataError(f"{path} is not a readable image: {reason}{beyond}")
         get_log().warning("image_left_out", path=str(path), reason=reason, left_out=self.count, allowed=self._limit)
+
+
+class HeldOut:
+    """A split that is evaluated without the samples that cannot be read: they say little of a model, and cost no training."""
+
+    def __init__(self, split: Split) -> None:
+        self._split, self._good = split, -1
+        self.left_out: dict[int, str] = {}
+        """Sample -> why, as far as this rank has met them."""
+
+    def __len__(self) -> int:
+        return len(self._split)
+
+    def read(self, samples: Samples) -> Mapping[str, Array]:
+        """What is left out holds another sample in its place. Raises :class:`DataError` where no sample can be read at all."""
+        try:
+            return self._split.read(samples)
+        except DataError:
+            while not self._reads(self._good):  # a source may read a sample that is bad where there is none
+                self._good += 1
+                if self._good >= len(self._split):
+                    raise
+            ids = np.where(self.without_bad(samples).ids < 0, self._good, samples.ids)
+            return self._split.read(Samples(ids, samples.positions))
+
+    def without_bad(self, samples: Samples) -> Samples:
+        """With ``PADDING`` for each that cannot be read."""
+        bad = [number for number in samples.ids.tolist() if number >= 0 and not self._reads(number)]
+        return Samples(np.where(np.isin(samples.ids, bad), PADDING, samples.ids), samples.positions) if bad else samples
+
+    def _reads(self, number: int) -> bool:
+        if number < 0 or number in self.left_out:
+            return False
+        try:
+            self._split.read(Samples(np.array([number]), np.array([number])))
+        except DataError as error:
+            self.left_out[number] = str(error)
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)

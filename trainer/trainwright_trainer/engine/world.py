@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Protocol, TypeVar
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from trainwright_trainer.engine.waits import Waits
 from trainwright_trainer.rank.group import Group
+from trainwright_trainer.rank.interface import name_interface
 from trainwright_trainer.rank.place import Place
 
 T = TypeVar("T")
@@ -88,6 +90,7 @@ class TorchWorld:
     def __init__(self, place: Place, device: torch.device, timeout: timedelta) -> None:
         self.place, self.device, self.waits, self._timeout = place, device, Waits(device), timeout
         cuda = device.type == "cuda"
+        name_interface(os.environ, place)
         dist.init_process_group(
             "nccl" if cuda else "gloo", init_method="env://", rank=place.rank, world_size=place.world_size, timeout=timeout,
             device_id=device if cuda else None,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, cast
 
 from torch import nn
 from transformers import (
-    AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageClassification,
     AutoModelForMaskedLM,
@@ -22,12 +20,12 @@ from transformers import (
     ViTConfig,
     ViTForImageClassification,
 )
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from trainwright_trainer.contract.data import DIGITS_CLASSES, DIGITS_IMAGE_SIZE, Data, Digits, HFDataset, ImageFolder
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, TransformersModel, ViT
 from trainwright_trainer.contract.training import TaskName
+from trainwright_trainer.model.configuration import first_line, read_configuration
 from trainwright_trainer.task.causal_lm import answer_with_sums
 
 _ATTENTION = "sdpa"
@@ -39,12 +37,6 @@ _FACTORIES: dict[TaskName, Any] = {
     "masked-lm": AutoModelForMaskedLM,
     "text-classification": AutoModelForSequenceClassification,
 }
-_NOT_ARCHITECTURE = frozenset({
-    "transformers_version", "architectures", "auto_map", "dtype", "torch_dtype", "model_type", "_name_or_path", "id2label",
-    "label2id", "return_dict", "attn_implementation", "trust_remote_code", "output_attentions", "output_hidden_states",
-    "use_pretrained_backbone", "use_timm_backbone", "backbone", "backbone_config", "backbone_kwargs",
-})
-"""Keys of a configuration that name code, files or labels rather than shape the network."""
 
 
 def build_model(model: Model, task: TaskName, data: Data) -> nn.Module:
@@ -144,12 +136,12 @@ def _resnet(model: ResNet) -> nn.Module:
 
 
 def _any(model: TransformersModel, task: TaskName, data: Data) -> nn.Module:
-    config = _config(model)
+    config = read_configuration(model).built
     _fit(model.model_type, config, task, data)
     try:
         module = _FACTORIES[task].from_config(config, trust_remote_code=False)
     except (ValueError, TypeError, ImportError, OSError, AttributeError) as error:
-        raise InvalidRunError(f"model_type {model.model_type} cannot be built for task {task}: {_first_line(error)}") from error
+        raise InvalidRunError(f"model_type {model.model_type} cannot be built for task {task}: {first_line(error)}") from error
     if task == "text-classification" and hasattr(module, "score") and config.pad_token_id is None:
         # Decoders classify by the last token that is no padding (GenericForSequenceClassification), and have to know which is.
         raise InvalidRunError(
@@ -159,26 +151,6 @@ def _any(model: TransformersModel, task: TaskName, data: Data) -> nn.Module:
     if model.parameters is not None and model.parameters != counted:
         raise InvalidRunError(f"model.parameters is {model.parameters}, and the module has {counted}")
     return cast("nn.Module", module)
-
-
-def _config(model: TransformersModel) -> Any:
-    """The configuration, after every key was found to be one that this architecture reads."""
-    if model.model_type not in CONFIG_MAPPING:
-        close = _did_you_mean(model.model_type, list(CONFIG_MAPPING))
-        raise InvalidRunError(f"model_type {model.model_type} is unknown to transformers{close}")
-    kind = CONFIG_MAPPING[model.model_type]
-    known = {name for name in vars(kind()) if not name.startswith("_")} | set(kind.attribute_map) | {"num_labels"}
-    known -= _NOT_ARCHITECTURE
-    for key in model.config:
-        if key not in known:
-            close = _did_you_mean(key, sorted(known))
-            raise InvalidRunError(f"model.config.{key} is not a key of model_type {model.model_type}{close}")
-    try:
-        return AutoConfig.for_model(model.model_type, **model.config)
-    except (ValueError, TypeError) as error:
-        raise InvalidRunError(f"model.config of {model.model_type}: {_first_line(error)}") from error
-    except Exception as error:  # huggingface_hub's strict dataclasses raise a class of their own that derives from Exception
-        raise InvalidRunError(f"model.config of {model.model_type}: {' '.join(str(error).split())}") from error
 
 
 def _fit(model_type: str, config: Any, task: TaskName, data: Data) -> None:
@@ -200,13 +172,3 @@ def _fit(model_type: str, config: Any, task: TaskName, data: Data) -> None:
         found = getattr(config, key, None)
         if isinstance(found, int) and (found != value if relation == "exactly" else found < value):
             raise InvalidRunError(f"model.config.{key} of {model_type} is {found}; {data.source} needs {relation} {value}")
-
-
-def _did_you_mean(word: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

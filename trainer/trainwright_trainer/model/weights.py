@@ -18,6 +18,7 @@ from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 
 from trainwright_trainer.contract.failures import InvalidRunError
+from trainwright_trainer.model.configuration import changed_function
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -28,12 +29,6 @@ _NAMED = 3
 """Differences that a message spells out."""
 _IN_BASE = ("pooler",)
 """Children of a base model that belong to a task, as heads do."""
-_MEANING = (
-    "model_type", "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_act", "activation_function", "layer_type",
-)
-"""Keys of a configuration that decide what weights mean, and may leave their shapes alone."""
-_MAY_CHANGE = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "rope_parameters")
-"""Keys that a person may want to change with the same weights, to stretch the context for example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +118,6 @@ class Origin:
     """Parameters that it did not hold, or held for another number of classes; they start from random values."""
     unused: tuple[str, ...]
     """Its tensors that this model has no place for, such as the head of another task."""
-    differs: tuple[str, ...]
-    """Settings of norms and positions that its ``config.json`` has otherwise, as sentences."""
-
 
 class InitialWeights:
     """A directory's tensors under a model's own names.
@@ -151,9 +143,8 @@ class InitialWeights:
                 self._take(name, entry)
             else:
                 unused.append(name)
-        theirs, ours = self._files.config(), getattr(module, "config", None)
-        fresh = self._check(unused, _differences(theirs, ours, _MEANING))
-        self.origin = Origin(directory, tuple(fresh), tuple(unused), tuple(_differences(theirs, ours, _MAY_CHANGE)))
+        fresh = self._check(unused, changed_function(self._files.config(), getattr(module, "config", None)))
+        self.origin = Origin(directory, tuple(fresh), tuple(unused))
 
     @property
     def names(self) -> frozenset[str]:
@@ -200,9 +191,9 @@ class InitialWeights:
             )
         self._sources.setdefault(name, entry)
 
-    def _check(self, unused: list[str], differences: list[str]) -> list[str]:
-        """Names of the parameters that start fresh."""
-        fresh = []
+    def _check(self, unused: list[str], settings: list[str]) -> list[str]:
+        """Names of the parameters that start fresh. What ``settings`` differ in is named where shapes tell nothing."""
+        fresh, differences = list[str](), [each for each in settings if each.startswith("model_type ")]
         for name, ours in self._wanted.items():
             entry = self._sources.get(name)
             shape, theirs = _shape(ours), None if entry is None else entry.shape
@@ -215,10 +206,13 @@ class InitialWeights:
                 differences.append(f"{name} is {theirs or 'absent'} there and {shape} in this run")
         repeated = {_without_numbers(name) for name in self._wanted}
         differences += [f"{name} is there and not in this run" for name in unused if _without_numbers(name) in repeated]
+        remedy = ""
+        if settings and not differences:
+            differences, remedy = settings, f"; write the model as {CONFIG_FILE} there has it, or change it there if you mean to"
         if differences:
             more = len(differences) - _NAMED
             named = "; ".join(differences[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
-            raise InvalidRunError(f"initial_weights {self._files.directory} is another model than the run's: {named}")
+            raise InvalidRunError(f"initial_weights {self._files.directory} is another model than the run's: {named}{remedy}")
         return fresh
 
     def _may_be_fresh(self, name: str, theirs: tuple[int, ...] | None) -> bool:
@@ -266,12 +260,3 @@ def _unsharded(module: PreTrainedModel) -> PreTrainedModel:
 
 def _without_numbers(name: str) -> str:
     return re.sub(r"\.\d+(?=\.|$)", ".N", name)
-
-
-def _differences(theirs: dict[str, Any], config: Any, keys: tuple[str, ...]) -> list[str]:
-    """What the directory's configuration has otherwise, as far as it says so in this release's words."""
-    if config is None:
-        return []
-    ours = config.to_dict()
-    said = [(key, theirs[key], ours[key]) for key in keys if theirs.get(key) is not None and ours.get(key) is not None]
-    return [f"{key} is {there} there and {here} in this run" for key, there, here in said if there != here]

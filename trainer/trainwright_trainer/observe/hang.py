@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
-from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.contract.base import Contract, Report
 from trainwright_trainer.contract.exit_codes import Cause
 from trainwright_trainer.contract.metrics import Phase
 
@@ -24,7 +24,7 @@ class Stuck(Contract):
     """Such as "has been training for 250 s without progress, and 240 s is its limit"."""
 
 
-class RankState(Contract):
+class RankState(Report):
     """Where a rank is in a run that hangs."""
 
     rank: int

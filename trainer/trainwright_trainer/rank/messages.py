@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.contract.base import Contract, Report
 from trainwright_trainer.contract.exit_codes import Cause
 from trainwright_trainer.contract.metrics import Phase, StepSplit
 
@@ -35,20 +35,20 @@ class PhaseChanged(Contract):
     step: int | None = None
 
 
-class Measured(Contract):
+class Measured(Report):
     """Values for ``/metrics``, by metric name."""
 
     type: Literal["measured"] = "measured"
     values: dict[str, float]
 
 
-class Committed(Contract):
+class Committed(Report):
     type: Literal["committed"] = "committed"
     step: int
     seconds: float
 
 
-class Heartbeat(Contract):
+class Heartbeat(Report):
     """A sign of life, once a second, from a thread of the rank: it comes while the main thread computes, waits or hangs."""
 
     type: Literal["beat"] = "beat"
@@ -63,7 +63,7 @@ class Heartbeat(Contract):
     """Median of the latest ticks of this phase; None until there are enough of them."""
 
 
-class Pace(Contract):
+class Pace(Report):
     """How a rank's steps went."""
 
     type: Literal["pace"] = "pace"

@@ -27,7 +27,7 @@ from trainwright_trainer.tensorflow.model import build_model
 from trainwright_trainer.tensorflow.optimizer import build_optimizer
 from trainwright_trainer.tensorflow.strategy import Strategy, StrategyGroup, lost_workers
 from trainwright_trainer.training.learner import Metadata, Position, Restored, StateSnapshot
-from trainwright_trainer.training.reporting import Meter, Reporter, Score
+from trainwright_trainer.training.reporting import Meter, Reporter
 
 MODEL_FILE, OPTIMIZER_FILE = "model.safetensors", "optimizer.safetensors"
 _PREFIX = "trainwright noise v1"
@@ -140,7 +140,7 @@ class TensorFlowLearner:
             before_batch()
             sums += self._functions.score(replicas)
         loss, correct, items = self._group.reduce_sums(sums.tolist())
-        self._report.evaluated(self._at, Score(loss / items, correct / items, int(items)))
+        self._report.scored(self._at, loss, correct, int(items))
 
     def publish(self) -> None:
         """The last checkpoint's ``model.safetensors`` is all there is."""

@@ -26,6 +26,7 @@ from trainwright_trainer.engine.update import UpdateSettings
 from trainwright_trainer.engine.world import TorchWorld
 from trainwright_trainer.model.blocks import blocks, checkpoint_activations, compile_blocks
 from trainwright_trainer.model.build import build_model
+from trainwright_trainer.model.configuration import ignored_keys
 from trainwright_trainer.model.initialise import Store, initialise
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.sinks import open_sinks
@@ -157,6 +158,8 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     check_ranks(spec, place, link, control, torch_checks(device, engine.world.all_reduce))
     check_data(control, dataset.fingerprint)
     engine.setup(_recipe(training, task))
+    if place.leads and (ignored := ignored_keys(training.model)):
+        get_log().info("model_config_ignored", keys=list(ignored))
     random_state.seed_all(training.seed, f"rank {place.rank}")
     metadata = {TRAINED: Trained.of(training).model_dump(mode="json")}
     work = Work(training, engine, task, dataset, metadata, open_witness(environment, place, device))
@@ -233,7 +236,7 @@ def _recipe(training: Training, task: Task) -> Recipe:
     def first_values(module: nn.Module, store: Store) -> None:
         origin = initialise(module, seed=training.seed, weights=weights, store=store)
         if origin is not None:
-            names = {"fresh": list(origin.fresh), "unused": list(origin.unused), "differs": list(origin.differs)}
+            names = {"fresh": list(origin.fresh), "unused": list(origin.unused)}
             get_log().info("initial_weights", path=str(weights), **names)
 
     def optimizer(module: nn.Module) -> torch.optim.Optimizer:

@@ -91,7 +91,7 @@ class Loop:
         self._enter("training")
         try:
             self._train()
-            self._evaluate()
+            self._evaluate_what_is_done()
             self._boundary()
             return self._finish()
         except _StopRequested:
@@ -107,6 +107,18 @@ class Loop:
             acts = [self._save_if_due, self._evaluate_if_due]
             for act in reversed(acts) if self._learner.evaluates_before_saving else acts:
                 act()
+
+    def _evaluate_what_is_done(self) -> None:
+        """At the target. The last save comes first, or goes on beside it: whatever becomes of the evaluation, it is kept."""
+        if not self._learner.evaluates_before_saving:
+            self._begin_save()
+        try:
+            self._evaluate()
+        except _StopRequested:
+            raise
+        except Exception:
+            self._let_save_finish()
+            raise
 
     def _save_if_due(self) -> None:
         if _due(self._step, self._settings.every_steps):
@@ -172,9 +184,9 @@ class Loop:
             self._report.committed()
 
     def _let_save_finish(self) -> None:
-        """Wait for what was begun while all was finite. All ranks diverge at the same place, so that each waits for its part.
+        """Wait for what was begun while all was well. All ranks diverge at the same place, so that each waits for its part.
 
-        Whatever becomes of it, the run has diverged.
+        Whatever becomes of it, the attempt ends as it has to.
         """
         if not self._checkpoints.is_saving:
             return

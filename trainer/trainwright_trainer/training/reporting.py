@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -131,7 +131,7 @@ class Reporter:
     def __init__(self, place: Place, link: Link, sinks: Sinks | None = None, unreadable: Unreadable | None = None) -> None:
         self._place, self._link, self._log = place, link, get_log()
         self._sinks = sinks or Sinks({}, {})
-        self._unreadable, self._left_out = unreadable, 0
+        self._unreadable, self._left_out, self._without_targets = unreadable, 0, 0
 
     def started(self, at: Position, target_samples: int, global_batch: int) -> None:
         self._event(
@@ -160,6 +160,25 @@ class Reporter:
         self._sinks.write(at.step, values)
         self._count_left_out()
         self._link.pace(at.step, speed.split)
+
+    def nothing_to_predict(self, at: Position) -> None:
+        """No sample of this step has a target, on any rank: its loss is 0, and only momentum and decay move weights."""
+        self._without_targets += 1
+        if self._place.leads:
+            self._log.warning("step_without_targets", step=at.step, samples=at.samples, so_far=self._without_targets)
+
+    def left_out(self, at: Position, reasons: Mapping[int, str]) -> None:
+        """Held-out samples that this rank could not read, and did not know of before."""
+        for sample, reason in reasons.items():
+            self._log.warning("held_out_sample_left_out", step=at.step, sample=sample, reason=reason)
+
+    def scored(self, at: Position, loss: float, correct: float, items: int) -> None:
+        """Sums over all ranks. There is no score where nothing was to be predicted."""
+        if items:
+            self.evaluated(at, Score(loss / items, correct / items, items))
+        elif self._place.leads:
+            reason = "no held-out sample has a target to predict; look at the data's held-out split"
+            self._log.warning("nothing_evaluated", step=at.step, reason=reason)
 
     def evaluated(self, at: Position, score: Score) -> None:
         self._event("evaluated", step=at.step, loss=round(score.loss, 6), accuracy=round(score.accuracy, 6), items=score.items)

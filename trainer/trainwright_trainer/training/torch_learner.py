@@ -10,10 +10,10 @@ import torch
 
 from trainwright_trainer.checkpoint import Snapshot, tensor_file
 from trainwright_trainer.contract import training as contract
-from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
+from trainwright_trainer.contract.failures import DataError, DivergedError, InvalidRunError
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.data.batch import StepShares, share_step
-from trainwright_trainer.data.dataset import Dataset, Prefetch
+from trainwright_trainer.data.dataset import Dataset, HeldOut, Prefetch
 from trainwright_trainer.data.order import NOTHING, DataOrder, Samples, evaluation_slices
 from trainwright_trainer.engine.base import Engine, StepResult, TensorSnapshot
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
@@ -23,7 +23,7 @@ from trainwright_trainer.rank.link import Link
 from trainwright_trainer.rank.place import Place
 from trainwright_trainer.task.base import Batch, Task
 from trainwright_trainer.training.learner import Metadata, Position, Restored
-from trainwright_trainer.training.reporting import Meter, Reporter, Score
+from trainwright_trainer.training.reporting import Meter, Reporter
 from trainwright_trainer.training.witness import Nobody, Witness
 
 
@@ -74,6 +74,7 @@ class TorchLearner:
         self.position = Position()
         self._unread: StepResult | None = None
         self._ahead: Prefetch[Share] | None = None
+        self._held_out = HeldOut(work.dataset.held_out)
 
     @property
     def done(self) -> bool:
@@ -113,7 +114,8 @@ class TorchLearner:
             items = self._items(share.batches)
             for index, batch in enumerate(share.batches):
                 self._link.mark()
-                self._engine.forward_backward(batch, loss_denominator=items, sync=index == len(share.batches) - 1)
+                # Nothing to predict is a loss of 0, and no gradient.
+                self._engine.forward_backward(batch, loss_denominator=items or 1.0, sync=index == len(share.batches) - 1)
             self.check()
             at = Position(self.position.step + 1, self.position.samples + self.step_samples)
             rate = learning_rate(
@@ -122,6 +124,8 @@ class TorchLearner:
             )
             self._unread = self._engine.step(rate)
             self.position = at
+        if not items:
+            self._report.nothing_to_predict(at)
         self._work.witness.record(at.step, share.samples, share.batches, data_seconds)
         if at.step == 1 or at.step % self._training.log_every_steps == 0 or self.done:
             self._check_and_report(rate)
@@ -139,18 +143,19 @@ class TorchLearner:
 
     def evaluate(self, before_batch: Callable[[], None]) -> None:
         """Score the held-out split, spread over all ranks, or each rank's first ``max_batches`` batches of it."""
-        split, task = self._work.dataset.held_out, self._work.task
+        split, task, known = self._held_out, self._work.task, len(self._held_out.left_out)
         slices = evaluation_slices(len(split), self._place.rank, self._place.world_size, self._training.batch.micro)
         slices = slices[:self._training.evaluation.max_batches]
         sums, items = torch.zeros(2, dtype=torch.float64, device=self._engine.world.device), 0
-        with Prefetch(task.collate(split, samples) for samples in slices) as batches:
+        with Prefetch(self._held_out_batch(samples) for samples in slices) as batches:
             for _ in slices:
                 before_batch()
                 batch = next(batches)
                 items += task.items(batch)
                 sums += self._engine.evaluate(batch)
         loss, correct, count = self._group.reduce_sums([*sums.tolist(), items])
-        self._report.evaluated(self.position, Score(loss / count, correct / count, int(count)))
+        self._report.left_out(self.position, dict(list(split.left_out.items())[known:]))
+        self._report.scored(self.position, loss, correct, int(count))
 
     def publish(self) -> None:
         """The last checkpoint is all there is."""
@@ -177,6 +182,12 @@ class TorchLearner:
         slices = [part if len(part) else NOTHING for part in self._step_shares.slices(batch, self._place.rank)]
         batches = [self._work.task.collate(self._work.dataset.train, part) for part in slices]
         return Share(slices, [_pinned(batch) for batch in batches] if self._engine.world.device.type == "cuda" else batches)
+
+    def _held_out_batch(self, samples: Samples) -> Batch:
+        try:
+            return self._work.task.collate(self._work.dataset.held_out, samples)
+        except DataError:
+            return self._work.task.collate(self._held_out, self._held_out.without_bad(samples))
 
     def _items(self, batches: list[Batch]) -> float:
         """Of the whole step, on all ranks."""

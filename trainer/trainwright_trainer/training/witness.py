@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 from pydantic import Field, TypeAdapter, ValidationError
 
-from trainwright_trainer.contract.base import Contract, Index, NonNegative
+from trainwright_trainer.contract.base import Contract, Elapsed, Index
 from trainwright_trainer.data.order import PADDING, Samples
 from trainwright_trainer.rank.place import Place
 
@@ -36,9 +36,9 @@ class StepTime(Contract):
 
     type: Literal["time"] = "time"
     step: Index
-    at: NonNegative
+    at: Elapsed
     """Seconds on this machine's monotonic clock; the same for all of its ranks."""
-    data_seconds: NonNegative
+    data_seconds: Elapsed
     """Until the step's batches were there."""
     peak_bytes: Index
     """Most memory so far: what torch took of the GPU, or what the process had resident."""

@@ -237,6 +237,7 @@ def model_size(training: Training) -> ModelSize:
     """
     try:
         from trainwright_trainer.model.build import build_model
+        from trainwright_trainer.model.configuration import ignored_keys
         from trainwright_trainer.model.initialise import skeleton
     except ModuleNotFoundError as error:
         formula = training.model.parameters
@@ -244,4 +245,5 @@ def model_size(training: Training) -> ModelSize:
         how = f"{error.name} is not installed, so not counted" + ("; by formula" if formula is not None else f", {said}")
         return ModelSize(formula, how)
     module = skeleton(lambda: build_model(training.model, training.task, training.data))
-    return ModelSize(sum(parameter.numel() for parameter in module.parameters()), "counted on the meta device")
+    note = "".join(f"; model.config.{key} is ignored" for key in ignored_keys(training.model))
+    return ModelSize(sum(parameter.numel() for parameter in module.parameters()), f"counted on the meta device{note}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import math
 import os
 import signal
 import socket
@@ -229,7 +230,7 @@ class Rank(ABC):
             case PhaseChanged(phase=phase, step=step):
                 self.phase, self.progressed_at = phase, now
                 self.step = self.step if step is None else step
-            case Measured(values={"trainwright_step": step}):
+            case Measured(values={"trainwright_step": step}) if math.isfinite(step):
                 self.step = int(step)
             case Committed(step=step):
                 self.committed_step = step

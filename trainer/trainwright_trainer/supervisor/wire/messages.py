@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from trainwright_trainer.checkpoint.ledger import Past
-from trainwright_trainer.contract.base import Contract, Index
+from trainwright_trainer.contract.base import Contract, Index, Report
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.metrics import StepSplit
 from trainwright_trainer.observe.hang import Dumped, Stuck
@@ -104,7 +104,7 @@ class Saved(Contract):
     step: int
 
 
-class Paces(Contract):
+class Paces(Report):
     """What the time of a step goes into, by rank."""
 
     type: Literal["paces"] = "paces"
@@ -112,7 +112,7 @@ class Paces(Contract):
     times: dict[int, StepSplit]
 
 
-class Times(Contract):
+class Times(Report):
     """What the attempt's time has gone into until now, by phases of rank 0."""
 
     type: Literal["times"] = "times"
