@@ -153,7 +153,7 @@ def test_of_a_foundation_what_must_outlive_runs_is_not_pruned() -> None:
 
 def test_the_settings_keep_what_must_be_kept() -> None:
     assert FOUNDATION["spec"]["syncPolicy"]["automated"] == {"prune": True, "selfHeal": True}
-    assert RUNS["spec"]["syncPolicy"]["automated"] == {"prune": True, "selfHeal": True}
+    assert RUNS["spec"]["syncPolicy"]["automated"] == {"prune": True, "selfHeal": True, "allowEmpty": True}
     assert RUNS["spec"]["syncPolicy"]["retry"]["limit"] < 0
     assert RUNS["spec"]["syncPolicy"]["retry"]["refresh"], "a retry without an end would keep to the commit that failed"
     assert set(RUNS["spec"]["syncPolicy"]["syncOptions"]) == {

@@ -126,6 +126,16 @@ class Build(NamedTuple):
         return {output.path: output for output in outputs}
 
     @property
+    def idle(self) -> list[str]:
+        """Paths below ``dist/`` of the files that keep a folder for runs where a namespace has none.
+
+        Argo CD cannot sync a folder that is gone, and Git has no empty ones: the last run would go on training.
+        """
+        active = {entry.output.foundation for entry in self.runs.values()}
+        known = {f"{name}/{namespace}" for name, file in self.clusters.items() for namespace in file.cluster.namespaces}
+        return [f"{key}/runs/{KEEPS_FOLDER}" for key in sorted(known - active)]
+
+    @property
     def recorded(self) -> frozenset[str]:
         """Paths of the records that there must be, below their folder; of a run that is done there may be one."""
         runs = (run_path(name) for name in (*self.runs, *self.done))
@@ -137,6 +147,7 @@ class Build(NamedTuple):
 
 
 SUFFIX = ".k8s.yaml"
+KEEPS_FOLDER = ".gitkeep"
 NO_RECORDS = Records()
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
-from trainwright.project.build import SUFFIX, Build, BuiltFoundation, BuiltRun, Output
+from trainwright.project.build import KEEPS_FOLDER, SUFFIX, Build, BuiltFoundation, BuiltRun, Output
 from trainwright.project.causes import restarts
 from trainwright.project.load import Project
 from trainwright.project.record import (
@@ -158,6 +158,11 @@ def compare(project: Project, build: Build, records: Records) -> list[Finding]:
         findings += _differs(project, built.output, records.runs.get(name))
     for key, foundation in build.foundations.items():
         findings += _differs(project, foundation.output, records.foundations.get(key))
+    for folder in ((project.dist / path).parent for path in build.idle):
+        if not folder.is_dir():
+            shown = project.shown(folder)
+            message = f"{shown} is missing: Argo CD syncs no folder that is gone, so the last run there would go on training"
+            findings.append(found("TW504", Where(shown), message, FIX))
     for shown, kind in other_files(project, build, records).items():
         if kind == "foreign":
             fix = "move it to another folder; Trainwright leaves it alone"
@@ -263,7 +268,7 @@ def other_files(project: Project, build: Build, records: Records) -> dict[str, L
     expected, ours = set(build.outputs), records.dist_digests
     others: dict[str, Literal["stale", "foreign"]] = {}
     for path in sorted(project.dist.rglob("*")) if project.dist.is_dir() else []:
-        if path.is_file() and path.relative_to(project.dist).as_posix() not in expected:
+        if path.is_file() and path.name != KEEPS_FOLDER and path.relative_to(project.dist).as_posix() not in expected:
             stale = path.name.endswith(SUFFIX) and digest(path.read_bytes()) in ours
             others[project.shown(path)] = "stale" if stale else "foreign"
     return others

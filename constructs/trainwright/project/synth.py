@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
 from trainwright.manifest.provenance import origin
-from trainwright.project.build import Build, Output
+from trainwright.project.build import KEEPS_FOLDER, Build, Output
 from trainwright.project.hold import held_path
 from trainwright.project.load import Project
 from trainwright.project.record import (
@@ -110,6 +110,7 @@ def write_runs(project: Project, build: Build, before: Records, chosen: Collecti
             _move(fresh / path, project.dist / path)
         for shown in stale:
             _remove(project.root / shown, project.dist)
+        _keep_folders(project, build)
         after = _recorded(part, before, digests)
         write_records(project, before, after, fresh)
         for ended in ended_holds(project, build):
@@ -283,6 +284,18 @@ def _same(path: Path, wanted: str) -> bool:
 def _move(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     os.replace(source, target)
+
+
+def _keep_folders(project: Project, build: Build) -> None:
+    """A file in each folder for runs that has no others: it is in Git then, and Argo CD can sync it and remove what was there."""
+    idle = [project.dist / path for path in build.idle]
+    for keeps in idle:
+        keeps.parent.mkdir(parents=True, exist_ok=True)
+        if not any(keeps.parent.iterdir()):  # it may have the files of runs that do not compile at the moment
+            keeps.touch()
+    for keeps in sorted(project.dist.glob(f"*/*/runs/{KEEPS_FOLDER}")):
+        if keeps not in idle and not build.failed:  # what does not compile at the moment is not gone
+            _remove(keeps, project.dist)
 
 
 def _remove(path: Path, top: Path) -> None:

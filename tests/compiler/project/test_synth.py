@@ -256,8 +256,44 @@ def test_the_last_run_of_a_namespace_leaves_the_foundation(here: Scratch) -> Non
     for run in ("digits-ddp", "stdlib-lm"):
         here.path(f"charts/runs/{run}.yaml").unlink()
     here.synth()
-    assert [path for path in here.dist() if path.startswith("laptop/")] == ["laptop/training/foundation/training.k8s.yaml"]
-    assert not here.path("dist/laptop/training/runs").exists()
+    assert [path for path in here.dist() if path.startswith("laptop/")] == [
+        "laptop/training/foundation/training.k8s.yaml", "laptop/training/runs/.gitkeep",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("retire", ["done", "removed"])
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one after the other"])
+def test_the_last_run_of_a_namespace_leaves_its_folder_in_git(here: Scratch, retire: str, at_once: bool) -> None:
+    """Argo CD cannot sync a path that is gone, and then removes nothing: the run would go on training."""
+    for run in ("digits-ddp", "stdlib-lm"):
+        path = f"charts/runs/{run}.yaml"
+        if retire == "done":
+            here.write(path, here.read(path) + "state: done\n")
+        else:
+            here.path(path).unlink()
+        if not at_once:
+            here.synth()
+    here.synth()
+    assert codes(here) == []
+    here.git("add", "--all")
+    tracked = [path for path in here.git("ls-files", "dist/laptop").splitlines() if "/runs/" in path]
+    assert tracked == ["dist/laptop/training/runs/.gitkeep"]
+    shutil.rmtree(here.path("dist/laptop/training/runs"))  # as where two branches retire a run each, and are merged
+    assert codes(here) == ["TW504"]
+    assert "would go on training" in errors(here)[0][1]
+    here.synth()
+    assert codes(here) == []
+
+
+def test_a_run_that_comes_after_the_last_one_takes_the_place_of_the_file(here: Scratch) -> None:
+    texts = {run: here.read(f"charts/runs/{run}.yaml") for run in ("digits-ddp", "stdlib-lm")}
+    for run, text in texts.items():
+        here.write(f"charts/runs/{run}.yaml", text + "state: done\n")
+    here.synth()
+    here.write(DIGITS, texts["digits-ddp"] + "attempt: 2\n")
+    assert here.synth().foreign == ()
+    assert list(here.path(DIGITS_DIST).parent.iterdir()) == [here.path(DIGITS_DIST)]
+    assert codes(here) == []
 
 
 def test_a_run_that_is_done_is_not_emitted_and_keeps_its_record(here: Scratch) -> None:
