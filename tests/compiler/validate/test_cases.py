@@ -277,3 +277,22 @@ def test_what_older_schemas_require_and_the_api_server_fills_in(tmp_path: Path) 
     assert len(manifests) == 3
     for version in ("1.29", "1.31", "1.34"):
         assert [problem for it in manifests for problem in core_problems(it.data, version)] == []
+
+
+def test_patches_and_settings_of_a_kustomization_are_no_objects(tmp_path: Path) -> None:
+    files = {
+        "kustomization.yaml": "resources: [job.yaml]\npatches: [{path: ops.yaml}, {path: part.yaml, target: {kind: Job}}]\n"
+        "configurations: [kustomizeconfig.yaml]\nconfigMapGenerator: [{name: c, files: [settings.yml=values.yml]}]\n",
+        "ops.yaml": "- {op: remove, path: /spec/suspend}\n",
+        "part.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n",
+        "kustomizeconfig.yaml": "varReference: []\n",
+        "values.yml": "a: 1\n",
+        "job.yaml": f"{JOB}  template: {{{POD}}}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    report = validate_files([tmp_path], None)
+    assert (report.objects, [it.code for it in report.findings]) == (1, ["TW715"])
+    (tmp_path / "kustomization.yaml").write_text("resources: [job.yaml, part.yaml]\n", encoding="utf-8")
+    objects = validate_files([tmp_path / "kustomization.yaml", tmp_path / "part.yaml"], None)
+    assert (objects.objects, objects.errors > 0) == (1, True)

@@ -51,7 +51,7 @@ def completed(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 def objections(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     """What the operator of an object's kind refuses; nothing for kinds without such rules."""
     if check := WEBHOOKS.get(GroupKind.of(manifest)):
-        yield from check(manifest)
+        yield from check(completed(manifest))
 
 
 __all__ = ["DEFAULTS", "WEBHOOKS", "Check", "Objection", "completed", "objections"]
