@@ -38,6 +38,9 @@ SAID: dict[str, Findings] = {
     "jobset-rule-name": [],
     "jobset-volumeclaim-unmounted": [("TW711", "/spec/volumeClaimPolicies/0/templates/0/metadata/name")],
     "jobset-volumeclaim": [],
+    "kueue-annotation": [("TW714", "/metadata/annotations/kueue.x-k8s.io~1queue-name")],
+    "kueue-min-parallelism": [("TW711", "/metadata/annotations/kueue.x-k8s.io~1job-min-parallelism")],
+    "kueue-two-topologies": [("TW711", "/spec/template/metadata/annotations/kueue.x-k8s.io~1podset-preferred-topology")],
     "kustomization": [("TW715", "/kind")],
     "null-amount": [
         ("TW714", "/spec/pytorchReplicaSpecs/Worker/template/spec/containers/0/resources/requests/nvidia.com~1gpu"),
@@ -373,6 +376,18 @@ def test_an_operator_that_takes_less_than_its_schema_says_what(tmp_path: Path) -
     findings = [it for it in validate_files([tmp_path], Path(UPSTREAM) if UPSTREAM else None).findings if it.code != "TW702"]
     assert [it.code for it in findings] == ["TW705" if UPSTREAM else "TW711"]
     assert not any(event in findings[0].fix for event in ("PodRunning", "OutOfSync", "CommandIssued"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "codes"),
+    [
+        ('"4"', '"2"', []), ('"4"', '"0"', ["TW711"]), ('"4"', "two", ["TW711"]), ("labels: {kueue", "labels: {other", []),
+        ("kind: Job", "kind: Job", ["TW711"]),
+    ],
+)  # fmt: skip
+def test_a_queued_job_states_a_smaller_least_parallelism(tmp_path: Path, old: str, new: str, codes: list[str]) -> None:
+    text = (CASES / "kueue-min-parallelism.yaml").read_text(encoding="utf-8")
+    assert [code for code, _ in said_of(tmp_path, text.replace(old, new))] == codes
 
 
 def test_patches_and_settings_of_a_kustomization_are_no_objects(tmp_path: Path) -> None:
