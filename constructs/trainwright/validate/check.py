@@ -24,8 +24,8 @@ from trainwright.validate.manifests import Manifest, files_below, read_manifests
 from trainwright.validate.metadata import identity_problems, metadata_problems, with_generated_name
 from trainwright.validate.pods import pod_problems
 from trainwright.validate.problem import Problem
-from trainwright.validate.tools import tool_of
-from trainwright.validate.webhooks import completed, objections
+from trainwright.validate.tools import parts_of, tool_of
+from trainwright.validate.webhooks import objections
 
 
 class CheckedBy(Enum):
@@ -81,9 +81,13 @@ def validate_files(
     """
     manifests: list[tuple[Manifest, str]] = []
     findings: list[Finding] = []
-    for path in files_below(paths):
+    files = {path: read_manifests(path) for path in files_below(paths)}
+    kustomizations = (it for read, _ in files.values() for it in read if tool_of(it) == "kustomize")
+    parts = {part for it in kustomizations for part in parts_of(it)}
+    for path, (read, refused) in files.items():
+        if parts and path.resolve() in parts:
+            continue
         version = known_version(version_for(path))
-        read, refused = read_manifests(path)
         manifests += [(manifest, version) for manifest in read]
         findings += refused
     catalogue = load_catalogue(crds, _groups([manifest for manifest, _ in manifests])) if crds else Catalogue()
@@ -165,7 +169,6 @@ def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernete
             return [Problem("TW701", "/kind", message, "write a kind and version that `kubectl api-resources` lists")], by
     else:
         problems, by = _by_name(manifest, kubernetes)
-        resource = completed(manifest)
     if not core:  # fields are not looked at: what holds containers may be more than a pod, such as a Prometheus
         told = {(problem.code, problem.pointer) for problem in problems}
         values = (problem for problem in template_structure(resource, kubernetes) if problem.code != "TW703")

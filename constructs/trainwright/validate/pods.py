@@ -11,9 +11,9 @@ from trainwright.manifest.limits import not_a_key
 from trainwright.manifest.pods import pods_in
 from trainwright.validate.fields import items, mapping, text
 from trainwright.validate.formats import amount
-from trainwright.validate.jobs import job_problems
+from trainwright.validate.jobs import job_problems, named_job_problems
 from trainwright.validate.metadata import annotation_problems, label_problems
-from trainwright.validate.problem import Problem, duplicate, written
+from trainwright.validate.problem import Problem, duplicate, refused, written
 from trainwright.validate.starting import starting_problems
 from trainwright.validate.volumes import outside, volume_problems
 
@@ -36,6 +36,8 @@ def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     if kind in (JOB, CRON_JOB):
         pointer = "/spec/jobTemplate" if kind == CRON_JOB else ""
         yield from (problem.below(pointer) for problem in job_problems(at(manifest, pointer)))
+    if kind == JOB:
+        yield from named_job_problems(manifest)
     if kind.group == "apps":
         yield from _selected(manifest)
     if kind == GroupKind("", "Service"):
@@ -70,6 +72,7 @@ def template_problems(template: Any) -> Iterator[Problem]:
             yield Problem("TW705", f"/spec/volumes/{index}", message, f"keep one of {', '.join(sources)}")
     yield from volume_problems(template)
     yield from starting_problems(template)
+    yield from _tolerations(template)
     names = {text(container, "/name") for _, container in items(template, "/spec/containers")}
     for field in ("initContainers", "containers"):
         for index, container in items(template, f"/spec/{field}"):
@@ -82,7 +85,20 @@ def template_problems(template: Any) -> Iterator[Problem]:
                 yield Problem("TW706", f"/spec/{field}/{index}/name", message, "rename one of the two")
 
 
+def _tolerations(template: Any) -> Iterator[Problem]:
+    for index, item in items(template, "/spec/tolerations"):
+        place, exists, value = f"/spec/tolerations/{index}", text(item, "/operator") == "Exists", bool(text(item, "/value"))
+        yield from refused(
+            (exists and value, f"{place}/value", "a toleration that Exists has no value", "remove the value"),
+            (not exists and not text(item, "/key"), place, "only a toleration that Exists has no key", "add `operator: Exists`"),
+        )
+
+
 def _container(template: Any, place: str) -> Iterator[Problem]:
+    for number, port in items(template, f"{place}/ports" if at(template, "/spec/hostNetwork") is True else "/none"):
+        host, own = port.get("hostPort"), port.get("containerPort")
+        message = f"a pod in the node's network has its ports there: hostPort {host} cannot lead to {own}"
+        yield from refused((bool(host) and host != own, f"{place}/ports/{number}/hostPort", message, "remove hostPort"))
     yield from _unique(template, f"{place}/ports", "name")
     yield from _unique(template, f"{place}/volumeMounts", "mountPath")
     for number, mount in items(at(template, place), "/volumeMounts"):
@@ -174,11 +190,14 @@ def _is_device(name: str) -> bool:
 
 def _amounts(amounts: Mapping[str, Any], place: str) -> Iterator[Problem]:
     for name, asked in amounts.items():
-        pointer = f"{place}/{escape(name)}"
+        pointer, number = f"{place}/{escape(name)}", amount(asked)
         if asked is None:
             given = "the container gets none" if _is_device(name) else "none is set"
             message = f"{name} has no amount: the API server takes the line for one that is not there, and {given}"
             yield Problem("TW714", pointer, message, "write the amount, or remove the line")
+        elif _is_device(name) and number is not None and number % 1:
+            message = f"the container asks for {written(asked)} of {name}, and devices are whole numbers"
+            yield Problem("TW705", pointer, message, "write a whole number; shares of a device have names of their own")
 
 
 def _resources(requests: Mapping[str, Any], limits: Mapping[str, Any], place: str) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -21,9 +21,18 @@ class Problem:
     message: str
     fix: str
 
+    @property
+    def said(self) -> tuple[str, str, str]:
+        return self.pointer, self.message, self.fix
+
     def below(self, pointer: str) -> Problem:
         """The same problem, seen from an object that holds this one at ``pointer``."""
         return replace(self, pointer=f"{pointer}{self.pointer}")
+
+
+def refused(*rows: tuple[bool, str, str, str]) -> Iterator[Problem]:
+    """What the API server refuses: of rows of a condition, a pointer, a message and a fix, those whose condition holds."""
+    return (Problem("TW705", *said) for holds, *said in rows if holds)
 
 
 class Objection(NamedTuple):

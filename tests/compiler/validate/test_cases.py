@@ -21,14 +21,48 @@ Findings = list[tuple[str, str]]
 
 SAID: dict[str, Findings] = {
     "job-indexed-parallelism": [("TW714", "/spec/completions")],
+    "hostport": [("TW705", "/spec/template/spec/containers/0/ports/0/hostPort")],
+    "job-exitcodes-container": [("TW705", "/spec/podFailurePolicy/rules/0/onExitCodes/containerName")],
+    "job-exitcodes-unordered": [("TW705", "/spec/podFailurePolicy/rules/0/onExitCodes/values")],
+    "job-gpu-fraction": [("TW705", "/spec/template/spec/containers/0/resources/limits/nvidia.com~1gpu")],
+    "job-indexed-name": [("TW705", "/metadata/name")],
+    "job-maxfailedindexes": [("TW705", "/spec/maxFailedIndexes")],
+    "job-name-64": [("TW705", "/metadata/name")],
+    "job-podreplacementpolicy": [("TW705", "/spec/podReplacementPolicy")],
+    "job-rule-both": [("TW705", "/spec/podFailurePolicy/rules/0")],
+    "job-selector": [("TW705", "/spec/selector")],
+    "job-successpolicy-count": [("TW705", "/spec/successPolicy/rules/0/succeededCount")],
+    "jobset-no-completions": [("TW711", "/spec/replicatedJobs/0/template/spec/completions")],
+    "jobset-podfailurepolicy-default": [("TW711", "/spec/replicatedJobs/0/template/spec/podFailurePolicy")],
+    "jobset-podfailurepolicy-onfailure": [("TW711", "/spec/replicatedJobs/0/template/spec/podFailurePolicy")],
     "jobset-rule-name": [],
+    "jobset-volumeclaim-unmounted": [("TW711", "/spec/volumeClaimPolicies/0/templates/0/metadata/name")],
     "jobset-volumeclaim": [],
+    "kueue-annotation": [("TW714", "/metadata/annotations/kueue.x-k8s.io~1queue-name")],
+    "kueue-min-parallelism": [("TW711", "/metadata/annotations/kueue.x-k8s.io~1job-min-parallelism")],
+    "kueue-two-topologies": [("TW711", "/spec/template/metadata/annotations/kueue.x-k8s.io~1podset-preferred-topology")],
     "kustomization": [("TW715", "/kind")],
     "null-amount": [
         ("TW714", "/spec/pytorchReplicaSpecs/Worker/template/spec/containers/0/resources/requests/nvidia.com~1gpu"),
         ("TW714", "/spec/pytorchReplicaSpecs/Worker/template/spec/containers/0/resources/limits/nvidia.com~1gpu"),
     ],
+    "pytorch-elastic-min-max": [("TW713", "/spec/elasticPolicy/minReplicas")],
+    "ray-autoscaler-restart": [("TW711", "/spec/rayClusterSpec/workerGroupSpecs/0/template/spec/restartPolicy")],
     "ray-replicas-above-max": [("TW714", "/spec/rayClusterSpec/workerGroupSpecs/0/replicas")],
+    "ray-runtimeenv-list": [("TW711", "/spec/runtimeEnvYAML")],
+    "ray-runtimeenv-yaml": [("TW711", "/spec/runtimeEnvYAML")],
+    "runtime-podfailurepolicy": [("TW711", "/spec/template/spec/replicatedJobs/0/template/spec/podFailurePolicy")],
+    "toleration-value": [("TW705", "/spec/template/spec/tolerations/0/value")],
+    "volcano-action": [("TW711", "/spec/policies/0/action")],
+    "volcano-code-onfailure": [("TW714", "/spec/policies/0/exitCode")],
+    "volcano-code-zero": [("TW711", "/spec/policies/0/exitCode")],
+    "volcano-duplicate-event": [("TW711", "/spec/policies/1")],
+    "volcano-event-and-code": [("TW711", "/spec/policies/0")],
+    "volcano-gpu-fraction": [("TW705", "/spec/tasks/0/template/spec/containers/0/resources/limits/nvidia.com~1gpu")],
+    "volcano-internal-event": [("TW711", "/spec/policies/0/event")],
+    "volcano-mpi-master": [("TW711", "/spec/plugins/mpi")],
+    "volcano-policy-empty": [("TW711", "/spec/policies/0")],
+    "volcano-topology": [("TW711", "/spec/networkTopology/highestTierName")],
 }
 """Name of a case -> what is said of it."""
 
@@ -277,3 +311,99 @@ def test_what_older_schemas_require_and_the_api_server_fills_in(tmp_path: Path) 
     assert len(manifests) == 3
     for version in ("1.29", "1.31", "1.34"):
         assert [problem for it in manifests for problem in core_problems(it.data, version)] == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [1, 1]}}]}",
+         ["/spec/podFailurePolicy/rules/0/onExitCodes/values"]),
+        ("podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: In, values: [0, 1]}}]}",
+         ["/spec/podFailurePolicy/rules/0/onExitCodes/values"]),
+        ("podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {operator: NotIn, values: [0, 1]}}]}", []),
+        ("podFailurePolicy: {rules: [{action: FailJob, onExitCodes: {containerName: main, operator: In, values: [1]}}]}", []),
+        ("podFailurePolicy: {rules: [{action: FailIndex, onExitCodes: {operator: In, values: [1]}}]}",
+         ["/spec/podFailurePolicy/rules/0/action"]),
+        ("podFailurePolicy: {rules: []}\n  podReplacementPolicy: Failed", []),
+        ("podReplacementPolicy: TerminatingOrFailed", []),
+        ("successPolicy: {rules: [{succeededCount: 1}]}", ["/spec/successPolicy"]),
+        ("completionMode: Indexed\n  successPolicy: {rules: [{succeededIndexes: '0'}]}", []),
+        ("completionMode: Indexed\n  backoffLimitPerIndex: 0\n  maxFailedIndexes: 0", []),
+        ("selector: {}", []),
+        ("selector: {matchLabels: {batch.kubernetes.io/job-name: a}}", []),
+        ("selector: {matchLabels: {app: a}}\n  manualSelector: true", []),
+    ],
+)  # fmt: skip
+def test_two_fields_of_a_job_decide_together(tmp_path: Path, spec: str, expected: list[str]) -> None:
+    assert said_of(tmp_path, f"{JOB}  {spec}\n  template: {{{POD}}}\n") == [("TW705", place) for place in expected]
+
+
+@pytest.mark.parametrize(
+    ("length", "spec", "legal"),
+    [(63, "completions: 4", True), (64, "completions: 4", False), (61, "completionMode: Indexed", True),
+     (62, "completionMode: Indexed", False), (60, "{completionMode: Indexed, completions: 11, parallelism: 11}", True)],
+)  # fmt: skip
+def test_a_name_has_to_fit_its_pods(tmp_path: Path, length: int, spec: str, legal: bool) -> None:
+    job = JOB.replace("name: a", f"name: {'a' * length}")
+    fields = spec.strip("{}").replace(", ", "\n  ")
+    assert said_of(tmp_path, f"{job}  {fields}\n  template: {{{POD}}}\n") == ([] if legal else [("TW705", "/metadata/name")])
+
+
+@pytest.mark.parametrize(
+    ("pod", "place"),
+    [
+        ("tolerations: [{operator: Exists}]", None),
+        ("tolerations: [{key: a, value: b}]", None),
+        ("tolerations: [{operator: Equal, value: b}]", "tolerations/0"),
+        ("tolerations: [{key: a, operator: Exists, value: b}]", "tolerations/0/value"),
+        ("hostNetwork: true, initContainers: [{name: i, image: x, ports: [{containerPort: 80, hostPort: 81}]}]",
+         "initContainers/0/ports/0/hostPort"),
+        ("hostNetwork: true, initContainers: [{name: i, image: x, ports: [{containerPort: 80, hostPort: 80}]}]", None),
+        ("hostNetwork: false, initContainers: [{name: i, image: x, ports: [{containerPort: 80, hostPort: 81}]}]", None),
+        ("initContainers: [{name: i, image: x, resources: {requests: {rdma/hca: 100m}, limits: {rdma/hca: 100m}}}]",
+         "initContainers/0/resources/requests/rdma~1hca"),
+        ("initContainers: [{name: i, image: x, resources: {limits: {cpu: 0.5, rdma/hca: 1000m}}}]", None),
+    ],
+)  # fmt: skip
+def test_two_fields_of_a_pod_decide_together(tmp_path: Path, pod: str, place: str | None) -> None:
+    found = said_of(tmp_path, f"{JOB}  template: {{{POD.replace('restartPolicy', pod + ', restartPolicy')}}}\n")
+    assert found[:1] == ([("TW705", f"{IN_POD}/{place}")] if place else [])
+
+
+def test_an_operator_that_takes_less_than_its_schema_says_what(tmp_path: Path) -> None:
+    text = (CASES / "volcano-internal-event.yaml").read_text(encoding="utf-8").replace("PodRunning", "PodFailure")
+    (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
+    findings = [it for it in validate_files([tmp_path], Path(UPSTREAM) if UPSTREAM else None).findings if it.code != "TW702"]
+    assert [it.code for it in findings] == ["TW705" if UPSTREAM else "TW711"]
+    assert not any(event in findings[0].fix for event in ("PodRunning", "OutOfSync", "CommandIssued"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "codes"),
+    [
+        ('"4"', '"2"', []), ('"4"', '"0"', ["TW711"]), ('"4"', "two", ["TW711"]), ("labels: {kueue", "labels: {other", []),
+        ("kind: Job", "kind: Job", ["TW711"]),
+    ],
+)  # fmt: skip
+def test_a_queued_job_states_a_smaller_least_parallelism(tmp_path: Path, old: str, new: str, codes: list[str]) -> None:
+    text = (CASES / "kueue-min-parallelism.yaml").read_text(encoding="utf-8")
+    assert [code for code, _ in said_of(tmp_path, text.replace(old, new))] == codes
+
+
+def test_patches_and_settings_of_a_kustomization_are_no_objects(tmp_path: Path) -> None:
+    files = {
+        "kustomization.yaml": "resources: [job.yaml]\npatches: [{path: ops.yaml}, {path: part.yaml, target: {kind: Job}}]\n"
+        "configurations: [kustomizeconfig.yaml]\nconfigMapGenerator: [{name: c, files: [settings.yml=values.yml]}]\n",
+        "ops.yaml": "- {op: remove, path: /spec/suspend}\n",
+        "part.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n",
+        "kustomizeconfig.yaml": "varReference: []\n",
+        "values.yml": "a: 1\n",
+        "job.yaml": f"{JOB}  template: {{{POD}}}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    report = validate_files([tmp_path], None)
+    assert (report.objects, [it.code for it in report.findings]) == (1, ["TW715"])
+    (tmp_path / "kustomization.yaml").write_text("resources: [job.yaml, part.yaml]\n", encoding="utf-8")
+    objects = validate_files([tmp_path / "kustomization.yaml", tmp_path / "part.yaml"], None)
+    assert (objects.objects, objects.errors > 0) == (1, True)

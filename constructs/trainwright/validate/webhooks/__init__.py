@@ -12,7 +12,7 @@ from typing import Any
 
 from trainwright.manifest.kinds import GroupKind
 from trainwright.validate.problem import Objection
-from trainwright.validate.webhooks import jobset, kubeflow, mpi, ray, trainer, volcano
+from trainwright.validate.webhooks import jobset, kubeflow, kueue, mpi, ray, trainer, volcano
 
 Check = Callable[[Mapping[str, Any]], Iterator[Objection]]
 
@@ -49,9 +49,10 @@ def completed(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def objections(manifest: Mapping[str, Any]) -> Iterator[Objection]:
-    """What the operator of an object's kind refuses; nothing for kinds without such rules."""
+    """What the operator of an object's kind refuses, and Kueue of any kind."""
     if check := WEBHOOKS.get(GroupKind.of(manifest)):
-        yield from check(manifest)
+        yield from check(completed(manifest))
+    yield from kueue.queued(manifest)
 
 
 __all__ = ["DEFAULTS", "WEBHOOKS", "Check", "Objection", "completed", "objections"]

@@ -12,10 +12,11 @@ from typing import Any
 
 from trainwright.findings.locate import at
 from trainwright.validate.fields import items, mapping, number, text, texts
+from trainwright.validate.jobs import job_problems
 from trainwright.validate.metadata import LONGEST_LABEL, not_a_service_label, not_qualified
-from trainwright.validate.problem import Objection
+from trainwright.validate.problem import Objection, Problem
 
-JOBS = "/spec/replicatedJobs"
+JOBS, POD = "/spec/replicatedJobs", "/template/spec/template/spec"
 REASONS = ("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")
 MOST_PODS = 2**31 - 1
 _RULE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
@@ -27,11 +28,15 @@ def fill_in(manifest: dict[str, Any]) -> None:
         if rule.get("name") in (None, "") and isinstance(rule, dict):
             rule["name"] = f"failurePolicyRule{index}"
     for _, job in items(manifest, JOBS):
-        spec, pod = at(job, "/template/spec"), at(job, "/template/spec/template/spec")
-        if isinstance(spec, dict) and spec.get("completionMode") is None:
-            spec["completionMode"] = "Indexed"
-        if isinstance(pod, dict) and pod.get("restartPolicy") in (None, ""):
-            pod["restartPolicy"] = "OnFailure"
+        fill_in_job(job)
+
+
+def fill_in_job(job: Mapping[str, Any]) -> None:
+    spec, pod = at(job, "/template/spec"), at(job, POD)
+    if isinstance(spec, dict) and spec.get("completionMode") is None:
+        spec["completionMode"] = "Indexed"
+    if isinstance(pod, dict) and pod.get("restartPolicy") in (None, ""):
+        pod["restartPolicy"] = "OnFailure"
 
 
 def job_set(manifest: Mapping[str, Any]) -> Iterator[Objection]:
@@ -48,9 +53,31 @@ def job_set(manifest: Mapping[str, Any]) -> Iterator[Objection]:
         yield from _after(job, index, seen)
         seen.add(text(job, "/name"))
     known = [text(job, "/name") for _, job in items(manifest, JOBS)]
+    for index, job in items(manifest, JOBS):
+        place = f"{JOBS}/{index}/template"
+        yield from (refused_later(problem, place) for problem in job_problems(at(job, "/template")))
+    yield from _claims(manifest)
     yield from _targets(manifest, "/spec/successPolicy", known)
     yield from _failure_policy(manifest, known)
     yield from _coordinator(manifest)
+
+
+def refused_later(problem: Problem, place: str) -> Objection:
+    """What the API server refuses in a Job that a controller makes: the object is there, and none of its pods."""
+    code = "TW711" if problem.code in ("TW704", "TW705") else problem.code
+    return Objection(*problem.below(place).said, code)
+
+
+def _claims(manifest: Mapping[str, Any]) -> Iterator[Objection]:
+    """A claim is a volume of the pods that mount it (validateVolumeClaimPolicies)."""
+    pods = [mapping(job, POD) for _, job in items(manifest, JOBS)]
+    containers = [one for pod in pods for field in ("/containers", "/initContainers") for _, one in items(pod, field)]
+    mounted = {text(mount, "/name") for one in containers for _, mount in items(one, "/volumeMounts")}
+    for number_of, policy in items(manifest, "/spec/volumeClaimPolicies"):
+        for index, claim in items(policy, "/templates"):
+            if (name := text(claim, "/metadata/name")) not in mounted:
+                place = f"/spec/volumeClaimPolicies/{number_of}/templates/{index}/metadata/name"
+                yield Objection(place, f"no container mounts the claim {name}", f"add `volumeMounts: [{{name: {name}, …}}]`")
 
 
 def _is_manager(value: object) -> bool:

@@ -31,6 +31,10 @@ def pytorch_job(manifest: Mapping[str, Any]) -> Iterator[Objection]:
         return
     if "Worker" not in mapping(manifest, specs):
         yield Objection(f"{specs}/Worker", "an elasticPolicy needs Worker replicas", "add Worker, or remove elasticPolicy")
+    least, most = (whole(manifest, f"/spec/elasticPolicy/{field}") for field in ("minReplicas", "maxReplicas"))
+    if least is not None and most is not None and least > most:  # the webhook takes it, and torchrun ends (elastic.go)
+        message = f"torchrun gets --nnodes={least}:{most} and ends: the minimum is above the maximum"
+        yield Objection("/spec/elasticPolicy/minReplicas", message, "swap them", "TW713")
     if at(manifest, "/spec/elasticPolicy/nProcPerNode") is not None and at(manifest, "/spec/nprocPerNode") is not None:
         message = "processes per node are set twice, here and in spec.nprocPerNode"
         yield Objection("/spec/elasticPolicy/nProcPerNode", message, "keep spec.nprocPerNode: this one is deprecated")

@@ -25,6 +25,8 @@ def ray_job(manifest: Mapping[str, Any]) -> Iterator[Objection]:
         yield Objection("/spec/rayClusterSpec", "a RayJob needs a cluster", "add rayClusterSpec, or clusterSelector")
     if selected and not text(manifest, "/spec/clusterSelector/ray.io~1cluster"):
         yield Objection("/spec/clusterSelector", "the selector names no cluster", "add `ray.io/cluster: NAME`")
+    if (environment := text(manifest, "/spec/runtimeEnvYAML")) and (reason := _not_an_environment(environment)):
+        yield Objection("/spec/runtimeEnvYAML", f"the text {reason}", "write keys and values, such as `pip: [torch]`")
     yield from _ending(manifest)
     yield from _submission(manifest, bool(selected))
     if cluster:
@@ -43,6 +45,16 @@ def _name(manifest: Mapping[str, Any], kind: str, longest: int) -> Iterator[Obje
         yield Objection("/metadata/name", message, "shorten it")
     elif reason := not_a_service_label(name):
         yield Objection("/metadata/name", f"the name {name} of a {kind} {reason}", "choose another name")
+
+
+def _not_an_environment(text: str) -> str:
+    import yaml
+
+    try:
+        read = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return "is not YAML"
+    return "" if read is None or isinstance(read, dict) else "is not a mapping"
 
 
 def _ending(manifest: Mapping[str, Any]) -> Iterator[Objection]:
@@ -97,6 +109,11 @@ def _cluster(manifest: Mapping[str, Any], spec: str) -> Iterator[Objection]:
         names.add(name)
         if scaled and group.get("suspend") is True:
             yield Objection(f"{place}/suspend", f"worker group {name} cannot be suspended and scaled", "remove one of the two")
+    if scaled and text(manifest, f"{spec}/autoscalerOptions/version") == "v2":
+        groups = [head, *(f"{spec}/workerGroupSpecs/{index}" for index, _ in items(manifest, f"{spec}/workerGroupSpecs"))]
+        for place in (f"{group}/template/spec/restartPolicy" for group in groups):
+            if text(manifest, place, "Never") != "Never":
+                yield Objection(place, "version v2 of the autoscaler replaces pods, which do not restart", "write Never")
     for index, variable in items(manifest, f"{head}/template/spec/containers/0/env"):
         if text(variable, "/name") == "RAY_enable_autoscaler_v2" and text(variable, "/value") in ("1", "true") and not scaled:
             pointer = f"{head}/template/spec/containers/0/env/{index}"

@@ -5,12 +5,16 @@ Whether the runtime exists, and what it makes of the job, only the cluster knows
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainwright.findings.locate import at
 from trainwright.validate.fields import items, mapping, number, text
+from trainwright.validate.jobs import job_problems
 from trainwright.validate.metadata import not_a_service_label
 from trainwright.validate.problem import Objection
+from trainwright.validate.webhooks.jobset import fill_in_job, refused_later
 
 RESERVED = frozenset(
     (
@@ -59,6 +63,11 @@ def training_runtime(manifest: Mapping[str, Any]) -> Iterator[Objection]:
     jobs = "/spec/template/spec/replicatedJobs"
     for index, job in items(manifest, jobs):
         yield from _ancestor(job, f"{jobs}/{index}")
+        made = copy.deepcopy(job)
+        fill_in_job(made)
+        for problem in job_problems(at(made, "/template")):
+            if problem.code == "TW705":  # the operator writes completions and parallelism itself
+                yield refused_later(problem, f"{jobs}/{index}/template")
     policies = [name for name in POLICIES if name in mapping(manifest, "/spec/mlPolicy")]
     if len(policies) > 1:
         message = f"a runtime has only one of {', '.join(POLICIES)}"
