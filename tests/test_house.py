@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tools.house import report
+from tools.house import code_lines, report
 
 
 def lines_of(name: str, count: int) -> str:
@@ -59,3 +59,17 @@ def after(lines: list[str], title: str) -> list[str]:
     """The list below a title, which says how long it is."""
     index = next(number for number, line in enumerate(lines) if line.startswith(title))
     return lines[index + 1:index + 1 + int(lines[index].rsplit(" ", 1)[1])]
+
+
+def test_lines_of_code_are_those_without_words(tmp_path: Path) -> None:
+    package = tmp_path / "words"
+    package.mkdir()
+    (package / "__init__.py").write_text('"""A package\n\nwith a long docstring.\n"""\n')
+    (package / "one.py").write_text(
+        '"""One."""\n\nimport os\n\nTEXT = """\\\nof a value\n"""\n"""Of an attribute."""\n\n\n# a comment\n'
+        'def path() -> str:\n    """Where."""\n    return os.path.join(\n        "a",  # and why\n        "b",\n    )\n\n\n'
+        'def later() -> None:\n    ...\n'
+    )
+    assert code_lines(package) == 11
+    (line, *_) = report(package)
+    assert line.endswith("11 without docstrings, comments and blanks")

@@ -20,6 +20,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from trainwright.findings.codes import CODES
+
 ROOT = Path(__file__).resolve().parent.parent
 ENGINES = ("deepspeed", "horovod", "ray", "tensorflow", "xgboost")
 LOCKS = ("synth", "rehearse", "test", "trainer", "build", "lock", "bench", *(f"engines/{engine}" for engine in ENGINES))
@@ -205,6 +207,8 @@ def test_wheel_holds_its_package_and_needs_torch_only_as_an_extra(folder: str, p
         metadata = message_from_bytes(wheel.read(next(name for name in files if name.endswith(".dist-info/METADATA"))))
     assert {name.partition("/")[0] for name in files if ".dist-info/" not in name} == {package}
     assert f"{package}/py.typed" in files
+    pages = {f"trainwright/pages/{page}" for page in ("record.md", *(f"findings/{code}.md" for code in CODES))}
+    assert pages <= set(files) or package != "trainwright", "what `trainwright rules CODE` and `explain` print"
     always = [Requirement(line) for line in metadata.get_all("Requires-Dist", []) if not needs_extra(Requirement(line).marker)]
     assert not {"torch", "transformers"} & {requirement.name for requirement in always}
 

@@ -1,7 +1,8 @@
 """The numbers of the house: how many modules there are and how long, what imports what, and what stands twice.
 
-``python tools/house.py`` prints them for the compiler and for the trainer; ``python tools/house.py DIRECTORY ...`` for other
-packages. Nothing is enforced: the figures are for a person who decides what to join, to split or to write once.
+``python tools/house.py`` prints them for the compiler and for the trainer, and the lines of code of both;
+``python tools/house.py DIRECTORY ...`` for other packages. Nothing is enforced: the figures are for a person who decides what to
+join, to split or to write once.
 """
 
 from __future__ import annotations
@@ -41,15 +42,23 @@ class Module:
         return ast.parse("\n".join(self.lines))
 
     @cached_property
-    def code(self) -> list[tuple[int, str]]:
-        """Line numbers and code, without comments, docstrings, imports and lines that hold brackets only."""
+    def without_words(self) -> list[tuple[int, str]]:
+        """Line numbers and code, without comments, docstrings and blank lines."""
         skipped: set[int] = set()
         for node in ast.walk(self.tree):
-            is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            if is_text or isinstance(node, ast.Import | ast.ImportFrom):
-                skipped |= set(range(node.lineno, (node.end_lineno or 0) + 1))  # type: ignore[attr-defined]
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+                skipped |= set(range(node.lineno, (node.end_lineno or 0) + 1))
         lines = ((number, line.strip()) for number, line in enumerate(self.lines, start=1) if number not in skipped)
-        return [(number, line) for number, line in lines if not line.startswith("#") and re.search(r"\w", line)]
+        return [(number, line) for number, line in lines if line and not line.startswith("#")]
+
+    @cached_property
+    def code(self) -> list[tuple[int, str]]:
+        """The same without imports and lines that hold brackets only."""
+        skipped: set[int] = set()
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                skipped |= set(range(node.lineno, (node.end_lineno or 0) + 1))
+        return [(number, line) for number, line in self.without_words if number not in skipped and re.search(r"\w", line)]
 
     def span(self, start: int, length: int) -> str:
         return f"{self.name}:{self.code[start][0]}-{self.code[start + length - 1][0]}"
@@ -166,6 +175,11 @@ def twins(modules: Sequence[Module]) -> list[str]:
     return [f"{length} lines: {places}" for length, places in sorted(found, key=lambda passage: (-passage[0], passage[1]))]
 
 
+def code_lines(directory: Path) -> int:
+    """Lines of code of a package: what grows when it learns something, however much is said about it."""
+    return sum(len(module.without_words) for module in modules_below(directory))
+
+
 def report(directory: Path) -> Iterator[str]:
     """Lines for a person."""
     modules = modules_below(directory)
@@ -176,7 +190,8 @@ def report(directory: Path) -> Iterator[str]:
     lengths = sorted(len(module.lines) for module in sized)
     loose = {module.name for module in modules if module.path.parent == directory} - {""}
     folders = {module.name.split(".")[0] for module in modules} - loose - {""}
-    yield f"{directory.name}: {len(sized)} modules, {sum(lengths):,} lines"
+    said = f"{len(sized)} modules, {sum(lengths):,} lines"
+    yield f"{directory.name}: {said}, {code_lines(directory):,} without docstrings, comments and blanks"
     yield f"  lines of a module: median {statistics.median(lengths):.0f}, 9th decile {lengths[len(lengths) * 9 // 10]}"
     yield f"  folders at the top: {len(folders)}: {', '.join(sorted(folders))}"
     yield f"  modules beside them: {len(loose)}: {', '.join(sorted(loose))}"
@@ -200,5 +215,7 @@ def report(directory: Path) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    for place in map(Path, sys.argv[1:] or PACKAGES):
-        print("\n".join(report(place.resolve())))
+    places = [Path(place).resolve() for place in sys.argv[1:] or PACKAGES]
+    for place in places:
+        print("\n".join(report(place)))
+    print(f"Lines of code in all, without docstrings, comments and blanks: {sum(map(code_lines, places)):,}")

@@ -87,10 +87,13 @@ def compile_run(
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
     findings = _after_waivers(context, [*check_waivers(run, context.today, context.locate), *check_run(context)])
     final = _lower_finally(context, last)
-    findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
-    findings += _after_waivers(context, list(values_are_plain(final.manifests, final.provenance, context.locate)))
-    findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole, final.origins))
-    findings += _after_waivers(context, list(is_accepted(context, final.whole, final.manifests, final.provenance)))
+    try:
+        findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
+        findings += _after_waivers(context, list(values_are_plain(final.manifests, final.provenance, context.locate)))
+        findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole, final.origins))
+        findings += _after_waivers(context, list(is_accepted(context, final.whole, final.manifests, final.provenance)))
+    except CompileError as error:
+        raise CompileError(error.findings, final.resolution.plan) from error
     findings += unused_waivers(findings, run, context.locate)
     return CompiledRun(
         run=run,

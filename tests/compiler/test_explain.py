@@ -280,3 +280,15 @@ def test_a_file_that_is_not_what_was_written_is_a_finding(text: str) -> None:
     (found,) = caught.value.findings
     assert found.code == "TW503"
     assert "trainwright synth" in found.fix
+
+
+@pytest.mark.parametrize(("place", "stated"), [
+    ("/task", True), ("/model/architecture", True), ("/model/dropout", False), ("/data/source", True), ("/data/held_out", False),
+    ("/precision", True), ("/optimizer", False), ("/optimizer/kind", False), ("/optimizer/weight_decay", False),
+    ("/clip_norm", False),
+])
+def test_a_value_is_said_to_be_stated_or_a_default_and_never_both(place: str, stated: bool) -> None:
+    name = "laptop/training/runs/digits-ddp.k8s.yaml"
+    answer = next(one for one in explainer(name).all() if one.pointer.endswith(f"#/work{place}"))
+    assert answer.reason == ("as the run states it" if stated else "the default: the run states none")
+    assert stated == (answer.where is not None and answer.where.pointer == f"/workload{place}")

@@ -8,26 +8,32 @@ from typing import Annotated
 
 import typer
 
-from trainwright.cli.session import ProjectOption, fail, open_sources, output, stop, today, watched
+from trainwright.cli.session import ProjectOption, fail, open_project, open_sources, output, stop, today, watched
 from trainwright.explain import Explainer, Explanation
 from trainwright.model import closest
 from trainwright.project.build import Build, build_project
 from trainwright.project.load import Project
+from trainwright.report.pages import page_text
 
 
 def command(
     place: Annotated[
-        str, typer.Argument(metavar="FILE[:LINE|:POINTER]", help="A file of dist/, and a line number or /Kind/path in it.")
+        str,
+        typer.Argument(metavar="FILE[:LINE|:POINTER]", help="A file of dist/, and a line or /Kind/path in it; or a record."),
     ],
     project: ProjectOption = None,
 ) -> None:
     """Say where each value comes from, and why it is as it is.
 
-    Without a line or a pointer, every line of the file is explained.
+    Without a line or a pointer, every line of the file is explained. For a record in charts/lock it prints what records say.
     """
-    where, sources = open_sources(project)
     name, _, part = place.partition(":")
     path = (Path.cwd() / name).resolve()
+    root = open_project(project)
+    if path.is_file() and (path.is_relative_to(root.records.resolve()) or path.is_relative_to(root.held.resolve())):
+        output(page_text("record"))
+        return
+    where, sources = open_sources(project)
     if not path.is_file():
         near = _near(where, name)
         hint = f"did you mean {near}? give" if near else "give"

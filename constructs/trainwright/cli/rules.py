@@ -9,13 +9,14 @@ import typer
 
 from trainwright.cli.session import JsonOption, no_such, output, stop
 from trainwright.findings.codes import CODES
+from trainwright.report.pages import page_text
 
 
 def command(
     code: Annotated[str | None, typer.Argument(metavar="[CODE]", help="One code, such as TW203.")] = None,
     json: JsonOption = False,
 ) -> None:
-    """List the codes of all findings, or explain one."""
+    """List the codes of all findings, or print the page of one, with what to write instead and examples."""
     if code is not None and code.upper() not in CODES:
         stop(f"{no_such('finding', code, CODES).partition('use one of')[0]}`trainwright rules` lists them")
     chosen = [CODES[code.upper()]] if code else list(CODES.values())
@@ -25,7 +26,8 @@ def command(
         ]
         output(encoder.dumps(rows, indent=2))
         return
+    if code:
+        output(page_text(f"findings/{code.upper()}"))
+        return
     for entry in chosen:
         output(f"{entry.id}  {entry.severity.value:<8}{entry.title}")
-        if code:
-            output(f"\n{entry.why}\n\nExamples: docs/findings/{entry.id}.md")

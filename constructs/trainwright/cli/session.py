@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from enum import IntEnum
 from pathlib import Path, PurePath
@@ -187,13 +187,15 @@ def stop(message: str, code: Exit = Exit.USAGE) -> NoReturn:
     raise typer.Exit(code)
 
 
-def run_file(sources: Sources, name: str) -> str:
-    """A run's name, checked; a name that does not exist ends the command with the ones that do."""
+def run_file(sources: Sources, name: str, refuse: Callable[[Sequence[Finding]], NoReturn] = fail) -> str:
+    """A run's name, checked; a name that does not exist ends the command with the ones that do, and a run that cannot be read as
+    ``refuse`` says what is wrong with it.
+    """
     if name in sources.runs:
         return name
     broken = [finding for finding in sources.findings if finding.where.file and _is_of(name, PurePath(finding.where.file))]
     if broken := broken or list(sources.unread.get(name, ())):
-        fail(broken)
+        refuse(broken)
     errors = [PurePath(one.where.file or "") for one in sources.findings if one.severity is Severity.ERROR]
     unread = dict.fromkeys(str(path) for path in errors if path.parent.name in ("charts", "runs"))
     also = f"; not read: {', '.join(unread)}, see `trainwright check`" if unread else ""

@@ -6,11 +6,11 @@ Where each part of the specification comes from is here too.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, to_json
 
 from trainwright.findings import CompileError, Finding
@@ -221,6 +221,8 @@ WORK = "/work"
 DIRECTORY = f"{WORK}/checkpoints/directory"
 """Pointer to where our trainer's checkpoints go."""
 
+STATED, DEFAULT = "as the run states it", "the default: the run states none"
+
 SOURCES: dict[str, tuple[str, str]] = {
     "": ("trainwright", "the run's specification, the one file that the supervisor reads"),
     "/run": ("run:/run", "names the run in logs, metrics and on the checkpoint volume"),
@@ -256,7 +258,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     f"{WORK}/ddp": ("run:/topology/ddp", "settings of DistributedDataParallel"),
     "/work/batch/keep": ("run:/topology/elastic/batch", "what stays when nodes come and go"),
     **{
-        f"/work/{key}": (f"run:/workload/{key}", "as the run states it, or its default")
+        f"/work/{key}": (f"run:/workload/{key}", STATED)
         for key in (
             "task", "model", "initial_weights", "data", "optimizer", "clip_norm", "skip_non_finite", "skip_unreadable",
             "precision", "gradient_reduction", "activation_checkpointing", "compile", "deterministic", "cudnn_benchmark", "seed",
@@ -294,7 +296,7 @@ def plan_payloads(
     if spec is not None:
         rendered = spec.model_dump(mode="json", exclude_none=True)
         reason = "the run's specification, the one file that the supervisor reads"
-        answers = SOURCES | _directory_sources(run)
+        answers = SOURCES | dict(_defaults(run.workload)) | _directory_sources(run)
         payloads.append(Payload(SPEC_FILE, f"{SPEC_DIRECTORY}/{SPEC_FILE}", _json(rendered), "trainwright", reason, answers))
     if deepspeed is not None:
         reason = "DeepSpeed's configuration, made from the plan"
@@ -309,6 +311,19 @@ def plan_payloads(
         of_file = {} if isinstance(content, str) else {"": (source, "as asked")}
         payloads.append(Payload(f"file-{number}-{_file_key(path)}", path, text, source, "as asked", of_file))
     return tuple(payloads)
+
+
+def _defaults(model: BaseModel, path: str = "") -> Iterator[tuple[str, tuple[str, str]]]:
+    """What a run passes to the trainer without stating it: settings of the workload, and those in them."""
+    for name in type(model).model_fields:
+        value, below = getattr(model, name), f"{path}/{name}"
+        if not path and SOURCES.get(f"/work{below}", ("", ""))[1] != STATED:
+            continue
+        if name not in model.model_fields_set and name != "kind":
+            yield f"/work{below}", (f"run:/workload{below}", DEFAULT)
+        for part, inner in enumerate(value) if isinstance(value, list | tuple) else (("", value),):
+            if isinstance(inner, BaseModel):
+                yield from _defaults(inner, f"{below}/{part}" if part != "" else below)
 
 
 def _directory_sources(run: Run) -> dict[str, tuple[str, str]]:

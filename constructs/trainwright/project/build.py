@@ -226,7 +226,7 @@ def build_run(file: RunFile, sources: Sources, today: date, last: Records = NO_R
     try:
         built = _build_run(file, sources, today, last)
     except CompileError as error:
-        raise CompileError([file.named(finding) for finding in error.findings]) from error
+        raise CompileError([file.named(finding) for finding in error.findings], error.plan) from error
     findings = tuple(file.named(one) for one in built.compiled.findings if not (one.code in UNREAD and _of_defaults(one, file)))
     return built if findings == built.compiled.findings else built._replace(compiled=built.compiled._replace(findings=findings))
 

@@ -31,7 +31,7 @@ from trainwright.target import TARGETS
 
 Manifest = dict[str, Any]
 
-HEADER = "# Written by `trainwright hold`; every synth copies it to dist/. Do not edit it; docs/record.md says how it ends.\n"
+HEADER = "# Written by `trainwright hold`; synth copies it to dist/. `trainwright explain` of it says when it ends.\n"
 NEEDED = "# What the run needs of its foundation.\n"
 REFERENCES = {
     GroupKind("", "PersistentVolumeClaim"): "claimName",
@@ -114,7 +114,7 @@ def _read(path: Path, shown: str, record: RunRecord, hold: Hold) -> HeldRun:
         fix = f"restore it from git; or let the run restart with `trainwright roll {path.stem}`"
         message = f"{shown} is not what was held: its bytes are not those of the record"
         raise CompileError([found("TW512", Where(shown), message, fix)])
-    text, _, needed = whole.removeprefix(HEADER).partition(f"---\n{NEEDED}")
+    text, _, needed = re.sub(r"\A# Written by `trainwright hold`.*\n", "", whole).partition(f"---\n{NEEDED}")
     return HeldRun(shown, record, hold, text, tuple(objects_in(text, shown)), tuple(objects_in(needed, shown)))
 
 

@@ -24,7 +24,7 @@ from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml, read_text
 from trainwright.reading.scalar import read_scalar
 
-HEADER = "# Written by `trainwright synth`. Review it, do not edit it; docs/record.md says what each line is.\n"
+HEADER = "# Written by `trainwright synth`. Review it, do not edit it; `trainwright explain` of it says what each line is.\n"
 SUFFIX = ".yaml"
 Digest = str
 

@@ -268,11 +268,49 @@ def test_explain_of_an_edited_file_ends_with_1(here: Scratch) -> None:
 # Rules and schema.
 
 
+def test_a_record_is_explained_without_a_clone() -> None:
+    here = Scratch(ROOT)
+    first = here.read("charts/lock/digits-ddp.yaml").splitlines()[0]
+    assert "`trainwright explain` of it says what each line is" in first
+    for record in ("digits-ddp.yaml", "clusters/laptop.yaml", "foundation/laptop/training.yaml"):
+        ended = here.run("explain", f"charts/lock/{record}")
+        assert_ended(ended, 0)
+        assert ended.stdout.startswith("# The record\n")
+        assert "| `identity` |" in ended.stdout
+
+
+@pytest.mark.parametrize("break_it", [
+    ('env: {RANK: "1"}\n', "TW403", True), ("overrides: {pod: {spec: {hostname: mine}}}\n", "TW602", True),
+    ("gpus: 8\n", "TW105", False), ("attempt: [\n", "TW102", False), ("state: over\n", "TW107", False),
+], ids=lambda one: one[1])
+def test_a_plan_in_json_is_printed_beside_an_error(break_it: tuple[str, str, bool], tmp_path: Path) -> None:
+    text, code, planned = break_it
+    here = Scratch(tmp_path)
+    here.write("charts/clusters/laptop.yaml", (ROOT / "charts/clusters/laptop.yaml").read_text(encoding="utf-8"))
+    here.write("charts/runs/digits-ddp.yaml", (ROOT / "charts/runs/digits-ddp.yaml").read_text(encoding="utf-8") + text)
+    ended = here.run("plan", "digits-ddp", "--json")
+    assert (ended.returncode, ended.stderr) == (1, "")
+    data = json.loads(ended.stdout)
+    assert code in {finding["code"] for finding in data["findings"]}
+    assert ("environment" in data) == planned
+    said = here.run("plan", "digits-ddp", "-q")
+    assert (said.returncode, said.stdout) == (1, "")
+    assert code in said.stderr
+
+
+def test_a_quiet_plan_says_errors_alone() -> None:
+    ended = Scratch(ROOT).run("plan", "resnet50-imagenet", "-q")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
 def test_rules_lists_every_code_and_explains_one() -> None:
     here = Scratch(ROOT)
     assert re.findall(r"^(TW[0-9]{3})", here.run("rules").stdout, flags=re.MULTILINE) == list(CODES)
     assert [row["code"] for row in json.loads(here.run("rules", "--json").stdout)] == list(CODES)
-    assert CODES["TW203"].why in here.run("rules", "TW203").stdout
+    page = here.run("rules", "tw203").stdout
+    assert page.startswith(f"# TW203: {CODES['TW203'].title}\n")
+    assert "## Good\n\ncharts/runs/example.yaml:\n\n    " in page
+    assert not any(sign in page for sign in ("](", "```", "docs/")), "there is no clone to look into"
     assert_ended(here.run("rules", "TW999"), 2, "TW999")
 
 

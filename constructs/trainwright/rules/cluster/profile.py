@@ -36,7 +36,7 @@ def image_findings(reference: str, cluster: Cluster, where: Where) -> Iterator[F
     """A digest says which bytes run; a tag says which bytes ran when somebody pushed it."""
     match = _IMAGE.fullmatch(reference)
     if match is None:
-        yield found("TW304", where, f"{reference!r} is not an image reference", "write registry/path@sha256:<64 hex digits>")
+        yield found("TW304", where, _not_an_image(reference), "write registry/path@sha256:<64 hex digits>")
         return
     if match["digest"] is None:
         yield found("TW305", where, f"{reference} is not pinned by digest", "write registry/path@sha256:<digest>")
@@ -48,6 +48,21 @@ def image_findings(reference: str, cluster: Cluster, where: Where) -> Iterator[F
             f"cluster {cluster.cluster} does not allow image {reference.partition('@')[0]}",
             f"use an image from one of: {', '.join(allowed)}; or have its registry added to registries of the profile",
         )
+
+
+def _not_an_image(reference: str) -> str:
+    """What is wrong with the digest, where the rest is a reference."""
+    name, _, digest = reference.partition("@")
+    if not digest or not _IMAGE.fullmatch(name):
+        return f"{reference!r} is not an image reference"
+    algorithm, _, digits = digest.partition(":")
+    if algorithm != "sha256":
+        said = f"is of {algorithm!r}, and registries know images by sha256"
+    elif wrong := re.sub(r"[0-9a-f]", "", digits):
+        said = f"has {wrong[0]!r}, and its digits are 0 to 9 and a to f"
+    else:
+        said = f"has {len(digits)} digits, and a sha256 has 64"
+    return f"the digest of {name} {said}"
 
 
 def known_namespace(context: Context) -> Iterator[Finding]:
