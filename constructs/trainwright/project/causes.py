@@ -90,12 +90,13 @@ def _cause(project: Project, run: BuiltRun, entry: RunRecord, before: ClusterRec
     sources = {source for _, source in _changed(project, run, entry.identity)}
     profile = () if before is None else _relevant(run, "cluster", before.profile, profile_facts(run.cluster.cluster), sources)
     defaults = _relevant(run, "run", entry.defaults or {}, run.file.defaults or {}, sources)
-    stated = {"cluster": profile, "run": defaults}
-    left = {kind for kind, pointer in map(_place, sources) if not any(_overlap(one[0], pointer) for one in stated.get(kind, ()))}
+    read = {"cluster": profile, "run": defaults}
+    left = {kind for kind, pointer in map(_place, sources) if not any(_overlap(one[0], pointer) for one in read.get(kind, ()))}
     known, in_python = bool(profile or defaults), run.file.name.endswith(".py")
     written = entry.written_by.trainwright if entry.written_by else None
     release = written if written != version("trainwright") and (not known or left) else None
-    module = run.file.name if in_python and ("run" in left or not (known or release)) else ""
+    stated = "run" in left or (not (known or release) and bool(changed_facts(entry.facts, run.facts)))
+    module = run.file.name if in_python and stated else ""
     return Cause(run.file.run.cluster if profile or before is None else "", profile, defaults, module, release)
 
 
