@@ -379,6 +379,16 @@ def test_a_head_may_be_a_node(nodes: int, gpus: int) -> None:
     assert (problems_of(result), lines_without_answer(result)) == ([], [])
 
 
+def test_beside_a_head_alone_workers_are_a_further_role() -> None:
+    """With a number of GPUs of their own, or none."""
+    result = ray(with_head(1, 1, roles={"worker": {"pods": 4, "gpus": 8}, "readers": {"pods": 2}}))
+    cluster = the(result, "RayJob")["spec"]["rayClusterSpec"]
+    assert cluster["headGroupSpec"]["rayStartParams"]["num-gpus"] == "1"
+    groups = [(group["groupName"], group["replicas"], group["rayStartParams"]) for group in cluster["workerGroupSpecs"]]
+    assert groups == [("worker", 4, {"num-gpus": "8"}), ("readers", 2, {})]
+    assert (result.resolution.gpus, lines_without_answer(result)) == (33, [])
+
+
 def test_a_head_that_is_a_node_is_for_a_program_of_the_run() -> None:
     assert codes({**TRAINER, "topology": with_head(2)["topology"]}, PROFILE) == ["TW458"]
 
