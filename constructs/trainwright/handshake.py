@@ -174,6 +174,10 @@ class Needs(NamedTuple):
     """Role -> how many pods it may have, where an autoscaler decides while the run goes on."""
     runtime_env: Mapping[str, Any] | None = None
     """Of Ray: what it brings to the pods before the driver starts, by Ray's own names."""
+    head_holds_ranks: bool = False
+    """Of Ray: whether the head's pod is the first node."""
+    start_params: Mapping[str, Mapping[str, str]] = {}
+    """Of Ray: role -> options of ``ray start`` there, by Ray's own names."""
 
     @property
     def world_size(self) -> int:
@@ -226,10 +230,27 @@ class Role(NamedTuple):
     """What the run states of it, where it is none of its topology's."""
     index_field: str | None = None
     """Of a further role: field of a pod that holds its number among those of the role."""
+    node_by: str | None = None
+    """Of a pod without ranks: field of a run that makes it the first node."""
 
     @property
     def holds_ranks(self) -> bool:
         return self.share is None
+
+    @property
+    def gpus_field(self) -> str | None:
+        """Field of a run that counts the GPUs of a pod; None where it has none."""
+        if self.further:
+            return f"roles.{self.name}.gpus"
+        return "topology.gpus_per_node" if self.holds_ranks else None
+
+    @property
+    def gpus_fix(self) -> str:
+        """What to write where somebody gives these pods GPUs by another way than that field."""
+        if self.gpus_field:
+            return f"change {self.gpus_field}"
+        node = f"; or write {self.node_by}: true, and it is a node with topology.gpus_per_node GPUs" if self.node_by else ""
+        return f"remove it{node}"
 
 
 class Binding(NamedTuple):
@@ -268,7 +289,7 @@ class Binding(NamedTuple):
     replaces_command: bool = False
     """Whether the operator starts its own program in the pods, and the run's command elsewhere."""
     own_shared_memory: bool = False
-    """Whether the operator mounts shared memory itself."""
+    """Whether the operator mounts shared memory itself, where a pod template mounts none."""
     counts_init_failures: bool = True
     """Whether a pod whose init container fails counts against ``restarts``; otherwise it comes back forever."""
     counts_new_pods: bool = True

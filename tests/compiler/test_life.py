@@ -58,7 +58,8 @@ def test_every_target_carries_what_it_can(name: str) -> None:
         role = next((role for role in result.resolution.binding.roles if role.name == pod.role), None)
         runs = role is not None and result.resolution.binding.runs_the_work(role)
         assert ("livenessProbe" in main) == (runs and "probes" in stated)
-        assert ("lifecycle" in main) == (runs and "pre_stop" in stated)
+        hooked = runs or (role is not None and result.resolution.binding.replaces_command)
+        assert ("lifecycle" in main) == (hooked and "pre_stop" in stated)
         assert (8080 in [port["containerPort"] for port in main.get("ports", [])]) == (runs and "ports" in stated)
 
 

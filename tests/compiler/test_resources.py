@@ -172,7 +172,9 @@ def test_shared_memory_of_a_launcher() -> None:
      "/roles/launcher/resources/hugepages/2Mi"),
     ("mpi-job", {}, {"launcher": {"cpu": "10m"}}, None, None),
     ("mpi-job", {"memory": "none", "shared_memory": "2000Gi"}, {}, "TW308", "/resources/shared_memory"),
-    ("ray-job", {}, {"head": {"shared_memory": "1Gi"}}, "TW207", "/roles/head/resources/shared_memory"),
+    ("ray-job", {}, {"head": {"shared_memory": "1Gi"}}, None, None),
+    ("ray-job", {}, {"head": {"shared_memory": "64Gi"}}, "TW308", "/roles/head/resources/shared_memory"),
+    ("ray-job", {"shared_memory": "2000Gi"}, {}, "TW308", "/resources/shared_memory"),
 ])  # fmt: skip
 def test_amounts_of_a_role_are_held_to_the_rules(
     target: str, resources: Data, roles: Data, code: str | None, place: str | None

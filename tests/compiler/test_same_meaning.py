@@ -33,9 +33,10 @@ Meaning = Callable[[str], str]
 TARGETS = carrying("ddp")
 RUN = read_yaml(ROOT / "charts" / "runs" / "llama-finetune.yaml").data
 GANGS = in_gangs("volcano")
+BROUGHT: Data = {"restricted_containers": True, "init_image": "registry.example.com/alpine:3.20"}
 CLUSTER = read_yaml(ROOT / "charts" / "clusters" / f"{RUN['cluster']}.yaml").data | {
     "scheduling": GANGS["scheduling"],
-    "operators": {name: operator | {"restricted_containers": True} for name, operator in GANGS["operators"].items()},
+    "operators": {name: operator | BROUGHT for name, operator in GANGS["operators"].items()},
 }
 WORKS: dict[str, Data] = {
     "trainer": {},

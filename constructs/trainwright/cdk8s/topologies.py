@@ -161,13 +161,15 @@ class RayJob(_TopologyJob):
     def __init__(
         self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int, version: str | None = None,
         autoscaling: Mapping[str, AutoscaledPods] | None = None, runtime_env: Mapping[str, JsonValue] | None = None,
+        head_is_node: bool = False, start_params: Mapping[str, Mapping[str, str]] | None = None,
         **fields: Unpack[RunFields],
     ) -> None:
         """``version`` is the release of Ray in the image, where its tag does not say it; with ``autoscaling``, which is by role,
-        workers come and go; ``runtime_env`` is what Ray brings to the pods before a command starts.
+        workers come and go; ``runtime_env`` is what Ray brings to the pods before a command starts. With ``head_is_node`` the
+        head is the first of the nodes; ``start_params`` are further options of ``ray start``, by role.
         """
         topology = {
             "kind": "ray", "nodes": nodes, "gpus_per_node": gpus_per_node, "version": version, "autoscaling": autoscaling,
-            "runtime_env": runtime_env,
+            "runtime_env": runtime_env, "head_is_node": head_is_node, "start_params": start_params,
         }
         super().__init__(scope, id, cluster, topology, fields)

@@ -220,7 +220,7 @@ def _devices(resolution: Resolution, name: str, main: str) -> list[Owned]:
     amounts, role = f"{main}/resources/(limits|requests)", _role(resolution, name)
     pool, parts = resolution.pool_of(role)[1] if role else resolution.pool, []
     if pool.gpu:
-        fix = f"change roles.{name}.gpus" if role and role.further else "change topology.gpus_per_node"
+        fix = role.gpus_fix if role else "change topology.gpus_per_node"
         parts.append(Owned(f"{amounts}/{re.escape(escape(pool.gpu.resource))}", "the number of GPUs", fix))
     if pool.fabric.resource:
         fix = "change the fabric in the cluster profile"

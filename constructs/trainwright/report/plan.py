@@ -14,6 +14,7 @@ from trainwright.findings.locate import Locator, dotted, escape, tokens
 from trainwright.handshake import Role
 from trainwright.manifest.supporting import fences
 from trainwright.manifest.template.containers import all_stated
+from trainwright.manifest.template.volumes import shared_memory
 from trainwright.model import changed_fields
 from trainwright.plan import Plan
 from trainwright.plan.estimate.scaling import Efficiency, scaling
@@ -173,7 +174,8 @@ def _pod(compiled: CompiledRun) -> str:
 
 def _of_ranks(compiled: CompiledRun, role: Role) -> str:
     resources, operator = compiled.resolution.resources(role), compiled.target.operator
-    shared = f"as {operator.name} mounts it" if operator and compiled.resolution.binding.own_shared_memory else resources.shm
+    mounted = shared_memory(compiled.resolution, role)
+    shared = f"as {operator.name} mounts it" if operator and mounted is None else resources.shm
     amounts = {amount.name: amount for amount in compiled.resolution.amounts(role)}
     cpu, memory = (_asked_of(name, amounts.get(name)) for name in ("cpu", "memory"))
     further = [f", {one.limit} {name}" for name, one in amounts.items() if name not in ("cpu", "memory") and "/" not in name]

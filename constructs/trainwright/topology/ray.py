@@ -24,6 +24,9 @@ class AutoscaledPods(Model):
         return self
 
 
+StartParam = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=63)]
+
+
 class Ray(PodTopology):
     """``kind: ray``: Ray Train on torch."""
 
@@ -35,7 +38,7 @@ class Ray(PodTopology):
     kind: Literal["ray"] = "ray"
     """Ray Train on torch."""
     nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
-    """Workers of the Ray cluster; its head holds no ranks."""
+    """Workers of the Ray cluster; its head holds no ranks, unless it is a node itself."""
     gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]
     """0 for a run on CPUs."""
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", examples=["2.52.0"])] | None = None
@@ -43,6 +46,14 @@ class Ray(PodTopology):
     autoscaling: dict[DnsLabel, AutoscaledPods] = Field(default_factory=dict)
     """Role, such as `worker` -> between which numbers Ray's autoscaler keeps its pods. Only for a `command`, which begins with
     `nodes` workers.
+    """
+    head_is_node: bool = False
+    """Whether the head is the first node, with its share of the GPUs, instead of an additional pod; with one node there are no
+    workers. Only for a `command`.
+    """
+    start_params: dict[DnsLabel, dict[StartParam, str]] = Field(default_factory=dict)
+    """Role, such as `head` or `worker` -> further options of `ray start` there (`rayStartParams`), such as `object-store-memory`;
+    values are texts.
     """
     runtime_env: dict[str, JsonValue] = Field(default_factory=dict)
     """What Ray brings to the pods before a `command` starts, by its own names: `pip`, `working_dir`, `env_vars` and others."""
@@ -59,4 +70,6 @@ class Ray(PodTopology):
             version=self.version,
             autoscaled={role: Bounds(one.min_nodes, one.max_nodes) for role, one in self.autoscaling.items()},
             runtime_env=self.runtime_env or None,
+            head_holds_ranks=self.head_is_node,
+            start_params=self.start_params,
         )

@@ -176,7 +176,8 @@ def test_only_the_open_level_allows_the_nodes_network(level: str, expected: list
 
 @pytest.mark.parametrize(
     ("run", "expected"),
-    [({"target": "indexed-job"}, []), ({"target": "pytorch-job"}, []), ({"target": "train-job"}, ["TW605"]), (RAY, ["TW605"])],
+    [({"target": "indexed-job"}, []), ({"target": "pytorch-job"}, []), ({"target": "train-job"}, ["TW605"]), (RAY, []),
+     ({key: RAY[key] for key in ("target", "topology")}, ["TW605"])],
 )
 def test_an_operator_that_decides_ports_itself_cannot_share_a_node(run: Data, expected: list[str]) -> None:
     found = findings(run | HOST, OPEN | TRAINER)

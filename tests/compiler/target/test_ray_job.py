@@ -253,6 +253,11 @@ def test_a_script_has_no_supervisor_there() -> None:
         ("rayproject/ray:2.52.0-py312-gpu", "2.52.0"),
         ("registry.example.com:5000/mirror/ray-ml:2.9.3-gpu@sha256:" + "0" * 64, "2.9.3"),
         ("ray:2.52.0", "2.52.0"),
+        ("rayproject/ray-ml:2.46.0.0e19ea-py311-gpu", "2.46.0"),
+        ("rayproject/ray-llm:2.46.0.0e19ea-py311-cu124", "2.46.0"),
+        ("anyscale/ray:2.44.1-slim-py312-cu128", "2.44.1"),
+        ("rayproject/ray:2.9.0.3", None),
+        ("rayproject/ray:3.0.0.dev0", None),
         ("rayproject/ray:latest", None),
         ("rayproject/ray:2.52", None),
         ("rayproject/ray@sha256:" + "0" * 64, None),
@@ -337,11 +342,108 @@ def test_what_the_plan_owns_stays(run: Data) -> None:
 # What it says
 
 
-def test_shared_memory_is_the_operator_s_own() -> None:
+def shm(manifest: Data, pod: str) -> tuple[Any, Any]:
+    """The size of /dev/shm, and whether the container of Ray mounts it."""
+    volumes, mounts = (at(manifest, f"{pod}/spec/{key}") or [] for key in ("volumes", "containers/0/volumeMounts"))
+    sizes = [one["emptyDir"]["sizeLimit"] for one in volumes if one["name"] == "shm"]
+    return sizes, [one["name"] for one in mounts if one["mountPath"] == "/dev/shm"]
+
+
+def test_shared_memory_is_the_operator_s_own_unless_the_run_states_it() -> None:
+    """The operator keeps what a pod template mounts there (addEmptyDir in common/pod.go)."""
     assert "shared memory as kuberay mounts it" in dict(plan_rows(ray()))["pod"]
-    said = {finding.code: finding for finding in findings({**TRAINER, "resources": {"shared_memory": "1Gi"}}, PROFILE)}
-    assert said["TW207"].where.pointer == "/resources/shared_memory"
-    assert "TW207" not in codes(TRAINER, PROFILE)
+    assert [shm(job(), pod) for pod in (HEAD_POD, group_at(0))] == [([], [])] * 2
+    of_all = {"resources": {"shared_memory": "64Gi"}}
+    assert "shared memory 64Gi" in dict(plan_rows(ray(of_all)))["pod"]
+    assert [shm(job(of_all), pod) for pod in (HEAD_POD, group_at(0))] == [([], []), (["64Gi"], ["shm"])]
+    of_head = {"roles": {"head": {"resources": {"shared_memory": "2Gi"}}}}
+    assert [shm(job(of_head), pod) for pod in (HEAD_POD, group_at(0))] == [(["2Gi"], ["shm"]), ([], [])]
+    for run in (of_all, of_head):
+        assert codes({**TRAINER, **run}, PROFILE) == []
+        assert lines_without_answer(ray(run)) == []
+
+
+# A head that is a node, and what Ray is started with
+
+
+def with_head(nodes: int, gpus: int = 8, **run: Any) -> Data:
+    return {**COMMAND, "topology": {**RAY["topology"], "nodes": nodes, "gpus_per_node": gpus, "head_is_node": True}, **run}
+
+
+@needs_crds
+@pytest.mark.parametrize(("nodes", "gpus"), [(1, 8), (1, 1), (1, 0), (2, 8), (5, 4)])
+def test_a_head_may_be_a_node(nodes: int, gpus: int) -> None:
+    result = ray(with_head(nodes, gpus))
+    cluster = the(result, "RayJob")["spec"]["rayClusterSpec"]
+    assert cluster["headGroupSpec"]["rayStartParams"] == {"num-gpus": str(gpus), "dashboard-host": "0.0.0.0"}
+    limits = at(the(result, "RayJob"), f"{HEAD_POD}/spec/containers/0/resources/limits")
+    assert limits.get("nvidia.com/gpu") == (str(gpus) if gpus else None)
+    assert [group["replicas"] for group in cluster.get("workerGroupSpecs", [])] == ([nodes - 1] if nodes > 1 else [])
+    assert result.resolution.gpus == nodes * gpus
+    assert (problems_of(result), lines_without_answer(result)) == ([], [])
+
+
+def test_beside_a_head_alone_workers_are_a_further_role() -> None:
+    """With a number of GPUs of their own, or none."""
+    result = ray(with_head(1, 1, roles={"worker": {"pods": 4, "gpus": 8}, "readers": {"pods": 2}}))
+    cluster = the(result, "RayJob")["spec"]["rayClusterSpec"]
+    assert cluster["headGroupSpec"]["rayStartParams"]["num-gpus"] == "1"
+    groups = [(group["groupName"], group["replicas"], group["rayStartParams"]) for group in cluster["workerGroupSpecs"]]
+    assert groups == [("worker", 4, {"num-gpus": "8"}), ("readers", 2, {})]
+    assert (result.resolution.gpus, lines_without_answer(result)) == (33, [])
+
+
+def test_a_head_that_is_a_node_is_for_a_program_of_the_run() -> None:
+    assert codes({**TRAINER, "topology": with_head(2)["topology"]}, PROFILE) == ["TW458"]
+
+
+@pytest.mark.parametrize(("run", "code"), [
+    ({"roles": {"head": {"resources": {"devices": {"nvidia.com/gpu": 1}}}}}, "TW326"),
+    (override(pod={"head": {"containers": [{"name": "ray-head", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}), "TW601"),
+    (override(patch={"spec": {"rayClusterSpec": {"headGroupSpec": {"rayStartParams": {"num-gpus": "1"}}}}}), "TW601"),
+    (override(patch={"spec": {"rayClusterSpec": {"workerGroupSpecs": []}}}), "TW601"),
+])  # fmt: skip
+def test_who_wants_a_head_with_gpus_is_told_the_key_that_there_is(run: Data, code: str) -> None:
+    (finding,) = [one for one in findings({**COMMAND, **run}, PROFILE) if one.severity.value == "error"]
+    assert (finding.code, "topology.head_is_node" in str(finding.fix)) == (code, True)
+
+
+def test_ray_is_started_with_what_the_run_states() -> None:
+    stated = {"head": {"num-cpus": "4", "object-store-memory": "1000000000"}, "worker": {"resources": "'\"{\\\"a\\\": 1}\"'"}}
+    result = ray({**COMMAND, "topology": {**RAY["topology"], "start_params": stated}})
+    cluster = the(result, "RayJob")["spec"]["rayClusterSpec"]
+    assert cluster["headGroupSpec"]["rayStartParams"] == {
+        "num-cpus": "4", "num-gpus": "0", "dashboard-host": "0.0.0.0", "object-store-memory": "1000000000",
+    }  # fmt: skip
+    assert cluster["workerGroupSpecs"][0]["rayStartParams"] == {"num-gpus": "8", **stated["worker"]}
+    assert lines_without_answer(result) == []
+    assert ray({**COMMAND}).identity == ray({**COMMAND, "topology": {**RAY["topology"], "start_params": {}}}).identity
+
+
+@pytest.mark.parametrize(("work", "stated", "code", "words"), [
+    (COMMAND, {"head": {"num-gpus": "1"}}, "TW458", "topology.gpus_per_node counts GPUs"),
+    (COMMAND, {"worker": {"address": "10.0.0.1"}}, "TW458", "the operator sets it"),
+    (COMMAND, {"workers": {"memory": "1"}}, "TW327", "no role workers"),
+    (TRAINER, {"head": {"num-cpus": "4"}}, "TW458", "on the head"),
+])  # fmt: skip
+def test_what_starts_a_cluster_is_the_operators(work: Data, stated: Data, code: str, words: str) -> None:
+    said = findings({**work, "topology": {**RAY["topology"], "start_params": stated}}, PROFILE)
+    (finding,) = [one for one in said if one.severity.value == "error"]
+    assert (finding.code, words in finding.message) == (code, True)
+    assert finding.where.pointer.startswith("/topology/start_params/")
+
+
+def test_a_hook_and_the_nodes_network_reach_the_pods_of_ray() -> None:
+    """The kubelet reads both, whoever made the command."""
+    open_level: Data = {"namespaces": {"training": {"pod_security": "privileged"}}}
+    run = {**COMMAND, "pre_stop": {"command": ["ray", "stop"]}, "host_network": True}
+    assert not [one for one in findings(run, overlay(PROFILE, open_level)) if one.severity.value == "error"]
+    manifest = job(run, open_level)
+    for pod in (HEAD_POD, group_at(0)):
+        assert at(manifest, f"{pod}/spec/containers/0/lifecycle") == {"preStop": {"exec": {"command": ["ray", "stop"]}}}
+        assert at(manifest, f"{pod}/spec/hostNetwork") is True
+    further = job({**run, "roles": {"readers": {"pods": 1}}}, open_level)
+    assert at(further, f"{group_at(1)}/spec/containers/0/lifecycle") is None
 
 
 @pytest.mark.parametrize("run", [TRAINER, COMMAND], ids=["trainer", "command"])

@@ -34,9 +34,11 @@ def probes(resolution: Resolution, role: Role) -> Tree:
 
 
 def lifecycle(resolution: Resolution, role: Role) -> Tree:
-    """What comes before SIGTERM, in the pods that run the work."""
-    stated = resolution.run.pre_stop
-    if stated is None or not resolution.binding.runs_the_work(role):
+    """What comes before SIGTERM, in the pods that run the work; where an operator starts its own program, in all but further
+    ones: the kubelet reads the hook, whoever made the command.
+    """
+    stated, binding = resolution.run.pre_stop, resolution.binding
+    if stated is None or not (binding.runs_the_work(role) or (binding.replaces_command and not role.further)):
         return {}
     return {"lifecycle": {"preStop": Why(_handler(stated), "run:/pre_stop", "as asked; the grace period includes it")}}
 

@@ -223,14 +223,12 @@ def shared_memory(resolution: Resolution, role: Role) -> Why | None:
     small share of a pod without ranks it would promise more than there is; the runtime's own 64 MiB stay, unless the run states
     some for its role.
     """
-    if resolution.binding.own_shared_memory and not role.further:
-        return None
-    parts = resolution.run.roles.get(role.name)
+    parts, stated = resolution.run.roles.get(role.name), resolution.run.resources.shared_memory
     if parts and parts.resources.shared_memory:
         return Why(str(parts.resources.shared_memory), f"run:/roles/{role.name}/resources/shared_memory", "as asked")
-    if not role.holds_ranks:
+    if not role.holds_ranks or (resolution.binding.own_shared_memory and not stated):
         return None
-    resources, stated = resolution.resources(role), resolution.run.resources.shared_memory
+    resources = resolution.resources(role)
     return Why(str(resources.shm), "run:/resources/shared_memory" if stated else "trainwright", resources.shm_reason)
 
 

@@ -15,6 +15,7 @@ from trainwright.manifest.supporting import fences
 from trainwright.plan import Resolution
 from trainwright.plan.resources import uses_rdma
 from trainwright.rules.cluster.scheduling import by_cost, targets
+from trainwright.run import CommandWorkload
 from trainwright.target import TARGETS
 
 KNOWN_KUBERNETES = tuple(range(29, 38))
@@ -110,7 +111,10 @@ def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 
 def host_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """On the node's network a pod is outside every pod security level but one, and its ports are the node's."""
+    """On the node's network a pod is outside every pod security level but one, and its ports are the node's. Those that an
+    operator declares in the pods of a Ray cluster keep two of them off one node (SetDefaults_PodSpec in pkg/apis/core/v1: a
+    container's port is then the node's too); those of our trainer's ranks there nobody declares.
+    """
     if not context.run.host_network:
         return
     where, binding = context.locate.run("/host_network"), resolution.binding
@@ -118,7 +122,7 @@ def host_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if namespace and namespace.pod_security != "privileged":
         message = f"pod security {namespace.pod_security} refuses hostNetwork"
         yield found("TW604", where, message, "remove host_network, or use a namespace of level privileged")
-    if binding.fixed_port or binding.replaces_command:
+    if binding.fixed_port and not (binding.replaces_command and isinstance(context.run.workload, CommandWorkload)):
         message = f"{resolution.plan.target_title} decides ports itself: two runs on one node would want the same ones"
         yield found("TW605", where, message, "remove host_network, or choose a target that leaves ports to the plan")
 

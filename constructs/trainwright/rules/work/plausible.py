@@ -93,7 +93,7 @@ def starved(context: Context, resolution: Resolution) -> Iterator[Finding]:
 def _too_small(context: Context, resolution: Resolution, place: str, asked: Resources, role: Role) -> Iterator[Finding]:
     """What is stated of a role's pods."""
     shared, ranks = asked.shared_memory, resolution.needs.processes_per_node if role.holds_ranks else 0
-    if shared and shared.bytes < SMALLEST_SHARED_MEMORY and not resolution.binding.own_shared_memory:
+    if shared and shared.bytes < SMALLEST_SHARED_MEMORY:
         message = f"shared memory of {shared} is less than the 64Mi that a container has without it"
         fix = "write the unit, as in 16Gi; or remove it"
         yield found("TW218", context.locate.run(f"{place}/shared_memory"), message, fix)

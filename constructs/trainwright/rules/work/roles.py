@@ -100,13 +100,13 @@ def devices(context: Context, resolution: Resolution) -> Iterator[Finding]:
     stated += [(f"/roles/{escape(name)}", one.resources, roles[name]) for name, one in context.run.roles.items() if name in roles]
     for at, resources, role in stated:
         pool, offered = resolution.pool_of(role)
-        field = f"roles.{role.name}.gpus" if role.further else "topology.gpus_per_node"
         for device, count in resources.devices.items():
             where = context.locate.run(f"{at}/resources/devices/{escape(device)}")
             if device in gpus:
                 whose = "the pool" if offered.gpu else "another pool"
-                message = f"{device} is what {whose} calls its GPUs, and {field} counts them"
-                yield found("TW326", where, message, f"remove it, and change {field}")
+                counted = f"{role.gpus_field} counts them" if role.gpus_field else f"a pod of role {role.name} holds no ranks"
+                fix = f"remove it, and {role.gpus_fix}" if role.gpus_field else role.gpus_fix
+                yield found("TW326", where, f"{device} is what {whose} calls its GPUs, and {counted}", fix)
             elif device in adapters and count > (there := _adapters(offered, device)):
                 message = f"a pod asks for {count} {device}, and a node of {pool} has {there}"
                 yield found("TW308", where, message, "lower it, or correct fabric.resource_count of the pool")

@@ -23,8 +23,11 @@ METRICS_PORT = 8080
 """Of Ray's agent, in every pod; the operator adds it to the head's Service where no port has its name."""
 MOST_GROUPS = MOST_FURTHER + 1
 
-_RAY_IMAGE = re.compile(r"(?:.*/)?ray(?:-[a-z]+)?:(?P<version>[0-9]+\.[0-9]+\.[0-9]+)(?![0-9.])[^@]*(?:@.*)?")
-"""An image of Ray's own, whose tag starts with Ray's release: ``rayproject/ray:2.52.0-py312-gpu``."""
+_RAY_IMAGE = re.compile(
+    r"(?:.*/)?ray(?:-[a-z]+)?:(?P<version>[0-9]+\.[0-9]+\.[0-9]+)(?:\.[0-9a-f]{6,40})?(?![0-9.])[^@]*(?:@.*)?"
+)
+"""An image of Ray's own, whose tag starts with Ray's release, and may name the commit of the build behind it:
+``rayproject/ray:2.52.0-py312-gpu``, ``rayproject/ray-ml:2.46.0.0e19ea-py311-gpu``."""
 
 
 def group_at(place: int) -> str:
@@ -47,11 +50,28 @@ def ray_cluster(resolution: Resolution) -> Tree:
         **({"rayVersion": version} if version else {}),
         **_autoscaling(resolution),
         "headGroupSpec": {
-            "rayStartParams": {"num-cpus": "0", "num-gpus": "0", "dashboard-host": "0.0.0.0"},  # noqa: S104 - inside the pod
+            "rayStartParams": {
+                **_of_head(resolution, head),
+                "dashboard-host": "0.0.0.0",  # noqa: S104 - inside the pod
+                **_stated(resolution, head),
+            },
             "template": _head(resolution, head),
         },
-        "workerGroupSpecs": [_group(resolution, role) for role in groups],
+        **({"workerGroupSpecs": [_group(resolution, role) for role in groups]} if groups else {}),
     }
+
+
+def _of_head(resolution: Resolution, head: Role) -> Tree:
+    """No task is placed on a head without ranks; of one with ranks the operator reads the CPUs from the limits."""
+    gpus = str(resolution.gpus_of(head))
+    if not head.holds_ranks:
+        return {"num-cpus": "0", "num-gpus": gpus}
+    return {"num-gpus": Why(gpus, "run:/topology/gpus_per_node", "the head is a node")}
+
+
+def _stated(resolution: Resolution, role: Role) -> Tree:
+    stated = resolution.needs.start_params.get(role.name, {})
+    return {name: Why(value, f"run:/topology/start_params/{role.name}/{name}", "as asked") for name, value in stated.items()}
 
 
 def _head(resolution: Resolution, head: Role) -> Tree:
@@ -91,7 +111,7 @@ def _group(resolution: Resolution, role: Role) -> Tree:
         "minReplicas": least,
         "maxReplicas": most,
         "numOfHosts": 1,
-        "rayStartParams": _offers(resolution, role),
+        "rayStartParams": {**_offers(resolution, role), **_stated(resolution, role)},
         "template": pod_template(resolution, role, {"restartPolicy": "Never"}),
     }
 

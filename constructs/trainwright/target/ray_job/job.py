@@ -72,7 +72,6 @@ class RayJob(BaseTarget):
     cannot_carry: Mapping[str, str] = {
         "ttl": "it would delete the cluster, which goes with the run anyway, and leave the RayJob",
         "probes": "the pods run Ray, which KubeRay probes itself; the command is a job on the head",
-        "pre_stop": "the pods run Ray, and the command is a job on the head",
         "ports": "the program of the run is a job on the head, whose ports are under roles.head.ports",
     }
     minimum_kubernetes = (1, 29)
@@ -90,11 +89,14 @@ class RayJob(BaseTarget):
             return Refusal(reason, "choose a target that starts the run's own command in its pods")
         if needs.elastic:
             return Refusal("Ray Train places a fixed number of ranks, whatever its autoscaler does", "remove topology.elastic")
+        holds = needs.head_holds_ranks
         share = Share(Cpu(4000), Bytes(16 * GIB), "Ray's control plane and the driver: the head holds no ranks")
+        head = Role(HEAD, 1, "{name}-*-head-svc", "ray-head", None if holds else share, node_by="topology.head_is_node")
+        workers = Role(name=WORKER, pods=needs.nodes - holds, host="{name}-*-worker-*", container="ray-worker")
         return Binding(
             roles=(
-                Role(name=HEAD, pods=1, host="{name}-*-head-svc", container="ray-head", share=share),
-                Role(name=WORKER, pods=needs.nodes, host="{name}-*-worker-*", container="ray-worker"),
+                head,
+                *((workers,) if workers.pods else ()),
                 *further_roles(needs, "{name}-*-{role}-worker-*"),
             ),
             rank_zero_host="{name}-*-head-svc",
@@ -133,6 +135,7 @@ class RayJob(BaseTarget):
                 "/spec/rayClusterSpec/autoscalerOptions": "the operator's container beside the head, in its own size",
                 "/spec/rayClusterSpec/headGroupSpec": "Ray's control plane, and the driver",
                 "/spec/rayClusterSpec/headGroupSpec/rayStartParams/num-cpus": "nothing but the driver runs on the head",
+                "/spec/rayClusterSpec/headGroupSpec/rayStartParams": "what Ray is started with",
                 # resource_and_label_spec.py, accelerators/nvidia_gpu.py of Ray 2.60.0: without a number it counts what NVML sees
                 "/spec/rayClusterSpec/headGroupSpec/rayStartParams/num-gpus": "Ray would count what the head happens to see",
                 "/spec/rayClusterSpec/headGroupSpec/rayStartParams/dashboard-host": "operator and submitter ask how the job is",
@@ -164,7 +167,7 @@ class RayJob(BaseTarget):
                 Owned(
                     r"/spec/rayClusterSpec/headGroupSpec/(rayStartParams|resources).*",
                     "what the head offers",
-                    "remove it: no rank runs there; its own CPUs and memory are in overrides.pod.head",
+                    "use topology.start_params.head; CPUs and memory are roles.head.resources, and GPUs topology.head_is_node",
                 ),
                 Owned(
                     r"/spec/rayClusterSpec/headGroupSpec/(headService|enableIngress|ingressOptions|serviceType)(/.*)?",
@@ -175,7 +178,7 @@ class RayJob(BaseTarget):
                     rf"{GROUPS}/[0-9]+/"
                     r"(groupName|replicas|minReplicas|maxReplicas|numOfHosts|suspend|rayStartParams.*|resources.*|scaleStrategy.*)",
                     "the number of pods and what they offer",
-                    "change topology, roles or resources",
+                    "change topology.nodes (topology.head_is_node for a head alone), topology.start_params, roles or resources",
                 ),
                 Owned(GROUPS, "the nodes of the run", "write it under overrides.pod, by role"),
                 Owned(f"{SUBMITTER}.*", "the pod that hands in the job", "change image or image_pull_secrets"),

@@ -96,7 +96,7 @@ def autoscaler(context: Context, resolution: Resolution) -> Iterator[Finding]:
     for name, bounds in autoscaled.items():
         where = context.locate.run(f"/topology/autoscaling/{name}")
         if name not in groups:
-            yield found("TW327", where, f"no workers are called {name}", f"use one of: {', '.join(groups)}")
+            yield found("TW327", where, f"no workers are called {name}", f"use one of: {', '.join(groups) or 'none: remove it'}")
         elif not bounds.least <= groups[name] <= bounds.most:
             counts = f"between {bounds.least} and {bounds.most}"
             message = f"role {name} begins with {groups[name]} pods, and the autoscaler keeps it {counts}"
@@ -181,21 +181,37 @@ def version_is_known(context: Context, resolution: Resolution) -> Iterator[Findi
         yield found("TW426", context.locate.run("/topology/version"), message, "remove version, or use the image of that release")
 
 
-def shared_memory(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """The operator mounts its own, of the size of the pod's memory (ray-operator/controllers/ray/common/pod.go)."""
-    if not resolution.binding.own_shared_memory:
-        return
-    run, own = context.run, [role.name for role in resolution.binding.roles if not role.further]
-    stated = [("resources", run.resources)]
-    stated += [(f"roles.{name}.resources", run.roles[name].resources) for name in own if name in run.roles]
-    for field, resources in stated:
-        if resources.shared_memory is not None:
-            title = resolution.plan.target_title
-            message = f"{title} does not read {field}.shared_memory: its operator mounts shared memory itself"
-            yield found("TW207", context.locate.run(f"/{field.replace('.', '/')}/shared_memory"), message, "remove it")
+_STARTED = (
+    "address", "autoscaling-config", "block", "dashboard-host", "dashboard-port", "head", "metrics-export-port", "no-monitor",
+    "num-gpus", "port", "ray-client-server-port", "redis-password",
+)
+"""Options of ``ray start`` by which the operator makes a cluster of the pods (common/pod.go), and the number of GPUs."""
+
+
+def started_as_planned(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What the run says of ``ray start``, and what only a command's own cluster can be."""
+    needs, own = resolution.needs, isinstance(context.run.workload, CommandWorkload)
+    if needs.head_holds_ranks and not own:
+        message = "the ranks of our trainer are on Ray's workers, and the head has no specification for them"
+        fix = "remove topology.head_is_node, or write kind: command"
+        yield found("TW458", context.locate.run("/topology/head_is_node"), message, fix)
+    known = [role.name for role in resolution.binding.roles]
+    for role, params in needs.start_params.items():
+        where = f"/topology/start_params/{escape(role)}"
+        if role not in known:
+            message = f"{resolution.plan.target_title} has no role {role} for this run"
+            yield found("TW327", context.locate.run(where), message, f"use one of: {', '.join(known)}")
+        for name in params:
+            if name in _STARTED:
+                counted = "topology.gpus_per_node counts GPUs" if name == "num-gpus" else "the operator sets it"
+                message = f"{name} is not the run's to set: {counted}"
+                yield found("TW458", context.locate.run(f"{where}/{name}"), message, "remove it")
+            elif (role, name) == (HEAD, "num-cpus") and not own:
+                message = "Ray would place ranks of our trainer on the head, which has no specification for them"
+                yield found("TW458", context.locate.run(f"{where}/{name}"), message, "remove it, or write kind: command")
 
 
 RULES: tuple[Rule, ...] = (
-    work_starts, version_is_known, shared_memory, groups_are_plain, operator_starts, ranks_stay_in_their_group, ports_of_ray,
+    started_as_planned, work_starts, version_is_known, groups_are_plain, operator_starts, ranks_stay_in_their_group, ports_of_ray,
     autoscaler, runtime_env, misspelt_keys, texts_of_variables,
 )  # fmt: skip
