@@ -82,9 +82,7 @@ def _remarks(build: Build, findings: list[Finding], told: Collection[Finding], w
     notes = Counter(finding.severity for finding in by_cause(findings))[Severity.INFO]
     hidden = notes if not wanted.shows(Severity.INFO) else 0
     warnings = len(by_cause(list(told)))
-    parts = [
-        f"held: {', '.join(held)}" if held else "",
-        f"{counted(warnings, 'warning')} of runs as they were recorded, shown by -v" if warnings else "",
-        f"{counted(hidden, 'note')}, shown by -v" if hidden else "",
-    ]
+    known = f"{counted(warnings, 'warning')} as recorded" if warnings else ""
+    unsaid = " and ".join(part for part in (known, counted(hidden, "note") if hidden else "") if part)
+    parts = [f"held: {', '.join(held)}" if held else "", f"{unsaid}, shown by -v" if unsaid else ""]
     return "".join(f"; {part}" for part in parts if part)
