@@ -95,15 +95,15 @@ _MXNET = "MXNet was retired to the Apache Attic in 2023, and the Kubeflow Traini
 
 _KEYS_OF_RUN = (
     # How many.
-    Word("", "gpus, gpu, num_gpus, gpu_count, gpus_per_pod, gpus_per_replica, nproc, nproc_per_node, num_proc_per_node, "
-         "procs_per_node, devices_per_node, slots_per_worker, nvidia.com/gpu, accelerators, accelerator",
-         "GPUs are counted per node", "`gpus_per_node: <8>`", "topology"),
+    Word("", "gpus, gpu, num_gpus, ngpus, num_gpus_per_node, gpus_per_worker, gpu_count, gpus_per_pod, gpus_per_replica, nproc, "
+         "nproc_per_node, num_proc_per_node, procs_per_node, devices_per_node, slots_per_worker, nvidia.com/gpu, accelerators, "
+         "accelerator", "GPUs are counted per node", "`gpus_per_node: <8>`", "topology"),
     Word("", "replicas, num_replicas, replica_count, num_nodes, nnodes, num_machines, machines, workers, num_workers, "
-         "worker_replicas, parallelism, completions, num_hosts", "a run has nodes", "`nodes: <2>`", "topology"),
+         "worker_replicas, worker, master, parallelism, completions, num_hosts", "a run has nodes", "`nodes: <2>`", "topology"),
     Word("roles.<name>", "replicas, num_replicas, replica_count, count, nodes", "a further role has pods", "`pods: <1>`"),
-    Word("", "num_processes, world_size, np, num_ranks, total_gpus", "ranks are nodes times GPUs of a node",
+    Word("", "num_processes, world_size, np, ranks, num_ranks, total_gpus", "ranks are nodes times GPUs of a node",
          "`nodes: 2` and `gpus_per_node: 8`", "topology"),
-    Word("", "elastic_policy, min_replicas, max_replicas, min_workers, max_workers, replica_range",
+    Word("", "elastic, elastic_policy, min_replicas, max_replicas, min_workers, max_workers, replica_range",
          "how far a run may shrink is of its topology, on target pytorch-job", _ELASTIC, "topology"),
     Word("topology.elastic", "min, minimum, min_replicas, min_workers, min_size, lower, from", "it counts nodes",
          "`min_nodes: <1>`"),
@@ -112,6 +112,7 @@ _KEYS_OF_RUN = (
     # How it is split.
     Word("", "deepspeed, deepspeed_config, ds_config, zero, zero_stage, zero_optimization", _ZERO,
          "`kind: zero3` and `engine: deepspeed`", "topology"),
+    Word("topology", "stage", _ZERO, "`kind: zero3` and `engine: deepspeed`"),
     Word("", "fsdp, fsdp2, fsdp_config, fsdp_plugin, sharding, sharding_strategy", _ZERO, "`kind: zero3` and `engine: fsdp2`",
          "topology"),
     Word("", "tensor_parallel, tensor_parallel_size, pipeline_parallel, pipeline_parallel_size, model_parallel, "
@@ -163,6 +164,8 @@ _KEYS_OF_RUN = (
          "`mount: </checkpoints>`"),
     Word("checkpoints", "interval, frequency, period, save_interval, save_every", "it counts time or steps",
          "`every: 30m` or `every_steps: 500`"),
+    Word("checkpoints", "steps, save_steps, every_n_steps, step", "it is how often to save", "`every_steps: <500>`"),
+    Word("checkpoints", "s3, bucket, uri, url", "an object store takes the place of a mount", "`store: s3://bucket/prefix`"),
     Word("checkpoints", "max_to_keep, keep_last, save_total_limit, limit, num_to_keep", "it is how many to keep", "`keep: <3>`"),
     Word("", "output_dir, checkpoint_dir, checkpoint_path, ckpt_dir, ckpt_path, save_dir",
          "checkpoints go below the mount /checkpoints, into a folder that the plan names", _MOUNT, ""),
@@ -175,6 +178,10 @@ _KEYS_OF_RUN = (
          "a claim is named", "`claim: <training-checkpoints>`"),
     Word("mounts.<name>", "empty_dir, tmpfs, size, size_limit, medium, local, ram", "space that goes with the pod is scratch",
          "`scratch: <100Gi>`"),
+    Word("mounts.<name>", "source, s3, bucket, gcs, uri, url", "a bucket is fetched to a claim, which `prepare` says",
+         "`claim: training-checkpoints`"),
+    Word("/", "dataset, datasets, dataset_path, data_dir, train_data", "data lies on a mount, whose path a script is told",
+         "`mounts: {/data: {claim: <training-checkpoints>}}`"),
     Word("", "pvc, pvcs, pvc_name, persistent_volume_claim, claim, claim_name, existing_claim, volumes, volume, volume_mounts, "
          "volume_claim_templates, mount, file_mounts, storage_mounts, storage", "what is mounted stands at its path", _MOUNT, ""),
     Word("env.<name>", "value_from, secret_key_ref, secret_ref, secret_name, from_secret",
@@ -202,6 +209,10 @@ _KEYS_OF_RUN = (
     Word("", "node_selector, node_labels, affinity, instance_type, machine_type, nodepool",
          "nodes are chosen by pool or by label",
          "`node_pool: <h100>`, or `node_affinity: {required: [{key: example.com/disk, operator: In, values: [nvme]}]}`", ""),
+    Word("/", "gpu_type, cloud, zone, region, infra", "machines are pools of the profile", "`node_pool: h100`"),
+    Word("/", "template, pod_template, pod_spec, node_name, dns_policy, dns_config",
+         "what no key says of pods is an override of a role",
+         "`overrides: {pod: {node: {dnsConfig: {searches: [example.com]}}}}`"),
     Word("", "tolerations, toleration, taints", "a run tolerates the taints of its pool; any other is an override of a role",
          "`node_pool: h100`, or `overrides: {pod: {node: {tolerations: [{key: example.com/a, operator: Exists}]}}}`", ""),
     Word("", "use_spot, spot, preemptible, capacity_type", "spot machines are a pool of the profile", "`node_pool: h100-spot`",
@@ -231,7 +242,8 @@ _KEYS_OF_RUN = (
 )
 _VALUES_OF_RUN = (
     Word("topology.kind", "fsdp, fsdp1, fsdp2, hsdp, fully-sharded-data-parallel", _ZERO, "`kind: zero3` and `engine: fsdp2`"),
-    Word("topology.kind", "deepspeed, ds, zero, zero-stage-3", _ZERO, "`kind: zero3` and `engine: deepspeed`"),
+    Word("topology.kind", "deepspeed, ds, zero, zero-stage-3, deepspeed-zero, deepspeed-zero-3",
+         _ZERO, "`kind: zero3` and `engine: deepspeed`"),
     Word("topology.kind", "pytorch, torch, torchrun, torch-distributed, torchx, distributed, data-parallel, dp, single, "
          "single-node, accelerate, lightning, hugging-face, hf, transformers, trainer, trl, composer, axolotl, pytorchjob",
          _TORCH, "`kind: ddp`"),
@@ -277,6 +289,10 @@ _VALUES_OF_RUN = (
     Word("env", "list", "a variable stands at its name", "`env: {LEVEL: info, HF_TOKEN: {secret: hugging-face, key: token}}`"),
     Word("image", "mapping", "an image is one text, with its digest", "`image: registry.example.com/trainer@sha256:DIGEST`"),
     Word("queue", "mapping", "a queue is named", "`queue: training`"),
+    Word("labels", "list, text", "a label has a value", "`labels: {example.com/project: llama}`"),
+    Word("gang", "mapping", "the scheduler is the profile's, and pods start together", "`gang: true`"),
+    Word("priority", "number, mapping", "a PriorityClass is named", "`priority: training-high`"),
+    Word("service_account", "mapping", "a service account is named", "`service_account: trainer`"),
     Word("ports", "list, number", "a port has a name", "`ports: {dashboard: 8080}`"),
 )
 _KEYS_OF_CLUSTER = (
@@ -340,7 +356,7 @@ def _words(row: Word) -> frozenset[str]:
 
 
 def _same(word: str) -> str:
-    return word.strip().lower().replace("-", "").replace("_", "")
+    return word.strip().lower().replace("-", "").replace("_", "").replace(" ", "")
 
 
 def _is_at(place: str, keys: Keys) -> bool:

@@ -111,6 +111,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if text := _scaling(compiled):
         yield "scaling", text
     yield "pod", _pod(compiled)
+    if isinstance(compiled.run.workload, ScriptWorkload):
+        yield "image", f"must have trainwright-trainer {compiled.run.trainer_version} in it, whose supervisor starts the program"
     if devices := compiled.run.resources.devices:
         yield "devices", ", ".join(f"{count or 'no'} {name}" for name, count in sorted(devices.items())) + " a pod (as asked)"
     if own := [f"{name}: {', '.join(said)}" for name, parts in compiled.run.roles.items() if (said := list(_of_role(parts)))]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.compiler.example import Data, codes, command, findings, message, script
+from tests.compiler.example import Data, codes, command, compiled, findings, message, script
 from tests.compiler.findings.page import overlay
+
+from trainwright.report.plan import plan_lines
 
 
 @pytest.mark.parametrize("token", ["-np 2", "- -np 32", "-x NCCL_DEBUG=INFO", "--bind-to none", "--flag ", "-v\tx", "--a\nb"])
@@ -496,3 +498,11 @@ def test_where_every_role_has_its_own_command_nobody_reads_that_of_the_run() -> 
 ])  # fmt: skip
 def test_variables_of_a_role_are_read_as_those_of_the_run(env: Data, code: str) -> None:
     assert of_worker(env=env) == [(code, f"/roles/worker/env/{next(iter(env))}")]
+
+
+def test_who_writes_a_script_is_told_that_its_image_needs_the_trainer() -> None:
+    (finding,) = [one for one in findings(command("python", "train.py")) if one.code == "TW450"]
+    assert "with trainwright-trainer in the image" in finding.fix
+    needs = "trainwright-trainer"
+    assert [needs in line for line in plan_lines(compiled(script("python", "train.py")))].count(True) == 1
+    assert not [line for line in plan_lines(compiled(command("torchrun", "train.py"))) if needs in line]

@@ -343,7 +343,8 @@ def _line_starts_the_ranks(context: Context, resolution: Resolution, line: Line)
     elif any(_PYTHON.fullmatch(word.rpartition("/")[2]) for word in words) and not _reads_its_index(context, resolution, line):
         alone = _alone(resolution)
         if alone:
-            yield found("TW450", where, alone, f"{fix}; or use workload script, which starts one process per rank")
+            script = "workload script, which starts one process per rank, with trainwright-trainer in the image"
+            yield found("TW450", where, alone, f"{fix}; or use {script}")
 
 
 def _across(name: str, words: Sequence[str], resolution: Resolution, where: Where) -> Iterator[Finding]:
