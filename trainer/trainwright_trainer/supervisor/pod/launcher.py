@@ -178,7 +178,7 @@ class LocalLauncher:
     def child_ended(self, pid: int, status: int) -> None:
         for rank in self._ranks:
             if rank.pid == pid and self._owner is not None:
-                rank.ended(status)
+                rank.ended(status, self._owner.end_if_all_ended)
                 self._owner.rank_ended(rank, status)
 
 
@@ -193,10 +193,13 @@ def local_launcher(
     """
     world, node = setting.spec.world, place.node or 0
     first = node * world.processes_per_node
+    inherited = setting.environ
+    if isinstance(setting.spec.work, Script):  # one that is killed has written its last lines
+        inherited = {"PYTHONUNBUFFERED": "1", **inherited}
 
     def environment(local_rank: int, start: Start, link: int) -> dict[str, str]:
         return rank_environment(
-            setting.environ, world, node=node, local_rank=local_rank, attempt=start.attempt,
+            inherited, world, node=node, local_rank=local_rank, attempt=start.attempt,
             specification=setting.specification.path, link=link, rendezvous_env=rendezvous_env, nodes=nodes,
             resume_before=start.resume_before,
         )

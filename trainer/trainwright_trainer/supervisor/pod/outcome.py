@@ -73,7 +73,7 @@ def _by_status(rank: int, work: Work, status: int) -> tuple[ExitCode, Cause | No
         return ExitCode.INTERNAL, Cause(rank=rank, kind="NoResult", message=message)
     if status == -signal.SIGKILL:
         message = f"rank {rank} was killed by SIGKILL, perhaps because the pod ran out of memory"
-        return ExitCode.INTERNAL, Cause(rank=rank, kind="Killed", message=message)
+        return (ExitCode.USER_FAILURE if is_script else ExitCode.INTERNAL), Cause(rank=rank, kind="Killed", message=message)
     cause = Cause(rank=rank, kind="Killed" if status < 0 else "ExitStatus", message=f"rank {rank} {_how(status)}")
     speaks_our_codes = not isinstance(work, Script) or work.protocol
     if speaks_our_codes and status in _CODES:

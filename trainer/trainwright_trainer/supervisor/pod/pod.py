@@ -8,7 +8,6 @@ Node 0 is a pod like the others: its own :class:`Coordinator` talks to it by the
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
@@ -140,7 +139,7 @@ class Pod:
                 self._begin_to_stop(self._told or cause)
                 if isinstance(self._spec.work, Script):
                     for rank in self.ranks:
-                        rank.signal(signal.SIGTERM)
+                        rank.tell_to_end()
             case Dump():
                 in_background(self._dump())
             case Leave():
