@@ -106,7 +106,9 @@ class TorchLearner:
         self.position = checkpoint.position
 
     def warm_up(self) -> None:
-        self._engine.warm_up(self._share(0).batches[0])
+        batch = self._share(0).batches[0]
+        self._link.mark()  # from here on a rank may wait for another
+        self._engine.warm_up(batch)
         self._ahead = Prefetch(self._shares())
 
     def step(self) -> None:
