@@ -245,3 +245,28 @@ def test_the_last_lines_before_a_kill_are_there(new_run: NewRun) -> None:
     run.start_all()
     assert run.wait() == [ExitCode.USER_FAILURE], run.logs()
     assert "the last line" in run.pods[0].log_path.read_text()
+
+
+@pytest.mark.parametrize(("source", "words"), [
+    ("raise ValueError('no such column: price')", "ValueError: no such column: price"),
+    ("import os; os.write(2, b'\\x1b[31mred\\x1b[0m and \\xff\\n\\n'); os._exit(3)", "red and \ufffd"),
+    ("import sys; print('x' * 100_000, file=sys.stderr); sys.exit('the end of it')", "x | the end of it"),
+    ("import os; print('only standard output'); os._exit(1)", "rank 0 exited with 1"),
+])
+def test_the_last_words_of_a_script_that_fails(new_run: NewRun, source: str, words: str) -> None:
+    run = new_run(nodes=1, work=script(source))
+    run.start_all()
+    assert run.wait() == [ExitCode.USER_FAILURE], run.logs()
+    assert last_words(run).startswith("rank 0 exited with ")
+    assert last_words(run).endswith(words)
+    if "only" not in source:
+        assert "its last words: " in last_words(run)
+
+
+def test_a_helper_that_holds_standard_error_open_holds_nothing_up(new_run: NewRun) -> None:
+    source = "import subprocess, sys; subprocess.Popen(['sleep', '60'], start_new_session=True); sys.exit('done for')"
+    run = new_run(nodes=1, work=script(source))
+    run.start_all()
+    assert run.wait() == [ExitCode.USER_FAILURE], run.logs()
+    assert last_words(run).endswith("done for")
+    assert "done for" in run.pods[0].log_path.read_text()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.spec import Script, Work
@@ -24,6 +24,12 @@ class RankOutcome:
     cause: Cause | None = None
     aborted: bool = False
     """Ended by SIGABRT: for a reason of its own, or because NCCL's watchdog aborts a process whose peer is gone."""
+
+    def with_last_words(self, words: str) -> RankOutcome:
+        """Of a script that failed."""
+        if self.cause is None or not words:
+            return self
+        return replace(self, cause=self.cause.model_copy(update={"message": f"{self.cause.message}; its last words: {words}"}))
 
 
 def outcome_of(rank: int, work: Work, result: Result | None, status: int | None, at: float) -> RankOutcome:

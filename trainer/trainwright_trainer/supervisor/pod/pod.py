@@ -229,7 +229,8 @@ class Pod:
         work = self._spec.work
         if self._stopping is not None and isinstance(work, Script):
             return outcome_after_sigterm(rank.number, work, status, self._now())
-        return outcome_of(rank.number, work, rank.result, status, self._now())
+        outcome = outcome_of(rank.number, work, rank.result, status, self._now())
+        return outcome if rank.last_words is None else outcome.with_last_words(rank.last_words.read())
 
     def _ask_positions(self, where: Where) -> None:
         self._query = PositionQuery(where.request, self._place.short, self.ranks)

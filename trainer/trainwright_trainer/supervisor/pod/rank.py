@@ -41,6 +41,7 @@ from trainwright_trainer.rank.messages import (
 )
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.pod import process_group
+from trainwright_trainer.supervisor.pod.last_words import LastWords
 from trainwright_trainer.supervisor.pod.outcome import RankOutcome
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -205,6 +206,8 @@ class Rank(ABC):
         self.result: Result | None = None
         self.outcome: RankOutcome | None = None
         """How it ended by itself; None while it runs, and for good if the supervisor killed it first."""
+        self.last_words: LastWords | None = None
+        """Of a script on this machine."""
         self.alive = False
         self.killed = False
         self.beat: Heartbeat | None = None
@@ -272,13 +275,19 @@ class RankProcess(Rank):
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start the process. Call from the main thread (see :mod:`shim`). Raises ``OSError`` if the machine cannot."""
+    def spawn(self, command: Sequence[str], environment: Mapping[str, str], last_words: LastWords | None = None) -> None:
+        """Start the process. Call from the main thread (see :mod:`shim`). Raises ``OSError`` if the machine cannot.
+
+        ``last_words`` get its standard error.
+        """
         self._process = subprocess.Popen(
-            shim.tied(command),
+            shim.tied(command), stderr=None if last_words is None else last_words.descriptor,
             env={**environment, STACKS_FD_ENV: str(self.stacks.descriptor)}, stdin=subprocess.DEVNULL,
             pass_fds=[self._theirs.fileno(), self.stacks.descriptor], start_new_session=True,
         )
+        if last_words is not None:
+            last_words.begin()
+        self.last_words = last_words
         self.alive, self.progressed_at = True, asyncio.get_running_loop().time()
         self._theirs.close()
 
