@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from s3fs import S3FileSystem
@@ -166,6 +167,27 @@ def test_ranks_share_the_verifying(s3: S3FileSystem, s3_store: CheckpointStore, 
     flip_a_bit(s3, s3_store, record)
     found = [problem for rank in range(3) for problem in s3_store.verify(record, rank=rank, world_size=3)]
     assert [(problem.file, problem.kind) for problem in found] == [(MODEL, "digest")]
+
+
+@pytest.mark.parametrize("omitted", ["all", "one"])
+def test_a_listing_that_omits_what_is_there(
+    s3: S3FileSystem, s3_store: CheckpointStore, s3_save: Save, monkeypatch: pytest.MonkeyPatch, omitted: str
+) -> None:
+    """What a store lists may come late; its answer to a name does not."""
+    saved = s3_save(9)
+    find = S3FileSystem.find
+    hidden = {file.name for file in saved.files[: None if omitted == "all" else 1]}
+
+    def late(fs: S3FileSystem, path: str, *arguments: Any, **options: Any) -> Any:
+        found = find(fs, path, *arguments, **options)
+        if not options.get("detail"):
+            return found
+        return {name: info for name, info in found.items() if name.rpartition("/")[2] not in hidden}
+
+    monkeypatch.setattr(S3FileSystem, "find", late)
+    assert s3_store.verify(saved) == []
+    remove(s3, s3_store, saved)
+    assert {problem.kind for problem in s3_store.verify(saved)} == {"missing"}
 
 
 def test_retention(s3: S3FileSystem, s3_store: CheckpointStore, s3_save: Save) -> None:

@@ -272,3 +272,41 @@ def test_an_image_that_no_crop_fits() -> None:
 
 def test_evaluation_takes_224_of_256() -> None:
     assert evaluation_crop(512, 256) == (144, 16, 368, 240)
+
+
+GREYS = np.tile(np.arange(0, 256, 8, dtype=np.uint16), (32, 1))
+
+
+def of_greys(path: Path, name: str, pixels: Any, mode: str | None = None, **keys: Any) -> Any:
+    image = Image.new(mode, (32, 32)) if mode == "LAB" else Image.fromarray(pixels)
+    for part in ("train", "val"):
+        (path / part / "only").mkdir(parents=True)
+        (image if mode in (None, "LAB") else image.convert(mode)).save(path / part / "only" / name)
+    return image_folder.load(folder(path, classes=1, **keys), seed=0).held_out.read(samples(0))["images"]
+
+
+@pytest.mark.parametrize("name", ["a.png", "a.tif", "a.pgm"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_greys_of_16_bits_have_their_own_scale(tmp_path: Path, name: str, channels: int) -> None:
+    of_8 = of_greys(tmp_path / "8", name, GREYS.astype(np.uint8), channels=channels)
+    of_16 = of_greys(tmp_path / "16", name, GREYS * 257, channels=channels)
+    assert of_8.max() > of_8.mean() > of_8.min()
+    np.testing.assert_allclose(of_16, of_8, atol=1e-6)
+
+
+def test_big_endian_greys(tmp_path: Path) -> None:
+    of_8 = of_greys(tmp_path / "8", "a.tif", GREYS.astype(np.uint8))
+    np.testing.assert_allclose(of_greys(tmp_path / "16", "a.tif", (GREYS * 257).astype(">u2")), of_8, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["1", "P", "LA", "RGB", "RGBA", "CMYK", "YCbCr", "I", "F", "LAB"])
+def test_every_mode_is_converted_or_refused(tmp_path: Path, mode: str) -> None:
+    """Black and white, whose values differ from mode to mode."""
+    pixels = np.where(GREYS > 127, 255, 0).astype(np.uint8)
+    expected = of_greys(tmp_path / "L", "a.png", pixels)
+    if mode in ("I", "F", "LAB"):
+        with pytest.raises(DataError, match="is not a readable image"):
+            of_greys(tmp_path / mode, "a.tif", pixels, mode)
+    else:
+        name = "a.tif" if mode in ("CMYK", "YCbCr") else "a.png"
+        np.testing.assert_allclose(of_greys(tmp_path / mode, name, pixels, mode), expected, atol=0.03)

@@ -8,7 +8,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from tests.processes import wait_until
+import pytest
+from tests.processes import is_running, wait_until
 from tests.trainer.supervisor.conftest import NewRun
 from tests.trainer.supervisor.pods import Run
 
@@ -144,3 +145,128 @@ def test_a_program_that_is_not_there(new_run: NewRun) -> None:
     run.start(1)
     assert run.wait() == [ExitCode.USER_FAILURE]
     assert "no such program is in this image" in last_words(run)
+
+
+SAVER = """
+    import os, signal, sys, time
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+    open(os.path.join(os.environ["PLACE"], "rank-0"), "w").close()
+    while not stopped:
+        time.sleep(0.02)
+    print("saving")
+    time.sleep(1)
+    open(os.path.join(os.environ["PLACE"], f"saved-{len(stopped)}"), "w").close()
+    sys.exit(210)
+"""
+PROGRAM = '"$PYTHON" "$PLACE/train.py"'
+SHELLS = {
+    "a command and more": ["bash", "-c", f"{PROGRAM}; echo done"],
+    "in the background": ["bash", "-c", f"{PROGRAM} & wait"],
+    "a trap that waits": ["bash", "-c", f"trap 'echo told' TERM; {PROGRAM}; echo done"],
+    "shells in shells": ["sh", "-c", f"bash -c '{PROGRAM}; true'; true"],
+    "a pipe": ["bash", "-c", f"{PROGRAM} | cat; true"],
+    "a program in between": [sys.executable, "-c", f"import subprocess; subprocess.run(['sh', '-c', '{PROGRAM}; true'])"],
+}
+
+
+@pytest.mark.parametrize("command", SHELLS.values(), ids=SHELLS)
+def test_a_program_behind_a_shell_has_the_grace_period(
+    new_run: NewRun, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHON", sys.executable)
+    monkeypatch.setenv("PLACE", str(tmp_path))
+    (tmp_path / "train.py").write_text(textwrap.dedent(SAVER))
+    run = new_run(nodes=1, work={"kind": "script", "command": command}, grace_seconds=30)
+    run.start_all()
+    wait_for_scripts(run, tmp_path)
+    run.pods[0].process.send_signal(signal.SIGTERM)
+    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED], run.logs()
+    assert (tmp_path / "saved-1").exists(), "it heard once, and had its time"
+
+
+def test_what_does_not_end_is_killed_with_the_grace_period(
+    new_run: NewRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACE", str(tmp_path))
+    deaf = "trap '' TERM; echo $$ > $PLACE/deaf; touch $PLACE/rank-0; while true; do sleep 0.1; done"
+    (tmp_path / "deaf.sh").write_text(deaf)
+    command = ["bash", "-c", "bash $PLACE/deaf.sh; true"]
+    run = new_run(nodes=1, work={"kind": "script", "command": command}, grace_seconds=4)
+    run.start_all()
+    wait_for_scripts(run, tmp_path)
+    run.pods[0].process.send_signal(signal.SIGTERM)
+    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED], run.logs()
+    assert not is_running(int((tmp_path / "deaf").read_text()))
+
+
+WORKERS = """
+    import multiprocessing, os, signal, sys, time
+    def work(ready):
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(9))
+        ready.set()
+        time.sleep(600)
+    if __name__ == "__main__":
+        stopped, workers = [], []
+        for how in ("fork", "forkserver"):
+            context = multiprocessing.get_context(how)
+            ready = context.Event()
+            workers.append(context.Process(target=work, args=(ready,), daemon=True))
+            workers[-1].start()
+            ready.wait()
+        signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+        open(os.path.join(sys.argv[1], "rank-0"), "w").close()
+        while not stopped:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        alive = [worker.is_alive() for worker in workers]
+        open(os.path.join(sys.argv[1], "alive"), "w").write(repr(alive))
+        os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("shell", [True, False])
+def test_a_programs_own_workers_are_its_own_to_end(new_run: NewRun, tmp_path: Path, shell: bool) -> None:
+    """As those of torch's loader of data: one that dies would end the program in the middle of its save."""
+    (tmp_path / "train.py").write_text(textwrap.dedent(WORKERS))
+    program = [sys.executable, str(tmp_path / "train.py"), str(tmp_path)]
+    command = ["bash", "-c", '"$@"; true', "run", *program] if shell else program
+    run = new_run(nodes=1, work={"kind": "script", "command": command}, grace_seconds=30)
+    run.start_all()
+    wait_for_scripts(run, tmp_path)
+    run.pods[0].process.send_signal(signal.SIGTERM)
+    assert run.wait() == [ExitCode.PREEMPTED_NOT_SAVED], run.logs()
+    assert (tmp_path / "alive").read_text() == "[True, True]"
+
+
+def test_the_last_lines_before_a_kill_are_there(new_run: NewRun) -> None:
+    source = "import os, signal; print('the last line'); os.kill(os.getpid(), signal.SIGKILL)"
+    run = new_run(nodes=1, work=script(source))
+    run.start_all()
+    assert run.wait() == [ExitCode.USER_FAILURE], run.logs()
+    assert "the last line" in run.pods[0].log_path.read_text()
+
+
+@pytest.mark.parametrize(("source", "words"), [
+    ("raise ValueError('no such column: price')", "ValueError: no such column: price"),
+    ("import os; os.write(2, b'\\x1b[31mred\\x1b[0m and \\xff\\n\\n'); os._exit(3)", "red and \ufffd"),
+    ("import sys; print('x' * 100_000, file=sys.stderr); sys.exit('the end of it')", "x | the end of it"),
+    ("import os; print('only standard output'); os._exit(1)", "rank 0 exited with 1"),
+])
+def test_the_last_words_of_a_script_that_fails(new_run: NewRun, source: str, words: str) -> None:
+    run = new_run(nodes=1, work=script(source))
+    run.start_all()
+    assert run.wait() == [ExitCode.USER_FAILURE], run.logs()
+    assert last_words(run).startswith("rank 0 exited with ")
+    assert last_words(run).endswith(words)
+    if "only" not in source:
+        assert "its last words: " in last_words(run)
+
+
+def test_a_helper_that_holds_standard_error_open_holds_nothing_up(new_run: NewRun) -> None:
+    source = "import subprocess, sys; subprocess.Popen(['sleep', '60'], start_new_session=True); sys.exit('done for')"
+    run = new_run(nodes=1, work=script(source))
+    run.start_all()
+    assert run.wait() == [ExitCode.USER_FAILURE], run.logs()
+    assert last_words(run).endswith("done for")
+    assert "done for" in run.pods[0].log_path.read_text()

@@ -78,6 +78,21 @@ def test_resume_never_starts_anew(ranks: Ranks, spec: Spec, tmp_path: Path) -> N
     assert rank.events("run_started")[0]["step"] == rank.events("finished")[0]["step"] > 0
 
 
+def test_random_numbers_at_another_size_are_those_of_no_other_place(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
+    """Nothing is drawn by this model, so that the states saved are those that the attempts began with."""
+    def states(directory: str, world: int, steps: int) -> dict[str, str]:
+        ranks.finish(spec(tmp_path / directory, world=world, batch={"micro": 16 // world}, duration={"steps": steps}))
+        record = CheckpointStore(tmp_path / directory).records()[0]
+        return {file.name: file.model_dump_json() for file in record.files if file.name.startswith("rng-")}
+
+    fresh = [states("one", 1, 2), states("two", 2, 2)]
+    resumed = [states("two", 1, 4), states("two", 2, 6), states("one", 2, 4)]
+    found = [state for part in [*fresh, *resumed] for state in part.values()]
+    assert len(set(found)) == len(found) - 1, "the two rank 0 of fresh runs are alike, and nothing else"
+    again = states("one", 2, 6)
+    assert again == resumed[2], "at the same size they go on"
+
+
 def test_finished_run_started_again_does_no_step(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     ranks.finish(spec(tmp_path / "lineage", world=1))
     [rank] = ranks.finish(spec(tmp_path / "lineage", world=1))

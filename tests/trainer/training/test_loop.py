@@ -108,12 +108,12 @@ class Counting:
 
 def attempt(
     directory: Path, learner: Counting, orders: Mapping[int, Action] | None = None, *, number: int = 1, fingerprint: str = "data",
-    grace: float = 60, resume_before: int | None = None, **checkpoints: Any,
+    grace: float = 60, resume_before: int | None = None, identity: str = "small-1a2b3c4d", **checkpoints: Any,
 ) -> tuple[Outcome, Line]:
     settings = {"directory": str(directory), "every_steps": 4, **checkpoints}
     document = changed({
         "world.rendezvous": TRACKER, "world.nodes": 1, "world.processes_per_node": 1, "work": BOOSTING,
-        "work.checkpoints": settings, "lifecycle.grace_seconds": grace, "lifecycle.save_seconds": 1,
+        "work.checkpoints": settings, "identity": identity, "lifecycle.grace_seconds": grace, "lifecycle.save_seconds": 1,
     })
     spec = RunSpec.model_validate(document)
     assert isinstance(spec.work, Boosting)
@@ -229,6 +229,18 @@ def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError):
         attempt(tmp_path / "file", Counting(8))
+
+
+def test_what_another_run_came_to_stays_beside_one_that_begins_anew(tmp_path: Path) -> None:
+    attempt(tmp_path, Counting(10))
+    for number, target in ((2, 6), (3, 12), (4, 16)):
+        attempt(tmp_path, Counting(target), {7: "stop"}, number=number, identity="anew-2", resume="never", keep=2, every_steps=1)
+        found = {(record.identity, record.step) for record in CheckpointStore(tmp_path).records()}
+        assert ("small-1a2b3c4d", 10) in found
+        assert len(found) == 3
+    attempt(tmp_path, Counting(16), number=5, identity="anew-2", resume="never", keep=2, every_steps=1)
+    attempt(tmp_path, Counting(20), number=6, identity="on-3", keep=2, every_steps=1)  # which goes on from step 16
+    assert {record.step for record in CheckpointStore(tmp_path).records()} == {19, 20}
 
 
 def test_the_commit_before_the_newest(tmp_path: Path) -> None:

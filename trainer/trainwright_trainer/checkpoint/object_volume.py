@@ -191,7 +191,15 @@ class ObjectVolume:
 
     def sizes(self, tree: str, names: Iterable[str]) -> Mapping[str, int | DataGoneError]:
         found = self._find(tree)
-        return {name: found[name] if name in found else self._gone(tree, name) for name in names}
+        return {name: found[name] if name in found else self._size(tree, name) for name in names}
+
+    def _size(self, tree: str, name: str) -> int | DataGoneError:
+        """Of an object that the listing omits, asked for by its name: the listings of some stores come late."""
+        with object_errors("read", self.location(f"{tree}/{name}")):
+            try:
+                return int(self._fs.info(self._at(f"{tree}/{name}"), refresh=True)["size"])
+            except FileNotFoundError:
+                return self._gone(tree, name)
 
     def pieces(self, tree: str, name: str, start: int, length: int) -> Iterator[memoryview]:
         for at in range(start, start + length, RANGE_BYTES):

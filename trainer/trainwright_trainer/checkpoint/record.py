@@ -146,6 +146,8 @@ def _sha256(text: str) -> str:
 
 TRAINED = "trained"
 """Key of a commit record's ``metadata`` that holds a :class:`Trained`, for records that say it."""
+INITIAL_WEIGHTS = "initial_weights"
+"""Key of the directory that a run started from, where it did not start from random values."""
 
 
 class Trained(Contract):

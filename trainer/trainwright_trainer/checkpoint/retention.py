@@ -158,7 +158,7 @@ class Retention:
 
 def retain(
     volume: Volume, records: tuple[CommitRecord, ...], fences: tuple[Fence, ...], keep: int, attempt: str,
-    inherited: frozenset[CheckpointName] | None,
+    inherited: frozenset[CheckpointName] | None, spared: Collection[CheckpointName] = (),
 ) -> Retention:
     """Remove what is not needed any more: old commits, fenced drafts, old quarantined checkpoints.
 
@@ -170,6 +170,7 @@ def retain(
         attempt: the attempt that runs now. Its drafts stay, and so do its two newest commits at whatever step, and the one
             before its newest, no matter who wrote that.
         inherited: commits that were there when the attempt took its lease; None without a lease, for all that are there.
+        spared: commits that stay in any case.
     """
     if keep < MIN_KEPT:
         raise ValueError(f"keep is {keep} and must be at least {MIN_KEPT}")
@@ -178,7 +179,7 @@ def retain(
         return Retention()
     removed: list[str] = []
     failures: list[StorageError] = []
-    for remove, key in _obsolete(volume, records, fences, keep, attempt, inherited):
+    for remove, key in _obsolete(volume, records, fences, keep, attempt, inherited, spared):
         try:
             if remove(key):
                 removed.append(key)
@@ -192,9 +193,9 @@ Removal = tuple[Callable[[str], bool], str]
 
 def _obsolete(
     volume: Volume, records: tuple[CommitRecord, ...], fences: tuple[Fence, ...], keep: int, attempt: str,
-    inherited: frozenset[CheckpointName] | None,
+    inherited: frozenset[CheckpointName] | None, spared: Collection[CheckpointName],
 ) -> Iterator[Removal]:
-    kept = _kept(records, keep, attempt)
+    kept = _kept(records, keep, attempt) | set(spared)
     for name in (record.name for record in records):
         if name not in kept and (inherited is None or name in inherited or name.attempt == attempt):
             yield volume.remove, record_key(name)

@@ -215,14 +215,16 @@ class CheckpointStore:
             _tell(on_quarantine, self.quarantine(record, problems))
         return None
 
-    def retain(self, keep: int, attempt: str) -> Retention:
+    def retain(self, keep: int, attempt: str, spared: Collection[CheckpointName] = ()) -> Retention:
         """Clean up after a commit of ``attempt``, the attempt that runs now; see :func:`retention.retain`.
+
+        What is ``spared`` stays.
 
         Nothing is removed unless the newest commit reads back and its files are there in full size.
         """
         self._check_lease()
         found = self.scan()
-        return retain(self._volume, found.records, found.fences, keep, attempt, self._inherited)
+        return retain(self._volume, found.records, found.fences, keep, attempt, self._inherited, spared)
 
     def close(self) -> None:
         """Remove what was copied to this machine. Does not release the lease."""

@@ -27,6 +27,8 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff", ".ppm", "
 THREADS = 8
 """At most, that read and decode: Pillow lets go of the interpreter's lock while it works."""
 
+_OF_SIXTEEN_BITS = ("PNG", "PPM")
+"""Formats whose mode ``I`` has values up to 65,535 (Pillow, PngImagePlugin and PpmImagePlugin)."""
 _MODES = {1: "L", 3: "RGB"}
 # Means and deviations of ImageNet's colours, of 0 to 1, as torchvision's models state them. Grey is scaled to -1 to 1, as digits.
 _NORMAL = {1: ((0.5,), (0.5,)), 3: ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))}
@@ -116,7 +118,7 @@ class Images:
             content = path.read_bytes()
         try:
             with Image.open(io.BytesIO(content)) as image:
-                scaled = self._scaled(image.convert(_MODES[self._channels]), numbers)
+                scaled = self._scaled(_of_eight_bits(image).convert(_MODES[self._channels]), numbers)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise _UndecodableError(_plain(error)) from error
         return np.asarray(scaled, dtype=np.uint8).reshape(self._size, self._size, self._channels)
@@ -182,6 +184,20 @@ def _images(folder: Path) -> list[tuple[str, int]]:
     if not found:
         raise DataError(f"{folder} has no image ({', '.join(SUFFIXES)})")
     return found
+
+
+def _of_eight_bits(image: Image.Image) -> Image.Image:
+    """Pillow's ``convert`` cuts greys of more bits off at 255, which makes most images white.
+
+    Raises ``ValueError`` for pixels whose scale nobody states: integers of 32 bits, and floats.
+    """
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in _OF_SIXTEEN_BITS):
+        values = np.asarray(image).astype(np.int64)
+        return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        kind = "integers of 32 bits" if image.mode == "I" else "floats"
+        raise ValueError(f"its pixels are {kind}, and what is white among them is not said; convert it to 8 or 16 bits")
+    return image
 
 
 def _plain(error: BaseException) -> str:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from trainwright_trainer.checkpoint.record import TRAINED, Trained
+from trainwright_trainer.checkpoint.record import INITIAL_WEIGHTS, TRAINED, Trained
 from trainwright_trainer.contract.data import Data, Digits, HFDataset, ImageFolder, PythonSource, TokenFiles
 from trainwright_trainer.contract.failures import InvalidRunError, TopologyMismatchError
 from trainwright_trainer.contract.spec import RunSpec
@@ -161,7 +161,9 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     if place.leads and (ignored := ignored_keys(training.model)):
         get_log().info("model_config_ignored", keys=list(ignored))
     random_state.seed_all(training.seed, f"rank {place.rank}")
-    metadata = {TRAINED: Trained.of(training).model_dump(mode="json")}
+    metadata: dict[str, object] = {TRAINED: Trained.of(training).model_dump(mode="json")}
+    if training.initial_weights is not None:
+        metadata[INITIAL_WEIGHTS] = training.initial_weights
     work = Work(training, engine, task, dataset, metadata, open_witness(environment, place, device))
     group = WatchedGroup(control, link, meter)
     report = Reporter(place, link, open_sinks(spec, leads=place.leads), dataset.unreadable)

@@ -20,7 +20,9 @@ from trainwright_trainer.checkpoint import (
     Quarantined,
     Snapshot,
     StorageError,
+    read_complete,
 )
+from trainwright_trainer.checkpoint.volume import CheckpointName
 from trainwright_trainer.contract.failures import own_code
 from trainwright_trainer.contract.spec import RunSpec
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES, Checkpoints
@@ -363,11 +365,21 @@ class Checkpointer:
                 files=tuple(digests),
             ))
             try:
-                failures = self._store.retain(self._settings.keep, self.attempt).failures
+                failures = self._store.retain(self._settings.keep, self.attempt, self._result_of_another()).failures
             except StorageError as error:  # it is committed all the same
                 failures = (error,)
             for failure in failures:
                 self._log.warning("checkpoint_not_removed", step=position.step, reason=str(failure))
+
+    def _result_of_another(self) -> list[CheckpointName]:
+        """The last step of the run that finished here before this one, and is no step on this one's way."""
+        if self._settings.resume != "never":
+            return []
+        complete = read_complete(self._settings.directory)
+        if complete is None or complete.identity == self._spec.identity:
+            return []
+        of_it = [record.name for record in self._store.records() if record.identity == complete.identity]
+        return [name for name in of_it if name.step == complete.step][:1]
 
     @contextmanager
     def _displacement_first(self) -> Iterator[None]:

@@ -99,10 +99,16 @@ class TorchLearner:
         if checkpoint.world_size == self._place.world_size:
             states = tensor_file.decode(checkpoint.path(_random_file(self._place.rank)))
             random_state.restore(states, self._engine.world.device)
+        else:  # neither what a rank of the other size drew, nor what this one draws in a run's first steps
+            place, samples = self._place, checkpoint.position.samples
+            purpose = f"rank {place.rank} of {place.world_size} after sample {samples}"
+            random_state.seed_all(self._training.seed, purpose)
         self.position = checkpoint.position
 
     def warm_up(self) -> None:
-        self._engine.warm_up(self._share(0).batches[0])
+        batch = self._share(0).batches[0]
+        self._link.mark()  # from here on a rank may wait for another
+        self._engine.warm_up(batch)
         self._ahead = Prefetch(self._shares())
 
     def step(self) -> None:

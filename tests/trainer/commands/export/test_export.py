@@ -12,12 +12,12 @@ import pytest
 import torch
 import transformers
 from tests.trainer.contract.specifications import changed
-from tests.trainer.model.recipes import RECIPES, Recipe, llama
+from tests.trainer.model.recipes import RECIPES, Recipe, bert, classifier, llama
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, tensor_file
-from trainwright_trainer.checkpoint.record import TRAINED, Trained
+from trainwright_trainer.checkpoint.record import INITIAL_WEIGHTS, TRAINED, Trained
 from trainwright_trainer.commands.app import app
 from trainwright_trainer.commands.export import run
 from trainwright_trainer.commands.export.run import Request, export
@@ -163,3 +163,74 @@ def test_the_command_reads_the_runs_own_specification(tmp_path: Path, monkeypatc
     assert (again.exit_code, "is there already and is not empty" in again.output) == (ExitCode.INVALID_SPEC, True)
     nothing = CliRunner().invoke(app, ["export", str(tmp_path / "empty"), str(tmp_path / "new")])
     assert (nothing.exit_code, "holds no committed checkpoint" in nothing.output) == (ExitCode.NO_CHECKPOINT, True)
+
+
+def origin(folder: Path, recipe: Recipe, **config: Any) -> Path:
+    """A directory of weights as it lies on the Hub, with what goes with them."""
+    module: Any = built(recipe)
+    module.save_pretrained(folder)
+    path = folder / "config.json"
+    said = {key: value for key, value in (json.loads(path.read_text()) | config).items() if value is not None}
+    path.write_text(json.dumps(said))
+    files = {
+        "generation_config.json": '{"eos_token_id": [7, 9], "temperature": 0.6}', "tokenizer.json": "{}",
+        "tokenizer_config.json": '{"eos_token": "<end>"}', "chat_template.jinja": "{{ messages }}", "tokenizer.model": "pieces",
+        "additional_chat_templates/tools.jinja": "{{ tools }}", "README.md": "a card", "pytorch_model.bin": "pickled",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def started_from(recipe: Recipe, weights: Path) -> dict[str, Any]:
+    return trained(recipe) | {INITIAL_WEIGHTS: str(weights)}
+
+
+OLD = {
+    "rope_parameters": None, "rope_theta": 10000.0, "eos_token_id": [7, 9], "use_cache": True, "torch_dtype": "bfloat16",
+    "dtype": None, "max_position_embeddings": 131072, "a_note": "of theirs", "transformers_version": "4.40.0",
+}
+
+
+def test_what_training_did_not_change_is_kept(tmp_path: Path) -> None:
+    weights, module = origin(tmp_path / "weights", llama(), **OLD), built(llama(), 5)
+    commit(tmp_path / "run", whole(module), 3, started_from(llama(), weights))
+    export(Request(str(tmp_path / "run"), tmp_path / "out", Path("/none")))
+    kept = {
+        "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "tokenizer.model",
+        "additional_chat_templates/tools.jinja",
+    }
+    found = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert found == kept | {"config.json", "model.safetensors"}
+    for name in kept:
+        assert (tmp_path / "out" / name).read_bytes() == (weights / name).read_bytes()
+    said, was = (json.loads((folder / "config.json").read_text()) for folder in (tmp_path / "out", weights))
+    assert {key: value for key, value in said.items() if key not in ("dtype", "torch_dtype")} == {
+        key: value for key, value in was.items() if key not in ("dtype", "torch_dtype")
+    }
+    assert (said["dtype"], "torch_dtype" in said) == ("float32", False)
+    check(tmp_path / "out", module)
+
+
+def test_a_new_head_has_its_own_words(tmp_path: Path) -> None:
+    weights = origin(tmp_path / "weights", bert(), id2label={"0": "old", "1": "older"}, label2id={"old": 0, "older": 1})
+    module = built(classifier())
+    commit(tmp_path / "run", whole(module), 3, started_from(classifier(), weights))
+    export(Request(str(tmp_path / "run"), tmp_path / "out", Path("/none")))
+    said = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert (said["architectures"], len(said["id2label"])) == (["BertForSequenceClassification"], 3)
+    assert not (tmp_path / "out" / "generation_config.json").exists()
+    check(tmp_path / "out", module)
+
+
+def test_an_origin_that_is_gone_or_only_in_the_specification(tmp_path: Path) -> None:
+    module, weights = built(llama()), origin(tmp_path / "weights", llama(), **OLD)
+    commit(tmp_path / "run", whole(module), 3, started_from(llama(), tmp_path / "gone"))
+    export(Request(str(tmp_path / "run"), tmp_path / "out", Path("/none")))
+    check(tmp_path / "out", module)
+    work = {"work.initial_weights": str(weights), "work.model": llama().model.model_dump(mode="json")}
+    (tmp_path / "run.json").write_text(json.dumps(changed({"api_version": "trainer.trainwright.dev/v1", **work})))
+    commit(tmp_path / "older", whole(module), 3, trained(llama()))
+    export(Request(str(tmp_path / "older"), tmp_path / "again", tmp_path / "run.json"))
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["eos_token_id"] == [7, 9]

@@ -29,7 +29,7 @@ PROTOCOL = Script(command=("train",), protocol=True)
     (SCRIPT, 1, 220, "rank 3 exited with 1"),
     (SCRIPT, 14, 220, "rank 3 exited with 14"),
     (SCRIPT, -11, 220, "rank 3 was killed by SIGSEGV"),
-    (SCRIPT, -9, 200, "rank 3 was killed by SIGKILL, perhaps because the pod ran out of memory"),
+    (SCRIPT, -9, 220, "rank 3 was killed by SIGKILL, perhaps because the pod ran out of memory"),
     (PROTOCOL, 14, 14, "rank 3 exited with 14"),
     (PROTOCOL, 1, 220, "rank 3 exited with 1"),
 ])

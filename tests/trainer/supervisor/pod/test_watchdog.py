@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.trainer.contract.specifications import RESNET, TF_CONFIG, changed
 
 from trainwright_trainer.contract.metrics import Phase
-from trainwright_trainer.contract.spec import Lifecycle
+from trainwright_trainer.contract.spec import Lifecycle, RunSpec
 from trainwright_trainer.contract.spec import Watchdog as Limits
 from trainwright_trainer.observe.hang import Dumped, RankState, Stuck, hang_cause, suspects
 from trainwright_trainer.rank.messages import Act, Ask, Carry, Heartbeat, Where
-from trainwright_trainer.supervisor.pod.observer import Watchdog
+from trainwright_trainer.supervisor.pod.observer import Watchdog, warm_up_seconds
 from trainwright_trainer.supervisor.pod.rank import Rank
 
 LIFECYCLE = Lifecycle(grace_seconds=60, save_seconds=30, watchdog=Limits(training_seconds=10, slowdown=4, saving_seconds=100))
@@ -50,6 +52,25 @@ def beat(tick_seconds: float | None) -> Heartbeat:
 ])
 def test_limits(phase: Phase, tick_seconds: float | None, limit: float) -> None:
     assert Watchdog(LIFECYCLE).limit(phase, beat(tick_seconds)) == limit
+
+
+@pytest.mark.parametrize(("work", "watchdog", "limit"), [
+    ({}, None, 240),
+    ({"engine": "fsdp2"}, {"training_seconds": 600}, 600),
+    ({}, {"training_seconds": 3000}, 1800),
+    ({"compile": True}, None, 1800),
+    ({}, {"warming_up_seconds": 900}, 900),
+    ({"engine": "tensorflow"}, None, 1800),
+])
+def test_a_first_batch_that_compiles_nothing_has_the_limit_of_a_step(
+    work: dict[str, Any], watchdog: dict[str, Any] | None, limit: float
+) -> None:
+    parts: dict[str, Any] = {f"work.{key}": value for key, value in work.items()}
+    if work.get("engine") == "tensorflow":
+        parts |= {"world.rendezvous": TF_CONFIG, "work.task": "image-classification", "work.model": RESNET,
+                  "work.data": {"source": "digits"}}
+    spec = RunSpec.model_validate(changed(parts | {"lifecycle.watchdog": watchdog}))
+    assert Watchdog(spec.lifecycle, warm_up_seconds(spec)).limit("warming_up", None) == limit
 
 
 def test_defaults_leave_a_collective_no_time_to_give_up_by_itself() -> None:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from trainwright_trainer.checkpoint import CheckpointStore, CommitRecord, CommittedFiles, tensor_file
 from trainwright_trainer.checkpoint.record import Trained
 from trainwright_trainer.checkpoint.storage import make_directory, replace_file, storage_errors, sync_directory
+from trainwright_trainer.commands.export.origin import initial_weights_of, save_configuration
 from trainwright_trainer.contract.failures import InvalidRunError, NoCheckpointError
 from trainwright_trainer.contract.training import Training
 from trainwright_trainer.engine import deepspeed_files, sharded_state, whole_state
@@ -131,8 +132,7 @@ def export(request: Request) -> Exported:
         if expected:
             raise _another_model(record, next(iter(expected)))
         files = writer.close()
-        module.config.architectures = [type(module).__name__]
-        module.config.save_pretrained(draft)
+        save_configuration(module, draft, initial_weights_of(record, request.specification))
     return Exported(record.step, type(module).__name__, writer.size, files)
 
 

@@ -21,6 +21,7 @@ from trainwright_trainer.rank.messages import AGREEMENT_ENV, ATTEMPT_ENV, LINK_F
 from trainwright_trainer.rank.place import available_cpus
 from trainwright_trainer.rank.specification import Specification
 from trainwright_trainer.supervisor.place import PodPlace
+from trainwright_trainer.supervisor.pod.last_words import LastWords
 from trainwright_trainer.supervisor.pod.rank import Rank, RankProcess
 from trainwright_trainer.supervisor.wire.messages import Start
 
@@ -157,20 +158,22 @@ class LocalLauncher:
         numbers: Of the ranks, by local rank.
         command: What each of them runs.
         environment: Local rank, node 0's word and the descriptor of its link -> the environment of that rank.
+        listen: Makes what hears a rank's standard error; default: it is the pod's own.
     """
 
     def __init__(
-        self, numbers: Sequence[int], command: Sequence[str], environment: Callable[[int, Start, int], Mapping[str, str]]
+        self, numbers: Sequence[int], command: Sequence[str], environment: Callable[[int, Start, int], Mapping[str, str]],
+        listen: Callable[[], LastWords | None] = lambda: None,
     ) -> None:
         self._numbers, self._command, self._environment = numbers, command, environment
-        self._ranks: list[RankProcess] = []
+        self._listen, self._ranks = listen, list[RankProcess]()
         self._owner: Owner | None = None
 
     def start(self, start: Start, owner: Owner) -> Sequence[Rank]:
         self._owner = owner
         for local_rank, number in enumerate(self._numbers):
             rank = RankProcess(number, owner.rank_said)
-            rank.spawn(self._command, self._environment(local_rank, start, rank.link_descriptor))
+            rank.spawn(self._command, self._environment(local_rank, start, rank.link_descriptor), self._listen())
             self._ranks.append(rank)
         get_log().info("ranks_started", ranks=[rank.number for rank in self._ranks], pids=[rank.pid for rank in self._ranks])
         return self._ranks
@@ -178,7 +181,7 @@ class LocalLauncher:
     def child_ended(self, pid: int, status: int) -> None:
         for rank in self._ranks:
             if rank.pid == pid and self._owner is not None:
-                rank.ended(status)
+                rank.ended(status, self._owner.end_if_all_ended)
                 self._owner.rank_ended(rank, status)
 
 
@@ -193,12 +196,17 @@ def local_launcher(
     """
     world, node = setting.spec.world, place.node or 0
     first = node * world.processes_per_node
+    inherited = setting.environ
+    is_script = isinstance(setting.spec.work, Script)
+    if is_script:  # one that is killed has written its last lines
+        inherited = {"PYTHONUNBUFFERED": "1", **inherited}
 
     def environment(local_rank: int, start: Start, link: int) -> dict[str, str]:
         return rank_environment(
-            setting.environ, world, node=node, local_rank=local_rank, attempt=start.attempt,
+            inherited, world, node=node, local_rank=local_rank, attempt=start.attempt,
             specification=setting.specification.path, link=link, rendezvous_env=rendezvous_env, nodes=nodes,
             resume_before=start.resume_before,
         )
 
-    return LocalLauncher(range(first, first + world.processes_per_node), setting.rank_command, environment)
+    numbers = range(first, first + world.processes_per_node)
+    return LocalLauncher(numbers, setting.rank_command, environment, LastWords if is_script else lambda: None)

@@ -14,6 +14,7 @@ from trainwright_trainer.contract.exit_codes import ExitCode
 from trainwright_trainer.contract.metrics import Phase
 from trainwright_trainer.contract.spec import Lifecycle, RunSpec, Script
 from trainwright_trainer.contract.spec import Watchdog as WatchdogLimits
+from trainwright_trainer.contract.training import Training
 from trainwright_trainer.observe import flight_recorder
 from trainwright_trainer.observe.hang import Dumped, RankState, Stuck
 from trainwright_trainer.observe.log import get_log
@@ -46,7 +47,7 @@ class Observer:
 
     def __init__(self, spec: RunSpec, ranks: Sequence[Rank], past: Past, measurements: Measurements, now: float) -> None:
         self._ranks, self._measurements = ranks, measurements
-        self._watchdog = None if isinstance(spec.work, Script) else Watchdog(spec.lifecycle)
+        self._watchdog = None if isinstance(spec.work, Script) else Watchdog(spec.lifecycle, warm_up_seconds(spec))
         self._times = None if isinstance(spec.work, Script) else Timesheet(past, now)
         self._paces = Gathering(len(ranks))
         self._knows_past = past.attempts > 0
@@ -80,11 +81,23 @@ class Observer:
         return None if self._watchdog is None else self._watchdog.stuck(self._ranks, now)
 
 
-class Watchdog:
-    """One per pod whose ranks give signs of life."""
+def warm_up_seconds(spec: RunSpec) -> float:
+    """Without progress in the first batch. It is a step like the others where nothing is compiled, and ends as one does in which
+    a rank waits for another for ever; a run that states a limit means it.
+    """
+    limits, work = spec.lifecycle.watchdog or WatchdogLimits(), spec.work
+    stated = "warming_up_seconds" in limits.model_fields_set
+    if stated or not isinstance(work, Training) or work.compile or work.engine == "tensorflow":
+        return limits.warming_up_seconds
+    return min(limits.warming_up_seconds, limits.training_seconds)
 
-    def __init__(self, lifecycle: Lifecycle) -> None:
+
+class Watchdog:
+    """One per pod whose ranks give signs of life. ``warm_up`` has the seconds for that phase, if not the lifecycle's own."""
+
+    def __init__(self, lifecycle: Lifecycle, warm_up: float | None = None) -> None:
         self._limits = lifecycle.watchdog or WatchdogLimits()
+        self._warm_up = self._limits.warming_up_seconds if warm_up is None else warm_up
         self._save_seconds = lifecycle.save_seconds
 
     def stuck(self, ranks: Iterable[Rank], now: float) -> Stuck | None:
@@ -109,7 +122,7 @@ class Watchdog:
             case "restoring":
                 return limits.restoring_seconds
             case "warming_up":
-                return limits.warming_up_seconds
+                return self._warm_up
             case "saving" | "finished":  # what follows the last step is the marker on the volume
                 return max(limits.saving_seconds, limits.slowdown * self._save_seconds)
             case "training" | "evaluating":

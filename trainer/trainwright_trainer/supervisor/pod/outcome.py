@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainwright_trainer.contract.exit_codes import Cause, ExitCode
 from trainwright_trainer.contract.spec import Script, Work
@@ -24,6 +24,12 @@ class RankOutcome:
     cause: Cause | None = None
     aborted: bool = False
     """Ended by SIGABRT: for a reason of its own, or because NCCL's watchdog aborts a process whose peer is gone."""
+
+    def with_last_words(self, words: str) -> RankOutcome:
+        """Of a script that failed."""
+        if self.cause is None or not words:
+            return self
+        return replace(self, cause=self.cause.model_copy(update={"message": f"{self.cause.message}; its last words: {words}"}))
 
 
 def outcome_of(rank: int, work: Work, result: Result | None, status: int | None, at: float) -> RankOutcome:
@@ -73,7 +79,7 @@ def _by_status(rank: int, work: Work, status: int) -> tuple[ExitCode, Cause | No
         return ExitCode.INTERNAL, Cause(rank=rank, kind="NoResult", message=message)
     if status == -signal.SIGKILL:
         message = f"rank {rank} was killed by SIGKILL, perhaps because the pod ran out of memory"
-        return ExitCode.INTERNAL, Cause(rank=rank, kind="Killed", message=message)
+        return (ExitCode.USER_FAILURE if is_script else ExitCode.INTERNAL), Cause(rank=rank, kind="Killed", message=message)
     cause = Cause(rank=rank, kind="Killed" if status < 0 else "ExitStatus", message=f"rank {rank} {_how(status)}")
     speaks_our_codes = not isinstance(work, Script) or work.protocol
     if speaks_our_codes and status in _CODES:

@@ -8,7 +8,6 @@ Node 0 is a pod like the others: its own :class:`Coordinator` talks to it by the
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
@@ -140,7 +139,7 @@ class Pod:
                 self._begin_to_stop(self._told or cause)
                 if isinstance(self._spec.work, Script):
                     for rank in self.ranks:
-                        rank.signal(signal.SIGTERM)
+                        rank.tell_to_end()
             case Dump():
                 in_background(self._dump())
             case Leave():
@@ -230,7 +229,8 @@ class Pod:
         work = self._spec.work
         if self._stopping is not None and isinstance(work, Script):
             return outcome_after_sigterm(rank.number, work, status, self._now())
-        return outcome_of(rank.number, work, rank.result, status, self._now())
+        outcome = outcome_of(rank.number, work, rank.result, status, self._now())
+        return outcome if rank.last_words is None else outcome.with_last_words(rank.last_words.read())
 
     def _ask_positions(self, where: Where) -> None:
         self._query = PositionQuery(where.request, self._place.short, self.ranks)

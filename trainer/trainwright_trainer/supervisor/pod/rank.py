@@ -40,10 +40,14 @@ from trainwright_trainer.rank.messages import (
     Where,
 )
 from trainwright_trainer.supervisor import shim
+from trainwright_trainer.supervisor.pod import process_group
+from trainwright_trainer.supervisor.pod.last_words import LastWords
 from trainwright_trainer.supervisor.pod.outcome import RankOutcome
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_SECONDS = 2.0
+GROUP_SECONDS = 0.05
+"""Between two looks at what is left of a group."""
 
 
 def adopt_orphans() -> None:
@@ -52,10 +56,15 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+_told_groups: set[int] = set()
+"""Leaders of groups of this supervisor's that were told to end."""
+
+
 def reap(on_exit: Callable[[int, int], None]) -> None:
     """Collect every child that has ended; ``on_exit`` gets its process id and exit status (negative for a signal).
 
-    What a child leaves in its process group is killed: ranks lead groups of their own, and their helpers end with them.
+    What a child leaves in its process group is killed: ranks lead groups of their own, and their helpers end with them. Only a
+    group that was told to end has the rest of the grace period.
     """
     while True:
         try:
@@ -64,7 +73,8 @@ def reap(on_exit: Callable[[int, int], None]) -> None:
             return
         if pid == 0:
             return
-        kill_group(pid)
+        if pid not in _told_groups:
+            kill_group(pid)
         on_exit(pid, os.waitstatus_to_exitcode(status))
 
 
@@ -196,6 +206,8 @@ class Rank(ABC):
         self.result: Result | None = None
         self.outcome: RankOutcome | None = None
         """How it ended by itself; None while it runs, and for good if the supervisor killed it first."""
+        self.last_words: LastWords | None = None
+        """Of a script on this machine."""
         self.alive = False
         self.killed = False
         self.beat: Heartbeat | None = None
@@ -216,6 +228,10 @@ class Rank(ABC):
     @abstractmethod
     def signal(self, number: signal.Signals) -> None:
         """To the rank itself, not its helpers: what it does with them is its own business."""
+
+    def tell_to_end(self) -> None:
+        """SIGTERM to the rank, and where its processes are this supervisor's, to the programs that it runs."""
+        self.signal(signal.SIGTERM)
 
     @abstractmethod
     def kill(self) -> None:
@@ -247,6 +263,7 @@ class RankProcess(Rank):
         super().__init__(number, on_word)
         self.stacks: StackFile = StackFile()
         self._process: subprocess.Popen[bytes] | None = None
+        self._told: set[int] | None = None
         self._link, self._theirs = RankLink.pair(self.hear)
 
     @property
@@ -258,13 +275,19 @@ class RankProcess(Rank):
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def spawn(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start the process. Call from the main thread (see :mod:`shim`). Raises ``OSError`` if the machine cannot."""
+    def spawn(self, command: Sequence[str], environment: Mapping[str, str], last_words: LastWords | None = None) -> None:
+        """Start the process. Call from the main thread (see :mod:`shim`). Raises ``OSError`` if the machine cannot.
+
+        ``last_words`` get its standard error.
+        """
         self._process = subprocess.Popen(
-            shim.tied(command),
+            shim.tied(command), stderr=None if last_words is None else last_words.descriptor,
             env={**environment, STACKS_FD_ENV: str(self.stacks.descriptor)}, stdin=subprocess.DEVNULL,
             pass_fds=[self._theirs.fileno(), self.stacks.descriptor], start_new_session=True,
         )
+        if last_words is not None:
+            last_words.begin()
+        self.last_words = last_words
         self.alive, self.progressed_at = True, asyncio.get_running_loop().time()
         self._theirs.close()
 
@@ -277,17 +300,38 @@ class RankProcess(Rank):
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def tell_to_end(self) -> None:
+        """SIGTERM to the rank and the programs that it runs. They have until :meth:`kill`, also when the rank itself is gone."""
+        if self.alive and self.pid is not None and self._told is None:
+            _told_groups.add(self.pid)
+            self._told = process_group.tell_to_end(self.pid)
+
     def kill(self) -> None:
         """SIGKILL to the rank and its helpers; what it has said until now still counts."""
         if self.alive and self.pid is not None:
             self.killed = True
             kill_group(self.pid)
 
-    def ended(self, status: int) -> None:
-        """The process was reaped: hear what it said last, then close the link."""
+    def ended(self, status: int, on_nobody_left: Callable[[], None]) -> None:
+        """The process was reaped: hear what it said last, then close the link.
+
+        It counts as alive while others of its group have time to end, who were told to; then ``on_nobody_left`` is called.
+        """
         if self._process is not None:
             self._process.returncode = status  # tells Popen that somebody else has waited for it
         self._link.drain()
         self._link.close()
         self.stacks.close()
-        self.alive = False
+        self.alive = self._others_live()
+        if self.alive:
+            asyncio.get_running_loop().call_later(GROUP_SECONDS, self._wait_for_group, on_nobody_left)
+
+    def _others_live(self) -> bool:
+        return self._told is not None and self.pid is not None and process_group.tell_orphans(self.pid, self._told)
+
+    def _wait_for_group(self, on_nobody_left: Callable[[], None]) -> None:
+        self.alive = self._others_live()
+        if self.alive:
+            asyncio.get_running_loop().call_later(GROUP_SECONDS, self._wait_for_group, on_nobody_left)
+        else:
+            on_nobody_left()
