@@ -8,6 +8,7 @@ from trainwright.project.start import STORE, Start, anew, place_of, saved_by, st
 from trainwright.review.model import Class
 
 NOT_KNOWN = "what it goes on from is not known: its file does not say who saves (checkpoints.by)"
+PERHAPS = "goes on or begins anew, which is not known: nobody says who saves"
 AGAIN = "starts again at step 0"
 
 
@@ -88,7 +89,7 @@ def _start(before: RunRecord, after: RunRecord) -> tuple[str, str]:
         return _own(before, after, start)
     match start:
         case Start.NOT_SAID:
-            return "not known: nobody says who saves", f"{NOT_KNOWN}{_given(before, after)}{_told(after)}"
+            return PERHAPS, f"{NOT_KNOWN}{_given(before, after)}{_told(after)}"
         case Start.NEVER:
             return AGAIN, "it starts at step 0, since it says `resume: never`"
         case Start.UNKNOWN:
