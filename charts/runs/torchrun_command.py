@@ -1,6 +1,6 @@
 """An opaque command, described in Python: the module exports RUN and imports nothing of cdk8s."""
 
-from trainwright.run import ClaimMount, CommandWorkload, Run, Security
+from trainwright.run import Checkpoints, ClaimMount, CommandWorkload, Run, Security
 from trainwright.topology import DDP
 
 RUN = Run(
@@ -13,5 +13,6 @@ RUN = Run(
     node_pool="h100-spot",
     security=Security(user=1000, read_only_root=True),
     workload=CommandWorkload(command=["torchrun", "/app/train.py", "--epochs", "3"]),
+    checkpoints=Checkpoints(by="own"),
     mounts={"/checkpoints": ClaimMount(claim="training-checkpoints")},
 )

@@ -124,7 +124,9 @@ def _scripts() -> st.SearchStrategy[Data]:
         "precision": st.sampled_from(("fp32", "bf16")),
         "optimizer": _optimizers(),
     }, optional={"sequence_length": st.integers(1, 4096), "activation_checkpointing": st.booleans()})
-    said: dict[Any, st.SearchStrategy[Any]] = {"protocol": st.booleans(), "training": training}
+    said: dict[Any, st.SearchStrategy[Any]] = {
+        "protocol": st.booleans(), "training": training, "resume_from": st.just("/checkpoints/earlier"),
+    }
     return st.fixed_dictionaries({"kind": st.just("script"), "command": words}, optional=said)
 
 
@@ -477,6 +479,7 @@ def runs(draw: st.DrawFn, cluster: Data) -> Data:
     run |= draw(st.fixed_dictionaries({}, optional={**_optional(), "overrides": _overrides(shape)}))
     if run.get("files") and draw(st.booleans()):
         run["file_modes"] = {min(run["files"]): draw(st.sampled_from(("0444", "555")))}
-    if workload["kind"] in ("script", "command") and "resume_from" not in workload and draw(st.booleans()):
-        run["checkpoints"] = {**run.get("checkpoints", {}), "lineage": draw(st.sampled_from(("first", "7k3m9q2x", "a-2")))}
+    if workload["kind"] in ("script", "command") and draw(st.booleans()):
+        stated = {"lineage": draw(st.sampled_from(("first", "7k3m9q2x", "a-2"))), **draw(st.sampled_from(({}, {"by": "own"})))}
+        run["checkpoints"] = {**run.get("checkpoints", {}), **stated}
     return run

@@ -33,7 +33,7 @@ Data = dict[str, Any]
 
 
 def base(cluster: Data) -> Data:
-    """What every run has, for the first namespace of a cluster, and where its checkpoints go."""
+    """What every run has, for the first namespace of a cluster, and where its checkpoints go, also if its program saves them."""
     namespace, place = next(iter(cluster["namespaces"].items()))
     claim = next(name for name, claim in place["claims"].items() if "checkpoints" in name and claim.get("managed", True))
     return {
@@ -60,6 +60,8 @@ class Snippet:
     def compiled(self) -> CompiledRun:
         """The run; raises where it does not compile."""
         cluster, data = validate_data(Cluster, self.cluster, None, {}), overlay(base(self.cluster), self.run)
+        if data["workload"]["kind"] in ("script", "command"):
+            data["checkpoints"] = {"by": "own"} | data.get("checkpoints", {})
         return compile_run(validate_data(Run, data, None, {}), cluster, today=TODAY)
 
 

@@ -14,7 +14,7 @@ from trainwright.manifest.kinds import GroupKind, Owned
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
-from trainwright.run import CommandWorkload, ScriptWorkload
+from trainwright.run import CommandWorkload
 from trainwright.target import TARGETS
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 
@@ -178,8 +178,8 @@ def _of_role(resolution: Resolution, name: str) -> Iterator[Owned]:
 
 
 def _grace(resolution: Resolution, pointer: str) -> Owned:
-    own = isinstance(resolution.run.workload, CommandWorkload | ScriptWorkload)
-    fix = "change grace" if own else "change checkpoints, or the claim's write_mebibytes_per_second"
+    ours = resolution.plan.saved_by == "trainer"
+    fix = "change checkpoints, or the claim's write_mebibytes_per_second" if ours else "change grace"
     return Owned(f"{pointer}/terminationGracePeriodSeconds", "the grace period", fix)
 
 

@@ -1,8 +1,12 @@
-"""Where checkpoints live, what one weighs, and what grace period a final save needs."""
+"""Where checkpoints live, what one weighs, and what grace period a final save needs: as far as it is known who saves."""
 
 from __future__ import annotations
 
+import posixpath
+import shlex
+from itertools import pairwise
 from math import ceil
+from pathlib import PurePosixPath
 
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError
@@ -11,7 +15,7 @@ from trainwright.findings.locate import Locator, escape
 from trainwright.identity import short_hash
 from trainwright.plan.estimate.memory import optimizer_bytes, saves_in_background, writing_ranks
 from trainwright.plan.model import CheckpointPlan, GracePlan
-from trainwright.run import BoostingWorkload, ClaimMount, CommandWorkload, Run
+from trainwright.run import BoostingWorkload, ClaimMount, CommandWorkload, Run, ScriptWorkload
 from trainwright.run.life import DEFAULT_GRACE_SECONDS
 from trainwright.units import Duration
 
@@ -43,7 +47,8 @@ def lineage(run: Run) -> str | None:
 
 
 def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> CheckpointPlan | None:
-    """The run's own directory on its checkpoint claim or object store; None where the run has neither.
+    """The run's own directory on its checkpoint claim or object store; None where the run has neither. Only of our trainer is it
+    known how often it saves, and what.
 
     Raises:
         CompileError: where the mount cannot keep checkpoints.
@@ -61,19 +66,19 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
     )
     if run.checkpoints.lineage:
         reason = "as named: an edit of image or code keeps the directory"
-    if isinstance(run.workload, CommandWorkload) and run.workload.resume_from:
-        directory, reason = run.workload.resume_from, "as asked"
-    size, (every, seconds, steps) = _size(run), _every(run)
+    ours = run.saved_by == "trainer"
+    size, (every, seconds, steps) = _size(run), _every(run) if ours else (None, None, None)
     return CheckpointPlan(
         mount=None if run.checkpoints.store else run.checkpoints.mount,
         claim=claim,
         directory=directory,
+        saves_to=named_in_command(run) or directory,
         lineage=key,
         lineage_reason=reason,
         every=every,
         every_seconds=seconds,
         every_steps=steps,
-        keep=run.checkpoints.keep,
+        keep=run.checkpoints.keep if ours else None,
         size=size,
         save_seconds=None if size is None else round(size / _bytes_per_second(run, cluster, claim), 1),
         background=saves_in_background(run),
@@ -82,21 +87,54 @@ def plan_checkpoint(run: Run, cluster: Cluster, name: str, locate: Locator) -> C
 
 def directory_source(run: Run) -> tuple[str, str]:
     """What decides the directory, with the reason; the last part of what is stated, since it lies below the others."""
-    if isinstance(run.workload, CommandWorkload) and run.workload.resume_from:
-        return "run:/workload/resume_from", "as asked"
     if run.checkpoints.lineage:
         return "run:/checkpoints/lineage", "the run's own checkpoint directory, called after its lineage"
     stated = next((field for field in ("store", "mount") if field in run.checkpoints.model_fields_set), None)
     return f"run:/checkpoints/{stated}" if stated else "trainwright", "this run's own checkpoint directory"
 
 
+SAVING_OPTIONS = frozenset({
+    "output", "output-dir", "output-path", "out-dir", "save", "save-dir", "save-path", "save-folder", "checkpoint-dir",
+    "checkpoints-dir", "checkpoint-folder", "ckpt-dir", "default-root-dir", "dump-folder", "backup-dir", "storage-path",
+    "exp-dir",
+})
+"""Options by which programs are told where to save: of transformers (output_dir), Megatron-LM (save), Lightning
+(default_root_dir), torchtitan (job.dump_folder), NeMo (exp_manager.exp_dir), and what people call theirs."""
+
+
+def named_in_command(run: Run) -> str | None:
+    """The directory below the mount that a program which saves by itself is told in its command, if there is one of them."""
+    work = run.workload
+    if run.saved_by != "own" or not isinstance(work, ScriptWorkload | CommandWorkload):
+        return None
+    words = [word for text in (work.words if isinstance(work, CommandWorkload) else work.command) for word in _words(text)]
+    pairs = [(option, word) for option, word in pairwise(words) if option.startswith("-")]
+    pairs += [(option, value) for option, equals, value in (word.partition("=") for word in words) if equals]
+    told = {
+        posixpath.normpath(value) for option, value in pairs
+        if option.lstrip("-").rpartition(".")[2].replace("_", "-").lower() in SAVING_OPTIONS
+        and value.startswith("/") and "$" not in value and PurePosixPath(value).is_relative_to(run.checkpoints.root)
+    }
+    return told.pop() if len(told) == 1 else None
+
+
+def _words(text: str) -> list[str]:
+    """A word of a command, or those in a text for a shell."""
+    try:
+        return shlex.split(text) if any(map(str.isspace, text)) else [text]
+    except ValueError:
+        return [text]
+
+
 def _claim(run: Run, locate: Locator) -> str | None:
-    """The claim that is mounted for checkpoints; None if there is none."""
+    """The claim that is mounted for checkpoints; None if there is none, or if nobody says that what is there is for them."""
     path = run.checkpoints.mount
     mount = run.mounts.get(path)
-    if mount is None:
+    if mount is None or (path in run.prepare and not run.needs_checkpoints):
         return None
     if not isinstance(mount, ClaimMount) or mount.read_only:
+        if not run.needs_checkpoints:
+            return None
         message = f"checkpoints go to {path}, which is not a writable claim"
         fix = f"write `{path}: {{claim: NAME}}` without read_only"
         raise CompileError([found("TW231", locate.run(f"/mounts/{escape(path)}"), message, fix)])
@@ -133,13 +171,16 @@ def _every(run: Run) -> tuple[str, float | None, int | None]:
     return " and ".join(words), time.seconds if time else None, steps
 
 
-def plan_grace(checkpoint: CheckpointPlan | None, asked: Duration | None) -> GracePlan:
+def plan_grace(run: Run, checkpoint: CheckpointPlan | None) -> GracePlan:
     """Twice the expected save, since a volume is slowest when every run saves at once, and a margin to end in order. Only the
-    run itself knows how long its own program saves.
+    run itself knows how long its own program takes to end.
     """
+    asked = run.grace
     if asked is not None:
         return GracePlan(asked.seconds, save_seconds=max(1, asked.seconds - GRACE_MARGIN_SECONDS), reason="as asked")
     save = 15 if checkpoint is None or checkpoint.save_seconds is None else ceil(2 * checkpoint.save_seconds)
     seconds = max(MINIMUM_GRACE_SECONDS, save + GRACE_MARGIN_SECONDS)
+    if run.saved_by != "trainer":
+        return GracePlan(seconds, seconds - GRACE_MARGIN_SECONDS, "the default: only the run's `grace` can say how long it needs")
     reason = f"twice the expected save, and {GRACE_MARGIN_SECONDS} s to agree and end; at least {MINIMUM_GRACE_SECONDS} s"
     return GracePlan(seconds=seconds, save_seconds=seconds - GRACE_MARGIN_SECONDS, reason=reason)

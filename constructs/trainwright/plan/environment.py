@@ -16,7 +16,7 @@ from trainwright.run import CommandWorkload, ConfigMapReference, EnvValue, Field
 from trainwright.topology import LAUNCHER_VARIABLES, names_read, untold
 from trainwright.topology.launching import NODE_RANK
 from trainwright.topology.mpirun import HOSTFILE_VARIABLES
-from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, SPEC_ENV
+from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, RESUME_ENV, SPEC_ENV
 
 POD_IP = "status.podIP"
 THREADS = "OMP_NUM_THREADS"
@@ -66,6 +66,9 @@ def plan_environment(run: Run, inputs: EnvironmentInputs) -> tuple[EnvironmentVa
         if variable.name not in run.env and variable.name not in inputs.pool_env and variable.name not in binding.injects
     ]
     own += [*map(_default, defaults), *(_literal(variable) for variable in _directory(run, inputs.directory))]
+    if run.resume_from:
+        reason, source = "a directory to start from, which is only read", "run:/workload/resume_from"
+        own.append(_literal(Variable(RESUME_ENV, run.resume_from, reason, source)))
     return (*own, *_of_pool(run, inputs.pool, inputs.pool_env), *_from_run(run))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from trainwright.handshake import Gang
-from trainwright.run import ConfigMapReference, SecretReference
+from trainwright.run import ConfigMapReference, Saver, SecretReference
 from trainwright.units import Bytes, Cpu
 
 
@@ -193,18 +193,22 @@ class EnvironmentVariable(NamedTuple):
 
 
 class CheckpointPlan(NamedTuple):
-    """Where checkpoints go, how often, and what one weighs."""
+    """The directory of a run's checkpoints; and where our trainer saves, how often, and what one weighs."""
 
     mount: str | None
     claim: str | None
     """Both None on an object store."""
     directory: str
+    """Which a program that is not ours is told."""
+    saves_to: str
+    """The same, or what the command of a program that saves by itself names instead."""
     lineage: str
     lineage_reason: str
-    every: str
+    every: str | None
+    """None, as all that follows, where our trainer does not save."""
     every_seconds: float | None
     every_steps: int | None
-    keep: int
+    keep: int | None
     size: int | None
     """Bytes of one checkpoint; None where the model is opaque."""
     save_seconds: float | None
@@ -305,6 +309,8 @@ class Plan(NamedTuple):
     resources: ResourcesPlan
     environment: tuple[EnvironmentVariable, ...]
     checkpoint: CheckpointPlan | None
+    saved_by: Saver
+    """Who saves: what is said of checkpoints follows from it."""
     grace: GracePlan
     gang: GangPlan | None
     """None where pods are scheduled one by one."""

@@ -188,7 +188,7 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
         learning_rate=plan_learning_rate(run, batch),
         elastic=plan_elastic(run, needs, batch),
         checkpoint=checkpoint,
-        grace=plan_grace(checkpoint, run.grace),
+        grace=plan_grace(run, checkpoint),
         control=_control(run, cluster, needs),
     )
     spec = build_specification(run, name, needs, binding, planned, locate)
@@ -249,6 +249,7 @@ def _plan(
         resources=inputs.resources,
         environment=environment,
         checkpoint=planned.checkpoint,
+        saved_by=run.saved_by,
         grace=planned.grace,
         gang=plan_gang(run, cluster, inputs.needs, inputs.binding),
         security=security,
@@ -404,12 +405,15 @@ def _rendezvous(needs: Needs, binding: Binding, name: str, ports: Ports) -> Rend
 
 
 def _guarantees(run: Run, binding: Binding) -> tuple[str, ...]:
-    """The guarantees that target, topology, workload and engine all keep; an opaque command has none."""
+    """The guarantees that target, topology, workload and engine all keep; an opaque command has none. What a program saves when
+    it is told to end is nobody's guarantee unless the run says that it saves.
+    """
     if isinstance(run.workload, CommandWorkload):
         return ()
     kept = binding.guarantees & run.topology.guarantees
     if isinstance(run.workload, ScriptWorkload):
-        kept &= {Guarantee.RESTART_ALL, *([Guarantee.EXIT_CODES, Guarantee.SIGTERM_SAVE] if run.workload.protocol else [])}
+        saves = {Guarantee.SIGTERM_SAVE} if run.saved_by == "own" else set()
+        kept &= {Guarantee.RESTART_ALL} | ({Guarantee.EXIT_CODES} | saves if run.workload.protocol else set())
     elif engine := run.topology.engine:
         kept -= _beyond(CAPABILITIES[engine])
     return tuple(guarantee.value for guarantee in Guarantee if guarantee in kept)

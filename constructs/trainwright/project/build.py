@@ -24,6 +24,7 @@ from trainwright.model import Fact
 from trainwright.project.hold import HeldRun, check_held, from_profile
 from trainwright.project.load import ClusterFile, RunFile, Sources, Watch, unwatched
 from trainwright.project.record import Digest, Records, cluster_path, foundation_path, manifests_digest, run_path
+from trainwright.project.start import directories_of_others
 from trainwright.report.facts import plan_facts
 from trainwright.report.header import foundation_header, run_header
 from trainwright.rules.pods.objects import values_are_plain
@@ -183,6 +184,8 @@ def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, wat
     clashes = duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
     clashes += [Clash(finding, entry.serves) for entry in foundations.values() for finding in _not_plain(entry.output)]
     clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values()))]
+    known = {name: (run.held.record.facts if run.held else run.facts, run.output.locator) for name, run in runs.items()}
+    clashes += [Clash(finding, names) for finding, names in directories_of_others(known)]
     clashes += refused_by_policies(sources, runs, today)
     findings += [clash.finding for clash in clashes]
     return Build(runs, foundations, done, sources.clusters, _failures(sources, failed, clashes), tuple(findings))

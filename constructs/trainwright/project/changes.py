@@ -11,7 +11,7 @@ from trainwright.findings.locate import escape
 from trainwright.manifest.kinds import GroupKind
 from trainwright.model import Fact
 from trainwright.project.record import Records, RunRecord
-from trainwright.project.start import Start, anew, place_of, start_of
+from trainwright.project.start import Start, anew, place_of, saved_by, start_of, stays
 from trainwright.report.facts import rate
 
 MOST = 6
@@ -30,13 +30,14 @@ def run_lines(before: Records, after: Records, changed: Collection[str]) -> Iter
     for name in sorted(before.runs.keys() | after.runs.keys()):
         old, new = before.runs.get(name), after.runs.get(name)
         if new is None:
-            yield f"{name}: removed, {old.identity if old else ''} leaves dist/: {STOPS}; its checkpoints stay"
+            stopped = f"{old.identity if old else ''} leaves dist/: {STOPS}"
+            yield f"{name}: removed, {stopped}; {stays(old.facts if old else {})}"
         elif old is None and name not in changed:
             yield f"{name}: {new.identity} stays, and has a record again"
         elif old is None or (old.state, new.state) == ("done", "active"):
             yield f"{name}: new run {new.identity}; {_summary(new.facts)}"
         elif (new.state, old.state) == ("done", "active"):
-            yield f"{name}: done, {new.identity} leaves dist/: {STOPS}; its checkpoints stay"
+            yield f"{name}: done, {new.identity} leaves dist/: {STOPS}; {stays(new.facts)}"
         elif old.identity != new.identity:
             parts = [f"new run {new.identity} replaces {old.identity}", *changed_facts(old.facts, new.facts), _start(old, new)]
             yield f"{name}: {'; '.join(parts)}"
@@ -102,16 +103,17 @@ def _summary(facts: Mapping[str, Fact]) -> str:
 def _start(old: RunRecord, new: RunRecord) -> str:
     facts = new.facts
     match start_of(old.facts, facts):
-        case Start.WITHOUT:
-            return "starts at step 0: it has no checkpoints"
+        case Start.NOT_SAID:
+            return "what it goes on from is not known"
+        case start if saved_by(facts) == "own":
+            where = f"{facts.get('checkpoints')} as before" if start is Start.FOUND else place_of(facts)
+            return f"resumes if its program finds checkpoints in {where}"
         case Start.NEVER:
             return "starts at step 0: it says `resume: never`"
         case Start.UNKNOWN:
-            return f"checkpoints of lineage {facts['checkpoints.lineage']}"
-        case Start.FOUND if old.facts.get("checkpoints.lineage") == facts["checkpoints.lineage"]:
+            return f"checkpoints of lineage {facts.get('checkpoints.lineage')}"
+        case Start.FOUND:
             return f"resumes from lineage {facts['checkpoints.lineage']}"
-        case Start.FOUND:  # of a command that says where
-            return f"resumes from {facts.get('checkpoints')}"
         case Start.ELSEWHERE:
             return f"{anew(facts)}, unless its checkpoints are in {place_of(facts)}"
         case Start.OTHER:

@@ -1,13 +1,19 @@
-"""Where training starts in a run that replaces another: one judgement for `synth` and `diff`, from the facts of both records."""
+"""Where training starts in a run that replaces another: one judgement for `synth` and `diff`, from the facts of both records.
+And what active runs do in each other's directories.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.findings.locate import Locator
 from trainwright.model import Fact
+from trainwright.run.model import LINEAGE_OF_MODEL
 
 Facts = Mapping[str, Fact]
 
@@ -15,7 +21,7 @@ Facts = Mapping[str, Fact]
 class Start(StrEnum):
     """What becomes of what the old run has trained."""
 
-    WITHOUT = "it has no checkpoints"
+    NOT_SAID = "nobody says who saves"
     NEVER = "it says that it never resumes"
     UNKNOWN = "nothing is known of the old run"
     FOUND = "it looks where the old run's checkpoints are"
@@ -25,9 +31,9 @@ class Start(StrEnum):
 
 def start_of(before: Facts, after: Facts) -> Start:
     """By what a record says of its checkpoints, of its mounts, and of the address of its object store."""
-    if "checkpoints.lineage" not in after:
-        return Start.WITHOUT
-    if after.get("checkpoints.resume") == "never":
+    if saved_by(after) == "unknown":
+        return Start.NOT_SAID
+    if after.get("checkpoints.resume") == "never" and saved_by(after) == "trainer":
         return Start.NEVER
     if not before:
         return Start.UNKNOWN
@@ -35,6 +41,16 @@ def start_of(before: Facts, after: Facts) -> Start:
         return Start.FOUND
     same = before.get("checkpoints.lineage") == after.get("checkpoints.lineage")
     return Start.ELSEWHERE if same else Start.OTHER
+
+
+def saved_by(facts: Facts) -> str:
+    """Who saves, as the plan said; a record of an older release does not say it of a program that is not ours."""
+    return str(facts.get("checkpoints.by") or ("trainer" if facts.get("workload") in LINEAGE_OF_MODEL else "unknown"))
+
+
+def stays(facts: Facts) -> str:
+    """What a run leaves behind that is gone."""
+    return "no claim is removed" if saved_by(facts) == "unknown" else "its checkpoints stay"
 
 
 def anew(facts: Facts) -> str:
@@ -57,14 +73,17 @@ class Place(NamedTuple):
         return f"{self.folder}{on_claim} on {self.cluster}, namespace {self.namespace}"
 
 
+CLAIM = ".claim"
 STORE = "s3://"
 ENDPOINT = "env.AWS_ENDPOINT_URL"
 """How facts begin by which a run names a store of its own: the variable, that of S3 alone, and references below them."""
 
 
-def place_of(facts: Facts) -> Place:
-    """Where a run keeps its checkpoints. A mount that moves leads to the same files, and one with another sub path does not."""
-    directory = str(facts.get("checkpoints", ""))
+def place_of(facts: Facts, key: str = "checkpoints") -> Place:
+    """Where a run keeps its checkpoints, or what another fact names. A mount that moves leads to the same files, and one with
+    another sub path does not.
+    """
+    directory = str(facts.get(key, ""))
     if directory.startswith(STORE):
         stated = {key: value for key, value in facts.items() if key.startswith(ENDPOINT)}
         volume, folder = ", ".join(f"{key} {value}" for key, value in sorted(stated.items())), directory
@@ -75,11 +94,45 @@ def place_of(facts: Facts) -> Place:
 
 def _in_claim(facts: Facts, directory: str) -> tuple[str, str]:
     """The claim that is mounted nearest above a directory, and the directory in it."""
-    claims = {key.removeprefix("mounts.").removesuffix(".claim"): claim for key, claim in facts.items()
-              if key.startswith("mounts.") and key.endswith(".claim")}
+    claims = {key.removeprefix("mounts.").removesuffix(CLAIM): claim for key, claim in facts.items()
+              if key.startswith("mounts.") and key.endswith(CLAIM)}
     mounts = [path for path in claims if PurePosixPath(directory).is_relative_to(path)]
-    if not mounts:  # a path that is too long for a fact
+    if not mounts:  # in no claim, or a path that is too long for a fact
         return str(facts.get("checkpoints.claim", "")), directory
     mount = max(mounts, key=len)
     folder = PurePosixPath(str(facts.get(f"mounts.{mount}.sub_path", ""))) / PurePosixPath(directory).relative_to(mount)
     return str(claims[mount]), str(folder)
+
+
+def directories_of_others(runs: Mapping[str, tuple[Facts, Locator]]) -> Iterator[tuple[Finding, tuple[str, ...]]]:
+    """Active runs that start from a directory of another, or from their own, and programs whose commands name one to save to.
+
+    Directories that the plan gives are called after their runs, so no two of those are one.
+    """
+    places = {name: place_of(facts) for name, (facts, _) in runs.items() if _on_a_claim(facts, "checkpoints")}
+    for name, (facts, locate) in sorted(runs.items()):
+        if _on_a_claim(facts, "resume_from"):
+            start, where = place_of(facts, "resume_from"), locate.run("/workload/resume_from")
+            for other in (other for other, place in places.items() if _inside(start, place)):
+                whose = "its own directory" if other == name else f"the directory of run {other}, which is active"
+                fix = "remove resume_from: the program is told its own directory" if other == name else (
+                    f"copy what it starts from into a folder of its own, or write `state: done` in {other} first")
+                yield found("TW252", where, f"{name} starts from {facts['resume_from']}, {whose}", fix), (name,)
+        named = saved_by(facts) == "own" and name in places
+        for other in (other for other, place in places.items() if named and other < name and place == places[name]):
+            message = f"{other} and {name}, both active, save to {facts['checkpoints']} of claim {places[name].volume}"
+            fix = "give each a directory of its own in its command; TRAINWRIGHT_CHECKPOINT_DIRECTORY is one"
+            yield found("TW252", locate.run("/workload"), message, fix), (other, name)
+
+
+def _on_a_claim(facts: Facts, key: str) -> bool:
+    path = str(facts.get(key, ""))
+    mounts = [name[len("mounts."):-len(CLAIM)] for name in facts if name.startswith("mounts.") and name.endswith(CLAIM)]
+    return any(PurePosixPath(path).is_relative_to(mount) for mount in mounts)
+
+
+def _inside(start: Place, place: Place) -> bool:
+    """Whether one is the other or lies in it. Of a whole claim nobody knows which folders in it are whose."""
+    if start[:3] != place[:3] or (place.folder == "." and start != place):
+        return False
+    return PurePosixPath(start.folder).is_relative_to(place.folder)

@@ -141,21 +141,17 @@ class _Layers:
 
 
 def _leave_out(run: _Layers) -> None:
-    """A lineage that a default names and the run's own work refuses: it is for the others."""
-    pointer, stated = "/checkpoints/lineage", run.data.get("checkpoints")
-    if pointer not in run.places or not isinstance(stated, Mapping) or not _has_lineage_of_its_own(run.data.get("workload")):
+    """A lineage, or who saves, that a default names and the run's own work refuses: it is for the others."""
+    work, stated = run.data.get("workload"), run.data.get("checkpoints")
+    kind = getattr(work, "kind", (_fields(work) or {}).get("kind"))
+    refused = [key for key in ("lineage", "by") if f"/checkpoints/{key}" in run.places]
+    if kind not in LINEAGE_OF_MODEL or not refused or not isinstance(stated, Mapping):
         return
-    kept = {key: value for key, value in stated.items() if key != "lineage"}
+    kept = {key: value for key, value in stated.items() if key not in refused}
     run.data = {**run.data, "checkpoints": kept}
-    run.places = {place: at for place, at in run.places.items() if place != pointer}
+    run.places = {place: at for place, at in run.places.items() if place not in [f"/checkpoints/{key}" for key in refused]}
     if not kept:
         del run.data["checkpoints"]
-
-
-def _has_lineage_of_its_own(workload: object) -> bool:
-    work = _fields(workload) or {}
-    kind = getattr(workload, "kind", work.get("kind"))
-    return kind in LINEAGE_OF_MODEL or work.get("resume_from") is not None
 
 
 def _fields(value: object) -> Mapping[str, Any] | None:

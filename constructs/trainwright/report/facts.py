@@ -133,14 +133,16 @@ def _software(run: Run) -> dict[str, Any]:
 
 
 def _checkpoints(plan: Plan, stated: dict[str, Any]) -> dict[str, Any]:
-    """Where they go and what they belong to; the size is an estimate."""
-    checkpoint = plan.checkpoint
+    """Who saves, unless that follows from the workload; where they go and what they belong to; the size is an estimate."""
+    checkpoint, by = plan.checkpoint, {} if plan.saved_by == "trainer" else {"checkpoints.by": plan.saved_by}
     if checkpoint is None:
-        return {"checkpoints": "none"}
-    facts: dict[str, Any] = {"checkpoints": checkpoint.directory, "checkpoints.lineage": checkpoint.lineage}
+        return by
+    facts: dict[str, Any] = {"checkpoints": checkpoint.saves_to, **by}
+    facts |= {"checkpoints.lineage": checkpoint.lineage} if checkpoint.saves_to == checkpoint.directory else {}
     facts |= {"checkpoints.claim": checkpoint.claim} if checkpoint.claim else {}
-    facts |= {"checkpoints.every": checkpoint.every.removeprefix("every "), "checkpoints.keep": checkpoint.keep}
-    return facts | _rest(stated, "checkpoints", "every", "every_steps", "keep")
+    if checkpoint.every:
+        facts |= {"checkpoints.every": checkpoint.every.removeprefix("every "), "checkpoints.keep": checkpoint.keep}
+    return facts | _rest(stated, "checkpoints", "by", "every", "every_steps", "keep")
 
 
 def _scheduling(compiled: CompiledRun, stated: dict[str, Any]) -> dict[str, Any]:

@@ -142,6 +142,8 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
     if (ends := compiled.resolution.binding.first_ends) and not compiled.resolution.supervised:
         yield "end", ends
     yield "checkpoints", _checkpoints(plan)
+    if start := compiled.run.resume_from:
+        yield "starts from", f"{start}, which it only reads"
     yield from _supervision(compiled.run)
     yield "guarantees", ", ".join(plan.guarantees) or "none: the work is an opaque command"
     yield from _security(compiled)
@@ -344,12 +346,13 @@ def _parts(memory: MemoryPlan) -> str:
 
 def _checkpoints(plan: Plan) -> str:
     checkpoint, grace = plan.checkpoint, plan.grace
-    if checkpoint is None:
-        return "none: nothing is mounted for them"
-    if checkpoint.size is None and plan.workload in ("trainer", "boosting"):
-        return f"{checkpoint.directory} {checkpoint.every}, of a size that is not known; {grace.seconds} s grace"
+    if plan.saved_by == "unknown" or checkpoint is None:
+        told = f"the program is told {checkpoint.directory}; " if checkpoint else ""
+        return f"not known: nobody says who saves (checkpoints.by); {told}{grace.seconds} s grace"
+    if plan.saved_by == "own":
+        return f"{checkpoint.saves_to}, by the program itself; {grace.seconds} s grace"
     if checkpoint.size is None:
-        return f"{checkpoint.directory}, left to the work; {grace.seconds} s grace"
+        return f"{checkpoint.directory} {checkpoint.every}, of a size that is not known; {grace.seconds} s grace"
     waits = "" if checkpoint.background or plan.workload != "trainer" else ", training waits for it"
     return (f"{checkpoint.directory} {checkpoint.every}, about {_bytes(checkpoint.size)}, "
             f"save {_seconds(checkpoint.save_seconds)} of {grace.seconds} s grace{waits}")

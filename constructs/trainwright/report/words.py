@@ -19,6 +19,7 @@ _NAMES = {
     "target": "made as",
     "trainer_version": "trainer",
     "grace_seconds": "grace period in seconds",
+    "checkpoints.by": "saved by",
     "checkpoints.lineage": "checkpoint lineage",
     "checkpoints.claim": "checkpoint claim",
     "checkpoints.every": "checkpoint every",

@@ -18,8 +18,16 @@ from trainwright.review.model import Class, Review, RunReview
 
 MOST_COMPILED = 25
 """Runs that are compiled for their estimates and warnings; of more, none."""
-ESTIMATES = ("memory", "host memory", "traffic")
-"""Rows of the plan that are estimates."""
+_TRAFFIC = (
+    "cluster", "workload", "topology", "nodes", "gpus_per_node", "processes_per_node", "world_size", "node_pool", "network",
+    "model", "precision", "gradient_reduction", "batch.accumulation",
+)
+_MEMORY = (
+    *_TRAFFIC, "target", "gpu", "cpu", "memory", "shared_memory", "resources", "batch.micro", "task", "data", "sequence_length",
+    "optimizer", "activation_checkpointing", "compile", "initial_weights", "checkpoints.save", "booster",
+)
+ESTIMATES = {"memory": _MEMORY, "host memory": _MEMORY, "traffic": _TRAFFIC}
+"""Rows of the plan that are estimates -> the facts that they follow from, those below them too."""
 
 
 def with_head(review: Review, project: Project, today: date) -> Review:
@@ -43,15 +51,23 @@ def _compiled(run: RunReview, project: Project, today: date) -> RunReview:
         return replace(run, findings=tuple(error.findings))
     except KeyError:
         return run
-    return replace(run, findings=tuple(_warnings(compiled)), estimates=_estimates(compiled))
+    return replace(run, findings=tuple(_warnings(compiled)), estimates=estimates_of(run, compiled))
 
 
 def _warnings(compiled: CompiledRun) -> Iterator[Finding]:
     return (one for one in compiled.findings if one.severity is not Severity.INFO)
 
 
-def _estimates(compiled: CompiledRun) -> dict[str, str]:
-    return {label: text for label, text in plan_rows(compiled) if label in ESTIMATES and not text.startswith("not known")}
+def estimates_of(run: RunReview, compiled: CompiledRun) -> dict[str, str]:
+    """Those that may have changed: all of a run that is new, or that something else than its own file changes."""
+    all_of_them = run.before is None or not run.before.facts or run.cause is not None
+    changed = [f"{one.key}." for one in run.facts]
+    return {
+        label: text
+        for label, text in plan_rows(compiled)
+        if label in ESTIMATES and not text.startswith("not known")
+        and (all_of_them or any(key.startswith(f"{read}.") for key in changed for read in ESTIMATES[label]))
+    }
 
 
 def _stale(project: Project, records: Records) -> Iterator[str]:

@@ -89,8 +89,8 @@ def _words(review: Review) -> str:
     lines = [f"- **{one.words}**: {one.meaning}." for one in review.counts()]
     lines.append(
         "- **lineage**: the checkpoints of one model, data and kind of optimizer: after an edit of anything else, the rate "
-        "included, training resumes from them. Of a script or command nobody knows what it can resume from: each edit that "
-        "restarts it begins another lineage, unless its file names one."
+        "included, training resumes from them. Of a script or command only its author knows what it resumes from: each edit that "
+        "restarts it gives it another directory, unless its file names one."
     )
     lines.append("- **IDENTITY**: the hash in the names of a job's objects. A job with another hash is another job.")
     return f"\n<details><summary>What these words mean</summary>\n\n{chr(10).join(lines)}\n</details>\n"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from trainwright.model import Fact
 from trainwright.project.record import RunRecord
-from trainwright.project.start import STORE, Start, anew, place_of, start_of
+from trainwright.project.start import STORE, Start, anew, place_of, saved_by, start_of, stays
 from trainwright.review.model import Class
 
-OWN = ("script", "command")
-"""Workloads whose program is not ours, so that only its author knows what it can resume from."""
+NOT_KNOWN = "what it goes on from is not known: its file does not say who saves (checkpoints.by)"
+PERHAPS = "goes on or begins anew, which is not known: nobody says who saves"
 AGAIN = "starts again at step 0"
 
 
@@ -37,7 +37,7 @@ def training(before: RunRecord | None, after: RunRecord | None) -> str:
 def outcome(run: str, before: RunRecord | None, after: RunRecord | None) -> str:
     """What happens to the run."""
     if after is None:
-        return f"{_stop(run, before)}, and nothing starts in its place; its checkpoints stay" if before else "nothing starts"
+        return f"{_stop(run, before)}, and nothing starts in its place; {stays(before.facts)}" if before else "nothing starts"
     name = f"{run}-{after.identity}"
     if before is None:
         return f"{name} starts on {_machines(after)}; {_checkpoints(after)}"
@@ -58,10 +58,8 @@ def _stop(run: str, record: RunRecord) -> str:
     job, facts = f"job {run}-{record.identity}", record.facts
     if not facts:
         return f"{job} is stopped"
-    if "checkpoints.lineage" not in facts:
-        return f"{job} is stopped, and has no checkpoints"
-    who = "its program has" if facts.get("workload") in OWN else "it has"
-    return f"{job} is stopped: {who} {facts.get('grace_seconds', 30)} s to save"
+    who, what = {"trainer": ("it", "save"), "own": ("its program", "save")}.get(saved_by(facts), ("its program", "end"))
+    return f"{job} is stopped: {who} has {facts.get('grace_seconds', 30)} s to {what}"
 
 
 def _moved(before: RunRecord, after: RunRecord) -> bool:
@@ -75,30 +73,62 @@ def _machines(record: RunRecord) -> str:
 
 
 def _checkpoints(record: RunRecord) -> str:
-    lineage = record.facts.get("checkpoints.lineage")
-    return f"resumes if lineage {lineage} has checkpoints, else {anew(record.facts)}" if lineage else "it saves no checkpoints"
+    facts, lineage = record.facts, record.facts.get("checkpoints.lineage")
+    match saved_by(facts):
+        case "own":
+            return f"its program resumes if it reads checkpoints in {_directory(record)}{_told(record)}"
+        case "unknown":
+            return f"{NOT_KNOWN}{_told(record)}"
+    return f"resumes if lineage {lineage} has checkpoints, else {anew(facts)}"
 
 
 def _start(before: RunRecord, after: RunRecord) -> tuple[str, str]:
     """From which step it goes on: in a few words, and in a sentence."""
-    lineage, last = after.facts.get("checkpoints.lineage"), before.facts.get("checkpoints.lineage")
-    perhaps = f"{anew(after.facts)}, unless its checkpoints are there"
-    match start_of(before.facts, after.facts):
-        case Start.WITHOUT:
-            return AGAIN, f"it starts at step 0, and saves no checkpoints{f'; checkpoints of {last} stay' if last else ''}"
+    perhaps, start = f"{anew(after.facts)}, unless its checkpoints are there", start_of(before.facts, after.facts)
+    if saved_by(after.facts) == "own":
+        return _own(before, after, start)
+    match start:
+        case Start.NOT_SAID:
+            return PERHAPS, f"{NOT_KNOWN}{_given(before, after)}{_told(after)}"
         case Start.NEVER:
             return AGAIN, "it starts at step 0, since it says `resume: never`"
         case Start.UNKNOWN:
             return perhaps, _if_there(after)
         case Start.ELSEWHERE:
             return perhaps, _elsewhere(before, after)
-        case Start.FOUND if after.facts.get("workload") in OWN:
-            whose = f"its checkpoints of lineage {lineage}" if lineage == last else f"the checkpoints in {_directory(after)}"
-            return "goes on, if its program reads its checkpoints", f"its program finds {whose}, and resumes if it reads them"
         case Start.FOUND:
+            lineage = after.facts["checkpoints.lineage"]
             return "goes on from its last checkpoint", f"it resumes from the last checkpoint of lineage {lineage}"
         case Start.OTHER:
             return f"{anew(after.facts)}, unless its new lineage has checkpoints", _other(before, after)
+
+
+def _told(record: RunRecord) -> str:
+    """Where a program is told to start from."""
+    start = record.facts.get("resume_from")
+    return f"; it is told to start from {start}" if start else ""
+
+
+def _given(before: RunRecord, after: RunRecord) -> str:
+    """What becomes of the directory that a program is told."""
+    if "checkpoints" not in after.facts:
+        return ""
+    same = place_of(before.facts) == place_of(after.facts)
+    return f"; its directory {_directory(after)} stays" if same else f"; it gets the directory {_directory(after)}"
+
+
+def _own(before: RunRecord, after: RunRecord, start: Start) -> tuple[str, str]:
+    """Of a program that saves by itself: it may look into any directory of its mount."""
+    if start is Start.FOUND:
+        finds = f"its program finds {_directory(after)} as before, and resumes if it reads checkpoints there"
+        return "goes on, if its program reads its checkpoints", f"{finds}{_told(after)}"
+    said = [f"its program resumes if it finds checkpoints in {place_of(after.facts)}"]
+    if "checkpoints" in before.facts:
+        said.append(f"what is in {place_of(before.facts)} stays, and nothing copies it")
+    last, named = before.facts.get("checkpoints.lineage"), "checkpoints.lineage" in after.facts
+    if start is Start.OTHER and last and named:
+        said.append(f"to keep that directory, write `checkpoints: {{lineage: {last}}}` in its file before the merge")
+    return "goes on, if its program finds its checkpoints", f"{'; '.join(said)}{_told(after)}"
 
 
 def _directory(record: RunRecord) -> Fact | None:
@@ -123,8 +153,5 @@ def _other(before: RunRecord, after: RunRecord) -> str:
     """Another lineage: no record says whether it is new, or one that the run had before."""
     lineage, last, folder = after.facts["checkpoints.lineage"], before.facts.get("checkpoints.lineage"), _directory(after)
     stay = f"; checkpoints of {last} stay" if last else ""
-    if after.facts.get("workload") in OWN:
-        keep = f"; to go on from them, write `checkpoints: {{lineage: {last}}}` in its file before the merge" if last else ""
-        return f"it gets the checkpoint directory {folder}, and {anew(after.facts)} unless that has checkpoints{stay}{keep}"
     why = "the model, the data, the kind of optimizer or the format of the checkpoints is another one"
     return f"it {anew(after.facts)} in lineage {lineage}, unless {folder} has checkpoints: {why}{stay}"

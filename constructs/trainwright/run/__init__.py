@@ -20,6 +20,7 @@ from trainwright.run.model import (
     Overrides,
     Placement,
     Run,
+    Saver,
     Waiver,
 )
 from trainwright.run.nodes import NodeAffinity, NodeLabel, PreferredNode
@@ -111,6 +112,7 @@ __all__ = [
     "Resources",
     "RoleParts",
     "Run",
+    "Saver",
     "ScratchMount",
     "ScriptTraining",
     "ScriptWorkload",

@@ -3,7 +3,7 @@
 from datetime import date
 from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, Discriminator, Field, JsonValue, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
 from trainwright.handshake import MOST_FURTHER, TargetName
 from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, PlacedError, QualifiedName
@@ -29,7 +29,17 @@ LineageName = Annotated[
 """Of a directory in the run's own; a hash of the run's is one too, so that a directory can be kept by its name."""
 
 LINEAGE_OF_MODEL = ("trainer", "boosting")
-"""Kinds of workload whose lineage follows from model and data."""
+"""Kinds of workload that our trainer runs: it saves, and the lineage follows from model and data."""
+
+Saver = Literal["trainer", "own", "unknown"]
+"""Who saves: our trainer, the run's own program, or nobody says who; then nothing is known of what a restart costs."""
+
+
+def _no_library_yet(by: object) -> object:
+    if by == "script":
+        raise ValueError("programs cannot save through our library yet; write own if yours saves by itself, else remove it")
+    return by
+
 
 RunName = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$", min_length=1, max_length=40)]
 """A DNS-1035 label that leaves room for the hash and for the names that operators derive."""
@@ -72,8 +82,12 @@ class LearningRate(Model):
 
 
 class Checkpoints(Model):
-    """How often to save, and where."""
+    """Who saves, how often, and where."""
 
+    by: Annotated[Literal["trainer", "own"], BeforeValidator(_no_library_yet)] | None = None
+    """Who saves: `trainer` is ours, and `own` a script or command that saves into `mount` or `store` by itself. Default: our
+    trainer where it runs; of a script or command nothing is known then, and no plan, review or alert claims anything.
+    """
     mount: AbsolutePath = "/checkpoints"
     """Mount path of the checkpoint claim."""
     store: ObjectStore | None = None
@@ -317,9 +331,17 @@ class Run(Model):
         if lineage and kind in LINEAGE_OF_MODEL:
             raise PlacedError(f"workload {kind} has its lineage from model and data, so that it never loads another model's "
                             "checkpoint; remove checkpoints.lineage", "checkpoints", "lineage")  # fmt: skip
-        if lineage and isinstance(self.workload, CommandWorkload) and self.workload.resume_from:
-            raise PlacedError(f"the checkpoint directory is both lineage {lineage} and {self.workload.resume_from}; "
-                            "remove one of checkpoints.lineage and workload.resume_from", "checkpoints", "lineage")  # fmt: skip
+        return self
+
+    @model_validator(mode="after")
+    def _saves_as_it_can(self) -> Self:
+        by, kind = self.checkpoints.by, self.workload.kind
+        if by == "own" and kind in LINEAGE_OF_MODEL:
+            raise PlacedError(f"our trainer saves what workload {kind} trains; remove checkpoints.by", "checkpoints", "by")
+        if by == "trainer" and kind not in LINEAGE_OF_MODEL:
+            message = (f"our trainer does not run a {kind}, and saves nothing of it; write own if the program saves into "
+                       f"{self.checkpoints.root} by itself, else remove it")  # fmt: skip
+            raise PlacedError(message, "checkpoints", "by")
         return self
 
     @model_validator(mode="after")
@@ -364,6 +386,21 @@ class Run(Model):
             second = len(names) - 1 - names[::-1].index(twice[0])
             raise PlacedError(f"two containers are called {twice[0]}; give each a name of its own", "containers", second)
         return self
+
+    @property
+    def saved_by(self) -> Saver:
+        """Who saves what it trains: the one answer, by which plan, review and alerts speak."""
+        return "trainer" if self.workload.kind in LINEAGE_OF_MODEL else self.checkpoints.by or "unknown"
+
+    @property
+    def needs_checkpoints(self) -> bool:
+        """Whether there must be a place for checkpoints: somebody saves there, or the run names one."""
+        return self.saved_by != "unknown" or not self.checkpoints.model_fields_set.isdisjoint({"mount", "lineage"})
+
+    @property
+    def resume_from(self) -> str | None:
+        """The directory that a script or command starts from."""
+        return self.workload.resume_from if isinstance(self.workload, ScriptWorkload | CommandWorkload) else None
 
     @property
     def trainer(self) -> TrainerWorkload | None:

@@ -187,6 +187,8 @@ class ScriptWorkload(Model):
     """Directory in which the program starts. Default: that of the image."""
     protocol: bool = False
     """Whether the program uses the trainer's exit codes; otherwise any failure means "user failure"."""
+    resume_from: AbsolutePath | None = None
+    """As that of a command: a directory to start from, told in `TRAINWRIGHT_RESUME_DIRECTORY`."""
     training: ScriptTraining | None = None
     """What the program trains, for the plan alone; with the run's `batch`, memory and traffic are estimated and checked."""
 
@@ -207,7 +209,9 @@ class CommandWorkload(Model):
     command, or a file or variable of the run, reads.
     """
     resume_from: AbsolutePath | None = None
-    """Checkpoint directory to continue from instead of the run's own."""
+    """Directory to start from, which the program only reads: pods are told it in `TRAINWRIGHT_RESUME_DIRECTORY`. Where to save
+    is another variable.
+    """
 
     @model_validator(mode="after")
     def _something_runs(self) -> Self:

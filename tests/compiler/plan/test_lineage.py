@@ -49,11 +49,15 @@ def test_a_trainer_has_its_lineage_from_its_model() -> None:
         compiled(NAMED)
 
 
-def test_a_directory_is_said_once() -> None:
-    work = command("python", "train.py")
-    work["workload"]["resume_from"] = "/checkpoints/earlier"
-    with pytest.raises(ValidationError, match="remove one of"):
-        compiled({**work, **NAMED})
+@pytest.mark.parametrize("work", [script("python", "train.py"), command("python", "train.py")])
+def test_a_directory_to_start_from_is_told_beside_the_runs_own(work: Data) -> None:
+    edited = {**work, "workload": {**work["workload"], "resume_from": "/checkpoints/earlier"}}
+    before, after = ({one.name: one.value for one in compiled(run).plan.environment} for run in (work, edited))
+    told = after["TRAINWRIGHT_CHECKPOINT_DIRECTORY"]
+    assert after.keys() - before.keys() == {"TRAINWRIGHT_RESUME_DIRECTORY"}
+    assert after["TRAINWRIGHT_RESUME_DIRECTORY"] == "/checkpoints/earlier"
+    assert told == checkpoint(edited).directory
+    assert str(told).startswith("/checkpoints/example/")
 
 
 @pytest.mark.parametrize("name", ["../other", "a/b", "A", "-a", "", "a" * 41])

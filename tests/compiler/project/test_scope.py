@@ -279,17 +279,20 @@ def test_verbose_prints_plans_of_what_is_asked_for(few: Scratch) -> None:
     assert lines[-1] == "nothing changed: digits-ddp is as in dist/"
 
 
+CLAIM = "of claim checkpoints on trainer-h100, namespace research"
+
+
 def test_a_script_with_a_named_lineage_resumes_after_an_edit_of_its_image(few: Scratch) -> None:
     file, image = "charts/runs/sdk-train.yaml", "registry.example.com/another@sha256:"
-    few.write(file, few.read(file) + "checkpoints: {lineage: first}\n")
+    few.edit(file, "checkpoints: {by: own}", "checkpoints: {by: own, lineage: first}")
     assert_ended(few.run("synth"), 0)
     assert last_records(few.project).runs["sdk-train"].facts["checkpoints.lineage"] == "first"
     few.write(file, re.sub(r"image: \S+", f"image: {image}{'b' * 64}", few.read(file)))
     line, *_ = said(few)
-    assert line.endswith("; resumes from lineage first")
+    assert line.endswith("; resumes if its program finds checkpoints in /checkpoints/sdk-train/first as before")
     few.edit(file, "lineage: first", "lineage: second")
     line, *_ = said(few)
-    assert line.endswith("; starts at step 0, unless /checkpoints/sdk-train/second has checkpoints")
+    assert line.endswith(f"; resumes if its program finds checkpoints in sdk-train/second {CLAIM}")
     few.edit(file, "lineage: second", "lineage: first")
     line, *_ = said(few)
-    assert line.endswith("; starts at step 0, unless /checkpoints/sdk-train/first has checkpoints"), "it has"
+    assert line.endswith(f"; resumes if its program finds checkpoints in sdk-train/first {CLAIM}")

@@ -158,7 +158,7 @@ COMMAND = 'workload: {kind: command, command: ["true"]}'
     ("workload", "lineage"),
     [
         (COMMAND, "first"),
-        ('workload: {kind: command, command: ["true"], resume_from: /checkpoints/old}', None),
+        ('workload: {kind: command, command: ["true"], resume_from: /checkpoints/old}', "first"),
         ("workload: {kind: trainer}", None),
         ("workload: {kind: boosting}", None),
     ],

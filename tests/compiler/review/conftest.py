@@ -19,7 +19,7 @@ EDITS = (
     ("charts/runs/roce-tuning.yaml", "placement: {together: rack}\n", ""),
     ("charts/runs/vit-horovod.yaml", "run: vit-horovod\n", "run: vit-horovod\nstate: done\n"),
     ("charts/runs/resnet-train.yaml", "team:", "overrides: {pod: {worker: {priorityClassName: training-high}}}\nteam:"),
-    ("charts/runs/hostnetwork-ddp.yaml", "mounts:\n  /checkpoints: {claim: training-checkpoints}\n", ""),
+    ("charts/runs/hostnetwork-ddp.yaml", "checkpoints: {by: own}\nmounts:\n  /checkpoints: {claim: training-checkpoints}\n", ""),
 )
 CLAIM = (
     "      training-checkpoints: {storage_class: fast-ssd, size: 500Gi, access: ReadWriteMany,"

@@ -66,7 +66,7 @@ MISTAKES: dict[str, tuple[str, Data, str, str]] = {
     "deepspeed without hosts": ("deepspeed-training", command("deepspeed", "--num_gpus=8", "train.py"), "TW450", "train alone"),
     "accelerate without machines": ("deepspeed-training", command("accelerate", "launch", "train.py"), "TW450", "train alone"),
     "no checkpoint": ("resnet50-imagenet", {"mounts": {"/checkpoints": None}}, "TW230", "/checkpoints"),
-    "a program nobody counts": ("gang-scheduled-training", {"mounts": None}, "TW453", "without counting"),
+    "a program nobody counts": ("gang-scheduled-training", {"mounts": None, "checkpoints": None}, "TW453", "without counting"),
     "a container of the operator": ("resnet50-imagenet", {}, "TW454", "init-pytorch"),
     # hostNetwork
     "hostNetwork under restricted": ("hostnetwork-ddp", {"namespace": "training"}, "TW604", "hostNetwork"),

@@ -17,6 +17,8 @@ TERMINATION_PATH_ENV = "TRAINWRIGHT_TERMINATION_PATH"
 """Environment variable with another place for the termination message than the kubelet's."""
 CHECKPOINT_ENV = "TRAINWRIGHT_CHECKPOINT_DIRECTORY"
 """Environment variable that tells a program which is not ours where its run's checkpoints go."""
+RESUME_ENV = "TRAINWRIGHT_RESUME_DIRECTORY"
+"""Environment variable that tells such a program a directory to start from, which it only reads."""
 SUPERVISE_COMMAND = ("trainwright-trainer", "supervise")
 RANK_COMMAND = ("python", "-m", "trainwright_trainer.rank")
 """One rank, where a launcher starts the ranks and not the supervisor."""

@@ -134,7 +134,7 @@ def _runbook(monitoring: Monitoring, alert: Alert) -> dict[str, Any]:
     return {"runbook_url": Why(link, "cluster:/monitoring/runbooks", "where the page can be read")}
 
 
-_SEVERITY = "nothing burns: training can resume; wake somebody by team, in Alertmanager's routes"
+_SEVERITY = "nothing burns: a run that saves can resume; wake somebody by team, in Alertmanager's routes"
 
 PROMETHEUS_RULE = ObjectKind(
     GroupKind("monitoring.coreos.com", "PrometheusRule"),

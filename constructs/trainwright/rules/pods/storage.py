@@ -16,7 +16,7 @@ from trainwright.findings.locate import escape
 from trainwright.manifest.limits import hides_the_system, path_problem
 from trainwright.manifest.template.volumes import RESERVED_PATHS
 from trainwright.plan import Resolution
-from trainwright.run import BoostingWorkload, ClaimMount, KubernetesMount, Mount
+from trainwright.run import ClaimMount, KubernetesMount, Mount
 from trainwright.units import GIB
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
@@ -39,8 +39,7 @@ LONGEST_DRAIN = 600
 
 def checkpoint_volume(context: Context) -> Iterator[Finding]:
     run = context.run
-    wanted = run.trainer or isinstance(run.workload, BoostingWorkload) or run.checkpoints.model_fields_set & {"mount", "lineage"}
-    if wanted and run.checkpoints.store is None and run.checkpoints.mount not in run.mounts:
+    if run.needs_checkpoints and run.checkpoints.store is None and run.checkpoints.mount not in run.mounts:
         yield found(
             "TW230",
             context.locate.run("/mounts"),
@@ -97,7 +96,7 @@ def claims(context: Context) -> Iterator[Finding]:
     for path, mount in context.run.mounts.items():
         if isinstance(mount, ClaimMount):
             use, fix = "mounted for writing", "add `read_only: true`"
-            if path == context.run.checkpoints.root:
+            if path == context.run.checkpoints.root and context.run.needs_checkpoints:
                 use, fix = "to hold checkpoints", "use a ReadWriteMany claim"
             where = context.locate.run(f"/mounts/{escape(path)}")
             yield from claim_findings(context, mount.claim, where, "" if mount.read_only else use, fix)
@@ -151,7 +150,7 @@ def checkpoints_fit(context: Context, resolution: Resolution) -> Iterator[Findin
     """Checked if the sizes of model and claim are known. A checkpoint is complete before an older one is removed."""
     checkpoint, namespace = resolution.plan.checkpoint, context.cluster.namespaces.get(context.run.namespace)
     claim = namespace.claims.get(checkpoint.claim) if namespace and checkpoint and checkpoint.claim else None
-    if checkpoint is None or checkpoint.size is None or claim is None or claim.size is None:
+    if checkpoint is None or checkpoint.size is None or checkpoint.keep is None or claim is None or claim.size is None:
         return
     size, held = checkpoint.size, claim.size.bytes
     larger = f"use a claim of at least {_rounded(size * (checkpoint.keep + 1))}"
@@ -173,41 +172,48 @@ def _rounded(size: int) -> str:
 
 
 def grace_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """The time that a final save needs must fit what nodes give; the notice of a spot node is the shorter limit."""
-    spot, grace = resolution.pool.spot, resolution.plan.grace
+    """The time that a final save needs must fit what nodes give; the notice of a spot node is the shorter limit. How much of it a
+    program that is not ours needs, only its author knows.
+    """
+    spot, grace, ours = resolution.pool.spot, resolution.plan.grace, resolution.plan.saved_by == "trainer"
+    where = context.locate.run("/checkpoints" if ours else "/grace")
+    needs = f"a final save needs {grace.seconds} s of grace" if ours else f"the program is given {grace.seconds} s to end"
+    faster = "use a claim that writes faster" if ours else "write a shorter `grace` if the program ends in that time"
     if spot and grace.seconds > spot.notice.seconds:
         yield found(
             "TW236",
-            context.locate.run("/checkpoints"),
-            f"a final save needs {grace.seconds} s of grace, and a node of the spot pool {resolution.plan.world.pool} ends "
-            f"{spot.notice} after its notice",
-            "use a claim that writes faster, or another pool; or save more often, and waive this",
+            where,
+            f"{needs}, and a node of the spot pool {resolution.plan.world.pool} ends {spot.notice} after its notice",
+            f"{faster}, or another pool; or save more often, and waive this",
         )
     elif grace.seconds > LONGEST_DRAIN:
         yield found(
             "TW249",
-            context.locate.run("/checkpoints"),
-            f"a final save needs {grace.seconds} s of grace, and the cluster autoscaler waits {LONGEST_DRAIN} s for a pod to end",
-            "use a claim that writes faster; or waive this if the autoscaler waits longer, or removes no node",
+            where,
+            f"{needs}, and the cluster autoscaler waits {LONGEST_DRAIN} s for a pod to end",
+            f"{faster}; or waive this if the autoscaler waits longer, or removes no node",
         )
 
 
 def goes_on(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Work that restarts often and has no checkpoint claim to resume from. Our own trainer cannot be without one (TW230)."""
+    """Work that restarts often, where nobody says whether it saves. Who saves has a place for it (TW230)."""
     run, plan = context.run, resolution.plan
-    if plan.checkpoint is not None:
-        return
     supervised = any(process.supervised for process in resolution.processes.values())
+    if plan.saved_by != "unknown":
+        return
     if resolution.needs.elastic:
         cause = "all ranks start again whenever nodes come or go"
     elif resolution.pool.spot:
         cause = f"nodes of pool {plan.world.pool} can be reclaimed"
-    elif supervised and not resolution.binding.counts_new_pods:
-        cause = "the operator replaces failed pods without counting them, and the supervisor counts attempts on this claim"
+    elif plan.checkpoint is None and supervised and not resolution.binding.counts_new_pods:
+        cause = "the operator replaces failed pods without counting them, and the supervisor counts attempts beside checkpoints"
     else:
         return
-    message = f"nothing is mounted at {run.checkpoints.mount}, and {cause}"
-    yield found("TW453", context.locate.run("/mounts"), message, f"add `mounts: {{{run.checkpoints.mount}: {{claim: NAME}}}}`")
+    place, stated = "a claim that is mounted at PATH", "by: own, mount: PATH"
+    if plan.checkpoint:
+        place, stated = run.checkpoints.root, "by: own"
+    fix = f"write `checkpoints: {{{stated}}}` if it saves into {place} by itself; or waive this"
+    yield found("TW453", context.locate.run("/checkpoints"), f"nobody says whether the program saves, and {cause}", fix)
 
 
 def files(context: Context) -> Iterator[Finding]:

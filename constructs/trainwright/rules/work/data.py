@@ -36,7 +36,7 @@ def places(context: Context) -> Iterator[Finding]:
         if inside:
             message = f"{inside} lies in the data at {path}, which is read-only"
             yield found("TW240", where, message, f"move {inside} out of {path}")
-        if path == run.checkpoints.root:
+        if path == run.checkpoints.root and run.needs_checkpoints:
             message = f"checkpoints are written to {path}, and data is read-only"
             yield found("TW240", where, message, "fetch the data into another folder")
 

@@ -11,7 +11,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
 from trainwright.handshake import Role
 from trainwright.plan import Resolution
-from trainwright.run import BoostingWorkload, KubernetesMount, Mount, Resources, ScratchMount
+from trainwright.run import KubernetesMount, Mount, Resources, ScratchMount
 from trainwright.units import Bytes, Cpu, Duration, UnitError
 from trainwright_trainer.contract.training import AdamW
 
@@ -119,7 +119,7 @@ def _scratch(mount: Mount) -> tuple[Bytes | None, str]:
 def intervals(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Saves that follow each other at once, or never come."""
     checkpoint, duration = resolution.plan.checkpoint, resolution.plan.duration
-    if checkpoint is None or not (context.run.trainer or isinstance(context.run.workload, BoostingWorkload)):
+    if checkpoint is None or resolution.plan.saved_by != "trainer":
         return
     seconds, steps = checkpoint.every_seconds, checkpoint.every_steps
     if seconds is not None and seconds < max(SHORTEST_INTERVAL, checkpoint.save_seconds or 0):

@@ -83,7 +83,7 @@ def without_effect(context: Context) -> Iterator[Finding]:
     if run.trainer:
         return
     fields = [key for key in ("batch", "learning_rate") if getattr(run, key) is not None and run.trained is None]
-    saving = ("save",) if isinstance(work, BoostingWorkload) else (
+    saving = ("save",) if run.saved_by == "trainer" else (
         "every", "every_steps", "keep", "resume", "save", "failed_saves",
     )
     fields += [f"checkpoints/{key}" for key in saving if key in run.checkpoints.model_fields_set]
