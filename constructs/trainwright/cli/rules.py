@@ -21,11 +21,15 @@ def command(
     chosen = [CODES[code.upper()]] if code else list(CODES.values())
     if json:
         rows = [
-            {"code": c.id, "severity": c.severity.value, "title": c.title, "why": c.why, "waivable": c.waivable} for c in chosen
+            {"code": c.id, "severity": c.severity.value, "title": c.title, "why": c.why, "waivable": c.waivable}
+            | ({"warning": c.milder} if c.milder else {})
+            for c in chosen
         ]
         output(encoder.dumps(rows, indent=2))
         return
     for entry in chosen:
         output(f"{entry.id}  {entry.severity.value:<8}{entry.title}")
+        if code and entry.milder:
+            output(f"\nA warning {entry.milder}.")
         if code:
             output(f"\n{entry.why}\n\nExamples: docs/findings/{entry.id}.md")

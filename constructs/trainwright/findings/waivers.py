@@ -16,7 +16,7 @@ def waive(findings: Iterable[Finding], run: Run, today: date) -> list[Finding]:
     reasons = {waiver.code: waiver.reason for waiver in run.waivers if waiver.expires >= today}
     return [
         finding._replace(severity=Severity.INFO, waived=reasons[finding.code])
-        if finding.code in reasons and CODES[finding.code].waivable
+        if finding.code in reasons and CODES[finding.code].waivable and finding.severity is not Severity.ERROR
         else finding
         for finding in findings
     ]
