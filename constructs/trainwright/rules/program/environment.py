@@ -28,13 +28,6 @@ LONGEST_VARIABLE = 131_071
 """Bytes of a variable, its name and ``=`` among them (execve(2), MAX_ARG_STRLEN); with a longer one no program starts."""
 
 
-def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Names that the controller, the supervisor or the plan sets: setting them again breaks ranks silently."""
-    fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
-    for name, owner in owners_of(context.run.env, resolution).items():
-        yield found("TW403", context.locate.run(f"/env/{name}"), owner, fix)
-
-
 class Stated(NamedTuple):
     """Variables that reach the ranks, and the place where a file states them."""
 
@@ -240,5 +233,5 @@ def of_runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding
     yield from variable_findings({name: value for name, value in texts.items() if name not in owners}, where)
 
 
-PLAN = (reserved, fabric, variables, unforwarded, peer_list, of_runtime_env)
+PLAN = (fabric, variables, unforwarded, peer_list, of_runtime_env)
 PODS = (rdma,)
