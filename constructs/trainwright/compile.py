@@ -85,7 +85,7 @@ def compile_run(
         CompileError: with every finding of the first stage that has an error.
     """
     context = Context(run=run, cluster=cluster, locate=locate or Locator(), today=today or datetime.now(UTC).date())
-    findings = _after_waivers(context, [*check_waivers(run, context.today, context.locate), *check_run(context)])
+    findings = _after_waivers(context, [*check_waivers(context), *check_run(context)])
     final = _lower_finally(context, last)
     try:
         findings += _after_waivers(context, [*final.findings, *check_plan(context, final.resolution)])
@@ -195,7 +195,7 @@ def _by_container(problems: Iterable[str]) -> list[str]:
 
 def _after_waivers(context: Context, findings: list[Finding]) -> list[Finding]:
     """Findings after the run's waivers; raises where an error is left."""
-    standing = waive(findings, context.run, context.today)
+    standing = waive(findings, context)
     if any(finding.severity is Severity.ERROR for finding in standing):
         raise CompileError(standing)
     return standing

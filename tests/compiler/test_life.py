@@ -109,6 +109,9 @@ def test_ports_of_the_plan_stay_its_own() -> None:
 def test_no_two_ports_of_a_pod_are_the_same(ports: Data, words: str) -> None:
     (found,) = [one for one in findings(script("python", "x.py") | ports) if one.code == "TW460"]
     assert found.message.startswith(words)
+    assert found.fix.startswith("remove")
+    (found,) = [one for one in findings(script("python", "x.py") | {"ports": {"rendezvous": 4000}}) if one.code == "TW460"]
+    assert found.fix == "choose another name"
 
 
 def of_a_service(**ports: int) -> Data:

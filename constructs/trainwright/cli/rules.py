@@ -22,7 +22,9 @@ def command(
     chosen = [CODES[code.upper()]] if code else list(CODES.values())
     if json:
         rows = [
-            {"code": c.id, "severity": c.severity.value, "title": c.title, "why": c.why, "waivable": c.waivable} for c in chosen
+            {"code": c.id, "severity": c.severity.value, "title": c.title, "why": c.why, "waivable": c.waivable}
+            | ({"warning": c.milder} if c.milder else {})
+            for c in chosen
         ]
         output(encoder.dumps(rows, indent=2))
         return

@@ -9,6 +9,7 @@ from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Sched
 from trainwright.handshake import OperatorName, TargetName
 from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, PlacedError, QualifiedName
 from trainwright.run.containers import PoolPods
+from trainwright.run.model import Waiver
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
 from trainwright_trainer.contract.base import ListOf
@@ -235,3 +236,5 @@ class Cluster(Model):
     """Storage classes that claims may name, with the access modes of their volumes."""
     registries: ListOf[Annotated[str, Field(min_length=1, max_length=253)]] = ()
     """Registries, or path prefixes in them, that images may come from; if empty, all are allowed."""
+    waivers: ListOf[Waiver] = ()
+    """Findings about this profile that its platform team accepts, such as what a vendor's guide asks for, for all runs."""

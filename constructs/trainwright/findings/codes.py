@@ -17,6 +17,8 @@ class Code(NamedTuple):
     title: str
     why: str
     waivable: bool = False
+    milder: str = ""
+    """Of an error that is a warning in some cases: where, as the end of a sentence."""
 
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -151,9 +153,11 @@ _ROWS = (
     Code("TW405", _E, "space in an argument",
          "A list element is one argument, so the program sees an option that it does not know."),
     Code("TW406", _E, "rendezvous contradicts the plan",
-         "torchrun passes its node rank only to the static rendezvous, so ranks would not follow the pods."),
+         "torchrun passes its node rank only to the static rendezvous, so ranks would not follow the pods.", True,
+         "where the pods meet"),
     Code("TW407", _E, "dead variable",
-         "Nothing reads it any more, or a library aborts because of it: what it promises does not happen."),
+         "Nothing reads it any more, or a library aborts because of it: what it promises does not happen.", True,
+         "where nothing reads it"),
     Code("TW408", _W, "risky setting",
          "The library's own choice is usually better, and the setting stays when the machines change.", True),
     Code("TW409", _E, "secret in plain text", "dist/ is committed, and everyone who reviews it can read it."),
@@ -162,7 +166,8 @@ _ROWS = (
          "An option takes precedence over the plan's variables: ranks wait for others that never come, or train alone."),
     Code("TW412", _E, "misspelt variable",
          "The prefix belongs to a library that reads no such name, so a misspelt setting does nothing."),
-    Code("TW413", _E, "value that cannot be read", "The library uses its default, or another value, or does not start."),
+    Code("TW413", _E, "value that cannot be read", "The library uses its default, or another value, or does not start.", True,
+         "where the program goes on"),
     Code("TW414", _E, "shell words without a shell",
          "Kubernetes starts the first word as a program and gives it the others as they are: the container ends at once."),
     Code("TW415", _W, "RDMA without devices",
@@ -301,6 +306,11 @@ def found(code: str, where: Where, message: str, fix: str) -> Finding:
     """A finding of a code in the catalogue."""
     entry = CODES[code]
     return Finding(code=code, severity=entry.severity, where=where, message=message, why=entry.why, fix=fix)
+
+
+def milder(code: str, where: Where, message: str, fix: str) -> Finding:
+    """A finding of such an error in a case where it is a warning."""
+    return found(code, where, message, fix)._replace(severity=Severity.WARNING)
 
 
 ADD_IT = "add it to the cluster profile (with `managed: false` if the cluster has it already)"

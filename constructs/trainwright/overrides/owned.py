@@ -246,7 +246,7 @@ def _volumes(pod: Manifest, pointer: str, main: str) -> list[Owned]:
 
 _FIELDS = {
     "shm": "remove it: the size of shared memory is resources.shared_memory",
-    "tmp": "remove it: the root file system is read-only, and programs need /tmp; add scratch of your own under mounts",
+    "tmp": "remove it: the root file system is read-only, and programs need /tmp; write `/tmp: {scratch: 20Gi}` under mounts",
     "spec": "change files, or the run's own fields",
 }
 """Volumes that no entry of ``mounts`` stands for -> what to write instead."""

@@ -87,7 +87,7 @@ def _gpu_direct(fabric: Fabric) -> Iterator[Fact]:
     if fabric.kind not in RDMA or fabric.gpu_direct is None:
         return
     if fabric.gpu_direct:
-        levels = frozenset({"NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "1", "2", "3", "4"})
+        levels = frozenset({"NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", *map(str, range(1, 10))})
         yield Fact("NCCL_NET_GDR_LEVEL", "", "gpu_direct", "NCCL finds the level by itself", silent=True, also=levels)
     else:
         off = "adapters do not reach the GPUs' memory here"

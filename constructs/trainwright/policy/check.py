@@ -37,7 +37,8 @@ def check_policy(
     for violation in _violations(file, held_to):
         expired = granted.get(violation.run)
         remark = f"; its exemption ended on {expired.expires}" if expired else ""
-        where = locators[violation.run].run(violation.field)
+        locate = locators[violation.run]
+        where = locate.at(violation.field) if violation.field.startswith(("run:", "cluster:")) else locate.run(violation.field)
         yield _finding(file, where, violation.message + remark), (violation.run,)
     if isinstance(policy, Policy) and policy.gpus and policy.gpus.altogether is not None:
         total = sum(run.gpus for run in held_to)
@@ -99,7 +100,7 @@ def _registries(run: PolicyRun, allowed: Sequence[str]) -> Iterator[Violation]:
     images += [reference for manifest in run.manifests for _, reference in images_outside(manifest)]
     for image in dict.fromkeys(images):
         if not is_from(image, allowed):
-            yield Violation(run.name, f"image {image} is not from {' or '.join(allowed)}", "/image")
+            yield Violation(run.name, f"image {image} is not from {' or '.join(allowed)}", run.images.get(image, "/image"))
     added = {str(one.get("image")): one.get("name") for pod in run.pods for _, one in containers_of(pod)}
     for image, name in added.items():
         if image not in images and not is_from(image, allowed):

@@ -1,7 +1,7 @@
 """What a platform team demands of runs: a policy in a file, or in Python."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -118,6 +118,8 @@ class PolicyRun:
     """The finished objects, overrides included."""
     pods: tuple[dict[str, Any], ...]
     """The ``spec`` of each pod template in them, by whatever field it came there, with the containers that operators add."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Image that the run or a pool of its cluster states for a container -> where."""
 
 
 class Violation(NamedTuple):
@@ -126,7 +128,7 @@ class Violation(NamedTuple):
     run: str
     message: str
     field: str = ""
-    """Pointer to the field of the run that says so, such as ``/image``."""
+    """Pointer to the field of the run that says so, such as ``/image``; ``cluster:/pointer`` where the profile says so."""
 
 
 class PythonPolicy(Demand):

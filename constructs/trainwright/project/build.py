@@ -19,6 +19,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by
 from trainwright.manifest.monitoring import watched
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import Answer, Provenance, split
+from trainwright.manifest.template.containers import stated_images
 from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.model import Fact
 from trainwright.project.hold import HeldRun, check_held, from_profile
@@ -173,7 +174,7 @@ def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, wat
             continue
         try:
             runs[name] = build_run(file, sources, today, last)
-            findings += [one for one in runs[name].compiled.findings if not _of_defaults(one, file) or one not in findings]
+            findings += [one for one in runs[name].compiled.findings if not _is_shared(one, file) or one not in findings]
             held = _held_findings(name, runs[name], today)
             failed[name] = tuple(finding for finding in held if finding.severity is Severity.ERROR)
             findings += held
@@ -315,6 +316,10 @@ def _pick(items: Sequence[T], indexes: Sequence[int]) -> tuple[T, ...]:
 def _of_defaults(finding: Finding, file: RunFile) -> bool:
     """Whether it is of what several runs have in common, which is said once."""
     return file.defaulted.file is not None and finding.where.file == file.defaulted.file
+
+
+def _is_shared(finding: Finding, file: RunFile) -> bool:
+    return _of_defaults(finding, file) or _of_profile(finding, file.run.cluster)
 
 
 def _of_profile(finding: Finding, cluster: str) -> bool:
@@ -475,6 +480,7 @@ def _for_policies(built: BuiltRun) -> PolicyRun:
         facts=facts,
         manifests=tuple(own),
         pods=tuple(pod for manifest in own for pod in pods_made(manifest, built.cluster.cluster)),
+        images=stated_images(built.compiled.resolution),
     )
 
 

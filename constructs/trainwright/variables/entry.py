@@ -103,10 +103,11 @@ class PerFunction:
     words: tuple[str, ...]
 
     def accepts(self, text: str) -> bool:
-        first, *others = text.split(";")
-        heads = [first.rpartition(":"), *(part.rpartition(":") for part in others)]
-        named = all(colon and function.strip().isalpha() for function, colon, _ in heads[1:])
-        return named and all(Listed(self.words).accepts(names) for _, _, names in heads)
+        """As ``parseList`` reads it (NCCL, src/graph/tuning.cc): a blank is part of a name, and an empty part is none."""
+        parts = [part.rpartition(":") for part in text.split(";") if part]
+        named = all(colon and function.isalpha() for function, colon, _ in parts[1:])
+        names = [name.lower() for _, _, names in parts for name in names.removeprefix("^").split(",") if name]
+        return named and set(names) <= set(self.words)
 
     def __str__(self) -> str:
         return f"{Listed(self.words)}; since 2.24 also by function, as in ring;allreduce:^tree"
@@ -137,6 +138,7 @@ class Text:
 SWITCH = Choice(("0", "1"))
 TEXT, PATH = Text(), Path()
 COUNT, SIZE = Whole(1), Whole(0)
+NOTHING = Choice(())
 
 
 class Library(Enum):
@@ -187,6 +189,12 @@ class Entry:
     risk: Risk | None = None
     instead: str | None = None
     """What to write instead of a dead, deprecated or risky one."""
+    must: Values | None = None
+    """What it has to hold if it is set: any other text ends the program. None where the library goes on with any text."""
+
+    def ends(self, text: str) -> bool:
+        """Whether the program ends because the variable holds this text."""
+        return self.must is not None and not self.must.accepts(text)
 
 
 @dataclass(frozen=True, slots=True)

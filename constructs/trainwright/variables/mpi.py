@@ -2,11 +2,15 @@
 
 The frameworks are those that ``ompi_info --all`` of Open MPI 4.1.8 and 5.0.11 lists, and those of its source that these builds
 leave out. Within a framework each component has parameters of its own: they are not checked.
+
+Open MPI says that a value cannot be read and keeps its default (opal/mca/base/mca_base_var.c), or leaves a network out
+(opal/mca/btl/tcp/btl_tcp_component.c). A list of components ends the program where it names one that is not there, or ^ inside
+(opal/mca/base/mca_base_component_find.c). Intel MPI has no source to read: that it ends is said of nothing.
 """
 
 from __future__ import annotations
 
-from trainwright.variables.entry import TEXT, Choice, Entry, Family, Form, Library, Risk, Values
+from trainwright.variables.entry import TEXT, Choice, Entry, Family, Form, Library, Values
 
 _OPEN = "https://docs.open-mpi.org/en/v5.0.x/mca.html"
 _TCP = "https://docs.open-mpi.org/en/v5.0.x/tuning-apps/networking/tcp.html"
@@ -22,16 +26,19 @@ sharedfp shmem smsc snapc spml sshmem sstore state threads timer topo vprotocol
 
 _SELECTION = Form(r"\^?[A-Za-z0-9_]+(,[A-Za-z0-9_]+)*", "components separated by commas; ^ before them excludes them")
 _NETWORKS = Form(r"[A-Za-z0-9_.:/\-]+(,[A-Za-z0-9_.:/\-]+)*", "interfaces or CIDR ranges separated by commas")
+_COMPONENTS = Form(r"\^+[^^]*|[A-Za-z0-9_]+(,[A-Za-z0-9_]+)*", "components that there are, or ^ before those to exclude")
 _ENABLE = Choice(("1", "0", "yes", "no", "on", "off", "enable", "disable"))
-_WORDS = Choice(("0", "1", "true", "false", "yes", "no"))
+_VERBOSE = Form(r"\s*-?[0-9]+|none|error|component|warn|info|trace|debug|max", "a number, or none, error, warn, info, debug, max")
+_WORDS = Form(r"\s*(-?[0-9]+|true|t|enabled|yes|y|false|f|disabled|no|n)", "0, 1, true, false, yes, no")
 
 
-def _open(parameter: str, what: str, values: Values, source: str = _OPEN, risk: Risk | None = None) -> Entry:
-    return Entry(f"OMPI_MCA_{parameter}", Library.OPEN_MPI, what, values, source, risk=risk)
+def _open(parameter: str, what: str, values: Values, source: str = _OPEN) -> Entry:
+    must = _COMPONENTS if values is _SELECTION else None
+    return Entry(f"OMPI_MCA_{parameter}", Library.OPEN_MPI, what, values, source, must=must)
 
 
-def _intel(name: str, what: str, values: Values, page: str, risk: Risk | None = None) -> Entry:
-    return Entry(f"I_MPI_{name}", Library.INTEL_MPI, what, values, f"{_INTEL}/{page}.html", risk=risk)
+def _intel(name: str, what: str, values: Values, page: str) -> Entry:
+    return Entry(f"I_MPI_{name}", Library.INTEL_MPI, what, values, f"{_INTEL}/{page}.html")
 
 
 MPI = (
@@ -44,7 +51,7 @@ MPI = (
     _open("btl_tcp_if_exclude", "networks that TCP between ranks leaves out", _NETWORKS, _TCP),
     _open("oob_tcp_if_include", "networks for Open MPI 4's own messages", _NETWORKS, _FOUR),
     _open("oob_tcp_if_exclude", "networks that these leave out", _NETWORKS, _FOUR),
-    _open("btl_base_verbose", "how much the components log", Form(r"-?[0-9]+|[a-z]+", "a number or a word such as info")),
+    _open("btl_base_verbose", "how much the components log", _VERBOSE),
     _open("plm_rsh_agent", "program that starts processes on other hosts", TEXT, _FOUR),
     _open("plm_rsh_args", "arguments for it", TEXT, _FOUR),
     _open("plm_rsh_no_tree_spawn", "whether the launcher reaches every host itself", _WORDS, _FOUR),

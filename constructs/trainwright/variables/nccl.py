@@ -1,4 +1,11 @@
-"""NCCL: settings of a system, which the user guide lets stay in scripts, those of its log, and names that no guide has."""
+"""NCCL: settings of a system, which the user guide lets stay in scripts, those of its log, and names that no guide has.
+
+What NCCL does with a value that it cannot read is that of its source, release 2.30.7. A number goes through ``strtoll``, which
+takes the digits before the first letter (src/misc/param.cc). A word that it does not know counts as not set, or as its default
+(src/debug.cc, src/init.cc, src/misc/socket.cc, src/transport/net_ib/connect.cc, src/graph/topo.cc), and a number out of range
+often as the nearest limit (src/graph/tuning.cc, src/transport/net_socket.cc). Only a list of algorithms or protocols with an
+unknown word ends the program (src/graph/tuning.cc, parseList), and interfaces of which none is there (src/bootstrap.cc).
+"""
 
 from __future__ import annotations
 
@@ -22,8 +29,9 @@ from trainwright.variables.entry import (
 
 PAGE = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 
-LEVELS = Choice(("LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "0", "1", "2", "3", "4"), exact=True)
-"""Kinds of paths, compared with strcmp, and their old numbers (NCCL, src/graph/paths.cc, ncclGetLevel)."""
+LEVELS = Form(r"LOC|NVL|NVB|C2C|PIX|PXB|P2C|PXN|PHB|SYS|[0-9].*", "LOC, NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB, SYS, or 0 to 5")
+"""Kinds of paths, compared with strcmp, and their old numbers, of which a larger one counts as 5 (NCCL, src/graph/paths.cc,
+ncclGetLevel and levelsOldToNew)."""
 
 
 def nccl(
@@ -35,10 +43,11 @@ def nccl(
     risk: Risk | None = None,
     deprecated: str | None = None,
     instead: str | None = None,
+    must: Values | None = None,
 ) -> Entry:
     """A variable that the guide describes, with the heading that does."""
     source = f"{PAGE}#{name.lower().replace('_', '-')}"
-    return Entry(name, Library.NCCL, what, values, source, since, deprecated=deprecated, risk=risk, instead=instead)
+    return Entry(name, Library.NCCL, what, values, source, since, deprecated=deprecated, risk=risk, instead=instead, must=must)
 
 
 def removed(name: str, what: str, until: str, values: Values, instead: str, since: str | None = None) -> Entry:
@@ -51,6 +60,9 @@ def removed(name: str, what: str, until: str, values: Values, instead: str, sinc
 _EXACT = "= before them for exact names, ^ to exclude them"
 
 INTERFACES = Form(r"\^?=?[A-Za-z0-9_.\-]+(:[0-9]+)?(,[A-Za-z0-9_.\-]+(:[0-9]+)?)*", f"names separated by commas; {_EXACT}")
+ONE_INTERFACE = Form(r"\^.*|.?|(.*,)?=?[^\s,/]{1,15}(:[0-9]*)?(,.*)?", "one name at least that an interface may have")
+"""Names are compared as they are, blanks and all, and NCCL ends where it finds none of them (src/misc/socket.cc,
+ncclFindInterfaces; src/bootstrap.cc)."""
 ADAPTERS = Form(
     r"\^?=?[A-Za-z0-9_\-]+(:[0-9]*(:-?[0-9]+(:-?[0-9]+)?)?)?(,[A-Za-z0-9_\-]+(:[0-9]*(:-?[0-9]+(:-?[0-9]+)?)?)?)*",
     f"adapters separated by commas, each as name:port:rail:plane; {_EXACT}",
@@ -80,7 +92,7 @@ SUBSYSTEMS = (
 PLUGIN = Risk("loads a library that must be in the image; if it is missing, NCCL continues without it", ("none",))
 
 SYSTEM = (
-    nccl("NCCL_SOCKET_IFNAME", "interfaces for bootstrap and TCP", INTERFACES),
+    nccl("NCCL_SOCKET_IFNAME", "interfaces for bootstrap and TCP", INTERFACES, must=ONE_INTERFACE),
     nccl("NCCL_SOCKET_FAMILY", "IPv4 or IPv6 only", Choice(("AF_INET", "AF_INET6"), exact=True)),
     nccl("NCCL_SOCKET_MAGIC", "number that opens each TCP handshake, so that foreign connections are refused", SIZE),
     nccl("NCCL_SOCKET_RETRY_CNT", "attempts to connect", COUNT, "2.24"),
@@ -105,7 +117,7 @@ SYSTEM = (
         Whole(-1, 255),
         "2.1.4",
         risk=Risk("depends on the machines; if left out, NCCL finds the index itself on each node, since 2.21", ("-1",)),
-        instead="remove it, or state fabric.gid_index in the cluster profile",
+        instead="remove it; fabric.gid_index of the pool, in the cluster profile, is the field for it",
     ),
     nccl(
         "NCCL_IB_ADDR_FAMILY", "family of the RoCE address that NCCL chooses", Choice(("AF_INET", "AF_INET6"), exact=True), "2.21"
@@ -198,18 +210,18 @@ IB_RESILIENCY_PORT_RECOVERY_ALIVE_MSG_TIMEOUT IB_RESILIENCY_PORT_RECOVERY_ATTEMP
 IB_ROUTABLE_FLID_GID_INDEX IB_SORT_MERGE_NICS IB_SUBNET_AWARE_ROUTING IB_SUBNET_PREFIX_LEN IB_USE_INLINE IB_VR_RAILS_PER_SOCKET
 IB_VR_SOCKET_COUNT IB_WARN_RAIL_LOCAL IB_WQE_LATENCY_REPORT IB_WQE_LATENCY_THRESHOLD_NS IGNORE_DISABLED_P2P
 L1_SHARED_MEMORY_CARVEOUT LL128_BUFFSIZE LL128_C2C LL128_NTHREADS LL_BUFFSIZE LSA_TEAM_SIZE MAX_P2P_NCHANNELS MIN_P2P_NCHANNELS
-MNNVL_CROSS_CLIQUE MNNVL_RAIL_PER_HOST MNNVL_SCATTER_NETS_ENABLE MULTI_SEGMENT_REGISTER NCHANNELS_PER_NET_PEER NET_DISABLE_INTRA
-NET_FORCE_FLUSH NET_FORCE_MERGE NET_MERGE_LEVEL NET_OVERHEAD NO_CACHE NUM_RMA_CTX NUM_RMA_INT_CTX NVB_PRECONNECT
-NVLINK_UTIL_CENTRIC_SCHED_ENABLE NVLSTREE_MAX_CHUNKSIZE NVLS_CHUNKSIZE NVLS_NCHANNELS NVLS_UB_SIZE NVTX_DISABLE P2P_EPOCH_ENABLE
-P2P_MAX_PEERS P2P_NVL_CHUNKSIZE P2P_PCI_CHUNKSIZE P2P_PER_CHANNEL_NET_BW P2P_PER_CHANNEL_REG_NET_BW P2P_READ_ENABLE
-P2P_SCHEDULE_GROUP_SIZE P2P_USE_CUDA_MEMCPY PARAM_DUMP_ALL PAT_ENABLE PAT_NDIMS PROGRESS_APPENDOP_FREQ PROGRESS_COUNTERS
-PROGRESS_COUNTER_MONITOR_POLL_MS PROGRESS_COUNTER_MONITOR_STALE_MS PROGRESS_COUNTER_MONITOR_STALE_WARN_SEC
-PROXY_APPEND_BATCH_SIZE PROXY_CPUSET PROXY_DUMP_SIGNAL REPORT_CONNECT_PROGRESS RMA_DISABLE RMA_IB_WR_BATCHSIZE
-RMA_MULTI_CTX_THRESHOLD RMA_PROXY_DUMP_SIGNAL RMA_PROXY_QUEUE_SIZE RUN_DIAGNOSTICS RUN_RAS_DIAGNOSTICS SET_CPU_STACK_SIZE
-SHADOW_MEMPOOL_MAX_SIZE SHM_LOCALITY SHM_MEMCPY_MODE SHM_USE_CUDA_MEMCPY SINGLE_PROC_MEM_REG_ENABLE SOCKET_INLINE
-SOCKET_MIN_TASKSIZE SOCKET_RCVBUF SOCKET_SNDBUF SYM_CE_THRESHOLD SYM_CTAS SYM_KERNEL SYM_NOWIN_ENABLE SYM_REUSE_SYSMEM_HANDLES
-SYM_RS_GIN_CHUNK_SIZE SYM_TMA_ENABLE THREAD_THRESHOLDS TOPO_DUMP_FILE_RANK TOPO_SPLIT_MLOPART UNPACK_DOUBLE_NCHANNELS
-WARN_ENABLE_DEBUG_INFO WIN_STRIDE WORK_ARGS_BYTES WORK_FIFO_BYTES WORK_FIFO_DEPTH
+MLOPART_RDMA_ENABLE MNNVL_CROSS_CLIQUE MNNVL_RAIL_PER_HOST MNNVL_SCATTER_NETS_ENABLE MULTI_SEGMENT_REGISTER
+NCHANNELS_PER_NET_PEER NET_DISABLE_INTRA NET_FORCE_FLUSH NET_FORCE_MERGE NET_GDR_MLOPART NET_MERGE_LEVEL
+NET_OPTIONAL_RECV_COMPLETION NET_OVERHEAD NO_CACHE NUM_RMA_CTX NUM_RMA_INT_CTX NVB_PRECONNECT NVLINK_UTIL_CENTRIC_SCHED_ENABLE
+NVLSTREE_MAX_CHUNKSIZE NVLS_CHUNKSIZE NVLS_NCHANNELS NVLS_UB_SIZE NVTX_DISABLE P2P_EPOCH_ENABLE P2P_MAX_PEERS P2P_NVL_CHUNKSIZE
+P2P_PCI_CHUNKSIZE P2P_PER_CHANNEL_NET_BW P2P_PER_CHANNEL_REG_NET_BW P2P_READ_ENABLE P2P_SCHEDULE_GROUP_SIZE P2P_USE_CUDA_MEMCPY
+PARAM_DUMP_ALL PAT_ENABLE PAT_NDIMS PROGRESS_APPENDOP_FREQ PROGRESS_COUNTERS PROGRESS_COUNTER_MONITOR_POLL_MS
+PROGRESS_COUNTER_MONITOR_STALE_MS PROGRESS_COUNTER_MONITOR_STALE_WARN_SEC PROXY_APPEND_BATCH_SIZE PROXY_CPUSET PROXY_DUMP_SIGNAL
+REPORT_CONNECT_PROGRESS RMA_DISABLE RMA_IB_WR_BATCHSIZE RMA_MULTI_CTX_THRESHOLD RMA_PROXY_DUMP_SIGNAL RMA_PROXY_QUEUE_SIZE
+RUN_DIAGNOSTICS RUN_RAS_DIAGNOSTICS SET_CPU_STACK_SIZE SHADOW_MEMPOOL_MAX_SIZE SHM_LOCALITY SHM_MEMCPY_MODE SHM_USE_CUDA_MEMCPY
+SINGLE_PROC_MEM_REG_ENABLE SOCKET_INLINE SOCKET_MIN_TASKSIZE SOCKET_RCVBUF SOCKET_SNDBUF SYM_CE_THRESHOLD SYM_CTAS SYM_KERNEL
+SYM_NOWIN_ENABLE SYM_REUSE_SYSMEM_HANDLES SYM_RS_GIN_CHUNK_SIZE SYM_TMA_ENABLE THREAD_THRESHOLDS TOPO_DUMP_FILE_RANK
+TOPO_SPLIT_MLOPART UNPACK_DOUBLE_NCHANNELS WARN_ENABLE_DEBUG_INFO WIN_STRIDE WORK_ARGS_BYTES WORK_FIFO_BYTES WORK_FIFO_DEPTH
 """.split()  # noqa: SIM905 (words, as the library holds them)
 
 INTERNAL = tuple(Entry(f"NCCL_{name}", Library.NCCL, "not documented", TEXT, _SOURCE, risk=_RISK) for name in _NAMES)

@@ -178,6 +178,7 @@ TUNING = (
         "algorithms that NCCL may use",
         PerFunction(ALGORITHMS),
         "2.5",
+        must=PerFunction(ALGORITHMS),
         risk=Risk("turns off every algorithm that it does not name, and since NCCL 2.24 there is no fallback to ring"),
     ),
     nccl(
@@ -185,6 +186,7 @@ TUNING = (
         "protocols that NCCL may use",
         PerFunction(PROTOCOLS),
         "2.5",
+        must=PerFunction(PROTOCOLS),
         risk=Risk("is for suspected bugs only, and LL128 on a machine without support for it corrupts data"),
     ),
     nccl("NCCL_NVB_DISABLE", "whether NVLink through a third GPU is not used", SWITCH, "2.11"),

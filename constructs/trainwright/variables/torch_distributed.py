@@ -1,7 +1,9 @@
 """torch.distributed and Gloo.
 
 The names are those of torch 2.13: torch/csrc/distributed/c10d, ProcessGroupNCCL.hpp, FlightRecorder.hpp and ProcessGroupGloo.hpp.
-A switch that torch cannot read ends the process (getCvarBool in Utils.hpp).
+A switch that torch cannot read ends the program, empty text among them, and so does a number without a digit at its front
+(torch/csrc/distributed/c10d/Utils.hpp, getCvarBool and getCvarInt; NCCLUtils.cpp, nccl_nonblocking_timeout). What
+c10::utils::check_env reads is ignored with a warning (c10/util/env.h).
 """
 
 from __future__ import annotations
@@ -12,26 +14,43 @@ _DOCS = "https://docs.pytorch.org/docs/stable"
 _GUIDE = f"{_DOCS}/torch_nccl_environment_variables.html"
 _CODE = "https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d"
 _NCCL, _UTILS, _RECORDER = f"{_CODE}/ProcessGroupNCCL.hpp", f"{_CODE}/NCCLUtils.cpp", f"{_CODE}/FlightRecorder.hpp"
+_GLOO = f"{_CODE}/GlooDeviceFactory.cpp"
 _RENDEZVOUS = "https://github.com/pytorch/pytorch/blob/main/torch/distributed"
 
 WORDS = Choice(("1", "0", "y", "n", "yes", "no", "t", "f", "true", "false"))
 
 
-def _torch(name: str, what: str, values: Values, source: str = _GUIDE, risk: Risk | None = None) -> Entry:
-    return Entry(name, Library.TORCH, what, values, source, risk=risk)
+HANDLING = Choice(("0", "1", "2", "3"))
+NUMBER = Form(r"\s*[+-]?[0-9].*", "a number")
+"""What ``std::stoi`` reads: it stops at the first letter."""
+INTERFACES = Form(r"[A-Za-z0-9_.\-]{1,15}(,[A-Za-z0-9_.\-]{1,15})*", "exact names separated by commas, without NCCL's = and ^")
+INTEGER = Form(r"\s*[+-]?[0-9]+(_[0-9]+)*\s*", "a whole number")
+DEBUG = Choice(("OFF", "INFO", "DETAIL"))
+TRANSPORTS = Choice(("TCP", "TCP_TLS", "LINUX", "APPLE", "WIN32", "UV", "IBVERBS"), exact=True)
+
+
+def _torch(
+    name: str, what: str, values: Values, source: str = _GUIDE, risk: Risk | None = None, must: Values | None = None
+) -> Entry:
+    return Entry(name, Library.TORCH, what, values, source, risk=risk, must=must or _read(values))
+
+
+def _read(values: Values) -> Values | None:
+    """Without what the program ends."""
+    return values if values is WORDS else NUMBER if values in (COUNT, SIZE, HANDLING) else None
 
 
 def _former(name: str, what: str, values: Values) -> Entry:
-    return Entry(
-        name, Library.TORCH, what, values, _NCCL, deprecated=f"is the former name of TORCH_{name}", instead=f"write TORCH_{name}"
-    )
+    dated = f"is the former name of TORCH_{name}"
+    instead = f"write TORCH_{name}"
+    return Entry(name, Library.TORCH, what, values, _NCCL, deprecated=dated, instead=instead, must=_read(values))
 
 
 TORCH = (
     _torch(
         "TORCH_NCCL_ASYNC_ERROR_HANDLING",
         "what the watchdog does on an error: 0 nothing, 1 abort and end, 2 abort only, 3 end only (default)",
-        Choice(("0", "1", "2", "3")),
+        HANDLING,
         risk=Risk("at 0 and 2 lets a process go on after an error, and its peers wait for it", ("1", "3")),
     ),
     _torch("TORCH_NCCL_HIGH_PRIORITY", "whether streams of NCCL have high priority", WORDS),
@@ -83,9 +102,9 @@ TORCH = (
     _torch("TORCH_NCCL_AVOID_RECORD_STREAMS", "whether tensors are kept alive without recordStream", WORDS, _NCCL),
     _torch("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK", "whether each tensor is registered with NCCL", WORDS, _NCCL),
     _torch("TORCH_NCCL_EXTRA_DUMP_ON_EXEC", "whether an exception writes the flight recorder out", WORDS, _NCCL),
-    _torch("TORCH_NCCL_USE_COMM_NONBLOCKING", "whether communicators do not block", WORDS, _UTILS),
+    _torch("TORCH_NCCL_USE_COMM_NONBLOCKING", "whether communicators do not block", SWITCH, _UTILS),
     _torch("TORCH_NCCL_NONBLOCKING_TIMEOUT", "seconds that one may take to start", COUNT, _UTILS),
-    _former("NCCL_ASYNC_ERROR_HANDLING", "what the watchdog does on an error", Choice(("0", "1", "2", "3"))),
+    _former("NCCL_ASYNC_ERROR_HANDLING", "what the watchdog does on an error", HANDLING),
     _former("NCCL_BLOCKING_WAIT", "whether wait() blocks the CPU", WORDS),
     _former("NCCL_DESYNC_DEBUG", "whether to find the rank that is out of step", WORDS),
     _former("NCCL_ENABLE_TIMING", "whether each collective is timed", WORDS),
@@ -97,9 +116,10 @@ TORCH = (
     _torch(
         "TORCH_DISTRIBUTED_DEBUG",
         "checks and logs of torch.distributed",
-        Choice(("OFF", "INFO", "DETAIL")),
+        DEBUG,
         f"{_DOCS}/distributed.html",
         Risk("compares each collective between all ranks before it runs, which costs speed", ("OFF", "INFO")),
+        must=DEBUG,
     ),
     _torch(
         "TORCH_CPP_LOG_LEVEL",
@@ -110,7 +130,13 @@ TORCH = (
     _torch(
         "TORCH_SHOW_CPP_STACKTRACES", "whether errors show C++ stacks", SWITCH, f"{_DOCS}/debugging_environment_variables.html"
     ),
-    _torch("TORCH_DIST_INIT_BARRIER", "whether a barrier ends the start", SWITCH, f"{_RENDEZVOUS}/distributed_c10d.py"),
+    _torch(
+        "TORCH_DIST_INIT_BARRIER",
+        "whether a barrier ends the start",
+        SWITCH,
+        f"{_RENDEZVOUS}/distributed_c10d.py",
+        must=INTEGER,
+    ),
     _torch(
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
         "whether ranks have a store of their own beside that of torchrun",
@@ -123,8 +149,9 @@ TORCH = (
         "GLOO_SOCKET_IFNAME",
         Library.GLOO,
         "interfaces of Gloo, by their exact names",
-        Form(r"[A-Za-z0-9_.\-]{1,15}(,[A-Za-z0-9_.\-]{1,15})*", "exact names separated by commas, without NCCL's = and ^"),
+        INTERFACES,
         f"{_DOCS}/distributed.html",
+        must=Form(rf".?|{INTERFACES.pattern}", INTERFACES.words),  # a shorter one is not read (ProcessGroupGloo.cpp)
     ),
-    Entry("GLOO_DEVICE_TRANSPORT", Library.GLOO, "transport of Gloo", TEXT, f"{_CODE}/GlooDeviceFactory.cpp"),
+    Entry("GLOO_DEVICE_TRANSPORT", Library.GLOO, "transport of Gloo", TRANSPORTS, _GLOO, must=TRANSPORTS),
 )

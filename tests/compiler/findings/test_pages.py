@@ -27,6 +27,8 @@ FILES = [code for code in CODES if code not in COMMANDS and code not in NO_EXAMP
 
 def severity_of(entry: Code) -> str:
     word = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}[entry.severity]
+    if entry.milder:
+        return f"{word}; {entry.milder} a warning, can be waived"
     return f"{word}, can be waived" if entry.waivable else word
 
 

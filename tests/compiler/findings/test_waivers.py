@@ -42,7 +42,26 @@ def test_what_cannot_be_waived(code: str) -> None:
 
 
 def test_no_error_can_be_waived() -> None:
-    assert not [entry.id for entry in CODES.values() if entry.waivable and entry.severity is Severity.ERROR]
+    assert not [entry.id for entry in CODES.values() if entry.waivable and entry.severity is Severity.ERROR and not entry.milder]
+    run = {"env": {"NCCL_ALGO": "Treee", "NCCL_DEBUG": "WARNING"}, "waivers": [waiver("TW413")]}
+    severities = {finding.where.pointer: finding.severity for finding in findings(run)}
+    assert severities == {"/env/NCCL_ALGO": Severity.ERROR, "/env/NCCL_DEBUG": Severity.INFO}
+
+
+GUIDE: dict[str, Any] = {"node_pools": {"h100": {"pods": {"env": {"NCCL_TUNER_PLUGIN": "libnccl-tuner.so"}}}}}
+
+
+def test_what_is_found_in_a_profile_is_accepted_there() -> None:
+    (found,) = findings({}, GUIDE)
+    assert (found.code, found.where.pointer) == ("TW408", "/node_pools/h100/pods/env/NCCL_TUNER_PLUGIN")
+    waived = GUIDE | {"waivers": [waiver("TW408")]}
+    (found,) = findings({}, waived)
+    assert (found.severity, found.waived) == (Severity.INFO, "the registry has no digests yet")
+    own = {finding.where.pointer: finding.waived for finding in findings({"env": {"NCCL_ALGO": "Ring"}}, waived)}
+    assert own["/env/NCCL_ALGO"] is None, "a run's own setting is the run's to accept"
+    assert codes({}, GUIDE | {"waivers": [waiver("TW408", TODAY - timedelta(1))]}) == ["TW611"]
+    assert codes({}, {"waivers": [waiver("TW403")]}) == ["TW613"]
+    assert codes({}, {"waivers": [waiver("TW408")]}) == [], "another run may need it"
 
 
 def test_a_waiver_without_a_finding_is_a_warning() -> None:

@@ -121,6 +121,25 @@ def test_what_an_operator_adds_is_seen(project: Scratch) -> None:
     assert "SEC-1" not in project.run("check", "--quiet", "resnet50-imagenet").stderr
 
 
+SIDECAR_OF_POOL = """    pods:
+      containers:
+        - name: helper
+          kind: sidecar
+          image: registry.example.com/elsewhere/tool@sha256:%s
+          cpu: 0.1
+          memory: 64Mi
+""" % ("c" * 64)
+
+
+def test_the_image_of_a_pools_sidecar_is_found_in_the_profile(project: Scratch) -> None:
+    profile = "charts/clusters/laptop.yaml"
+    project.edit(profile, "  cpu:\n", f"  cpu:\n{SIDECAR_OF_POOL}")
+    project.write("charts/policies/images.yaml", policy(registries=["registry.example.com/trainwright"]))
+    ended = project.run("check", "--quiet", "digits-ddp")
+    assert_ended(ended, 1, "SEC-1 a policy: image registry.example.com/elsewhere/tool@")
+    assert re.search(rf"^{profile}:\d+.*SEC-1", ended.stderr, re.MULTILINE), ended.stderr
+
+
 @pytest.mark.parametrize(("text", "words"), [
     (policy("TW200", gpus={"per_run": 1}), "code"),
     (policy(gpus={"per_run": 1}, queues=["a"]), "this one demands gpus and queues"),

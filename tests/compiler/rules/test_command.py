@@ -44,7 +44,15 @@ def test_the_fix_spells_out_the_elements() -> None:
     ],
 )
 def test_a_dynamic_rendezvous_ignores_the_plans_ranks(words: tuple[str, ...]) -> None:
-    assert "TW406" in codes(command(*words))
+    (found,) = [one for one in findings(command(*words)) if one.code == "TW406"]
+    assert (found.severity.value, "--rdzv_endpoint" in found.fix) == ("error", True)
+    at = "--rdzv_endpoint=$(MASTER_ADDR):$(MASTER_PORT)"
+    meets = [*words[:-1], words[-1].replace("train.py", f"{at} train.py")] if words[0] == "bash" else [*words[:-1], at, words[-1]]
+    (found,) = findings(command(*(word for word in meets if word not in ("--node_rank", "0"))))
+    assert (found.code, found.severity.value, "do not follow the pods" in found.message) == ("TW406", "warning", True)
+    waiver = {"code": "TW406", "reason": "no rank needs its place", "expires": "2026-12-31"}
+    run = command("torchrun", "--rdzv_backend=c10d", at, "t.py") | {"waivers": [waiver]}
+    assert [one.waived for one in findings(run)] == ["no rank needs its place"]
 
 
 @pytest.mark.parametrize("option", ["--rdzv_backend=static", "--rdzv_backend=$(BACKEND)"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
+import sys
 import time
 
 import pytest
@@ -72,7 +73,7 @@ def test_a_default_gives_way_to_a_role() -> None:
 @pytest.mark.parametrize("name", [name for name, entry in VARIABLES.items() if entry.dead])
 def test_dead_variables(name: str) -> None:
     (finding,) = findings({"env": {name: "0"}})
-    assert finding.code == "TW407"
+    assert (finding.code, finding.severity.value) == ("TW407", "error" if "aborts" in finding.message else "warning")
     assert finding.message.startswith(name)
     assert finding.fix.startswith("remove it")
 
@@ -100,6 +101,10 @@ def test_a_dead_variable_is_dead_with_any_value() -> None:
         ("TORCH_NCCL_BLOCKING_WAIT", "TRUE"),
         ("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
         ("FI_EFA_USE_DEVICE_RDMA", "1"),
+        ("NCCL_NET_GDR_LEVEL", "5"),
+        ("NCCL_NET_GDR_LEVEL", "12"),
+        ("NCCL_P2P_LEVEL", "5"),
+        ("NCCL_P2P_LEVEL", "0x3"),
     ],
 )
 def test_risky_settings(name: str, value: str) -> None:
@@ -109,7 +114,12 @@ def test_risky_settings(name: str, value: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("NCCL_P2P_DISABLE", "0"), ("NCCL_BUFFSIZE", ""), ("TORCH_NCCL_BLOCKING_WAIT", "No"), ("TORCH_DISTRIBUTED_DEBUG", "info")],
+    [
+        ("NCCL_P2P_DISABLE", "0"), ("NCCL_BUFFSIZE", ""), ("TORCH_NCCL_BLOCKING_WAIT", "No"), ("TORCH_DISTRIBUTED_DEBUG", "info"),
+        ("FI_EFA_USE_DEVICE_RDMA", "0"), ("FI_EFA_USE_DEVICE_RDMA", "off"), ("FI_LOG_LEVEL", "1"), ("FI_LOG_LEVEL", "WARN"),
+        ("FI_EFA_USE_DATA_PATH_DIRECT", "0"), ("FI_EFA_TRACK_MR", "on"), ("OMPI_MCA_mpi_warn_on_fork", "enabled"),
+        ("GLOO_SOCKET_IFNAME", ""), ("GLOO_DEVICE_TRANSPORT", "TCP_TLS"),
+    ],
 )
 def test_values_without_risk(name: str, value: str) -> None:
     assert codes({"env": {name: value}}) == []
@@ -176,9 +186,7 @@ def test_names_where_the_catalogue_is_open(name: str) -> None:
         ("NCCL_IB_TIMEOUT", "32", "allowed: 0 to 31"),
         ("NCCL_P2P_LEVEL", "sys", "allowed: LOC,"),
         ("NCCL_BUFFSIZE", "8M", "allowed: a whole number"),
-        ("NCCL_ALGO", "4", "allowed: a list of ring, tree"),
         ("NCCL_TOPO_FILE", "~/topology.xml", "allowed: a path, without ~"),
-        ("TORCH_NCCL_ENABLE_MONITORING", "2", "allowed: 1, 0, y"),
         ("OMPI_MCA_btl_tcp_if_include", "eth0 eth1", "allowed: interfaces or CIDR ranges"),
         ("I_MPI_FABRICS", "shm:dapl", "allowed: shm, ofi, shm:ofi"),
         ("FI_LOG_LEVEL", "warning", "allowed: warn, trace"),
@@ -186,9 +194,71 @@ def test_names_where_the_catalogue_is_open(name: str) -> None:
 )
 def test_values_that_are_not_read(name: str, value: str, allowed: str) -> None:
     (finding,) = findings({"env": {name: value}})
-    assert finding.code == "TW413"
+    assert (finding.code, finding.severity.value) == ("TW413", "warning")
     assert f"{name}={value}" in finding.message
     assert finding.fix.startswith(allowed)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("NCCL_ALGO", "4", "allowed: a list of ring, tree"),
+        ("NCCL_ALGO", "Ring, Tree", "allowed: a list of ring, tree"),
+        ("NCCL_PROTO", "^LL256", "allowed: a list of ll"),
+        ("TORCH_NCCL_ENABLE_MONITORING", "2", "allowed: 1, 0, y"),
+        ("TORCH_NCCL_ENABLE_MONITORING", "", "allowed: 1, 0, y"),
+        ("NCCL_ASYNC_ERROR_HANDLING", "true", "allowed: a number"),
+        ("TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "ten", "allowed: a number"),
+        ("TORCH_DISTRIBUTED_DEBUG", "on", "allowed: OFF, INFO, DETAIL"),
+        ("TORCH_DIST_INIT_BARRIER", "yes", "allowed: a whole number"),
+        ("GLOO_SOCKET_IFNAME", "=eth0", "allowed: exact names"),
+        ("GLOO_DEVICE_TRANSPORT", "tcp", "allowed: TCP"),
+        ("OMPI_MCA_btl", "self tcp", "allowed: components"),
+        ("OMPI_MCA_pml", "ob1,^ucx", "allowed: components"),
+        ("FI_EFA_TX_MIN_CREDITS", "0", "allowed: a number above 0"),
+        ("FI_EFA_TX_MIN_CREDITS", "", "allowed: a number above 0"),
+        ("FI_EFA_IFACE", "", "allowed: exact names"),
+    ],
+)
+def test_values_that_end_the_program(name: str, value: str, allowed: str) -> None:
+    (finding,) = findings({"env": {name: value}})
+    assert (finding.code, finding.severity.value) == ("TW413", "error")
+    assert finding.message.endswith("the program ends")
+    assert finding.fix.startswith(allowed)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("eth0 eth1", ["error"]), (" eth0", ["error"]), ("eth0, eth1", ["warning"]), ("^docker0, lo", ["warning"]), ("", [])],
+)
+def test_nccl_ends_without_an_interface(value: str, expected: list[str]) -> None:
+    found = findings({"topology": {"nodes": 1}, "env": {"NCCL_SOCKET_IFNAME": value}})
+    assert [finding.severity.value for finding in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("TORCH_DISTRIBUTED_DEBUG", "on"), ("TORCH_DIST_INIT_BARRIER", "yes"), ("GLOO_SOCKET_IFNAME", "=lo"),
+        ("GLOO_DEVICE_TRANSPORT", "tcp"), ("TORCH_GLOO_LAZY_INIT", ""),
+        ("TORCH_CPP_LOG_LEVEL", "LOUD"), ("TORCH_SHOW_CPP_STACKTRACES", "yes"),
+    ],
+)
+def test_torch_itself_ends_where_the_catalogue_says_so(name: str, value: str) -> None:
+    program = (
+        "import torch, torch.distributed as d; "
+        "d.init_process_group('gloo', store=d.HashStore(), rank=0, world_size=1); "
+        "d.all_reduce(torch.ones(1)); d.destroy_process_group()"
+    )
+    env = {**os.environ, name: value}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, check=False, timeout=60)
+    assert (done.returncode != 0) == VARIABLES[name].ends(value), done.stderr
+
+
+def test_every_value_that_is_allowed_lets_the_program_go_on() -> None:
+    examples = ("0", "1", "3", "12", "yes", "off", "eth0", "TCP", "WARN", "Ring", "LL", "self,tcp", "^openib", "DETAIL")
+    both = [(entry, text) for entry in VARIABLES.values() for text in examples if entry.values.accepts(text)]
+    assert [(entry.name, text) for entry, text in both if entry.ends(text) and not entry.dead] == []
 
 
 def test_a_key_that_is_too_short_is_not_repeated() -> None:
@@ -241,6 +311,7 @@ def test_a_copied_tuning_is_explained_line_by_line(snapshot: SnapshotAssertion) 
         ({"NCCL_IB_HCA": "=mlx5_1"}, {"hca": "=mlx5_0"}, "TW403"),
         ({"NCCL_NET_GDR_LEVEL": "SYS"}, {}, "TW408"),
         ({"NCCL_NET_GDR_LEVEL": "SYS"}, {"gpu_direct": True}, "TW408"),
+        ({"NCCL_NET_GDR_LEVEL": "5"}, {"gpu_direct": True}, "TW408"),
         ({"NCCL_NET_GDR_LEVEL": "LOC"}, {"gpu_direct": True}, "TW403"),
         ({"NCCL_NET_GDR_LEVEL": "SYS"}, {"gpu_direct": False}, "TW403"),
         ({"NCCL_NET_GDR_LEVEL": "LOC"}, {"gpu_direct": False}, "TW416"),

@@ -69,10 +69,25 @@ def test_no_host_file() -> None:
 
 
 def test_variables_that_are_left_behind() -> None:
-    ((code, text),) = said("mpirun", "-np", "16", *HOSTS, *FORWARDED[2:], "-x", "EXTRA=1", "python", "train.py")
+    mine = overlay(MPI, {"node_pools": {"h100": {"pods": {"env": {"HF_HOME": "/data/hub"}}}}})
+    ((code, text),) = said("mpirun", "-np", "16", *HOSTS, "-x", "EXTRA=1", "python", "train.py", cluster=mine)
     assert code == "TW423"
-    assert "do not get HOME:" in text
-    assert "add -x HOME, each word as a separate element" in text
+    assert "do not get HF_HOME:" in text
+    assert "add -x HF_HOME, each word as a separate element" in text
+    ((code, text),) = said("bash", "-c", f"mpirun -np 16 {' '.join(HOSTS)} python train.py", cluster=mine)
+    assert text.endswith("add -x HF_HOME")
+    assert said("mpirun", "-np", "16", *HOSTS, "python", "train.py") == [], "what the plan adds by itself is no loss"
+
+
+@pytest.mark.parametrize("script", [
+    "echo starting mpirun; exec mpirun -np 16 --hostfile /etc/mpi/hostfile python t.py", "mpirun $ARGS python t.py",
+    'which mpirun && mpirun --hostfile /etc/mpi/hostfile "$EXTRA" -np 16 python t.py', "mpirun -np 16 ${HOSTS} python t.py",
+])  # fmt: skip
+def test_what_only_a_shell_knows_is_not_missed(script: str) -> None:
+    mine = overlay(MPI, {"node_pools": {"h100": {"pods": {"env": {"HF_HOME": "/data/hub"}}}}})
+    known = [text for _, text in said("bash", "-c", script, cluster=mine) if "do not get HF_HOME" not in text]
+    assert known == []
+    assert ("$" in script) == (said("bash", "-c", script, cluster=mine) == [])
 
 
 def test_a_variable_in_one_element_with_its_option() -> None:
@@ -102,6 +117,10 @@ def test_hydra_hands_on_the_environment_and_reads_the_operators_host_file() -> N
 
 def test_horovodrun_writes_mpiruns_command_line_itself() -> None:
     assert said("horovodrun", "-np", "16", *HOSTS, "python", "train.py") == []
+    assert said("horovodrun", "-np", "16", "--host-discovery-script", "/app/hosts.sh", "python", "train.py") == []
+    for mpi in ("openmpi", "intel", "mpich"):
+        ((code, text),) = said("horovodrun", "-np", "16", "python", "train.py", mpi=mpi)
+        assert (code, "Open MPI" in text, text.endswith("add --hostfile /etc/mpi/hostfile")) == ("TW423", False, True)
     ((code, _),) = said("horovodrun", "-np", "64", *HOSTS, "python", "train.py")
     assert code == "TW420"
 

@@ -43,6 +43,29 @@ def test_a_value_in_env_is_read_as_one_in_the_command() -> None:
     assert codes(start | {"env": {"MASTER_ADDR": "example-0"}}) == ["TW403"]
 
 
+INDEX: Data = {"field": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}
+
+
+@pytest.mark.parametrize(("text", "env", "expected"), [
+    ("torchrun --node_rank=$RANK t.py", {"RANK": INDEX}, []),
+    ("if [ ${RANK} = 0 ]; then fetch; fi; torchrun t.py", {"RANK": INDEX}, []),
+    ("launch --nodes $WORLD_SIZE --me $RANK", {"WORLD_SIZE": "16", "RANK": INDEX}, []),
+    ("launch --to $MASTER_ADDR:$MASTER_PORT", {"MASTER_ADDR": {"config_map": "c", "key": "k"}, "MASTER_PORT": "29500"}, []),
+    ("launch --me $RANK", {"RANK": "0"}, ["TW411"]),
+    ("launch --to $MASTER_ADDR", {"MASTER_ADDR": "elsewhere"}, ["TW411"]),
+    ("launch '$RANK'", {"RANK": INDEX}, ["TW403"]),
+    ("torchrun t.py", {"RANK": INDEX}, ["TW403"]),
+    ("launch $PET_NODE_RANK", {"PET_NODE_RANK": INDEX}, ["TW403"]),
+])  # fmt: skip
+def test_what_the_shell_of_the_command_reads_is_the_commands(text: str, env: Data, expected: list[str]) -> None:
+    assert codes(shell(text) | {"env": env}) == expected
+
+
+def test_what_the_operator_sets_stays_its_own() -> None:
+    run = {**on("pytorch-job"), **command("bash", "-c", "launch --me $RANK"), "env": {"RANK": "$(X)"}}
+    assert "TW403" in codes(run, ON_PYTORCH)
+
+
 @pytest.mark.parametrize(("words", "says"), [
     (("-x", "RANK=0"), "RANK=0 is the same in every process that mpirun starts"),
     (("-x", "WORLD_SIZE=2"), "WORLD_SIZE=2 contradicts the plan, which has 16"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.compiler.example import Data, codes, command, compiled, findings, message, script
+from tests.compiler.objects import the
 
 ONE_NODE: Data = {"topology": {"nodes": 1}}
 
@@ -11,8 +12,6 @@ ONE_NODE: Data = {"topology": {"nodes": 1}}
 @pytest.mark.parametrize(
     "path",
     [
-        "/tmp",
-        "/tmp/x",
         "/dev",
         "/dev/shm",
         "/dev/shm/x",
@@ -30,9 +29,50 @@ def test_paths_in_the_way_of_the_plan(path: str) -> None:
     assert codes({"mounts": {path: {"scratch": "1Gi"}}}) == ["TW233"]
 
 
-@pytest.mark.parametrize("path", ["/data", "/tmpfs", "/etcetera", "/data/x", "/dev-shm", "/checkpoints/cache"])
+@pytest.mark.parametrize("path", ["/data", "/tmp/x", "/tmpfs", "/etcetera", "/data/x", "/dev-shm", "/checkpoints/cache"])
 def test_paths_beside_those_of_the_plan(path: str) -> None:
     assert codes({"mounts": {path: {"scratch": "1Gi"}}}) == []
+
+
+WORK = [{}, script("python", "x.py"), command("python", "x.py"), command("x") | {"security": {"read_only_root": True}}]
+
+
+@pytest.mark.parametrize("work", WORK, ids=["trainer", "script", "command", "read-only command"])
+@pytest.mark.parametrize(
+    ("mount", "source"),
+    [
+        ({"scratch": "20Gi"}, {"emptyDir": {"sizeLimit": "20Gi"}}),
+        ({"claim": "checkpoints"}, {"persistentVolumeClaim": {"claimName": "checkpoints"}}),
+        ({"host_path": "/local"}, {"hostPath": {"path": "/local"}}),
+    ],
+)
+def test_what_a_run_mounts_at_tmp_is_its_only_scratch(work: Data, mount: Data, source: Data) -> None:
+    lab = {"namespaces": {"training": {"pod_security": "privileged"}}}
+    run = work | {"mounts": {"/tmp": mount, "/tmp/cache": {"scratch": "1Gi"}}}
+    pod = the(compiled(run, lab), "Job")["spec"]["template"]["spec"]
+    mounts = {one["mountPath"]: one["name"] for one in pod["containers"][0]["volumeMounts"]}
+    assert len(mounts) == len(pod["containers"][0]["volumeMounts"])
+    (volume,) = [one for one in pod["volumes"] if one["name"] == mounts["/tmp"]]
+    assert {key: value for key, value in volume.items() if key != "name"} == source
+    assert "tmp" not in {one["name"] for one in pod["volumes"]}
+
+
+def test_what_a_pool_mounts_at_tmp_is_its_pods_only_scratch() -> None:
+    pool = {"node_pools": {"h100": {"pods": {"mounts": {"/tmp": {"scratch": "9Gi"}}}}}}
+    pod = the(compiled(None, pool), "Job")["spec"]["template"]["spec"]
+    assert [one["mountPath"] for one in pod["containers"][0]["volumeMounts"]].count("/tmp") == 1
+
+
+def test_scratch_has_to_be_writable() -> None:
+    (found,) = findings({"mounts": {"/tmp": {"config_map": "x"}}})
+    assert (found.code, found.where.pointer) == ("TW233", "/mounts/~1tmp")
+    assert codes(command("x") | {"security": {"read_only_root": False}, "mounts": {"/tmp": {"config_map": "x"}}}) == []
+
+
+def test_shared_memory_is_sized_by_its_field() -> None:
+    (found,) = findings(command("x") | {"mounts": {"/dev/shm": {"scratch": "1Gi"}}})
+    assert "resources.shared_memory" in found.fix
+    assert codes(command("x") | {"resources": {"shared_memory": "1Gi"}}) == []
 
 
 def test_a_trainer_needs_a_place_for_checkpoints() -> None:

@@ -38,6 +38,17 @@ def all_stated(resolution: Resolution) -> list[Stated]:
     return list({one.source: one for role in roles for one in containers_of_role(resolution, role)}.values())
 
 
+def stated_images(resolution: Resolution) -> dict[str, str]:
+    """Image of each container that is stated, the one that trains among them -> where."""
+    stated = {}
+    for container, source in all_stated(resolution):
+        if isinstance(container, KubernetesContainer):
+            stated[str(container.container["image"])] = f"{source}/container/image"
+        else:
+            stated[container.image] = f"{source}/image"
+    return {**stated, resolution.run.image: "run:/image"}
+
+
 def stated_containers(resolution: Resolution, role: Role) -> list[Stated]:
     """Those of the pool of a role, and then those of the run; one of the run replaces one of the pool with the same name."""
     run, (pool, offered) = resolution.run, resolution.pool_of(role)

@@ -76,7 +76,10 @@ CONFIG_MAP = ObjectKind(
 )
 
 
-RESERVED_PATHS = ("/dev/shm", "/tmp", SPEC_DIRECTORY, SECRET_DIRECTORY)  # noqa: S108 - paths inside the container
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - paths inside the container
+SCRATCH = "/tmp"  # noqa: S108
+"""Where the plan mounts scratch beside a root that is read-only, unless the run or its pool mounts something of its own there."""
+RESERVED_PATHS = (SHARED_MEMORY, SPEC_DIRECTORY, SECRET_DIRECTORY)
 """Mount paths that the plan owns."""
 
 CONTROL_SECRET = "control-secret"  # noqa: S105 - a name
@@ -106,7 +109,7 @@ def volumes(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     own: list[dict[str, Any]] = []
     if memory := shared_memory(resolution, role):
         own.append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": memory}})
-    if resolution.security_of(role).read_only_root:
+    if _has_scratch(resolution, role):
         own.append({"name": "tmp", "emptyDir": Why({}, "trainwright", "scratch: the root file system is read-only")})
     if _sshd_folder(resolution, role):
         empty = Why({}, "trainwright", "what sshd writes, beside read-only files")
@@ -232,6 +235,11 @@ def shared_memory(resolution: Resolution, role: Role) -> Why | None:
     return Why(str(resources.shm), "run:/resources/shared_memory" if stated else "trainwright", resources.shm_reason)
 
 
+def _has_scratch(resolution: Resolution, role: Role) -> bool:
+    stated = SCRATCH in resolution.run.mounts or SCRATCH in resolution.pool_of(role)[1].pods.mounts
+    return resolution.security_of(role).read_only_root and not stated
+
+
 def _sshd_folder(resolution: Resolution, role: Role) -> str | None:
     """Of workers that mpirun reaches by the sshd of an image made for root; None where the run mounts something there itself."""
     binding = resolution.binding
@@ -244,9 +252,9 @@ def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:
     run, plan = resolution.run, resolution.plan
     mounts: list[dict[str, Any]] = []
     if memory := shared_memory(resolution, role):
-        mounts.append({"name": "shm", "mountPath": Why("/dev/shm", memory.source, memory.reason)})  # noqa: S108
-    if resolution.security_of(role).read_only_root:
-        scratch = Why("/tmp", "trainwright", "scratch: the root file system is read-only")  # noqa: S108
+        mounts.append({"name": "shm", "mountPath": Why(SHARED_MEMORY, memory.source, memory.reason)})
+    if _has_scratch(resolution, role):
+        scratch = Why(SCRATCH, "trainwright", "scratch: the root file system is read-only")
         mounts.append({"name": "tmp", "mountPath": scratch})
     if folder := _sshd_folder(resolution, role):
         where = Why(folder, "trainwright", "the root file system is read-only, and sshd needs this folder and a key of its host")

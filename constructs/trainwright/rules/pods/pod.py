@@ -13,7 +13,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape, tokens
 from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.template.containers import all_stated
-from trainwright.manifest.template.volumes import RESERVED_PATHS, volume_names
+from trainwright.manifest.template.volumes import RESERVED_PATHS, SCRATCH, volume_names
 from trainwright.plan import Resolution
 from trainwright.rules.cluster.profile import class_findings, image_findings
 from trainwright.rules.pods.objects import patch_of
@@ -151,13 +151,13 @@ def mounts(context: Context, resolution: Resolution, pods: Pods) -> Iterator[Fin
         main = pod["containers"][0]
         paths = [str(mount.get("mountPath")) for mount in main.get("volumeMounts") or []]
         stated = (*context.run.mounts, *(path for pool in resolution.node_pools for path in pool.pods.mounts))
-        planned = [path for path in paths if path in RESERVED_PATHS or path in stated]
+        planned = [path for path in paths if path in (*RESERVED_PATHS, SCRATCH) or path in stated]
         where = overridden_at(context, role, "containers", main["name"])
         for path in paths:
             if path in planned:
                 continue
             yield from path_findings(path, where)
-            if any(PurePosixPath(other).is_relative_to(path) for other in planned if other not in RESERVED_PATHS):
+            if any(PurePosixPath(other).is_relative_to(path) for other in planned if other not in (*RESERVED_PATHS, SCRATCH)):
                 yield found("TW233", where, f"{path} would hide what the run mounts below it", "use another path")
 
 

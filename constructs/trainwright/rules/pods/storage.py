@@ -14,9 +14,17 @@ from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.limits import hides_the_system, path_problem
-from trainwright.manifest.template.volumes import RESERVED_PATHS
+from trainwright.manifest.template.volumes import RESERVED_PATHS, SCRATCH, SHARED_MEMORY
 from trainwright.plan import Resolution
-from trainwright.run import ClaimMount, KubernetesMount, Mount
+from trainwright.run import (
+    ClaimMount,
+    ConfigMapMount,
+    ImageMount,
+    KubernetesMount,
+    Mount,
+    ProjectedMount,
+    SecretMount,
+)
 from trainwright.units import GIB
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
@@ -71,6 +79,19 @@ def paths(context: Context) -> Iterator[Finding]:
             yield found("TW233", context.locate.run(f"/mounts/{escape(path)}/sub_path"), *problem)
 
 
+def scratch_is_writable(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What a run mounts at /tmp stands for the scratch of the plan, without which most programs do not start."""
+    mount = context.run.mounts.get(SCRATCH)
+    fixed = isinstance(mount, _READ_ONLY) or getattr(mount, "read_only", False)
+    if mount is not None and fixed and resolution.plan.security.read_only_root:
+        message = f"nothing can be written at {SCRATCH}, and the root file system is read-only"
+        fix = f"mount it below {SCRATCH}, or at a folder of its own; scratch of a size of yours is `{SCRATCH}: {{scratch: 20Gi}}`"
+        yield found("TW233", context.locate.run(f"/mounts/{escape(SCRATCH)}"), message, fix)
+
+
+_READ_ONLY = (ConfigMapMount, SecretMount, ProjectedMount, ImageMount)
+
+
 def path_findings(path: str, where: Where) -> Iterator[Finding]:
     """What is wrong with one mount path."""
     if problem := _path_problem(path):
@@ -85,7 +106,8 @@ def _path_problem(path: str) -> tuple[str, str] | None:
     for reserved in (*RESERVED_PATHS, TERMINATION_PATH):
         if PurePosixPath(reserved).is_relative_to(path) or PurePosixPath(path).is_relative_to(reserved):
             taken = f"the plan itself mounts {path}" if path == reserved else f"{path} is in the way of the plan's {reserved}"
-            return taken, "use another path"
+            sized = "remove it, and write the size of shared memory as resources.shared_memory"
+            return taken, sized if path == SHARED_MEMORY else "use another path"
     if hides_the_system(path) or PurePosixPath(path).is_relative_to("/sys"):
         return f"{path} would hide what every program in the image needs", "mount it at a folder of its own, such as /data"
     return path_problem(path)
@@ -272,4 +294,4 @@ _PASSING = ("emptyDir", "ephemeral", "configMap", "secret", "projected", "downwa
 """Volumes that are deleted with the pod, or that nobody can write to."""
 
 RUN = (checkpoint_volume, store_credentials, paths, claims, files, compile_cache)
-PLAN = (shared_claims, checkpoints_fit, grace_fits, goes_on, host_file)
+PLAN = (shared_claims, scratch_is_writable, checkpoints_fit, grace_fits, goes_on, host_file)

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from trainwright.findings import Finding, Where
-from trainwright.findings.codes import found
+from trainwright.findings.codes import found, milder
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous, Role
@@ -219,17 +219,27 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
         return
     further = {f"/roles/{escape(name)}" for name, parts in context.run.roles.items() if parts.is_further}
     for line in (one for one in stated_lines(context) if one.at not in further):
-        for word, backend in pairwise(words_of(line.words)):
+        where, words = context.locate.run(line.pointer), words_of(line.words)
+        for word, backend in pairwise(words):
             if word != "--rdzv-backend" or "$" in backend:
                 continue
             if elastic and backend == "static":
                 message = "nodes of an elastic run have no numbers, and with --rdzv_backend static each is the first"
-                fix = "remove the rendezvous options: the plan sets c10d in PET_ variables"
-                yield found("TW406", context.locate.run(line.pointer), message, fix)
+                yield found("TW406", where, message, "remove the rendezvous options: the plan sets c10d in PET_ variables")
             elif not elastic and backend != "static":
-                message = f"--node_rank and PET_NODE_RANK are ignored with --rdzv_backend {shown(backend)}"
-                fix = "remove the rendezvous options: the plan sets static rendezvous in PET_ variables"
-                yield found("TW406", context.locate.run(line.pointer), message, fix)
+                yield _of_fixed_nodes(backend, where, "--rdzv-endpoint" in words or "PET_RDZV_ENDPOINT" in context.run.env)
+
+
+def _of_fixed_nodes(backend: str, where: Where, has_endpoint: bool) -> Finding:
+    """c10d works with an endpoint, and ranks are then in another order; without one each pod takes its own localhost
+    (torch/distributed/run.py, get_rdzv_endpoint; elastic/rendezvous/c10d_rendezvous_backend.py).
+    """
+    fix = "remove the rendezvous options: the plan sets static rendezvous in PET_ variables"
+    if not has_endpoint:
+        message = f"with --rdzv_backend {shown(backend)} and no --rdzv_endpoint each pod waits at an address of its own"
+        return found("TW406", where, message, f"{fix}; or add --rdzv_endpoint=$(MASTER_ADDR):$(MASTER_PORT)")
+    message = f"--node_rank and PET_NODE_RANK are ignored with --rdzv_backend {shown(backend)}: ranks do not follow the pods"
+    return milder("TW406", where, message, f"{fix}; or waive this, if no rank needs its place")
 
 
 def words_in(command: Sequence[str]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainwright.findings import Finding, Where
-from trainwright.findings.codes import found
+from trainwright.findings.codes import found, milder
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import EnvironmentChannel
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 
 LONGEST_VARIABLE = 131_071
 """Bytes of a variable, its name and ``=`` among them (execve(2), MAX_ARG_STRLEN); with a longer one no program starts."""
-
-
-def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Names that the controller, the supervisor or the plan sets: setting them again breaks ranks silently."""
-    fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
-    for name, owner in owners_of(context.run.env, resolution).items():
-        yield found("TW403", context.locate.run(f"/env/{name}"), owner, fix)
 
 
 class Stated(NamedTuple):
@@ -150,14 +143,20 @@ def variable_findings(env: Environment, where: Callable[[str], Where]) -> Iterat
 
 
 def _of_entry(entry: Entry, value: str | None, where: Where) -> Iterator[Finding]:
-    """At most one finding: what is dead needs no value, and what cannot be read carries no risk. Empty text counts as not set."""
-    if value == "" and not entry.dead:
+    """At most one finding: what is dead needs no value, and what cannot be read carries no risk. Empty text counts as not set,
+    unless the library says otherwise.
+    """
+    ends = entry.ends(value or "") if entry.dead else value is not None and entry.ends(value)
+    said = found if ends else milder
+    if value == "" and not entry.dead and not ends:
         return
     if entry.dead:
-        yield found("TW407", where, f"{entry.name} {entry.dead}", entry.instead or "remove it")
-    elif value is not None and not entry.values.accepts(value):
+        yield said("TW407", where, f"{entry.name} {entry.dead}", entry.instead or "remove it")
+    elif value is not None and (ends or not entry.values.accepts(value)):
         shown = entry.name if looks_secret(entry.name, value) else f"{entry.name}={value[:80]}"
-        yield found("TW413", where, f"{entry.library.value} cannot read {shown}", f"allowed: {entry.values}")
+        then = "the program ends" if ends else "it goes on with another value, or with its default"
+        allowed = entry.must if ends else entry.values
+        yield said("TW413", where, f"{entry.library.value} cannot read {shown}: {then}", f"allowed: {allowed}")
     elif entry.deprecated:
         yield found("TW408", where, f"{entry.name} {entry.deprecated}", entry.instead or "remove it")
     elif entry.risk and entry.risk.applies(value):
@@ -172,7 +171,7 @@ def _together(env: Environment, where: Callable[[str], Where]) -> Iterator[Findi
         word = "leaves out" if hca.startswith("^") else "matches"
         exact = "^=mlx5_1,mlx5_4" if hca.startswith("^") else "=mlx5_0,mlx5_1"
         message = f"NCCL_IB_HCA={hca} {word} every adapter whose name starts with it, including storage adapters"
-        fix = f"write exact names, as in {exact!r}, best as fabric.hca in the cluster profile"
+        fix = f"write exact names, as in {exact!r}; fabric.hca of the pool, in the cluster profile, is the field for them"
         yield found("TW408", where("NCCL_IB_HCA"), message, fix)
     if "NCCL_DEBUG_SUBSYS" in env and str(env.get("NCCL_DEBUG")).upper() not in ("INFO", "TRACE"):
         message = "NCCL_DEBUG_SUBSYS has no effect without NCCL_DEBUG=INFO"
@@ -180,7 +179,8 @@ def _together(env: Environment, where: Callable[[str], Where]) -> Iterator[Findi
     threads, sockets = (str(env.get(name) or 1) for name in ("NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"))
     if threads.isdecimal() and sockets.isdecimal() and int(threads) * int(sockets) > 64:
         message = f"NCCL_SOCKET_NTHREADS x NCCL_NSOCKS_PERTHREAD is {int(threads) * int(sockets)}"
-        yield found("TW413", where("NCCL_NSOCKS_PERTHREAD"), message, "allowed: at most 64 (NCCL user guide)")
+        message += ": NCCL takes fewer sockets"  # src/transport/net_socket.cc
+        yield milder("TW413", where("NCCL_NSOCKS_PERTHREAD"), message, "allowed: at most 64 (NCCL user guide)")
 
 
 def peer_list(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -233,5 +233,5 @@ def of_runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding
     yield from variable_findings({name: value for name, value in texts.items() if name not in owners}, where)
 
 
-PLAN = (reserved, fabric, variables, unforwarded, peer_list, of_runtime_env)
+PLAN = (fabric, variables, unforwarded, peer_list, of_runtime_env)
 PODS = (rdma,)

@@ -11,7 +11,7 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import MPI
 from trainwright.plan import Resolution
-from trainwright.plan.environment import forwarded
+from trainwright.plan.environment import forwarded, is_stated
 from trainwright.rules.program.command import Line, assigned, lines_of_ranks, stated_lines, words_of
 from trainwright.rules.program.launchers import launched_by
 from trainwright.run import CommandWorkload
@@ -22,7 +22,8 @@ _HOROVODRUN = frozenset({"horovodrun"})
 
 _PROCESSES = ("-np", "--np", "-n", "--n", "-c")
 _HOSTFILE = ("--hostfile", "-hostfile", "--machinefile", "-machinefile", "--default-hostfile", "-machine", "-f")
-_HOSTS = ("--host", "-host", "-H", "-hosts")
+_HOSTS = ("--host", "-host", "-H", "-hosts", "--hosts")
+_DISCOVERY = ("--host-discovery-script",)
 
 _FLAGS = frozenset({
     "--allow-run-as-root", "--oversubscribe", "--nooversubscribe", "--use-hwthread-cpus", "--tag-output", "--timestamp-output",
@@ -46,29 +47,38 @@ class Launch(NamedTuple):
 
     program: str
     options: Sequence[tuple[str, str]]
-    """Names and first values; a flag has none."""
+    """Names and first values; a flag has none, and neither has a variable that stands for options."""
+    in_shell: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether only the shell knows all options: nobody can say that one is missing."""
+        return any(name.startswith("$") for name, _ in self.options)
 
     def values(self, names: Sequence[str]) -> list[str]:
         return [value for name, value in self.options if name in names]
 
 
 def launch_of(command: Sequence[str]) -> Launch | None:
-    """The first mpirun in a command or in a shell's script; None if there is none."""
-    words = words_of(command)
-    for index, word in enumerate(words):
-        program = word.rpartition("/")[2]
-        if program in _MPIRUN | _HOROVODRUN:
-            return Launch(program, tuple(_options(words[index + 1 :])))
-    return None
+    """The first mpirun with options in a command or in a shell's script, which may name it before; None if there is none."""
+    words, line = words_of(command), Line(tuple(command))
+    plain = {word.rpartition("/")[2] for number, word in enumerate(command) if not line.in_shell(number)}
+    launches = [
+        Launch(program, tuple(_options(words[index + 1 :])), program not in plain)
+        for index, program in enumerate(word.rpartition("/")[2] for word in words)
+        if program in _MPIRUN | _HOROVODRUN
+    ]
+    return next((launch for launch in launches if launch.options), next(iter(launches), None))
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The options up to the program that is started; an option that is not known here counts as one with a value."""
     index = 0
-    while index < len(words) and words[index].startswith("-"):
-        name = words[index]
-        yield name, "" if name in _FLAGS or index + 1 == len(words) else words[index + 1]
-        index += 1 if name in _FLAGS else 3 if name in _PAIRS else 2
+    while index < len(words) and words[index].lstrip("\"'").startswith(("-", "$")):
+        name = words[index].lstrip("\"'")
+        alone = name in _FLAGS or name.startswith("$")
+        yield name, "" if alone or index + 1 == len(words) else words[index + 1]
+        index += 1 if alone else 3 if name in _PAIRS else 2
 
 
 def mpirun(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -112,7 +122,7 @@ Problems = Iterator[tuple[str, str, str]]
 
 def _slots(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     slots, given = resolution.needs.world_size, launch.values(_PROCESSES)
-    if not given and mpi.implementation != "openmpi" and launch.program in _MPIRUN:
+    if not given and mpi.implementation != "openmpi" and launch.program in _MPIRUN and not launch.is_open:
         message = f"{launch.program} of {TITLES[mpi.implementation]} starts one rank unless -n says otherwise"
         yield "TW423", message, f"add -n {slots}"
     if not given or not given[0].isdigit() or int(given[0]) == slots:
@@ -158,7 +168,12 @@ def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
     if any("$" not in host for host in hosts):
         message = "the command names hosts, and pods are named after the run's identity, which changes with the next edit"
         yield "TW420", message, f"remove them, and write --hostfile {wanted}"
-    if not files and not hosts and mpi.implementation == "openmpi":
+    if files or hosts or launch.values(_DISCOVERY) or launch.is_open:
+        return
+    if launch.program in _HOROVODRUN:  # horovod/runner/launch.py
+        message = "without --hostfile or -H horovodrun starts all ranks in the launcher's pod"
+        yield "TW423", message, f"add --hostfile {wanted}"
+    elif mpi.implementation == "openmpi":
         message = "without --hostfile Open MPI 5 sees only the launcher: only Open MPI 4 reads the variable that names the file"
         yield "TW423", message, f"add --hostfile {wanted}"
 
@@ -173,21 +188,25 @@ def _dialect(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 
 def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
-    """Hydra passes on the whole environment by default; Open MPI passes on nothing."""
-    if mpi.implementation != "openmpi" or launch.program not in _MPIRUN:
+    """Hydra passes on the whole environment by default; Open MPI passes on nothing. A program that misses what the run or its
+    pool states is another one than was meant; the plan's own defaults are no loss.
+    """
+    if mpi.implementation != "openmpi" or launch.program not in _MPIRUN or launch.is_open:
         return
-    named = {value.partition("=")[0] for value in launch.values(("-x",))}
-    missing = [name for name in forwarded(resolution.plan.environment) if name not in named]
+    named = {value.strip("\"'").partition("=")[0] for value in launch.values(("-x",))}
+    stated = [variable for variable in resolution.plan.environment if is_stated(variable)]
+    missing = [name for name in forwarded(stated) if name not in named]
     if missing:
         message = f"ranks on other pods do not get {', '.join(missing)}: mpirun passes on only what -x names"
-        yield "TW423", message, f"add {' '.join(f'-x {name}' for name in missing)}, each word as a separate element"
+        how = "" if launch.in_shell else ", each word as a separate element"
+        yield "TW423", message, f"add {' '.join(f'-x {name}' for name in missing)}{how}"
 
 
 def _root(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> Problems:
     """Open MPI's mpirun refuses to be root's unless it is told; where nobody is root, the option speaks of another image."""
     told = any(name == "--allow-run-as-root" for name, _ in launch.options)
     as_root = mpi.as_root and not resolution.plan.security.non_root
-    if as_root and mpi.implementation == "openmpi" and not told and launch.program in _MPIRUN:
+    if as_root and mpi.implementation == "openmpi" and not told and launch.program in _MPIRUN and not launch.is_open:
         by_name = {variable.name for variable in resolution.environment(resolution.binding.roles[0])}
         if not by_name | assigned(line.words).keys() >= _ROOT_BY_NAME:
             message, fix = f"{launch.program} of Open MPI does not start as root", "add --allow-run-as-root"

@@ -12,6 +12,7 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous, Role
+from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, set_once, words_in, words_of
 from trainwright.rules.program.environment import stated_for_ranks
@@ -30,10 +31,32 @@ from trainwright.run import CommandWorkload, ScriptWorkload
 from trainwright.target.base import RunPod
 from trainwright.topology import LAUNCHER_VARIABLES, untold
 from trainwright.topology.launching import NODE_RANK
+from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 
 Locate = Callable[[str], Where]
 _OF_A_RANK = frozenset({"RANK", "LOCAL_RANK", "NODE_RANK", "PET_NODE_RANK", "GROUP_RANK"})
 _BY_TORCHRUN = frozenset({"MASTER_ADDR", "MASTER_PORT"})
+
+
+def reserved(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Names that the controller, the supervisor or the plan sets: setting them again breaks ranks silently. What the command's
+    shell reads is the command's own, if it is of a rank: a launcher in it tells its ranks theirs.
+    """
+    fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
+    free = _of_the_shell(context, resolution)
+    for name, owner in owners_of(context.run.env, resolution).items():
+        if name not in free:
+            yield found("TW403", context.locate.run(f"/env/{name}"), owner, fix)
+
+
+def _of_the_shell(context: Context, resolution: Resolution) -> set[str]:
+    """Of a rank's variables, those that a script of the command reads, and that neither the controller nor the plan sets."""
+    if not isinstance(context.run.workload, CommandWorkload):
+        return set()
+    lines = [(line, number) for line in lines_of_ranks(context, resolution) for number in range(len(line.words))]
+    scripts = [line.words[number] for line, number in lines if line.in_shell(number)]
+    read = {first or second for script in scripts for first, second in _READ.findall(_NOT_READ_HERE.sub("", script))}
+    return (read & set(RANK_ENVIRONMENT)) - resolution.binding.injects.keys()
 
 
 def set_by_hand(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -44,7 +67,8 @@ def set_by_hand(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield from _against_plan(set_once(line), resolution, partial(_in_command, context, line))
     for stated in stated_for_ranks(context, resolution):
         texts = {name: value for name, value in stated.env.items() if isinstance(value, str) and "$" not in value}
-        of_launchers = {name: value for name, value in texts.items() if name in LAUNCHER_VARIABLES and name not in _BY_TORCHRUN}
+        own = (set(LAUNCHER_VARIABLES) - _BY_TORCHRUN) | _of_the_shell(context, resolution)
+        of_launchers = {name: value for name, value in texts.items() if name in own}
         yield from _against_plan(of_launchers, resolution, partial(stated.at, context))
 
 
@@ -281,5 +305,5 @@ def _from_elsewhere(name: str, container: Mapping[str, Any]) -> bool:
     return bool(container.get("envFrom")) or name.startswith("KUBERNETES_")
 
 
-PLAN = (set_by_hand, references, unset)
+PLAN = (reserved, set_by_hand, references, unset)
 PODS = (left_as_text, empty_in_a_shell)

@@ -49,7 +49,7 @@ def ports_are_free(context: Context, resolution: Resolution) -> Iterator[Finding
             takes = _takes_from_afar if port in apart else _takes
             if not other.source.startswith("run:") and takes(context, port, other):
                 message = f"port {port.name} ({port.number}) is taken by port {other.name} ({other.number}) of the plan"
-                yield found("TW460", where, f"{message}: {other.reason}", "choose another name and number")
+                yield found("TW460", where, f"{message}: {other.reason}", fix_of_port(port, other))
     for process in resolution.processes.values():
         own = [port for port in process.ports if port.source.startswith("run:")]
         for first, second in combinations(own, 2):
@@ -57,6 +57,13 @@ def ports_are_free(context: Context, resolution: Resolution) -> Iterator[Finding
                 same = f"are both {first.number}" if first.number == second.number else "have the same name in one pod"
                 message = f"ports {first.name} and {second.name} {same}"
                 yield found("TW460", context.locate.run(second.source.removeprefix("run:")), message, "remove one of them")
+
+
+def fix_of_port(own: Port, planned: Port) -> str:
+    """A port of the same number is most often the plan's own, stated once more."""
+    if own.number == planned.number:
+        return "remove it: the pods have this port from the plan; a program of your own needs another number"
+    return "choose another name"
 
 
 def _takes(_: Context, own: Port, planned: Port) -> bool:

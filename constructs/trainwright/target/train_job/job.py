@@ -313,6 +313,8 @@ def _train_job(resolution: Resolution) -> Tree:
 def _patches(resolution: Resolution) -> Tree:
     """An empty patch of the pods of each Job, in the words of the operator's release."""
     names = [name for name, _ in jobs_of(resolution)]
+    if trainer_release(resolution) < (2, 1):
+        return {}  # 2.0 has podSpecOverrides, of few fields: all of a pod is the runtime's
     if trainer_release(resolution) < (2, 2):
         return {"podTemplateOverrides": [{"targetJobs": [{"name": name}]} for name in names]}
     template = {"spec": {"replicatedJobs": [{"name": name} for name in names]}}

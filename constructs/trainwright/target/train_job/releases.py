@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainwright.findings.context import Context
 
 GROUP = "trainer.kubeflow.org"
-TRAINER = KnownOperator("trainer", Releases((2, 1), (2, 3)), Crd("trainjobs.trainer.kubeflow.org", "v1alpha1"))
+TRAINER = KnownOperator("trainer", Releases((2, 0), (2, 3)), Crd("trainjobs.trainer.kubeflow.org", "v1alpha1"))
 
 POD_FIELDS: Mapping[str, tuple[int, int]] = {
     "/metadata/labels": (2, 1),
@@ -32,7 +32,7 @@ POD_FIELDS: Mapping[str, tuple[int, int]] = {
     "/spec/volumes": (2, 1),
 }
 """What a TrainJob patches of its pods, and since which release it may (PodSpecPatch in trainjob_types.go; the grace period by
-trainer #3324). Everything else is the runtime's: two runs that differ in nothing else share it."""
+trainer #3324). Everything else is the runtime's, and with 2.0 all of it: two runs that differ in nothing else share it."""
 
 KUEUE_SINCE = (0, 17)
 ADMITTED_SINCE = (2, 2)
