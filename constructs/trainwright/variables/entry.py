@@ -106,7 +106,8 @@ class PerFunction:
         """As ``parseList`` reads it (NCCL, src/graph/tuning.cc): a blank is part of a name, and an empty part is none."""
         parts = [part.rpartition(":") for part in text.split(";") if part]
         named = all(colon and function.isalpha() for function, colon, _ in parts[1:])
-        names = [name.lower() for _, _, names in parts for name in names.removeprefix("^").split(",") if name]
+        lists = [(names or function).removeprefix("^") for function, _, names in parts]
+        names = [name.lower() for listed in lists for name in listed.split(",") if name]
         return named and set(names) <= set(self.words)
 
     def __str__(self) -> str:

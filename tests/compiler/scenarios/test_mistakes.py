@@ -97,7 +97,7 @@ MISTAKES: dict[str, tuple[str, Data, str, str]] = {
     "70B under DDP": ("llama-finetune", {"topology": {"kind": "ddp", "nodes": 4, "gpus_per_node": 8}}, "TW220", "zero3"),
     "a node rank under c10d": (
         "llama-finetune", command("torchrun", "--node_rank=$(JOB_COMPLETION_INDEX)", "--rdzv_backend=c10d", "train.py"),
-        "TW406", "--node_rank",
+        "TW406", "--rdzv_endpoint",
     ),
     "the index by hand": ("llama-finetune", env(JOB_COMPLETION_INDEX="0"), "TW403", "JOB_COMPLETION_INDEX"),
     "a Service of ready pods": (
