@@ -102,8 +102,8 @@ def _operators(draw: st.DrawFn, scheduling: Data, kueue: str | None) -> Data:
     for name, operator in OPERATORS.items():
         if not draw(st.integers(0, 5)) or not _sends_there(operator, scheduling):
             continue
-        refused = operator.not_with_kueue if kueue else None
-        known = [release for release in operator.known if refused is None or not release.startswith(refused)]
+        refused = operator.not_with_kueue if kueue else ()
+        known = [release for release in operator.known if not release.startswith(refused)]
         operators[name] = {"version": draw(st.sampled_from(known))}
         if scheduling and operator.has_gang_flag:
             operators[name]["gang_scheduler"] = _flag(operator, scheduling)

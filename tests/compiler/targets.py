@@ -27,8 +27,8 @@ class Operator:
     """Whether any value but Volcano's is the name by which pods know that scheduler."""
     keeps_scheduler: bool = False
     """Whether a scheduler that a pod template names stays, whatever the flag says."""
-    not_with_kueue: str | None = None
-    """The known minor release whose objects no newer Kueue admits."""
+    not_with_kueue: tuple[str, ...] = ()
+    """The known minor releases whose objects no newer Kueue admits."""
 
     @property
     def known(self) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ OPERATORS: dict[str, Operator] = {
     ),
     "trainer": Operator(
         {"1.9": "TW314", "2.0.1": "", "2.1": "", "2.1.0": "", "2.2.1": "", "2.3.0": "", "2.3.7": "", "2.4.0": "TW315"},
-        not_with_kueue="2.1",
+        not_with_kueue=("2.0", "2.1"),
     ),
     "mpi-operator": Operator(
         {"0.4.0": "TW314", "0.5.0": "", "0.8.0": "", "0.8.1": "", "0.10": "TW315"}, has_gang_flag=True,
@@ -133,8 +133,8 @@ class Case:
     hosts_are_known: bool = True
     """Whether the plan knows by which names pods find each other."""
 
-    too_old: Mapping[str, str] = field(default_factory=dict)
-    """Shape -> the known minor release of its operator that does not carry it yet."""
+    too_old: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Shape -> the known minor releases of its operator that do not carry it yet."""
 
     def roles_of(self, shape: str) -> Mapping[str, str]:
         """Role -> its main container, of a shape of topology."""
@@ -155,7 +155,7 @@ class Case:
         if self.gang not in (None, cluster.get("scheduling", {}).get("gang")):
             return False
         old = self.too_old.get(shape)
-        return old is None or not operators[self.operator]["version"].startswith(old)
+        return not old or not operators[self.operator]["version"].startswith(old)
 
 
 _ALL = (
@@ -244,7 +244,7 @@ _ALL = (
         ),
         job_per_role=True,
         host_network=False,
-        too_old={"xgboost": "2.1", "jax": "2.1"},
+        too_old={"xgboost": ("2.0", "2.1"), "jax": ("2.0", "2.1")},
         further=FURTHER,
         orders_start=True,
     ),
