@@ -14,7 +14,7 @@ from trainwright.findings.locate import escape, tokens
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.provenance import nearest
 from trainwright.manifest.written import nodes
-from trainwright.project.build import Output
+from trainwright.project.built import Output
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from trainwright.explain import Explainer
 from trainwright.findings.locate import Locator
 from trainwright.manifest.provenance import split
 from trainwright.manifest.template.volumes import payload_provenance
-from trainwright.project.build import Output
+from trainwright.project.built import Output
 from trainwright.target import TARGETS
 from trainwright.target.base import run_pods
 from trainwright.validate import Catalogue, CheckedBy, load_catalogue, object_problems

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.compiler.compiling import TODAY
 
-from trainwright.project.build import Build, build_project
+from trainwright.project.build import build_project
+from trainwright.project.built import Build
 from trainwright.project.load import Project, load_sources
 from trainwright.project.synth import Written, synth
 

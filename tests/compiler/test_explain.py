@@ -14,7 +14,8 @@ from tests.compiler.projects import ROOT
 from trainwright.cli.explain import explainer_for
 from trainwright.explain import Explainer, Explanation
 from trainwright.findings import CompileError
-from trainwright.project.build import Build, build_project
+from trainwright.project.build import build_project
+from trainwright.project.built import Build
 from trainwright.project.load import Project, load_sources
 
 FILES = sorted(path.relative_to(ROOT / "dist").as_posix() for path in (ROOT / "dist").rglob("*.k8s.yaml"))

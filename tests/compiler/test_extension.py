@@ -42,7 +42,7 @@ from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.model import Model
 from trainwright.plan import Resolution
-from trainwright.project.build import Output
+from trainwright.project.built import Output
 from trainwright.reading import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run

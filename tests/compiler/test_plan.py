@@ -19,7 +19,8 @@ from tests.compiler.strategies import pairs
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError
 from trainwright.identity import PLACEHOLDER
-from trainwright.project.build import Build, build_project
+from trainwright.project.build import build_project
+from trainwright.project.built import Build
 from trainwright.project.load import Project, load_sources
 from trainwright.report.finding import to_json
 from trainwright.report.plan import plan_data, plan_lines

@@ -25,7 +25,8 @@ from trainwright.cli.session import (
     write_findings,
 )
 from trainwright.findings import Finding, Severity
-from trainwright.project.build import Build, build_project
+from trainwright.project.build import build_project
+from trainwright.project.built import Build
 from trainwright.project.scope import obstacles
 from trainwright.project.status import compare, compare_runs, last_records, told_before
 from trainwright.report.finding import by_cause

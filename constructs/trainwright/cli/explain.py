@@ -11,7 +11,8 @@ import typer
 from trainwright.cli.session import ProjectOption, fail, open_project, open_sources, output, stop, today, watched
 from trainwright.explain import Explainer, Explanation
 from trainwright.model import closest
-from trainwright.project.build import Build, build_project
+from trainwright.project.build import build_project
+from trainwright.project.built import Build
 from trainwright.project.load import Project
 from trainwright.report.pages import page_text
 

@@ -10,7 +10,8 @@ import typer
 
 from trainwright.cli.session import Exit, ProjectOption, fail, open_sources, run_file, say, stop, today, watched
 from trainwright.findings import Severity
-from trainwright.project.build import Build, build_project
+from trainwright.project.build import build_project
+from trainwright.project.built import Build
 from trainwright.project.hold import held_text
 from trainwright.project.load import Project
 from trainwright.project.record import Hold, Records, RunRecord, digest

@@ -25,7 +25,8 @@ from trainwright.cli.session import (
 )
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.plan import Plan
-from trainwright.project.build import build_run, demand_profile, refused_by_policies
+from trainwright.project.build import build_run, demand_profile
+from trainwright.project.clashes import refused_by_policies
 from trainwright.project.load import load_sources_for
 from trainwright.report.finding import to_json
 from trainwright.report.plan import compiled_data, default_places, difference_data, difference_lines, plan_data, plan_lines

@@ -24,7 +24,8 @@ from trainwright.cli.session import (
     watched,
 )
 from trainwright.findings import CompileError
-from trainwright.project.build import Build, build_project, run_of
+from trainwright.project.build import build_project
+from trainwright.project.built import Build, run_of
 from trainwright.project.changes import object_changes, run_lines
 from trainwright.project.hold import objects_in
 from trainwright.project.load import Project

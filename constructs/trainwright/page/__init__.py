@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from trainwright.page.data import details, rows
-from trainwright.project.build import Build
+from trainwright.project.built import Build
 from trainwright.project.load import Project
 from trainwright.review import Review
 from trainwright.review.lines import summary

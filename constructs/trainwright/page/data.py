@@ -8,7 +8,7 @@ from typing import Any
 from trainwright.explain import Explainer
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.page.drawing import drawing
-from trainwright.project.build import Build, BuiltRun
+from trainwright.project.built import Build, BuiltRun
 from trainwright.project.load import Project
 from trainwright.report.finding import to_json
 from trainwright.report.plan import plan_rows

@@ -2,161 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import cached_property, partial
+from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from trainwright.compile import CompiledRun, compile_run
-from trainwright.findings import CompileError, Finding, Severity, Where
+from trainwright.compile import compile_run
+from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.codes import found, one_of
-from trainwright.findings.locate import Locator, escape
+from trainwright.findings.locate import Locator
 from trainwright.manifest import foundation
-from trainwright.manifest.data.fetching import FETCH_JOB, job_name
-from trainwright.manifest.kinds import GroupKind, ObjectKey, Reasons, reasons_by_kind
+from trainwright.manifest.data.fetching import FETCH_JOB
+from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
 from trainwright.manifest.monitoring import watched
 from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import Answer, Provenance, split
-from trainwright.manifest.template.containers import stated_images
 from trainwright.manifest.template.volumes import payload_provenance
-from trainwright.model import Fact
+from trainwright.project.built import NO_RECORDS, SUFFIX, Build, BuiltFoundation, BuiltRun, Manifest, Output
+from trainwright.project.clashes import Clash, duplicates, fetched_twice, refused_by_policies, shared_ports
 from trainwright.project.hold import HeldRun, check_held, from_profile
 from trainwright.project.load import ClusterFile, RunFile, Sources, Watch, unwatched
-from trainwright.project.record import Digest, Records, cluster_path, foundation_path, manifests_digest, run_path
+from trainwright.project.record import Records
 from trainwright.project.start import directories_of_others
 from trainwright.report.facts import plan_facts
 from trainwright.report.header import foundation_header, run_header
 from trainwright.rules.pods.objects import values_are_plain
 
-if TYPE_CHECKING:
-    from trainwright.policy import PolicyRun
-
-Manifest = dict[str, Any]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)  # without slots, so that the digest can be kept
-class Output:
-    """One file of ``dist/``."""
-
-    path: str
-    """Below ``dist/``, with forward slashes."""
-    manifests: tuple[Manifest, ...]
-    provenance: Callable[[], tuple[Provenance, ...]]
-    """Makes one map for each manifest."""
-    change: str
-    """The file that a person edits to change this one."""
-    reasons: Mapping[GroupKind, Reasons] = field(default_factory=dict)
-    """Why the constants in each kind of object are as they are."""
-    payloads: Mapping[str, Provenance] = field(default_factory=dict)
-    """Key of a ConfigMap -> where the values inside that JSON file come from."""
-    locator: Locator = field(default_factory=Locator)
-    locators: Mapping[int, Locator] = field(default_factory=dict)
-    """Index of an object -> where the run that made it is written, in a file with objects of several runs."""
-    held: HeldRun | None = None
-    """What is copied as it is, where the run is held."""
-    header: str = ""
-    """Comments above the objects; a held run's bytes have theirs."""
-
-    @cached_property
-    def digest(self) -> Digest:
-        return manifests_digest(self.manifests) if self.held is None else self.held.record.manifests
-
-    @property
-    def run(self) -> str | None:
-        """The run that the file is of; None for a foundation."""
-        return run_of(self.path)
-
-    @property
-    def foundation(self) -> str:
-        """``<cluster>/<namespace>``: the foundation that the file is, or that its run needs."""
-        return "/".join(self.path.split("/")[:2])
-
-
-class BuiltRun(NamedTuple):
-    """A run that compiled, with the files that it is from and becomes."""
-
-    file: RunFile
-    cluster: ClusterFile
-    compiled: CompiledRun
-    """What today's inputs give."""
-    output: Output
-    facts: Mapping[str, Fact]
-    """What today's plan states."""
-
-    @property
-    def held(self) -> HeldRun | None:
-        """What is kept of it, where it is held."""
-        return self.output.held
-
-    @property
-    def identity(self) -> str:
-        """The hash in the names of its objects in ``dist/``."""
-        return self.compiled.identity if self.held is None else self.held.record.identity
-
-
-class BuiltFoundation(NamedTuple):
-    """What must be in a namespace before its runs."""
-
-    key: str
-    """``<cluster>/<namespace>``."""
-    cluster: ClusterFile
-    serves: tuple[str, ...]
-    """The runs of the namespace."""
-    output: Output
-
-
-class Build(NamedTuple):
-    """All outputs, and all findings in the order of the files."""
-
-    runs: dict[str, BuiltRun]
-    foundations: dict[str, BuiltFoundation]
-    done: dict[str, RunFile]
-    """Runs whose state is done: they keep their records, and are not emitted."""
-    clusters: dict[str, ClusterFile]
-    """Every profile that could be read."""
-    failures: dict[str, tuple[Finding, ...]]
-    """Run -> its errors, those of its profile and of its foundation among them. No other run is held up by them."""
-    findings: tuple[Finding, ...]
-
-    @property
-    def outputs(self) -> dict[str, Output]:
-        """Path below ``dist/`` -> output."""
-        outputs = [*(entry.output for entry in self.foundations.values()), *(entry.output for entry in self.runs.values())]
-        return {output.path: output for output in outputs}
-
-    @property
-    def idle(self) -> list[str]:
-        """Paths below ``dist/`` of the files that keep a folder for runs where a namespace has none.
-
-        Argo CD cannot sync a folder that is gone, and Git has no empty ones: the last run would go on training.
-        """
-        active = {entry.output.foundation for entry in self.runs.values()}
-        known = {f"{name}/{namespace}" for name, file in self.clusters.items() for namespace in file.cluster.namespaces}
-        return [f"{key}/runs/{KEEPS_FOLDER}" for key in sorted(known - active)]
-
-    @property
-    def recorded(self) -> frozenset[str]:
-        """Paths of the records that there must be, below their folder; of a run that is done there may be one."""
-        runs = (run_path(name) for name in (*self.runs, *self.done))
-        return frozenset((*runs, *map(foundation_path, self.foundations), *map(cluster_path, self.clusters)))
-
-    @property
-    def failed(self) -> bool:
-        return any(finding.severity is Severity.ERROR for finding in self.findings)
-
-
-SUFFIX = ".k8s.yaml"
-KEEPS_FOLDER = ".gitkeep"
-NO_RECORDS = Records()
-
-
-def run_of(path: str) -> str | None:
-    """The run that a file of ``dist/`` is called after, by a path with forward slashes; None for another file."""
-    folder, _, name = path.rpartition("/")
-    return name.removesuffix(SUFFIX) if folder.endswith("/runs") and name.endswith(SUFFIX) else None
 
 
 def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, watch: Watch = unwatched) -> Build:
@@ -190,13 +63,6 @@ def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, wat
     clashes += refused_by_policies(sources, runs, today)
     findings += [clash.finding for clash in clashes]
     return Build(runs, foundations, done, sources.clusters, _failures(sources, failed, clashes), tuple(findings))
-
-
-class Clash(NamedTuple):
-    """What several runs must agree on, and do not, or what a policy refuses: of each of them."""
-
-    finding: Finding
-    runs: tuple[str, ...]
 
 
 def _failures(
@@ -411,95 +277,3 @@ def _shared(runs: Sequence[BuiltRun]) -> Iterator[tuple[str, _Shared]]:
     yield from sorted(seen.items())
 
 
-def shared_ports(runs: Sequence[BuiltRun]) -> list[Clash]:
-    """Runs on the node's network that can meet on a node must not listen on the same ports; whole nodes are nobody else's."""
-    seen: dict[tuple[str, str, int], BuiltRun] = {}
-    clashes = []
-    for run in runs:
-        plan, gpu = run.compiled.plan, run.compiled.resolution.pool.gpu
-        if not run.file.run.host_network or (gpu and plan.world.gpus_per_node == gpu.per_node):
-            continue
-        other = seen.setdefault((plan.cluster, plan.world.pool, plan.rendezvous.http_port), run)
-        if other is not run:
-            there = f"on the network of the nodes of pool {plan.world.pool}"
-            message = f"{there}, this run has the same ports as run {other.file.run.run}"
-            fix = "rename one of the two: ports follow from the name; or take whole nodes"
-            finding = found("TW608", run.output.locator.run("/host_network"), message, fix)
-            clashes.append(Clash(finding, (other.file.run.run, run.file.run.run)))
-    return clashes
-
-
-def duplicates(outputs: Sequence[Output]) -> list[Clash]:
-    """One object may come from one file only, in each cluster."""
-    seen: dict[tuple[str, ...], Output] = {}
-    clashes = []
-    for output in outputs:
-        cluster = output.path.partition("/")[0]
-        for manifest in output.manifests:
-            _, kind, _, name = identity = ObjectKey.of(manifest)
-            key = (cluster, *identity)
-            if key in seen:
-                message = f"{kind} {name} is also made from {seen[key].change}"
-                finding = found("TW507", Where(output.change), message, "rename one of the two")
-                clashes.append(Clash(finding, tuple(run for run in (seen[key].run, output.run) if run)))
-            seen.setdefault(key, output)
-    return clashes
-
-
-def refused_by_policies(sources: Sources, runs: Mapping[str, BuiltRun], today: date) -> Iterator[Clash]:
-    """What the platform team's policies find in the runs; a policy that fails is an error of all runs."""
-    if not sources.policies:
-        return
-    from trainwright.policy.check import check_policy  # most projects have none
-
-    seen = [_for_policies(built) for built in runs.values()]
-    locators = {name: built.output.locator for name, built in runs.items()}
-    for file in sources.policies.values():
-        try:
-            yield from (Clash(finding, names) for finding, names in check_policy(file, seen, locators, today))
-        except CompileError as error:
-            yield from (Clash(finding, tuple(runs)) for finding in error.findings)
-
-
-def _for_policies(built: BuiltRun) -> PolicyRun:
-    """A run as it is, or will be, in ``dist/``; objects that it shares with others are in its own."""
-    from trainwright.policy import PolicyRun
-    from trainwright.target.added import pods_made
-
-    run, held = built.file.run, built.held
-    facts = built.facts if held is None else held.record.facts
-    own = built.compiled.manifests if held is None else (*held.manifests, *held.needed)
-    queue, gpus = facts.get("queue"), facts.get("gpus", 0)
-    return PolicyRun(
-        name=run.run,
-        team=str(facts["team"]),
-        cluster=run.cluster,
-        namespace=run.namespace,
-        queue=None if queue is None else str(queue),
-        gpus=int(gpus),
-        facts=facts,
-        manifests=tuple(own),
-        pods=tuple(pod for manifest in own for pod in pods_made(manifest, built.cluster.cluster)),
-        images=stated_images(built.compiled.resolution),
-    )
-
-
-def fetched_twice(runs: Sequence[BuiltRun]) -> list[Clash]:
-    """Two Jobs that fetch the same data differ in tool, credentials or size, and would copy it side by side."""
-    seen: dict[tuple[str, str, str, str], tuple[str, str, str]] = {}
-    clashes = []
-    for run in runs:
-        resolution = run.compiled.resolution
-        for data in resolution.plan.data:
-            place = (resolution.plan.cluster, resolution.plan.namespace, data.claim, data.folder)
-            own = (job_name(resolution, data), run.file.run.run, data.path)
-            other = seen.setdefault(place, own)
-            if other[0] != own[0]:
-                finding = found(
-                    "TW242",
-                    run.output.locator.run(f"/prepare/{escape(data.path)}"),
-                    f"run {other[1]} fetches the same data into the same folder ({other[2]}) with other settings",
-                    "write the same image, credentials, service_account, region, cpu, memory and image_pull_secrets in both",
-                )
-                clashes.append(Clash(finding, (other[1], own[1])))
-    return clashes

@@ -18,7 +18,7 @@ from trainwright.project.hold import objects_in
 from trainwright.report.facts import profile_facts
 
 if TYPE_CHECKING:
-    from trainwright.project.build import BuiltRun
+    from trainwright.project.built import BuiltRun
     from trainwright.project.load import Project
     from trainwright.project.record import ClusterRecord, Records, RunRecord
 

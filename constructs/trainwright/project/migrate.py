@@ -8,7 +8,7 @@ from pydantic import Field
 from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.model import Model
-from trainwright.project.build import Build, BuiltRun
+from trainwright.project.built import Build, BuiltRun
 from trainwright.project.load import Project
 from trainwright.project.record import ClusterRecord, Digest, FoundationRecord, Records, RunRecord, read_records
 from trainwright.project.status import cluster_records

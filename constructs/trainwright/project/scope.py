@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.manifest.kinds import ObjectKey
 from trainwright.manifest.monitoring import with_runs_of
-from trainwright.project.build import Build, BuiltFoundation, BuiltRun, build_foundations, run_of
+from trainwright.project.build import build_foundations
+from trainwright.project.built import Build, BuiltFoundation, BuiltRun, run_of
 from trainwright.project.load import Project
 from trainwright.project.record import Records, cluster_path, foundation_path, run_path
 from trainwright.project.status import links, moved_runs

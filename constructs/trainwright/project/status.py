@@ -11,7 +11,7 @@ from typing import Literal
 
 from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
-from trainwright.project.build import KEEPS_FOLDER, SUFFIX, Build, BuiltFoundation, BuiltRun, Output
+from trainwright.project.built import KEEPS_FOLDER, SUFFIX, Build, BuiltFoundation, BuiltRun, Output
 from trainwright.project.causes import restarts
 from trainwright.project.load import Project
 from trainwright.project.record import (

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from trainwright.findings import CompileError, Where
 from trainwright.findings.codes import found
 from trainwright.manifest.provenance import origin
-from trainwright.project.build import KEEPS_FOLDER, Build, Output
+from trainwright.project.built import KEEPS_FOLDER, Build, Output
 from trainwright.project.hold import held_path
 from trainwright.project.load import Project
 from trainwright.project.record import (

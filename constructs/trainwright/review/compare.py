@@ -11,8 +11,8 @@ from typing import TypeVar
 from trainwright.findings import CompileError
 from trainwright.findings.codes import CODES
 from trainwright.model import Fact
-from trainwright.project.build import SUFFIX as DIST_SUFFIX
-from trainwright.project.build import run_of
+from trainwright.project.built import SUFFIX as DIST_SUFFIX
+from trainwright.project.built import run_of
 from trainwright.project.causes import DEFAULTS
 from trainwright.project.record import SUFFIX, ClusterRecord, FoundationRecord, RunRecord, as_written
 from trainwright.reading import validate

@@ -13,7 +13,9 @@ from tests.compiler.compiling import TODAY
 from tests.compiler.projects import ROOT, Scratch, files, scratch
 
 from trainwright.findings import CompileError, Finding, Severity
-from trainwright.project.build import Output, build_project, duplicates
+from trainwright.project.build import build_project
+from trainwright.project.built import Output
+from trainwright.project.clashes import duplicates
 from trainwright.project.load import load_sources
 from trainwright.project.record import digest
 from trainwright.project.scope import obstacles

@@ -21,7 +21,8 @@ from tests.compiler.projects import ROOT, Scratch, assert_ended
 from tests.programs import found, needs
 
 from trainwright.page.drawing import drawing
-from trainwright.project.build import Build, build_project
+from trainwright.project.build import build_project
+from trainwright.project.built import Build
 from trainwright.project.load import Project, load_sources
 
 CHROMIUM, DRIVER = found("chromium"), found("chromedriver")

@@ -12,7 +12,8 @@ from tests.compiler.findings.page import ROOT, overlay
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun, compile_run
 from trainwright.findings import CompileError, Finding
-from trainwright.project.build import Build, build_project
+from trainwright.project.build import build_project
+from trainwright.project.built import Build
 from trainwright.project.load import Project, load_sources
 from trainwright.reading import validate_data
 from trainwright.reading.document import read_yaml

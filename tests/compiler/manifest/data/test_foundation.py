@@ -15,7 +15,8 @@ from tests.compiler.findings.page import overlay, write_example
 from tests.compiler.manifest.data.prepared import MOUNT, SOURCE
 
 from trainwright.explain import Explainer
-from trainwright.project.build import Build, build_project
+from trainwright.project.build import build_project
+from trainwright.project.built import Build
 from trainwright.project.load import Project, load_sources
 
 FOUNDATION = "lab/training/foundation/training.k8s.yaml"
