@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple
 
@@ -69,6 +69,14 @@ class CompiledRun(NamedTuple):
         return self.plan.name.rpartition("-")[2]
 
 
+class PlannedError(CompileError):
+    """Of a run that was planned before the error was found: there is something besides the error to look at."""
+
+    def __init__(self, findings: Sequence[Finding], plan: Plan) -> None:
+        super().__init__(findings)
+        self.plan = plan
+
+
 def compile_run(
     run: Run, cluster: Cluster, locate: Locator | None = None, today: date | None = None, last: str | None = None
 ) -> CompiledRun:
@@ -93,7 +101,7 @@ def compile_run(
         findings += _after_waivers(context, check_manifests(context, final.resolution, final.whole, final.origins))
         findings += _after_waivers(context, list(is_accepted(context, final.whole, final.manifests, final.provenance)))
     except CompileError as error:
-        raise CompileError(error.findings, final.resolution.plan) from error
+        raise PlannedError(error.findings, final.resolution.plan) from error
     findings += unused_waivers(findings, run, context.locate)
     return CompiledRun(
         run=run,

@@ -23,6 +23,7 @@ from trainwright.cli.session import (
     stop,
     today,
 )
+from trainwright.compile import PlannedError
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.plan import Plan
 from trainwright.project.build import build_run, demand_profile
@@ -61,7 +62,7 @@ def command(
         built = build_run(file, sources, today())
         other = target and build_run(file._replace(run=_for_target(file.run, target)), sources, today())
     except CompileError as error:
-        refuse(error.findings, error.plan)
+        refuse(error.findings, error.plan if isinstance(error, PlannedError) else None)
     if other:
         if json:
             output(encoder.dumps(difference_data(built.compiled, other.compiled), indent=2))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from trainwright.plan import Plan
+from typing import NamedTuple
 
 
 class Severity(Enum):
@@ -57,9 +54,7 @@ def visible(text: str) -> str:
 class CompileError(Exception):
     """A compile that ends with findings, at least one of them an error."""
 
-    def __init__(self, findings: Sequence[Finding], plan: Plan | None = None) -> None:
+    def __init__(self, findings: Sequence[Finding]) -> None:
         self.findings = tuple(findings)
-        self.plan = plan
-        """What was planned, where there is something besides the error to look at."""
         lines = (f"{finding.where}: {finding.code}: {finding.message}; {finding.fix}" for finding in findings)
         super().__init__("\n".join(map(visible, lines)))

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple, TypeVar
 
-from trainwright.compile import compile_run
+from trainwright.compile import PlannedError, compile_run
 from trainwright.findings import CompileError, Finding, Severity
 from trainwright.findings.codes import found, one_of
 from trainwright.findings.locate import Locator
@@ -95,8 +95,10 @@ def build_run(file: RunFile, sources: Sources, today: date, last: Records = NO_R
     """
     try:
         built = _build_run(file, sources, today, last)
+    except PlannedError as error:
+        raise PlannedError([file.named(finding) for finding in error.findings], error.plan) from error
     except CompileError as error:
-        raise CompileError([file.named(finding) for finding in error.findings], error.plan) from error
+        raise CompileError([file.named(finding) for finding in error.findings]) from error
     findings = tuple(file.named(one) for one in built.compiled.findings if not (one.code in UNREAD and _of_defaults(one, file)))
     return built if findings == built.compiled.findings else built._replace(compiled=built.compiled._replace(findings=findings))
 
