@@ -19,7 +19,7 @@ from trainwright.cli.session import Exit, output, reader_left, say, show
 from trainwright.findings import CompileError
 
 COMMANDS = (
-    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "policies", "new", "init",
+    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "schema", "rules", "policies", "new", "init",
     "rehearse", "validate", "crds", "page",
 )
 """In the order of the help."""

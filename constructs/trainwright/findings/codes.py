@@ -244,7 +244,6 @@ _ROWS = (
     Code("TW506", _E, "record cannot be read", "Without its record, nobody can tell whether the run would restart."),
     Code("TW507", _E, "object made twice", "The second would silently replace the first."),
     Code("TW508", _E, "record missing", "Without its record, a run that may be training would be taken for a new one."),
-    Code("TW509", _E, "lock of an older release", "Without records, nobody can tell which runs would restart."),
     Code("TW511", _E, "hold expired", "The last day of the hold has passed, and nobody has decided what happens to the run."),
     Code("TW512", _E, "held file damaged or missing", "Without the bytes that were held, the run would restart."),
     Code("TW513", _E, "held run edited with its inputs",

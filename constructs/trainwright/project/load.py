@@ -117,11 +117,6 @@ class Project(NamedTuple):
         return self.root / "charts" / "held"
 
     @property
-    def old_lock(self) -> Path:
-        """The one file that older releases kept in place of records."""
-        return self.root / "charts" / "trainwright.lock"
-
-    @property
     def dist(self) -> Path:
         return self.root / "dist"
 

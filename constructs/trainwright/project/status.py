@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from trainwright.findings import CompileError, Finding, Severity, Where
+from trainwright.findings import Finding, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.project.built import KEEPS_FOLDER, SUFFIX, Build, BuiltFoundation, BuiltRun, Output
 from trainwright.project.causes import restarts
@@ -32,16 +32,7 @@ from trainwright.report.header import split_header
 
 
 def last_records(project: Project) -> Records:
-    """The project's records; none before the first synth.
-
-    Raises:
-        CompileError: TW509 where an older release left its lock in place of them.
-    """
-    if project.old_lock.exists():
-        shown = project.shown(project.old_lock)
-        message = f"{shown} is from an older release; now each run has a record of its own"
-        fix = "run `trainwright migrate`, which moves no identity, and commit charts/"
-        raise CompileError([found("TW509", Where(shown), message, fix)])
+    """The project's records; none before the first synth."""
     return read_records(project.records, project.shown)
 
 

@@ -22,7 +22,7 @@ Data = dict[str, Any]
 DIGITS = "charts/runs/digits-ddp.yaml"
 DIGITS_DIST = "dist/laptop/training/runs/digits-ddp.k8s.yaml"
 COMMANDS = (
-    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "migrate", "schema", "rules", "policies", "new", "init",
+    "list", "synth", "check", "diff", "plan", "explain", "roll", "hold", "schema", "rules", "policies", "new", "init",
     "rehearse", "validate", "crds", "page",
 )
 
@@ -133,7 +133,6 @@ BROKEN = {
     "record": ("charts/lock/digits-ddp.yaml", b"<<<<<<< HEAD\n", "TW506"),
     "record-binary": ("charts/lock/foundation/laptop/training.yaml", b"\xff", "TW506"),
     "record-of-profile": ("charts/lock/clusters/laptop.yaml", b"record: 2\n", "TW506"),
-    "old-lock": ("charts/trainwright.lock", b"lock: 1\n", "TW509"),
 }
 
 

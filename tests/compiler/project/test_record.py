@@ -1,15 +1,13 @@
-"""Records: written, read back, and refused where they are none; and the lock of older releases turned into them."""
+"""Records: written, read back, and refused where they are none."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.compiler.projects import Scratch, assert_ended, files, scratch
 
 from trainwright.findings import CompileError
 from trainwright.project.record import (
@@ -26,7 +24,6 @@ from trainwright.project.record import (
     read_records,
     record_text,
 )
-from trainwright.project.status import last_records
 from trainwright.reading.document import parse_yaml
 
 DIGESTS = st.one_of(
@@ -150,81 +147,3 @@ def test_digests_see_every_byte_and_the_order_of_keys() -> None:
     assert len(digest(b"")) == 32
     assert manifests_digest([{"a": 1, "b": 2}]) != manifests_digest([{"b": 2, "a": 1}])
     assert manifests_digest([{"a": "1"}]) != manifests_digest([{"a": 1}])
-
-
-# The lock of older releases.
-
-
-OLD = "charts/trainwright.lock"
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> Scratch:
-    """This project as an older release left it."""
-    here = scratch(tmp_path / "project")
-    records = last_records(here.project)
-    lines = ["lock: 1", "foundations:"]
-    lines += [f'  {key}: {{manifests: "{one.manifests}", dist: "{one.dist}"}}' for key, one in records.foundations.items()]
-    lines += ["runs:"]
-    for name, one in records.runs.items():
-        fields = f'file: "{one.file}", hash: "{one.identity}", state: "active", manifests: "{one.manifests}", dist: "{one.dist}"'
-        lines.append(f"  {name}: {{{fields}}}")
-    here.git("rm", "-rq", "charts/lock")
-    here.write(OLD, "\n".join(lines) + "\n")
-    here.git("add", "--all")
-    here.git("commit", "--quiet", "--message", "as an older release left it")
-    return here
-
-
-def test_commands_that_meet_the_old_lock_name_the_way_and_write_nothing(old: Scratch) -> None:
-    for command in (["synth"], ["check"], ["roll", "digits-ddp"]):
-        assert_ended(old.run(*command), 1, f"{OLD}: error TW509", "`trainwright migrate`")
-    assert old.git("status", "--porcelain") == ""
-
-
-def test_the_old_lock_becomes_the_very_records_and_nothing_in_dist_moves(old: Scratch) -> None:
-    dist = old.dist()
-    assert_ended(old.run("migrate"), 0)
-    assert not old.path(OLD).exists()
-    assert_ended(old.run("check"), 0)
-    assert old.dist() == dist
-    committed = files(Path(__file__).parents[3] / "charts" / "lock")
-    old.synth()
-    assert files(old.project.records) == committed
-    assert old.dist() == dist
-    assert_ended(old.run("migrate"), 2, "nothing to migrate")
-
-
-def edit_profile(here: Scratch) -> None:
-    here.edit("charts/clusters/laptop.yaml", "    memory: 16Gi\n", "    memory: 16Gi\n    labels: {pool: new}\n")
-
-
-def break_run(here: Scratch) -> None:
-    here.edit("charts/runs/digits-ddp.yaml", "micro: 32", "micro: 0")
-
-
-@pytest.mark.parametrize(("edit", "code"), [(edit_profile, "TW501"), (break_run, "TW107")], ids=["moved", "broken"])
-def test_what_was_not_in_order_before_is_not_in_order_after(edit: Callable[[Scratch], None], code: str, old: Scratch) -> None:
-    edit(old)
-    dist = old.dist()
-    assert_ended(old.run("migrate"), 0)
-    record = last_records(old.project).runs["digits-ddp"]
-    assert record.identity in old.read("dist/laptop/training/runs/digits-ddp.k8s.yaml")
-    assert record.facts == {}, "what it stated is not known any more"
-    assert_ended(old.run("check"), 1, code)
-    assert old.dist() == dist
-
-
-def test_records_win_over_a_lock_that_a_merge_brought_back(old: Scratch) -> None:
-    text = old.read(OLD)
-    assert_ended(old.run("migrate"), 0)
-    records = files(old.project.records)
-    old.write(OLD, text.replace('hash: "', 'hash: "0'))
-    assert_ended(old.run("migrate"), 0)
-    assert files(old.project.records) == records
-
-
-def test_a_lock_with_a_merge_conflict_is_not_migrated(old: Scratch) -> None:
-    old.write(OLD, "<<<<<<< HEAD\n" + old.read(OLD))
-    assert_ended(old.run("migrate"), 1, "TW506", "merge conflict")
-    assert not old.project.records.exists()
