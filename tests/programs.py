@@ -11,6 +11,7 @@ import pytest
 PACKAGES = {
     "chromedriver": "chromium-driver",
     "chromium": "chromium",
+    "ip": "iproute2",
     "mpiexec.hydra": "mpich",
     "mpirun": "openmpi-bin",
     "promtool": "prometheus",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.programs import lacking
 
 from trainwright_trainer.contract.layout import BIND_ENV
 from trainwright_trainer.rank.interface import Address, held, name_interface, own_interface
@@ -62,7 +62,7 @@ def test_this_machine() -> None:
 
 
 def _can_unshare() -> bool:
-    return bool(shutil.which("ip") and shutil.which("unshare")) and not subprocess.run(
+    return not lacking("ip") and not subprocess.run(
         [*ALONE, "sh", "-c", "mount -t tmpfs none /run && ip netns add a"], capture_output=True
     ).returncode
 
@@ -88,7 +88,7 @@ wait $first; wait $second
 """
 
 
-@pytest.mark.skipif(not _can_unshare(), reason="needs user and network namespaces")
+@pytest.mark.skipif(not _can_unshare(), reason=lacking("ip") or "needs user and network namespaces")
 @pytest.mark.parametrize("hosts", ["127.0.1.1 node\n", ""], ids=["127.0.1.1", "unresolvable"])
 @pytest.mark.parametrize("family", ["10.9.0.{}/24", "fd00:9::{}/64"], ids=["IPv4", "IPv6 alone"])
 def test_two_nodes_whose_names_lead_nowhere(hosts: str, family: str, tmp_path: Path) -> None:
