@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from tests.compiler.projects import assert_ended, scratch
@@ -17,8 +16,7 @@ MODULE = "charts/runs/vit_places.py"
 
 def test_a_run_moves_by_one_line_and_a_loop_runs_it_on_several(tmp_path: Path) -> None:
     here = scratch(tmp_path / "project")
-    assert_ended(here.run("new", "build/west", "--cluster", "laptop", "--name", "west"), 0)
-    shutil.copy(here.path("build/west/charts/clusters/west.yaml"), here.path("charts/clusters"))
+    assert_ended(here.run("new", ".", "--cluster", "laptop", "--name", "west"), 0)
     here.edit("charts/runs/digits-ddp.yaml", "cluster: laptop", "cluster: west")
     (text,) = [block.body for block in blocks(PAGE) if block.what == f"file {MODULE}"]
     here.write(MODULE, text)
