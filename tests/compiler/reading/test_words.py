@@ -29,7 +29,8 @@ OPERATORS = {
     "trainer": {"version": "2.1"}, "jobset": {"version": "0.12"},
 }
 CLUSTER: Data = overlay(read_yaml(ROOT / "charts" / "clusters" / "h100-ib.yaml").data, {
-    "operators": OPERATORS, "kueue": {"version": "0.15"},
+    "operators": overlay(OPERATORS, {"training-operator": {"init_image": "registry.example.com/alpine:3.20"}}),
+    "kueue": {"version": "0.15"},
     "namespaces": {"training": {"pod_security": "baseline", "queues": {"training": {"cluster_queue": "shared"}}}},
 })  # fmt: skip
 TRAINER: Data = overlay(read_yaml(ROOT / "charts" / "runs" / "digits-ddp.yaml").data, {
