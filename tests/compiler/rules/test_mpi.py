@@ -76,6 +76,8 @@ def test_variables_that_are_left_behind() -> None:
     assert "add -x HF_HOME, each word as a separate element" in text
     ((code, text),) = said("bash", "-c", f"mpirun -np 16 {' '.join(HOSTS)} python train.py", cluster=mine)
     assert text.endswith("add -x HF_HOME")
+    mine = overlay(MPI, {"node_pools": {"h100": {"pods": {"env": {"OMPI_MCA_btl_tcp_if_include": "eth0"}}}}})
+    assert said("mpirun", "-np", "16", *HOSTS, "python", "train.py", cluster=mine) == [], "mpirun exports OMPI_ by itself"
     assert said("mpirun", "-np", "16", *HOSTS, "python", "train.py") == [], "what the plan adds by itself is no loss"
 
 

@@ -188,14 +188,15 @@ def _dialect(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 
 def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
-    """Hydra passes on the whole environment by default; Open MPI passes on nothing. A program that misses what the run or its
-    pool states is another one than was meant; the plan's own defaults are no loss.
+    """Hydra passes on the whole environment by default; Open MPI passes on nothing but OMPI_ variables (mpirun(1), "Exported
+    Environment Variables"). A program that misses what the run or its pool states is another one than was meant; the plan's own
+    defaults are no loss.
     """
     if mpi.implementation != "openmpi" or launch.program not in _MPIRUN or launch.is_open:
         return
     named = {value.strip("\"'").partition("=")[0] for value in launch.values(("-x",))}
     stated = [variable for variable in resolution.plan.environment if is_stated(variable)]
-    missing = [name for name in forwarded(stated) if name not in named]
+    missing = [name for name in forwarded(stated) if name not in named and not name.startswith("OMPI_")]
     if missing:
         message = f"ranks on other pods do not get {', '.join(missing)}: mpirun passes on only what -x names"
         how = "" if launch.in_shell else ", each word as a separate element"
