@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.handshake import MPI
+from trainwright.handshake import MPI, Gang
 from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded, is_stated
 from trainwright.rules.program.command import Line, assigned, lines_of_ranks, stated_lines, words_of
@@ -240,7 +240,9 @@ def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Findi
     work = context.run.workload
     if resolution.plan.gang and resolution.needs.mpi and isinstance(work, CommandWorkload) and not _waits(context):
         message = "in a gang the launcher starts beside its workers, and mpirun fails on one that does not answer yet"
-        fix = "let the command wait until all hosts of the host file answer, or write `gang: false`"
+        fix = "let the command wait until all hosts of the host file answer"
+        if resolution.binding.gang is not Gang.OPERATOR:  # an operator's flag groups the pods of every job
+            fix += ", or write `gang: false`"
         yield found("TW423", context.locate.run("/workload/command"), message, fix)
 
 
