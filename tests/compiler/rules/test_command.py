@@ -40,7 +40,7 @@ def test_the_fix_spells_out_the_elements() -> None:
         ("torchrun", "--rdzv_backend=c10d", "train.py"),
         ("torchrun", "--rdzv-backend", "c10d", "--node_rank", "0", "train.py"),
         ("bash", "-c", "exec torchrun --rdzv_backend c10d train.py"),
-        ("python", "-m", "torch.distributed.run", "--rdzv-backend=etcd-v2", "train.py"),
+        ("python", "-m", "torch.distributed.run", "--rdzv-backend=c10d", "train.py"),
     ],
 )
 def test_a_dynamic_rendezvous_ignores_the_plans_ranks(words: tuple[str, ...]) -> None:
@@ -53,6 +53,16 @@ def test_a_dynamic_rendezvous_ignores_the_plans_ranks(words: tuple[str, ...]) ->
     waiver = {"code": "TW406", "reason": "no rank needs its place", "expires": "2026-12-31"}
     run = command("torchrun", "--rdzv_backend=c10d", at, "t.py") | {"waivers": [waiver]}
     assert [one.waived for one in findings(run)] == ["no rank needs its place"]
+
+
+@pytest.mark.parametrize("backend", ["etcd", "etcd-v2"])
+def test_a_rendezvous_at_a_server_has_an_endpoint_of_its_own(backend: str) -> None:
+    (found,) = findings(command("torchrun", f"--rdzv_backend={backend}", "train.py"))
+    assert (found.code, found.severity.value, "own pod" in found.message) == ("TW406", "error", True)
+    assert "MASTER_ADDR" not in found.fix
+    server = found.fix.rpartition(" ")[2]
+    (found,) = findings(command("torchrun", "--rdzv-backend", backend, server, "train.py"))
+    assert (found.code, found.severity.value) == ("TW406", "warning")
 
 
 @pytest.mark.parametrize("option", ["--rdzv_backend=static", "--rdzv_backend=$(BACKEND)"])

@@ -76,6 +76,8 @@ def test_variables_that_are_left_behind() -> None:
     assert "add -x HF_HOME, each word as a separate element" in text
     ((code, text),) = said("bash", "-c", f"mpirun -np 16 {' '.join(HOSTS)} python train.py", cluster=mine)
     assert text.endswith("add -x HF_HOME")
+    mine = overlay(MPI, {"node_pools": {"h100": {"pods": {"env": {"OMPI_MCA_btl_tcp_if_include": "eth0"}}}}})
+    assert said("mpirun", "-np", "16", *HOSTS, "python", "train.py", cluster=mine) == [], "mpirun exports OMPI_ by itself"
     assert said("mpirun", "-np", "16", *HOSTS, "python", "train.py") == [], "what the plan adds by itself is no loss"
 
 
@@ -131,7 +133,7 @@ def test_a_program_that_hides_mpirun_is_not_judged() -> None:
 
 def test_in_a_gang_the_launcher_does_not_wait_for_its_workers() -> None:
     ((code, text),) = said("/app/start.sh", cluster=GANG)
-    assert (code, text.endswith("or write `gang: false`")) == ("TW423", True)
+    assert (code, "`gang: false`" in text) == ("TW423", False), "the operator's flag would group the pods all the same"
     assert said("bash", "-c", "until ssh a true; do sleep 1; done; exec /app/start.sh", cluster=GANG) == []
     assert [it.code for it in findings(RUN | {}, GANG) if it.code.startswith("TW42")] == []
 

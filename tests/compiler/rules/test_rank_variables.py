@@ -49,6 +49,7 @@ INDEX: Data = {"field": "metadata.annotations['batch.kubernetes.io/job-completio
 @pytest.mark.parametrize(("text", "env", "expected"), [
     ("torchrun --node_rank=$RANK t.py", {"RANK": INDEX}, []),
     ("if [ ${RANK} = 0 ]; then fetch; fi; torchrun t.py", {"RANK": INDEX}, []),
+    ("echo pod ${RANK:-0}; torchrun t.py", {"RANK": INDEX}, []),
     ("launch --nodes $WORLD_SIZE --me $RANK", {"WORLD_SIZE": "16", "RANK": INDEX}, []),
     ("launch --to $MASTER_ADDR:$MASTER_PORT", {"MASTER_ADDR": {"config_map": "c", "key": "k"}, "MASTER_PORT": "29500"}, []),
     ("launch --me $RANK", {"RANK": "0"}, ["TW411"]),

@@ -232,9 +232,13 @@ def dynamic_rendezvous(context: Context) -> Iterator[Finding]:
 
 def _of_fixed_nodes(backend: str, where: Where, has_endpoint: bool) -> Finding:
     """c10d works with an endpoint, and ranks are then in another order; without one each pod takes its own localhost
-    (torch/distributed/run.py, get_rdzv_endpoint; elastic/rendezvous/c10d_rendezvous_backend.py).
+    (torch/distributed/run.py, get_rdzv_endpoint; elastic/rendezvous/c10d_rendezvous_backend.py). Any other backend is a server
+    outside of the run.
     """
     fix = "remove the rendezvous options: the plan sets static rendezvous in PET_ variables"
+    if not has_endpoint and backend != "c10d":
+        message = f"with --rdzv_backend {shown(backend)} and no --rdzv_endpoint torchrun looks for the server on its own pod"
+        return found("TW406", where, message, f"{fix}; or name the server, as in --rdzv_endpoint=etcd.example.com:2379")
     if not has_endpoint:
         message = f"with --rdzv_backend {shown(backend)} and no --rdzv_endpoint each pod waits at an address of its own"
         return found("TW406", where, message, f"{fix}; or add --rdzv_endpoint=$(MASTER_ADDR):$(MASTER_PORT)")

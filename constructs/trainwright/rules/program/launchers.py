@@ -201,7 +201,7 @@ def _options_against_plan(resolution: Resolution, launched: Launched, where: Whe
     wanted = planned(resolution, by_sizes=launcher.reads_plan)
     for option, fact in launcher.says.items():
         given = options.get(option)
-        if given is None:
+        if given is None or (fact is Fact.ENDPOINT and options.get("--rdzv-backend", "static") not in _MEET_AT_RANK_0):
             continue
         option = _as_written(option)
         if not launched.in_shell and (match := IN_A_SHELL.search(given)):
@@ -241,6 +241,8 @@ def _as_written(option: str) -> str:
 
 _EACH_GPU = frozenset({"gpu", "auto"})
 """As many ranks as torchrun sees GPUs, which are those of the pod (torch/distributed/run.py, determine_local_world_size)."""
+_MEET_AT_RANK_0 = frozenset({"static", "c10d"})
+"""Backends of torchrun without a server of their own; etcd's endpoint is no business of the plan."""
 _THIS_POD = frozenset({"localhost", "127.0.0.1", "::1"})
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.handshake import MPI
+from trainwright.handshake import MPI, Gang
 from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded, is_stated
 from trainwright.rules.program.command import Line, assigned, lines_of_ranks, stated_lines, words_of
@@ -188,14 +188,15 @@ def _dialect(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 
 def _variables(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
-    """Hydra passes on the whole environment by default; Open MPI passes on nothing. A program that misses what the run or its
-    pool states is another one than was meant; the plan's own defaults are no loss.
+    """Hydra passes on the whole environment by default; Open MPI passes on nothing but OMPI_ variables (mpirun(1), "Exported
+    Environment Variables"). A program that misses what the run or its pool states is another one than was meant; the plan's own
+    defaults are no loss.
     """
     if mpi.implementation != "openmpi" or launch.program not in _MPIRUN or launch.is_open:
         return
     named = {value.strip("\"'").partition("=")[0] for value in launch.values(("-x",))}
     stated = [variable for variable in resolution.plan.environment if is_stated(variable)]
-    missing = [name for name in forwarded(stated) if name not in named]
+    missing = [name for name in forwarded(stated) if name not in named and not name.startswith("OMPI_")]
     if missing:
         message = f"ranks on other pods do not get {', '.join(missing)}: mpirun passes on only what -x names"
         how = "" if launch.in_shell else ", each word as a separate element"
@@ -239,7 +240,9 @@ def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Findi
     work = context.run.workload
     if resolution.plan.gang and resolution.needs.mpi and isinstance(work, CommandWorkload) and not _waits(context):
         message = "in a gang the launcher starts beside its workers, and mpirun fails on one that does not answer yet"
-        fix = "let the command wait until all hosts of the host file answer, or write `gang: false`"
+        fix = "let the command wait until all hosts of the host file answer"
+        if resolution.binding.gang is not Gang.OPERATOR:  # an operator's flag groups the pods of every job
+            fix += ", or write `gang: false`"
         yield found("TW423", context.locate.run("/workload/command"), message, fix)
 
 

@@ -55,7 +55,7 @@ def _of_the_shell(context: Context, resolution: Resolution) -> set[str]:
         return set()
     lines = [(line, number) for line in lines_of_ranks(context, resolution) for number in range(len(line.words))]
     scripts = [line.words[number] for line, number in lines if line.in_shell(number)]
-    read = {first or second for script in scripts for first, second in _READ.findall(_NOT_READ_HERE.sub("", script))}
+    read = {name for script in scripts for name in _NAMED.findall(_NOT_READ_HERE.sub("", script))}
     return (read & set(RANK_ENVIRONMENT)) - resolution.binding.injects.keys()
 
 
@@ -242,7 +242,9 @@ _OF_EACH_RANK = frozenset({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
 """Of these, what a launcher tells the ranks that it starts."""
 _MAY_SET_ANYTHING = re.compile(r"<<|(?:^|[\s;&|(])(?:source|eval|read|\.)\s")
 _NOT_READ_HERE = re.compile(r"'[^']*'|\\\$|(?:^|(?<=\s))#.*", re.MULTILINE)
+_NAMED = re.compile(r"\$\{?(\w+)")
 _READ = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+"""Of the named ones, those whose place is empty where they are not set: ``${RANK:-0}`` brings a value of its own."""
 _SET_BY_SHELL = re.compile(r"\bfor\s+(\w+)|\$\{(\w+):?=|\b(\w+)=")
 
 
