@@ -356,8 +356,10 @@ def test_the_last_save_is_tried_again_and_must_succeed(tmp_path: Path) -> None:
     outcome, line = attempt(tmp_path, refuse(tmp_path, 8), steps=8)  # its periodic save is of the same step
     assert outcome == Outcome(ExitCode.DONE, 8, 8)
     assert line.committed_steps == [4, 8]
+    outcome, _ = attempt(tmp_path / "once", refuse(tmp_path, 6), steps=6)  # the last save itself
+    assert outcome == Outcome(ExitCode.DONE, 6, 6)
     with pytest.raises(StorageError, match="No space left"):
-        attempt(tmp_path / "other", refuse(tmp_path, 6), steps=6)
+        attempt(tmp_path / "twice", refuse(tmp_path, 6, 6), steps=6)
 
 
 def failures(lines: Iterable[Mapping[str, Any]]) -> list[tuple[int, int]]:

@@ -35,7 +35,7 @@ def test_all_ranks_are_killed(tmp_path: Path) -> None:
     with pod(tmp_path, "time.sleep(600)") as running:
         assert running.wait_until(lambda: len(ranks_of(tmp_path)) == 3)
         assert running.kill_ranks() == [0, 1, 2]
-        assert running.wait() == ExitCode.INTERNAL
+        assert running.wait() == ExitCode.USER_FAILURE
         assert len(running.heard("rank_ended")) == 3
     assert not any(map(is_running, ranks_of(tmp_path)))
 
