@@ -39,7 +39,8 @@ def needs(library: str) -> pytest.MarkDecorator:
 def manifests(row: str, **run: str) -> list[dict[str, Any]]:
     """On two pods of two ranks, without GPUs."""
     snippet = ROWS[row]
-    cluster = overlay(snippet.cluster, {"operators": {"training-operator": {"version": "1.9.4", "restricted_containers": True}}})
+    operator = {"version": "1.9.4", "restricted_containers": True, "init_image": "registry.example.com/alpine:3.20"}
+    cluster = overlay(snippet.cluster, {"operators": {"training-operator": operator}})
     small = Snippet(snippet.block, overlay(snippet.run, {"topology": SMALL, **run}), cluster).compiled().manifests
     return list(yaml.safe_load_all(written(small)))
 
