@@ -135,12 +135,16 @@ def test_what_one_rank_finds_not_finite_is_skipped_by_all(
 ) -> None:
     directory = tmp_path / "lineage"
     run = spec(directory, engine=engine, skip_non_finite=1, **spoilt.work)
-    done = ranks.start(run, linked=True)
-    assert [rank.code() for rank in done] == [0, 0]
-    done[0].wait_for(lambda message: isinstance(message, Measured) and isnan(message.values.get("trainwright_loss", 0)))
+    done = ranks.finish(run)
     assert_one_rank_saw_it(done, spoilt)
     assert_same_weights(done)
     expected = textbook(Training.model_validate(run["work"]), BATCH, 8, left_out={spoilt.step})
     assert [step for step, loss in losses(done[0]).items() if isnan(loss)] == [spoilt.step]
     assert losses(done[0]) == pytest.approx(expected.losses, rel=1e-4, nan_ok=True)
     assert_close(weights(directory), expected.weights, rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_not_finite_is_told_to_the_supervisor(ranks: Ranks, spec: Spec, spoilt: Spoilt, tmp_path: Path) -> None:
+    done = ranks.start(spec(tmp_path / "lineage", skip_non_finite=1, **spoilt.work), linked=True)
+    assert [rank.code() for rank in done] == [0, 0]
+    done[0].wait_for(lambda message: isinstance(message, Measured) and isnan(message.values.get("trainwright_loss", 0)))
