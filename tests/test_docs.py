@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.pages import DOCS, PAGES, ROOT, Block, blocks, rewrite
 
+from trainwright.operators import TARGETS
 from trainwright.project.load import Sources, find_project, load_sources
-from trainwright.target import TARGETS
 from trainwright_trainer.contract import EXIT_CODES, METRICS, Disposition
 
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)#\s]*)(#(?P<anchor>[^)]*))?\)")

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 from tests.dockerfile import Dockerfile, Stage, read
 from tests.programs import needs, path_of
 
-from trainwright.target.mpi import KEYS, SSHD
+from trainwright.rendezvous.mpi import KEYS, SSHD
 from trainwright_trainer.commands.local import free_port
 
 ROOT = Path(__file__).resolve().parent.parent

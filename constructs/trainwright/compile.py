@@ -16,13 +16,13 @@ from trainwright.manifest.kinds import GroupKind, Reasons, reasons_by_kind
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.provenance import Provenance, Traced, split
 from trainwright.manifest.template.volumes import configuration
+from trainwright.operators import TARGETS
+from trainwright.operators.base import Target, run_pods
 from trainwright.plan import Plan, Resolution, resolve
 from trainwright.rules import Context, check_manifests, check_plan, check_run
 from trainwright.rules.pods.objects import is_accepted, values_are_plain
 from trainwright.rules.pods.pod_security import level_of
 from trainwright.run import Run
-from trainwright.target import TARGETS
-from trainwright.target.base import Target, run_pods
 
 Manifest = dict[str, Any]
 

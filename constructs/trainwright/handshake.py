@@ -19,7 +19,7 @@ OperatorName = Literal["jobset", "training-operator", "trainer", "mpi-operator",
 TargetName = Literal[
     "indexed-job", "job-set", "pytorch-job", "train-job", "mpi-job", "tf-job", "xgboost-job", "ray-job", "volcano-job"
 ]
-"""Every target, as runs and cluster profiles name it: ``target/mpi_job.py`` holds target ``mpi-job``."""
+"""Every target, as runs and cluster profiles name it: ``operators/mpi_operator/emit.py`` holds target ``mpi-job``."""
 
 MPIName = Literal["openmpi", "intel", "mpich"]
 

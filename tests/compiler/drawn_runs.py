@@ -12,7 +12,7 @@ from tests.compiler.drawn_topologies import Shape, shapes
 from tests.compiler.drawn_words import DIGEST, REGISTRY, label_maps, labels, spelled, texts
 from tests.compiler.targets import BY_MPIRUN, CASES
 
-from trainwright.target import TARGETS
+from trainwright.operators import TARGETS
 
 Data = dict[str, Any]
 

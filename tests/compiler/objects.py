@@ -20,9 +20,9 @@ from trainwright.explain import Explainer
 from trainwright.findings.locate import Locator
 from trainwright.manifest.provenance import split
 from trainwright.manifest.template.volumes import payload_provenance
+from trainwright.operators import TARGETS
+from trainwright.operators.base import run_pods
 from trainwright.project.built import Output
-from trainwright.target import TARGETS
-from trainwright.target.base import run_pods
 from trainwright.validate import Catalogue, CheckedBy, load_catalogue, object_problems
 from trainwright.validate.core import is_core
 from trainwright.validate.core_schemas import known_version

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.compiler.example import Data, command
 
-from trainwright.target import TARGETS
+from trainwright.operators import TARGETS
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,14 +41,14 @@ from trainwright.manifest.provenance import Why
 from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.model import Model
+from trainwright.operators import TARGETS
+from trainwright.operators.base import BaseTarget, KnownOperator, Target, Template
+from trainwright.operators.job.emit import IndexedJob
 from trainwright.plan import Resolution
 from trainwright.project.built import Output
 from trainwright.reading import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
-from trainwright.target import TARGETS
-from trainwright.target.base import BaseTarget, KnownOperator, Target, Template
-from trainwright.target.indexed_job import IndexedJob
 from trainwright.topology import DDP, Topology, Work
 from trainwright.topology.base import Sharding
 from trainwright.topology.process import processes, rank_variables

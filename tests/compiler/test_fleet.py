@@ -17,9 +17,9 @@ from trainwright.compile import compile_run
 from trainwright.findings import Severity
 from trainwright.handshake import Gang
 from trainwright.identity import PLACEHOLDER
+from trainwright.operators import TARGETS
 from trainwright.project.build import build_project
 from trainwright.project.load import Project, load_sources
-from trainwright.target import TARGETS
 from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, ParameterServer, Ray, XGBoost, ZeRO
 
 TOPOLOGIES = (DDP, ZeRO, Horovod, MultiWorkerMirrored, XGBoost, Ray, Independent, MPI, JAX, ParameterServer)

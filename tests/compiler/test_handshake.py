@@ -11,8 +11,8 @@ from pydantic import BaseModel, TypeAdapter
 from tests.compiler.example import EVERY_TARGET
 
 from trainwright.handshake import Binding, EnvironmentChannel, Guarantee, OperatorName, Ports, Refusal, Rendezvous, TargetName
-from trainwright.target import TARGETS
-from trainwright.target.base import Target
+from trainwright.operators import TARGETS
+from trainwright.operators.base import Target
 from trainwright.topology import AnyTopology, Topology, Work
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.base import Contract

@@ -25,8 +25,8 @@ from trainwright.findings import CompileError, Finding, Severity
 from trainwright.manifest.foundation import foundation
 from trainwright.manifest.labels import KEEP
 from trainwright.manifest.plain import problems
+from trainwright.operators import TARGETS
 from trainwright.reading.document import read_yaml
-from trainwright.target import TARGETS
 
 Data = dict[str, Any]
 

@@ -12,10 +12,10 @@ from tests.compiler.targets import CASES, on, profile_for
 
 from trainwright.findings import CompileError
 from trainwright.manifest.provenance import split
+from trainwright.operators import TARGETS
+from trainwright.operators.base import run_pods
 from trainwright.reading import validate_data
 from trainwright.run import Run
-from trainwright.target import TARGETS
-from trainwright.target.base import run_pods
 
 LIFE: Data = {
     "probes": {"alive": {"http": "/well", "port": 8080, "every": "30s", "failures": 10}}, "grace": "5m",

@@ -10,10 +10,10 @@ from tests.compiler.targets import CASES, on, profile_for
 
 from trainwright.findings import CompileError
 from trainwright.manifest.provenance import split
+from trainwright.operators import TARGETS
+from trainwright.operators.base import run_pods
 from trainwright.reading import validate_data
 from trainwright.run import Run
-from trainwright.target import TARGETS
-from trainwright.target.base import run_pods
 
 DISK: Data = {"key": "example.com/disk", "operator": "In", "values": ["nvme"]}
 OLD: Data = {"labels": [{"key": "example.com/age", "operator": "Gt", "values": ["3"]}], "weight": 7}

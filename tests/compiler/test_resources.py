@@ -13,12 +13,12 @@ from tests.compiler.targets import CASES, on, profile_for
 
 from trainwright.findings import CompileError
 from trainwright.manifest.pods import pods_in
+from trainwright.operators import TARGETS
+from trainwright.operators.base import run_pods
 from trainwright.reading import validate_data
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.run import Run
-from trainwright.target import TARGETS
-from trainwright.target.base import run_pods
 
 
 def main_of(run: Data, cluster: Data | None = None) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from tests.programs import needs
 from trainwright.findings import CompileError
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import split
+from trainwright.operators import TARGETS
+from trainwright.operators.base import run_pods
 from trainwright.reading import validate_data
+from trainwright.rendezvous.mpi import ROOT_SSHD_READ_ONLY, SSHD_FOLDER
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.security import Security
-from trainwright.target import TARGETS
-from trainwright.target.base import run_pods
-from trainwright.target.mpi import ROOT_SSHD_READ_ONLY, SSHD_FOLDER
 
 OWN = {"command": command("torchrun", "train.py"), "script": script("python", "train.py")}
 

@@ -16,11 +16,11 @@ from trainwright.findings import CompileError
 from trainwright.findings.locate import escape
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import split
+from trainwright.operators import TARGETS
+from trainwright.operators.base import run_pods
 from trainwright.reading import validate_data
 from trainwright.rules.pods.pod_security import level_of, violations
 from trainwright.run import Run
-from trainwright.target import TARGETS
-from trainwright.target.base import run_pods
 
 VOLUMES: Data = {
     "/settings": {"config_map": "settings", "items": {"app.conf": "app/app.conf"}, "mode": "0555"},

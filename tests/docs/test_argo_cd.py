@@ -14,7 +14,7 @@ from tests.compiler.example import compiled
 from tests.compiler.targets import CASES as TARGETS
 from tests.compiler.targets import Statuses, on, profile_for
 
-from trainwright.target import TARGETS as REGISTRY
+from trainwright.operators import TARGETS as REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "constructs" / "trainwright" / "starter" / "argo-cd"

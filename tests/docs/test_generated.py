@@ -15,6 +15,7 @@ from tests.pages import DOCS, PAGES, generated, regenerate
 
 from trainwright.cluster import Cluster
 from trainwright.handshake import Binding, EnvironmentChannel, Gang
+from trainwright.operators import TARGETS
 from trainwright.policy import Policy
 from trainwright.report.tables import (
     engine_table,
@@ -29,7 +30,6 @@ from trainwright.report.tables import (
     word_table,
 )
 from trainwright.run import Run
-from trainwright.target import TARGETS
 
 ALL = list(TARGETS.values())
 TEXTS: dict[str, Callable[[], str]] = {

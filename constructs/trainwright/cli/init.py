@@ -16,6 +16,7 @@ from trainwright.cli.session import Exit, ProjectOption, no_such, open_project, 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding, Severity
+from trainwright.operators import TARGETS
 from trainwright.project.build import build_run, demand_profile
 from trainwright.project.load import Project, RunFile, Sources, load_sources
 from trainwright.project.record import digest
@@ -24,7 +25,6 @@ from trainwright.reading.document import parse_yaml
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
 from trainwright.starter.run import ONLY_COMMANDS, TOPOLOGIES, WORKLOADS, Starter, starter_text
-from trainwright.target import TARGETS
 
 Answer = str | None
 

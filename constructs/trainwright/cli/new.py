@@ -20,6 +20,7 @@ from trainwright.cli.session import Detail, Exit, output, say, stop
 from trainwright.cli.synth import write
 from trainwright.cluster import Cluster
 from trainwright.findings import CompileError
+from trainwright.operators import TARGETS
 from trainwright.project.load import Project, load_sources
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
@@ -35,7 +36,6 @@ from trainwright.starter.files import (
     summary,
 )
 from trainwright.starter.run import TOPOLOGIES, Starter, starter_text
-from trainwright.target import TARGETS
 
 IGNORED = {".git"}
 """What may be in the folder already."""

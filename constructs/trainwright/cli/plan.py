@@ -25,6 +25,7 @@ from trainwright.cli.session import (
 )
 from trainwright.compile import PlannedError
 from trainwright.findings import CompileError, Finding, Severity
+from trainwright.operators import TARGETS
 from trainwright.plan import Plan
 from trainwright.project.build import build_run, demand_profile
 from trainwright.project.clashes import refused_by_policies
@@ -32,7 +33,6 @@ from trainwright.project.load import load_sources_for
 from trainwright.report.finding import to_json
 from trainwright.report.plan import compiled_data, default_places, difference_data, difference_lines, plan_data, plan_lines
 from trainwright.run import Run
-from trainwright.target import TARGETS
 
 
 def command(

@@ -16,10 +16,10 @@ from trainwright.manifest.plain import problems
 from trainwright.manifest.pods import pods_in
 from trainwright.manifest.provenance import Answer, Provenance
 from trainwright.model import closest
+from trainwright.operators import TARGETS
 from trainwright.overrides.merge import is_keyed, merge, merge_key, touched
 from trainwright.overrides.owned import free_fields, owned_parts, owners_of, subtree
 from trainwright.plan import Resolution
-from trainwright.target import TARGETS
 
 Manifest = dict[str, Any]
 Place = tuple[str, str]

@@ -12,10 +12,10 @@ from trainwright.handshake import Rendezvous, Role
 from trainwright.manifest import gang, kueue, supporting
 from trainwright.manifest.kinds import GroupKind, Owned
 from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
+from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
 from trainwright.run import CommandWorkload
-from trainwright.target import TARGETS
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 
 Manifest = dict[str, Any]

@@ -18,10 +18,10 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.kueue import QUEUE_LABEL
 from trainwright.manifest.labels import FOUNDATION, RUN_LABEL, TEAM_LABEL
 from trainwright.manifest.pods import CONTAINER_LISTS
+from trainwright.operators import TARGETS
+from trainwright.operators.added import added_by
 from trainwright.policy.load import PolicyFile
 from trainwright.policy.model import Policy, PythonPolicy
-from trainwright.target import TARGETS
-from trainwright.target.added import added_by
 
 Tree = dict[str, Any]
 

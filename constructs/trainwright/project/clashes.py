@@ -78,8 +78,8 @@ def refused_by_policies(sources: Sources, runs: Mapping[str, BuiltRun], today: d
 
 def _for_policies(built: BuiltRun) -> PolicyRun:
     """A run as it is, or will be, in ``dist/``; objects that it shares with others are in its own."""
+    from trainwright.operators.added import pods_made
     from trainwright.policy import PolicyRun
-    from trainwright.target.added import pods_made
 
     run, held = built.file.run, built.held
     facts = built.facts if held is None else held.record.facts

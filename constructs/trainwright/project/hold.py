@@ -21,13 +21,13 @@ from trainwright.manifest.kueue import LOCAL_QUEUE, QUEUE_LABEL
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.pods import containers_of, pods_in
 from trainwright.model import Fact
+from trainwright.operators import TARGETS
 from trainwright.project.record import Hold, RunRecord, digest, read_record, run_path
 from trainwright.reading.document import parse_yaml, read_text
 from trainwright.reading.scalar import read_scalar
 from trainwright.report.header import split_header
 from trainwright.rules.cluster.profile import image_findings
 from trainwright.rules.pods.pod_security import violations
-from trainwright.target import TARGETS
 
 Manifest = dict[str, Any]
 

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from trainwright.findings import CompileError, Severity
 from trainwright.manifest.kinds import GroupKind
+from trainwright.operators import TARGETS
 from trainwright.rehearsal.kinds import ConfigMap, Job, Object, Service
-from trainwright.target import TARGETS
 from trainwright.validate.manifests import read_manifests
 from trainwright_trainer.contract import API_VERSION, RunSpec
 from trainwright_trainer.contract.spec import Meeting

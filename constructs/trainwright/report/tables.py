@@ -16,14 +16,14 @@ from trainwright.cluster.model import Fabric, NodePool
 from trainwright.handshake import Binding, Gang, Refusal
 from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
+from trainwright.operators import TARGETS
+from trainwright.operators.base import Target
 from trainwright.plan.estimate.scaling import GPUS, scaling
 from trainwright.plan.model import BatchPlan
 from trainwright.reading.words import KEYS, TYPES, VALUES
 from trainwright.report.plan import share
 from trainwright.report.schema import described_schema
 from trainwright.run import TrainerWorkload
-from trainwright.target import TARGETS
-from trainwright.target.base import Target
 from trainwright.topology import Topology
 from trainwright.topology.base import Sharding
 from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, SETTINGS, EngineName, reads

@@ -8,14 +8,14 @@ from typing import Any
 from trainwright.findings import Finding
 from trainwright.findings.context import Context
 from trainwright.manifest.provenance import Provenance
+from trainwright.operators import TARGETS
+from trainwright.operators.base import run_pods
 from trainwright.plan import Resolution
 from trainwright.rules import secrets
 from trainwright.rules.cluster import nodes, operators, profile, scheduling
 from trainwright.rules.pods import capacity, containers, kubernetes, objects, pod, security, storage
 from trainwright.rules.program import command, deepspeed, environment, launcher_files, launchers, mpi, rank_variables, shell
 from trainwright.rules.work import data, life, memory, monitoring, plausible, roles, training
-from trainwright.target import TARGETS
-from trainwright.target.base import run_pods
 
 _FAMILIES = (
     training, plausible, memory, deepspeed, storage, data, capacity, roles, kubernetes, containers, profile, security,

@@ -12,9 +12,9 @@ import yaml
 from trainwright.cluster.addons import Releases, Scheduling
 from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
-from trainwright.target import TARGETS
+from trainwright.objects.formats import amount
+from trainwright.operators import TARGETS
 from trainwright.units import GIB
-from trainwright.validate.formats import amount
 
 Object = Mapping[str, Any]
 Data = dict[str, Any]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from trainwright.objects.problem import Problem
 from trainwright.validate.check import CheckedBy, Report, check_manifests, object_problems, validate_files
 from trainwright.validate.crd import Catalogue, load_catalogue
-from trainwright.validate.problem import Problem
 
 __all__ = [
     "Catalogue",

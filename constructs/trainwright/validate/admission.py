@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
+from trainwright.objects.problem import Problem, unknown_field
 from trainwright.validate.crd import Schema
-from trainwright.validate.problem import Problem, unknown_field
 
 TYPE_META = frozenset(("apiVersion", "kind", "metadata"))
 """Fields of every object, which are not checked by the schema of its kind."""

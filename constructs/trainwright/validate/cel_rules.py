@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
-from trainwright.validate.admission import field_schema
-from trainwright.validate.cel import (
+from trainwright.objects.cel import (
     BreaksError,
     CannotEvaluateError,
     compile_rule,
     replace_identifier,
     without_texts,
 )
+from trainwright.objects.problem import Problem, shown
+from trainwright.validate.admission import field_schema
 from trainwright.validate.crd import Schema
-from trainwright.validate.problem import Problem, shown
 
 RESERVED = re.compile(
     r"true|false|null|in|as|break|const|continue|else|for|function|if|import|let|loop|package|namespace|return|var|void|while"

@@ -12,6 +12,9 @@ from trainwright.findings import Finding, Severity
 from trainwright.findings.codes import found
 from trainwright.findings.locate import at
 from trainwright.manifest.kinds import GroupKind
+from trainwright.objects.metadata import identity_problems, metadata_problems, with_generated_name
+from trainwright.objects.problem import Problem
+from trainwright.operators.webhooks import objections
 from trainwright.units import counted
 from trainwright.validate.admission import unknown_fields
 from trainwright.validate.claims import claims_that_go
@@ -21,11 +24,8 @@ from trainwright.validate.crd import Catalogue, load_catalogue
 from trainwright.validate.custom import STRUCTURAL, custom_problems, served_version
 from trainwright.validate.field_names import named
 from trainwright.validate.manifests import Manifest, files_below, read_manifests
-from trainwright.validate.metadata import identity_problems, metadata_problems, with_generated_name
 from trainwright.validate.pods import pod_problems
-from trainwright.validate.problem import Problem
 from trainwright.validate.tools import parts_of, tool_of
-from trainwright.validate.webhooks import objections
 
 
 class CheckedBy(Enum):

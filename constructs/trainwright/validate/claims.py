@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.manifest.kinds import GroupKind
-from trainwright.validate.fields import items, text
-from trainwright.validate.problem import Problem
+from trainwright.objects.fields import items, text
+from trainwright.objects.problem import Problem
 
 _SPECS = {
     GroupKind("jobset.x-k8s.io", "JobSet"): "/spec",

@@ -9,10 +9,10 @@ from typing import Any
 
 from trainwright.findings.locate import at, escape
 from trainwright.manifest.pods import pods_in
+from trainwright.objects.fields import items, mapping
+from trainwright.objects.problem import Problem, shown, unknown_choice, unknown_field, written
 from trainwright.reading.shape import WORDS
 from trainwright.validate.core_schemas import definition, schema_of
-from trainwright.validate.fields import items, mapping
-from trainwright.validate.problem import Problem, shown, unknown_choice, unknown_field, written
 
 CORE_GROUPS = frozenset(
     (

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from trainwright.validate.formats import INTEGERS
+from trainwright.objects.formats import INTEGERS
 
 
 class UnknownVersionError(Exception):

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
+from trainwright.objects.problem import Problem
+from trainwright.operators.webhooks import completed
 from trainwright.validate.admission import admitted, field_schema, unknown_fields
 from trainwright.validate.cel_rules import rule_problems
 from trainwright.validate.core import metadata_structure
 from trainwright.validate.crd import Crd, Schema, Version
-from trainwright.validate.problem import Problem
 from trainwright.validate.structure import list_problems, structure_problems
-from trainwright.validate.webhooks import completed
 
 STRUCTURAL = frozenset(("TW704", "TW705", "TW706"))
 

@@ -9,11 +9,11 @@ from trainwright.findings.locate import at, escape
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.limits import not_a_key
 from trainwright.manifest.pods import pods_in
-from trainwright.validate.fields import items, mapping, text
-from trainwright.validate.formats import amount
-from trainwright.validate.jobs import job_problems, named_job_problems
-from trainwright.validate.metadata import annotation_problems, label_problems
-from trainwright.validate.problem import Problem, duplicate, refused, written
+from trainwright.objects.fields import items, mapping, text
+from trainwright.objects.formats import amount
+from trainwright.objects.metadata import annotation_problems, label_problems
+from trainwright.objects.problem import Problem, duplicate, refused, written
+from trainwright.operators.job.rules import job_problems, named_job_problems
 from trainwright.validate.starting import starting_problems
 from trainwright.validate.volumes import outside, volume_problems
 

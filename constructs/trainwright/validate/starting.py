@@ -8,8 +8,8 @@ from typing import Any
 
 from trainwright.findings.locate import at
 from trainwright.manifest.limits import hides_the_system, not_a_key, path_problem, unexpanded
-from trainwright.validate.fields import items, mapping, text, texts, whole
-from trainwright.validate.problem import Problem, written
+from trainwright.objects.fields import items, mapping, text, texts, whole
+from trainwright.objects.problem import Problem, written
 
 DEFAULT_MODE = 0o644
 """Of files from a ConfigMap or Secret."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
+from trainwright.objects.cel import CannotEvaluateError, matcher
+from trainwright.objects.formats import FORMATS, INTEGERS, UNCHECKED, normal
+from trainwright.objects.problem import Problem, duplicate, shown, unknown_choice, written
 from trainwright.reading.shape import WORDS
 from trainwright.units import literal
 from trainwright.validate.admission import field_schema
-from trainwright.validate.cel import CannotEvaluateError, matcher
 from trainwright.validate.crd import Schema
-from trainwright.validate.formats import FORMATS, INTEGERS, UNCHECKED, normal
-from trainwright.validate.problem import Problem, duplicate, shown, unknown_choice, written
 
 
 def structure_problems(value: Any, schema: Schema, pointer: str = "") -> Iterator[Problem]:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from trainwright.objects.fields import text
 from trainwright.validate.crd import SUFFIXES
-from trainwright.validate.fields import text
 from trainwright.validate.manifests import Manifest
 
 TOOLS: Mapping[str, str] = {

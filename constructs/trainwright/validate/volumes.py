@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import at
-from trainwright.validate.fields import items, mapping, text
-from trainwright.validate.problem import Problem, written
+from trainwright.objects.fields import items, mapping, text
+from trainwright.objects.problem import Problem, written
 
 _OF_A_POD = re.compile(r"metadata\.(?:name|namespace|uid|labels|annotations|(?:labels|annotations)\['.+'\])")
 """Fields that a file can hold (validVolumeDownwardAPIFieldPathExpressions); variables have others."""

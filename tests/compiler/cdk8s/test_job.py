@@ -30,8 +30,8 @@ from trainwright.cdk8s import (
 from trainwright.cluster.addons import Dashboard
 from trainwright.cluster.addons import Monitoring as PrometheusOperator
 from trainwright.model import Model
+from trainwright.operators import TARGETS
 from trainwright.run import ClaimMount, CommandWorkload, ScriptWorkload
-from trainwright.target import TARGETS
 from trainwright.topology import DDP, JAX, MPI, Horovod, Independent, MultiWorkerMirrored, ParameterServer, Ray, XGBoost, ZeRO
 from trainwright.topology.ray import AutoscaledPods
 

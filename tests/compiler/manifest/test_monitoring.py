@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 from tests.compiler.example import Data, command, compiled, script
-from tests.compiler.target.test_xgboost_job import OPERATORS
+from tests.compiler.operators.test_xgboost_job import OPERATORS
 from tests.served import LIMITS, SUPERVISED
 
 from trainwright.cluster.addons import Monitoring

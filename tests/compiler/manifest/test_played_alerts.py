@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.compiler.example import Data, compiled, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.target.test_mpi_job import HOROVOD
-from tests.compiler.target.test_xgboost_job import BOOSTING
+from tests.compiler.operators.test_mpi_job import HOROVOD
+from tests.compiler.operators.test_xgboost_job import BOOSTING
 from tests.programs import path_of
 
 from trainwright.manifest.monitoring import WatchedRun, monitoring_objects, watched

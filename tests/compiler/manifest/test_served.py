@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 from tests.compiler.example import Data, compiled, script
 from tests.compiler.findings.page import overlay
-from tests.compiler.target.test_tf_job import WORKERS
-from tests.compiler.target.test_xgboost_job import BOOSTING, OPERATORS
+from tests.compiler.operators.test_tf_job import WORKERS
+from tests.compiler.operators.test_xgboost_job import BOOSTING, OPERATORS
 from tests.served import (
     KNOWN_BESIDE_OTHERS,
     LEFT_OUT_IMAGES,

@@ -8,8 +8,8 @@ from tests.compiler.objects import the
 
 from trainwright.compile import CompiledRun
 from trainwright.manifest import supporting
-from trainwright.target import TARGETS
-from trainwright.target.base import Target
+from trainwright.operators import TARGETS
+from trainwright.operators.base import Target
 
 FENCED: Data = {"network_policy": True}
 WATCHED: Data = {"monitoring": {"kind": "prometheus-operator", "namespace": "watching"}}

@@ -17,12 +17,12 @@ from tests.compiler.projects import ROOT
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import Locator
 from trainwright.manifest.pods import pods_in
+from trainwright.operators.added import pods_made
 from trainwright.policy import Policy, PolicyRun
 from trainwright.policy.admission import admission, text
 from trainwright.policy.check import check_policy
 from trainwright.policy.load import PolicyFile
 from trainwright.project.load import load_cluster_file
-from trainwright.target.added import pods_made
 from trainwright.validate.core import core_problems
 
 TODAY = date(2026, 7, 1)

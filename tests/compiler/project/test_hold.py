@@ -149,7 +149,7 @@ def test_a_release_that_moves_every_identity_changes_nothing_that_is_held(here: 
     """Runtimes are named by their content, so they move too; those of held runs are kept."""
     before, names = here.dist(), list(here.build().runs)
     monkeypatch.setattr("trainwright.identity.PROJECTION", 2)
-    monkeypatch.setattr("trainwright.target.train_job.job.short_hash", lambda content: "00000000")
+    monkeypatch.setattr("trainwright.operators.kubeflow_trainer.emit.short_hash", lambda content: "00000000")
     for module in ("project.causes", "project.hold", "cli.hold"):
         monkeypatch.setattr(f"trainwright.{module}.version", lambda name: "9.9.9")
     with pytest.raises(CompileError) as caught:

@@ -6,8 +6,8 @@ from pydantic import TypeAdapter
 from tests.compiler.example import EVERY_TARGET
 
 from trainwright.handshake import Guarantee
+from trainwright.operators import TARGETS
 from trainwright.report.tables import SHORT, matrix_table, refusal_list
-from trainwright.target import TARGETS
 from trainwright.topology import AnyTopology, Topology
 
 

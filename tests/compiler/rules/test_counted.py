@@ -15,7 +15,7 @@ from tests.compiler.targets import CASES, on, profile_for
 from trainwright.findings.locate import at
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.pods import images_outside, pods_in
-from trainwright.target.base import run_pods
+from trainwright.operators.base import run_pods
 
 FOREIGN = "evil.example.org/miner:latest"
 MINER: Data = {

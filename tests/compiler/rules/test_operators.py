@@ -11,7 +11,7 @@ from tests.compiler.targets import CLUSTER as EVERYTHING
 from tests.compiler.targets import on as run_on
 
 from trainwright.findings import CompileError, Severity
-from trainwright.target import TARGETS
+from trainwright.operators import TARGETS
 
 
 def target_of(operator: str) -> str:

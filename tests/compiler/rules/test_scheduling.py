@@ -8,7 +8,7 @@ from tests.compiler.example import Data, codes, command, compiled, findings
 from tests.compiler.targets import CASES, CLUSTER, INSTALLED, OPERATORS, RELEASES, on, profile_for
 
 from trainwright.findings import Finding
-from trainwright.target import TARGETS
+from trainwright.operators import TARGETS
 
 KUEUE: Data = {"kueue": {"version": "0.19.2"}, "namespaces": {"training": {"queues": {"gold": {"managed": False}}}}}
 VOLCANO: Data = {"scheduling": {"gang": "volcano", "version": "1.15"}}

@@ -12,7 +12,7 @@ import pytest
 from tests.compiler.example import EVERY_TARGET
 
 from trainwright.handshake import MPI, Binding, MPIName, Needs, Ports, Rendezvous, RestartUnit, Success
-from trainwright.target.mpi_job import MPIJob
+from trainwright.operators.mpi_operator.emit import MPIJob
 from trainwright.topology.mpirun import launcher_command, launcher_variables
 
 PORTS = Ports(rendezvous=29500, control=29400, http=9400, ssh=2222)

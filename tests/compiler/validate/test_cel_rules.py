@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.compiler.validate.samples import UPSTREAM, Data, upstream
 
-from trainwright.validate.cel import BreaksError, CannotEvaluateError, compile_rule, replace_identifier, without_texts
+from trainwright.objects.cel import BreaksError, CannotEvaluateError, compile_rule, replace_identifier, without_texts
 from trainwright.validate.cel_rules import escaped, expression, rule_problems, rules_in
 
 

@@ -22,9 +22,9 @@ from tests.compiler.validate.samples import (
 )
 
 from trainwright.findings.locate import at, escape
+from trainwright.operators.webhooks import completed
 from trainwright.validate import Catalogue
 from trainwright.validate.crd import Schema
-from trainwright.validate.webhooks import completed
 
 NONE = Catalogue()
 WRONG: dict[str, list[Any]] = {
@@ -112,7 +112,7 @@ def test_a_missing_field_of_a_job(pointer: str) -> None:
 
 
 def found_in(data: Data, catalogue: Catalogue | None = None) -> set[tuple[str, str]]:
-    from trainwright.validate.metadata import identity_problems
+    from trainwright.objects.metadata import identity_problems
 
     said = list(identity_problems(data)) or problems(data, catalogue)
     assert all(problem.message and problem.fix for problem in said)

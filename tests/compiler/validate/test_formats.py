@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from trainwright.validate.formats import FORMATS, amount, normal
-from trainwright.validate.metadata import not_a_label, not_a_service_label, not_a_subdomain, not_qualified
+from trainwright.objects.formats import FORMATS, amount, normal
+from trainwright.objects.metadata import not_a_label, not_a_service_label, not_a_subdomain, not_qualified
 
 CASES: dict[str, tuple[list[str], list[str]]] = {
     "bsonobjectid": (["507f1f77bcf86cd799439011"], ["507f"]),

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.validate.samples import UPSTREAM, Data, names, pointers, put, sample, schema_of, upstream
 
+from trainwright.objects.cel import CannotEvaluateError, matcher
 from trainwright.validate.admission import admitted, unknown_fields
-from trainwright.validate.cel import CannotEvaluateError, matcher
 from trainwright.validate.structure import list_problems, structure_problems
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}

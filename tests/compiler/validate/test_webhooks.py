@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.validate.samples import Data, drop, names, pointers, put, sample
 
-from trainwright.validate.webhooks import WEBHOOKS, objections
+from trainwright.operators.webhooks import WEBHOOKS, objections
 
 GONE = object()
 PT, TF, XGB, MPI = "/spec/pytorchReplicaSpecs", "/spec/tfReplicaSpecs", "/spec/xgbReplicaSpecs", "/spec/mpiReplicaSpecs"

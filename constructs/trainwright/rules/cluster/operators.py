@@ -10,8 +10,8 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
+from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
-from trainwright.target import TARGETS
 
 
 def operator(context: Context, resolution: Resolution) -> Iterator[Finding]:

@@ -12,11 +12,11 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
 from trainwright.manifest.pods import is_from
 from trainwright.manifest.supporting import fences
+from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
 from trainwright.plan.resources import uses_rdma
 from trainwright.rules.cluster.scheduling import by_cost, targets
 from trainwright.run import CommandWorkload
-from trainwright.target import TARGETS
 
 KNOWN_KUBERNETES = tuple(range(29, 38))
 """Minor versions of Kubernetes 1 whose API this compiler knows."""

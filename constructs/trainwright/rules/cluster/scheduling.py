@@ -15,12 +15,12 @@ from trainwright.handshake import Binding, Gang, OperatorName, Refusal
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.kueue import PREFIX, SLICE, SLICE_SIZE, dispatching_queue
+from trainwright.operators import TARGETS
+from trainwright.operators.base import GangFlag, RunPod, Target
 from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_schedulers
 from trainwright.plan import Resolution, answer
 from trainwright.plan.incident import delayed, incident
 from trainwright.plan.pods import in_volcano_queue
-from trainwright.target import TARGETS
-from trainwright.target.base import GangFlag, RunPod, Target
 
 
 def queue(context: Context) -> Iterator[Finding]:

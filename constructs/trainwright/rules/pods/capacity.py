@@ -13,11 +13,11 @@ from trainwright.handshake import Role
 from trainwright.manifest.pods import containers_of
 from trainwright.manifest.template.containers import containers_of_role
 from trainwright.manifest.template.volumes import shared_memory
+from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
 from trainwright.plan.resources import NODE_SHARE
 from trainwright.rules.pods.pod import overridden_at
 from trainwright.run import KubernetesContainer, ScratchMount
-from trainwright.target.base import RunPod
 from trainwright.units import GIB, Bytes, Cpu, UnitError
 
 Tree = dict[str, Any]

@@ -123,7 +123,7 @@ def _texts_of(stated: Stated) -> Texts:
     if not isinstance(container, KubernetesContainer):
         own = [(name, value if isinstance(value, str) else "", f"{source}/env/{name}") for name, value in container.env.items()]
         return own, _words({"command": container.command or (), "args": container.args}, source), False
-    from trainwright.validate.fields import items, text, texts  # its package takes its time to load, and few runs have these
+    from trainwright.objects.fields import items, text, texts  # its package takes its time to load, and few runs have these
 
     written, at = container.container, f"{source}/container"
     entries = [(text(entry, "/name"), text(entry, "/value"), f"{at}/env/{number}") for number, entry in items(written, "/env")]

@@ -13,14 +13,14 @@ from trainwright.manifest.labels import PLAN_PREFIXES, in_foundation
 from trainwright.manifest.plain import problems
 from trainwright.manifest.pods import images_outside
 from trainwright.manifest.provenance import Provenance, origin
+from trainwright.operators import TARGETS
+from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
 from trainwright.rules.pods.kubernetes import written_parts
-from trainwright.target import TARGETS
-from trainwright.target.base import RunPod
 from trainwright.units import counted
 
 if TYPE_CHECKING:
-    from trainwright.validate.problem import Problem
+    from trainwright.objects.problem import Problem
 
 Manifest = dict[str, Any]
 

@@ -14,6 +14,8 @@ from trainwright.findings.locate import at, escape, tokens
 from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.template.containers import all_stated
 from trainwright.manifest.template.volumes import RESERVED_PATHS, SCRATCH, volume_names
+from trainwright.operators import TARGETS
+from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
 from trainwright.rules.cluster.profile import class_findings, image_findings
 from trainwright.rules.pods.objects import patch_of
@@ -31,8 +33,6 @@ from trainwright.run import (
     KubernetesMount,
     NfsMount,
 )
-from trainwright.target import TARGETS
-from trainwright.target.base import RunPod
 from trainwright.units import Bytes, Cpu, UnitError
 
 Tree = dict[str, Any]

@@ -9,13 +9,13 @@ from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.template.containers import all_stated, containers_of_role
+from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
 from trainwright.plan.model import SecurityPlan
 from trainwright.plan.security import RESTRICTED, USER_ID
 from trainwright.rules.pods.pod_security import BASELINE_CAPABILITIES, RESTRICTED_CAPABILITIES
 from trainwright.run import Container
 from trainwright.security import Security
-from trainwright.target.base import RunPod
 
 
 def level_allows(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -72,7 +72,7 @@ def _refused(level: str, asked: SecurityPlan | Security) -> Iterator[tuple[str, 
 
 
 def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Where mpirun starts ranks through ssh, the keys are mounted in the home of one user (target/mpi.py)."""
+    """Where mpirun starts ranks through ssh, the keys are mounted in the home of one user (rendezvous/mpi.py)."""
     security = resolution.plan.security
     where = context.locate.at(security.sources.get("user", security.sources.get("root", "run:/security")))
     if not resolution.binding.sshd or security.user in (0, USER_ID):

@@ -13,13 +13,13 @@ from trainwright.findings.locate import escape
 from trainwright.handshake import EnvironmentChannel
 from trainwright.manifest.limits import unexpanded
 from trainwright.manifest.pods import FoundPod
+from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
 from trainwright.plan.network import RDMA, Fact, fabric_facts
 from trainwright.rules.secrets import Environment, looks_secret, secret_findings
 from trainwright.run import EnvValue, WholeSecret
-from trainwright.target.base import RunPod
 
 if TYPE_CHECKING:
     from trainwright.variables import Entry

@@ -12,6 +12,7 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Rendezvous, Role
+from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, set_once, words_in, words_of
@@ -28,7 +29,6 @@ from trainwright.rules.program.launchers import (
 )
 from trainwright.rules.program.shell import starts_shell
 from trainwright.run import CommandWorkload, ScriptWorkload
-from trainwright.target.base import RunPod
 from trainwright.topology import LAUNCHER_VARIABLES, untold
 from trainwright.topology.launching import NODE_RANK
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT

@@ -82,7 +82,7 @@ def failures(context: Context, resolution: Resolution) -> Iterator[Finding]:
 
 def _counting(resolution: Resolution) -> str:
     """Targets that would count the failures and end the run."""
-    from trainwright.target import TARGETS  # targets are built on resolutions
+    from trainwright.operators import TARGETS  # targets are built on resolutions
 
     answers = {name: answer(target, resolution.needs, resolution.cluster) for name, target in TARGETS.items()}
     names = [name for name, said in answers.items() if isinstance(said, Binding) and said.counts_init_failures]

@@ -9,8 +9,8 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Port
+from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
-from trainwright.target import TARGETS
 
 
 def target_carries(context: Context, resolution: Resolution) -> Iterator[Finding]:

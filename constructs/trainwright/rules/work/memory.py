@@ -8,12 +8,12 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.handshake import Binding
+from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
 from trainwright.plan.estimate.communication import compute_seconds
 from trainwright.plan.estimate.fitting import Change, smallest_change
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import FABRIC_TITLES
-from trainwright.target import TARGETS
 from trainwright.topology import ZeRO
 from trainwright.topology.base import Sharding
 from trainwright.units import GIB

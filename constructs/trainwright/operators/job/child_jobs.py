@@ -1,0 +1,190 @@
+"""What targets share whose pods are made by the Job controller: the index, and what becomes of a pod that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainwright.cluster.addons import Releases
+from trainwright.handshake import MOST_FURTHER, Rendezvous, Role
+from trainwright.manifest.kinds import Owned
+from trainwright.manifest.provenance import Tree, Why
+from trainwright.operators.base import Crd, KnownOperator, owned_manager
+from trainwright.plan import Resolution
+from trainwright_trainer.contract import Disposition, codes_with
+
+JOB_SET_OPERATOR = KnownOperator("jobset", Releases((0, 8), (0, 13)), Crd("jobsets.jobset.x-k8s.io", "v1alpha2"))
+
+INDEX_VARIABLES = {
+    Rendezvous.STATIC: "PET_NODE_RANK",
+    Rendezvous.DMLC_TRACKER: "DMLC_TASK_ID",
+    Rendezvous.JAX_COORDINATOR: "JAX_PROCESS_ID",
+    Rendezvous.NONE: "NODE_RANK",
+}
+"""What a program that our supervisor does not start reads its pod's index from; other rendezvous need more than an index."""
+
+INDEX_LABEL = "metadata.labels['batch.kubernetes.io/job-completion-index']"
+"""Set by the Job controller (feature PodIndexLabel, on by default since Kubernetes 1.28)."""
+
+INJECTED = {"JOB_COMPLETION_INDEX": "the pod's completion index, set by the Job controller"}
+
+NUMBERED = "each pod has a fixed index, which decides its ranks"
+REPLACED = "a new pod starts when the old one has ended, never beside it"
+FIRST_FAILURE = (
+    "the first failure that counts goes to the JobSet, which starts all pods again; retries of one pod would come first and be "
+    "of no use (kubernetes-sigs/jobset#825)"
+)
+COUNTED_APART = (
+    f"{FIRST_FAILURE}. Counted per index: with a limit for the whole Job the pods that one eviction takes along would delay each "
+    "other, 8 of them by 10 minutes"
+)
+ALL_ANEW = "all pods start again, about 2 s later"
+"""A JobSet whose Job has failed by an eviction."""
+BY_EXIT_CODE = "what to do with a failed pod, from the trainer's table of exit codes; the first match wins"
+"""Reasons for the constants of a Job."""
+
+
+def retries(resolution: Resolution) -> Tree:
+    """Of a Job whose indexes come back one by one. Without ``maxFailedIndexes`` an index that has used up its own leaves the
+    others alone, as pods that do not communicate can do; the Job has failed once all have ended."""
+    limit = Why(
+        resolution.run.restarts,
+        "run:/restarts",
+        "retries are counted per index, so one incident on N pods "
+        "delays none of them; a Job-wide limit would back off exponentially with N",
+    )
+    return {"backoffLimitPerIndex": limit, **({"maxFailedIndexes": 0} if resolution.needs.talk else {})}
+
+
+def none_of_its_own(resolution: Resolution, role: Role) -> Tree:
+    """Of a Job below a JobSet. Where its policy ignores failures, a limit for the whole Job would delay the next pods by all of
+    them (:func:`trainwright.plan.incident.delay`)."""
+    if resolution.processes[role.name].supervised:
+        return {"backoffLimitPerIndex": 0, "maxFailedIndexes": 0}
+    return {"backoffLimit": 0}
+
+
+def reasons_of_none(job: str) -> dict[str, str]:
+    """Why it has none. ``job`` is the pointer of its spec."""
+    return {
+        f"{job}/backoffLimit": FIRST_FAILURE,
+        f"{job}/backoffLimitPerIndex": COUNTED_APART,
+        f"{job}/maxFailedIndexes": "one index that failed fails the Job: no rank can be missing",
+    }
+
+
+def together(resolution: Resolution) -> str:
+    """Why as many pods run at the same time as there are indexes."""
+    return "all nodes at once: ranks wait for each other" if resolution.needs.talk else "as many at once as find a node"
+
+
+MOST_JOBS = MOST_FURTHER + 2
+"""Of a JobSet: nodes, a launcher, and further roles."""
+
+
+def in_order(roles: Sequence[Role]) -> list[Role]:
+    """Roles in the order of their Jobs: a Job can depend on those before it alone."""
+    first = _first(roles)
+    return [*first, *(role for role in roles if role not in first)]
+
+
+def _first(roles: Sequence[Role]) -> list[Role]:
+    """Roles whose pods are ready before those that hold ranks start."""
+    return [role for role in roles if role.further and role.further.starts == "before"]
+
+
+def waits_for(role: Role, roles: Sequence[Role], nodes: str) -> Tree:
+    """What is ready before a Job starts. An older JobSet takes one name there, so those that come first start one by one.
+
+    Args:
+        roles: all of them.
+        nodes: name of the Job of the nodes.
+    """
+    first = _first(roles)
+    if role.further and role.further.starts == "after":
+        return _depends_on(nodes, role, "as asked: the nodes are ready first")
+    awaited = first[: first.index(role)] if role in first else [] if role.further else first
+    return _depends_on(awaited[-1].name, awaited[-1], "as asked: its pods are ready first") if awaited else {}
+
+
+def _depends_on(name: str, stated: Role, reason: str) -> Tree:
+    return {"dependsOn": Why([{"name": name, "status": "Ready"}], f"run:/roles/{stated.name}/starts", reason)}
+
+
+def counted_jobs(roles: Sequence[Role], own: Sequence[str]) -> Tree:
+    """Which Jobs must be complete, where these are not all; ``own`` are those of the topology."""
+    further = [role.further for role in roles if role.further]
+    if all(one.must_end for one in further):
+        return {}
+    names = [*own, *(one.name for one in further if one.must_end)]
+    reason = "the run is done when its ranks are; then the JobSet takes the other pods down"
+    return {"targetReplicatedJobs": Why(names, "trainwright", reason)}
+
+
+def owned_below_job_set(job: str) -> tuple[Owned, ...]:
+    """What no override may touch of a Job below a JobSet. ``job`` is a pattern of the pointer of its spec."""
+    return (
+        Owned(f"{job}/(completions|parallelism|completionMode)", "the number of pods", "change topology.nodes"),
+        Owned(f"{job}/(backoffLimit\\w*|maxFailedIndexes)", "the retry budget", "change restarts"),
+        Owned(
+            f"{job}/(podFailurePolicy|podReplacementPolicy|successPolicy|suspend|ttlSecondsAfterFinished|selector|manualSelector).*",
+            "the failure rules, made from the trainer's exit codes, and the life of the Job",
+            "remove it: all ranks come back together, or none does",
+        ),
+        owned_manager(job),
+    )
+
+
+def failure_rules(resolution: Resolution, role: Role) -> list[Tree | Why]:
+    """Permanent codes end the Job; an evicted pod or a lost peer costs no retry; everything else counts. The first match wins."""
+    evicted = _on_disruption("Ignore", "evicted, preempted or drained: not the run's fault")
+    if _ends(resolution):
+        evicted = _on_disruption("FailJob", "evicted, preempted or drained: the run fails", "run:/on_disruption")
+    if not resolution.processes[role.name].supervised:
+        return [evicted]
+
+    def on_codes(action: str, disposition: Disposition, reason: str) -> Why:
+        codes = {"containerName": role.container, "operator": "In", "values": list(codes_with(disposition))}
+        return Why({"action": action, "onExitCodes": codes}, "trainwright", reason)
+
+    return [
+        on_codes("FailJob", Disposition.PERMANENT, "the same pod would fail again: end the run and keep the message"),
+        evicted,
+        on_codes("Ignore", Disposition.IGNORED, "peer lost or preempted: come back together, at no cost"),
+    ]
+
+
+def failure_rules_below_job_set(resolution: Resolution, role: Role) -> list[Tree | Why]:
+    """The same for a Job of a JobSet. Without the supervisor an evicted pod would come back alone, to peers that wait for the one
+    that is gone until NCCL's own time is over: so its Job fails, and the JobSet starts all pods again.
+    """
+    if resolution.processes[role.name].supervised or _ends(resolution):
+        return failure_rules(resolution, role)
+    return [_on_disruption("FailJob", "evicted, preempted or drained: nobody tells its peers, so all start again")]
+
+
+def job_set_rules(resolution: Resolution, own: Sequence[str]) -> list[Tree | Why]:
+    """What a JobSet does with a Job that failed by its policy; any other failure starts all Jobs again, and counts. ``own`` are
+    the Jobs of the topology: a program of a further role knows nothing of our exit codes.
+    """
+    roles, reasons = resolution.binding.roles, {"onJobFailureReasons": ["PodFailurePolicy"]}
+    permanent: Tree = {"name": "permanent", "action": "FailJobSet", **reasons}
+    disrupted: Tree = {"name": "disrupted", "action": "RestartJobSetAndIgnoreMaxRestarts", **reasons}
+    uncounted = "an eviction is not the run's fault: all pods start again, and it costs no restart"
+    if _ends(resolution):
+        return [permanent]
+    if not resolution.supervised:
+        return [Why(disrupted, "trainwright", uncounted)]
+    further = [role.name for role in roles if role.further]
+    if not further:
+        return [permanent]
+    of_further = Why(disrupted | {"targetReplicatedJobs": further}, "trainwright", uncounted)
+    return [permanent | {"targetReplicatedJobs": [*own]}, of_further]
+
+
+def _ends(resolution: Resolution) -> bool:
+    return resolution.run.on_disruption == "fail"
+
+
+def _on_disruption(action: str, reason: str, source: str = "trainwright") -> Why:
+    rule: Tree = {"action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    return Why(rule, source, reason)

@@ -1,0 +1,1 @@
+"""JobSet of the Kubernetes project."""

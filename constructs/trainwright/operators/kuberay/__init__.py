@@ -1,0 +1,1 @@
+"""RayJob of KubeRay: the job and its cluster."""

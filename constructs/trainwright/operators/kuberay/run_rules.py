@@ -1,0 +1,217 @@
+"""What a RayJob can carry, and what its operator asks of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.findings.locate import escape
+from trainwright.model import closest
+from trainwright.operators.base import Rule
+from trainwright.operators.kuberay.cluster import HEAD, METRICS_PORT, RAY_PORTS, ray_version
+from trainwright.plan import Resolution
+from trainwright.run import CommandWorkload, RoleParts, ScriptWorkload
+from trainwright.units import in_quotes, literal
+
+if TYPE_CHECKING:
+    from trainwright.findings.context import Context
+
+_PLAIN = re.compile(r"[\w@%+=:,./ -]*", re.ASCII)
+"""What both shells on the way read alike: the characters that need no quotes, and the blank."""
+
+
+def work_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What Ray's driver can be: our trainer, or a program that calls Ray itself."""
+    work = context.run.workload
+    if isinstance(work, ScriptWorkload):
+        message = "the supervisor of a script starts its ranks, and in a Ray cluster Ray starts them"
+        fix = "write kind: command, and have the program start its ranks through Ray Train; or use another topology"
+        yield found("TW424", context.locate.run("/workload/kind"), message, fix)
+    if isinstance(work, CommandWorkload) and work.args:
+        message = "Ray replaces the entrypoint of every pod, so args alone start nothing: the driver needs a whole command"
+        yield found("TW424", context.locate.run("/workload/args"), message, "write the whole command under command")
+    if isinstance(work, CommandWorkload) and work.working_dir:
+        message = "Ray starts the driver in a directory of its own"
+        fix = "write it as working_dir under topology.runtime_env, or begin the command with the whole path of its file"
+        yield found("TW424", context.locate.run("/workload/working_dir"), message, fix)
+    for number, word in enumerate((work.command or ()) if isinstance(work, CommandWorkload) else ()):
+        if not _PLAIN.fullmatch(word):
+            message = f"`{word[:80]}` holds a character that a shell reads, and two shells read it on its way to the head"
+            fix = "put the command into a file of the run (files), and start that: [bash, /app/start.sh]"
+            yield found("TW424", context.locate.run(f"/workload/command/{number}"), message, fix)
+
+
+def groups_are_plain(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A further role is a worker group here: its pods run Ray, and live as long as the cluster."""
+    for role in resolution.binding.roles:
+        parts = context.run.roles.get(role.name) if role.further else None
+        usual = RoleParts.model_fields
+        for field in (name for name in ("starts", "must_end", "ready") if parts and getattr(parts, name) != usual[name].default):
+            message = f"role {role.name} is a group of Ray's workers, which come and go with the head, so {field} has no place"
+            yield found("TW329", context.locate.run(f"/roles/{role.name}/{field}"), message, f"remove {field}")
+
+
+def operator_starts(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """In every pod it starts Ray, so no pod has room for another program."""
+    for name, parts in context.run.roles.items():
+        for field in ("command", "args"):
+            if getattr(parts, field):
+                message = f"{resolution.plan.target_title} starts Ray in every pod, and runs the program of the run on the head"
+                where = context.locate.run(f"/roles/{name}/{field}")
+                yield found("TW424", where, message, "remove it, and write the work under workload.command")
+
+
+def ranks_stay_in_their_group(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Ray Train asks for CPUs and GPUs, and takes them where they are; our ranks find their specification in one group alone."""
+    if isinstance(context.run.workload, CommandWorkload):
+        return
+    for role in (one for one in resolution.binding.roles if one.further):
+        offers = "GPUs" if context.run.roles[role.name].gpus else "CPUs" if not resolution.needs.gpus_per_node else None
+        if offers:
+            message = f"Ray would start ranks of our trainer on the {offers} of role {role.name}, which has no specification"
+            fix = "remove gpus of the role" if offers == "GPUs" and resolution.needs.gpus_per_node else "remove the role"
+            where = context.locate.run(f"/roles/{role.name}")
+            yield found("TW458", where, message, f"{fix}; or write kind: command, with a program that says where its ranks go")
+
+
+def ports_of_ray(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator knows Ray's own ports by their names (utils/constant.go); metrics are served in every pod."""
+    for role in resolution.binding.roles:
+        own = {**(RAY_PORTS if role.name == HEAD else {}), "metrics": METRICS_PORT}
+        for port in resolution.processes[role.name].ports:
+            for name, number in own.items():
+                if (port.name == name) != (port.number == number):
+                    message = f"port {port.name} ({port.number}) is taken: Ray has {name} at {number}"
+                    where = context.locate.run(port.source.removeprefix("run:"))
+                    yield found("TW460", where, message, "choose another name and number")
+
+
+def autoscaler(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Who may be scaled, by whom, and behind which queue."""
+    run, autoscaled = context.run, resolution.needs.autoscaled
+    groups = {role.name: role.pods for role in resolution.binding.roles if role.name != HEAD}
+    for name, bounds in autoscaled.items():
+        where = context.locate.run(f"/topology/autoscaling/{name}")
+        if name not in groups:
+            yield found("TW327", where, f"no workers are called {name}", f"use one of: {', '.join(groups) or 'none: remove it'}")
+        elif not bounds.least <= groups[name] <= bounds.most:
+            counts = f"between {bounds.least} and {bounds.most}"
+            message = f"role {name} begins with {groups[name]} pods, and the autoscaler keeps it {counts}"
+            yield found("TW329", where, message, "widen the bounds, or change the number of pods")
+    if autoscaled and not isinstance(run.workload, CommandWorkload):
+        message = "the ranks of our trainer are as many as the plan says, so no worker can come or go"
+        fix = "remove topology.autoscaling, or write kind: command with a program that scales itself"
+        yield found("TW458", context.locate.run("/topology/autoscaling"), message, fix)
+    if autoscaled and run.queue and context.cluster.kueue:
+        message = "Kueue admits a RayJob as a whole, and none whose autoscaler is on"
+        yield found("TW458", context.locate.run("/topology/autoscaling"), message, "remove topology.autoscaling, or queue")
+
+
+_KNOWN = (
+    "py_modules", "py_executable", "java_jars", "working_dir", "conda", "pip", "uv", "container", "excludes", "env_vars",
+    "config", "worker_process_setup_hook", "nsight", "rocprof_sys", "image_uri",
+)
+"""The keys of ``ray.runtime_env.RuntimeEnv``; plugins of a cluster may bring others."""
+_MISSPELT = 0.8
+"""How near a key must be to one of Ray's to be a misspelling of it, and not a plugin's: ``pips`` is, ``my_pip`` is not."""
+
+
+def misspelt_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Keys of runtime_env that Ray would pass over in silence."""
+    for key in (one for one in resolution.needs.runtime_env or {} if one not in _KNOWN and not one.startswith("_")):
+        near = closest(key, _KNOWN, _MISSPELT)
+        if near is not None:
+            where = context.locate.run(f"/topology/runtime_env/{escape(key)}")
+            yield found("TW105", where, f"Ray knows no `{key}` in topology.runtime_env", f"did you mean `{near}`?")
+
+
+def texts_of_variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Ray takes texts only (``parse_and_validate_env_vars``), and raises a TypeError for others when the driver starts."""
+    stated = (resolution.needs.runtime_env or {}).get("env_vars", {})
+    place = "topology.runtime_env.env_vars"
+    if not isinstance(stated, Mapping):
+        fix = "write a mapping: `env_vars: {NAME: value}`"
+        yield found("TW107", context.locate.run("/topology/runtime_env/env_vars"), f"`{place}` must be a mapping", fix)
+        return
+    for name, value in stated.items():
+        if not isinstance(value, str):
+            where = context.locate.run(f"/topology/runtime_env/env_vars/{escape(name)}")
+            message, fix = f"`{place}.{name}` must be text", "write text, or remove it"
+            if isinstance(value, int | float):
+                message, fix = f"{message}, not {literal(value)}", in_quotes(value)
+            yield found("TW107", where, message, fix)
+
+
+_PINNED = re.compile(r".+(==|@ ).+")
+_FETCHED = ("pip", "uv", "conda", "working_dir", "py_modules")
+
+
+def runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What Ray fetches when the driver starts, and what the driver is told in plain text."""
+    stated = resolution.needs.runtime_env or {}
+    if stated and not isinstance(context.run.workload, CommandWorkload):
+        message = "the image has all that our trainer needs, and runtime_env would change it at run time"
+        yield found("TW458", context.locate.run("/topology/runtime_env"), message, "remove it, or write kind: command")
+    for name in (one for one in _FETCHED if one in stated and not _is_pinned(stated[one])):
+        message = f"what runtime_env has under {name} is fetched at every start, and may be another the next time"
+        pinned = "an archive that nobody replaces" if name in ("working_dir", "py_modules") else "releases (pip: [name==1.2.3])"
+        fix = f"put it into the image; or name {pinned} and waive this"
+        yield found("TW465", context.locate.run(f"/topology/runtime_env/{name}"), message, fix)
+
+
+def _is_pinned(value: object) -> bool:
+    """Whether every package of a list has a release. What a file or an address leads to, nobody knows here."""
+    packages = value.get("packages") if isinstance(value, dict) else value
+    return isinstance(packages, list) and all(isinstance(one, str) and _PINNED.fullmatch(one) for one in packages)
+
+
+def version_is_known(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """The operator asks which release of Ray it starts, and an image may say so itself."""
+    head = resolution.binding.roles[0]
+    stated, tagged = resolution.needs.version, ray_version(resolution.image(head)[0], None)
+    if stated is None and tagged is None:
+        fix = "add topology.version, the release of Ray in the image: `python -c 'import ray; print(ray.__version__)'`"
+        message = "neither the run nor the image's tag says which release of Ray the image contains"
+        yield found("TW426", context.locate.run("/image"), message, fix)
+    elif stated is not None and tagged is not None and stated != tagged.value:
+        message = f"topology.version is {stated}, and the image's tag says {tagged.value}"
+        yield found("TW426", context.locate.run("/topology/version"), message, "remove version, or use the image of that release")
+
+
+_STARTED = (
+    "address", "autoscaling-config", "block", "dashboard-host", "dashboard-port", "head", "metrics-export-port", "no-monitor",
+    "num-gpus", "port", "ray-client-server-port", "redis-password",
+)
+"""Options of ``ray start`` by which the operator makes a cluster of the pods (common/pod.go), and the number of GPUs."""
+
+
+def started_as_planned(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """What the run says of ``ray start``, and what only a command's own cluster can be."""
+    needs, own = resolution.needs, isinstance(context.run.workload, CommandWorkload)
+    if needs.head_holds_ranks and not own:
+        message = "the ranks of our trainer are on Ray's workers, and the head has no specification for them"
+        fix = "remove topology.head_is_node, or write kind: command"
+        yield found("TW458", context.locate.run("/topology/head_is_node"), message, fix)
+    known = [role.name for role in resolution.binding.roles]
+    for role, params in needs.start_params.items():
+        where = f"/topology/start_params/{escape(role)}"
+        if role not in known:
+            message = f"{resolution.plan.target_title} has no role {role} for this run"
+            yield found("TW327", context.locate.run(where), message, f"use one of: {', '.join(known)}")
+        for name in params:
+            if name in _STARTED:
+                counted = "topology.gpus_per_node counts GPUs" if name == "num-gpus" else "the operator sets it"
+                message = f"{name} is not the run's to set: {counted}"
+                yield found("TW458", context.locate.run(f"{where}/{name}"), message, "remove it")
+            elif (role, name) == (HEAD, "num-cpus") and not own:
+                message = "Ray would place ranks of our trainer on the head, which has no specification for them"
+                yield found("TW458", context.locate.run(f"{where}/{name}"), message, "remove it, or write kind: command")
+
+
+RULES: tuple[Rule, ...] = (
+    started_as_planned, work_starts, version_is_known, groups_are_plain, operator_starts, ranks_stay_in_their_group, ports_of_ray,
+    autoscaler, runtime_env, misspelt_keys, texts_of_variables,
+)  # fmt: skip

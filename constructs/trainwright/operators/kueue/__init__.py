@@ -1,0 +1,1 @@
+"""Kueue, which admits jobs of any kind."""

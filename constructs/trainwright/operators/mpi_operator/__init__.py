@@ -1,0 +1,1 @@
+"""MPIJob of the Kubeflow MPI operator."""

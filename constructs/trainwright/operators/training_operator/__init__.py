@@ -1,0 +1,1 @@
+"""PyTorchJob, TFJob and XGBoostJob of the Kubeflow Training Operator."""

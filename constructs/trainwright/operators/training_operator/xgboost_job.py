@@ -1,0 +1,106 @@
+"""XGBoostJob of the Kubeflow Training Operator (kubeflow.org/v1): a master, where the tracker runs, and workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from trainwright.cluster import Cluster
+from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
+from trainwright.manifest.kinds import GroupKind, ObjectKind
+from trainwright.manifest.provenance import Tree
+from trainwright.manifest.template.scheduling import top_metadata
+from trainwright.operators.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template
+from trainwright.operators.training_operator import run_policy
+from trainwright.plan import Resolution
+from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
+
+KIND = GroupKind(run_policy.GROUP, "XGBoostJob")
+REPLICAS = run_policy.ReplicaSpecs(
+    KIND,
+    "xgbReplicaSpecs",
+    {
+        "Master": "the first node, where the tracker listens; the others find it by its name",
+        "Worker": "the other nodes",
+    },
+)
+
+
+class XGBoostJob(BaseTarget):
+    """Pods ``<name>-master-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name."""
+
+    name = "xgboost-job"
+    title = "XGBoostJob"
+    kind = KIND
+    operator: KnownOperator | None = run_policy.TRAINING_OPERATOR
+    kueue: str | None = "kubeflow.org/xgboostjob"
+    hides_unready = run_policy.HIDES_UNREADY
+    minimum_kubernetes = (1, 29)
+    templates: Mapping[str, Template] = REPLICAS.templates
+    reserved_labels: tuple[str, ...] = run_policy.RESERVED_LABELS
+
+    def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
+        if not needs.talk:
+            return Refusal("the operator makes ranks that meet, and ends the run with the first of them", BROUGHT_BACK_ALONE)
+        if needs.rendezvous is not Rendezvous.DMLC_TRACKER:
+            reason = f"the operator only numbers its pods, which is not enough for the rendezvous {needs.rendezvous.value}"
+            return Refusal(reason, "choose a target whose operator makes it")
+        master = Role(name="master", pods=1, host="{name}-master-{index}", container="xgboost")
+        workers = Role(name="worker", pods=needs.nodes - 1, host="{name}-worker-{index}", container="xgboost")
+        several = needs.nodes > 1
+        return Binding(
+            roles=(master, workers) if several else (master,),
+            rank_zero_host="{name}-master-0",
+            rendezvous_port=RENDEZVOUS_PORT,
+            node_index_env="RANK",
+            port_name="xgboostjob-port",
+            injects={**_INJECTED, **(_INJECTED_WITH_WORKERS if several else {})},
+            counts_init_failures=run_policy.COUNTS_INIT_FAILURES,
+            counts_new_pods=run_policy.COUNTS_NEW_PODS,
+            returns=run_policy.RETURNS,
+            peer_list=("WORKER_ADDRS", "{host},"),
+            gang=Gang.OPERATOR,
+            guarantees=frozenset(Guarantee),
+            generated_names=("{name}-master-0", *((f"{{name}}-worker-{needs.nodes - 2}",) if several else ())),
+        )
+
+    def lower(self, resolution: Resolution) -> list[Tree]:
+        return [_job(resolution)]
+
+    kinds: tuple[ObjectKind, ...] = (run_policy.training_kind(REPLICAS, reasons={}, owned=()),)
+
+    guide = """\
+- **Emits** a ConfigMap and an XGBoostJob: a master, where the tracker runs, and workers.
+- **Needs** the Training Operator v1, and for gangs its flag, as for a [PyTorchJob](#pytorchjob).
+- **Failures.** As for a PyTorchJob.
+- **Special.** The operator numbers the pods but starts no tracker; the supervisor of the first pod does. An opaque `command`
+  must do so itself ([TW421](findings/TW421.md)).
+"""
+
+
+TARGET: Target = XGBoostJob()
+
+_INJECTED = {
+    "PYTHONUNBUFFERED": "1",
+    "MASTER_ADDR": "the master's name",
+    "MASTER_PORT": "the master's port",
+    "WORLD_SIZE": "the number of pods",
+    "RANK": "the pod's number: the master is 0, worker i is i + 1",
+}
+_INJECTED_WITH_WORKERS = {
+    "WORKER_PORT": "the workers' port",
+    "WORKER_ADDRS": "the workers' names, meant for LightGBM",
+}
+"""Variables that the operator appends after the run's own (pkg/controller.v1/xgboost/xgboost.go). None of them is one of
+XGBoost's own DMLC_*: nothing here starts a tracker."""
+
+
+def _job(resolution: Resolution) -> Tree:
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "XGBoostJob",
+        "metadata": top_metadata(resolution),
+        "spec": {
+            "runPolicy": run_policy.run_policy(resolution, run_policy.backoff_limit(resolution)),
+            "xgbReplicaSpecs": REPLICAS.lower(resolution, run_policy.restart_policy),
+        },
+    }

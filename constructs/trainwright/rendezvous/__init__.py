@@ -1,0 +1,1 @@
+"""What one kind of rendezvous brings, for every target that offers it."""
