@@ -51,10 +51,9 @@ def test_world_size_and_accumulation_change_nothing(seed: int, start: int, per_r
     world = data.draw(st.sampled_from([1, 2, 4, 8]))
     micro = data.draw(st.sampled_from([2**n for n in range(per_rank.bit_length())]))
     batch = order(seed, 300).batch(start, 8 * per_rank)
-    shares = [rank_slice(batch, rank, world, micro) for rank in range(world)] if 8 * per_rank // world % micro == 0 else []
-    if shares:
-        assert pairs([part for share in shares for part in share]) == pairs([batch])
-        assert all(len(part) == micro for share in shares for part in share)
+    shares = [rank_slice(batch, rank, world, micro) for rank in range(world)]
+    assert pairs([part for share in shares for part in share]) == pairs([batch])
+    assert [[len(part) for part in share] for share in shares] == [[micro] * (len(batch) // world // micro)] * world
 
 
 def test_the_order_is_pinned() -> None:

@@ -155,11 +155,19 @@ def scale(directory: Path) -> float:
     return found
 
 
-def test_compiled_and_recomputed_blocks(ranks: Ranks, spec: Spec, engine: str, text: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all engines, whose blocks compute the same: to compile it for each takes a minute."""
+    return tmp_path_factory.mktemp("compiled")
+
+
+def test_compiled_and_recomputed_blocks(
+    ranks: Ranks, spec: Spec, engine: str, text: Path, compile_cache: Path, tmp_path: Path
+) -> None:
     directory = tmp_path / "lineage"
     run = language_model(spec, directory, engine, text, compile=True, activation_checkpointing=True)
-    both = ranks.finish(run, told={"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")})
-    assert any(path.is_file() for path in (tmp_path / "cache").rglob("*")), "what a run's compile_cache is for"
+    both = ranks.finish(run, told={"TORCHINDUCTOR_CACHE_DIR": str(compile_cache)})
+    assert any(path.is_file() for path in compile_cache.rglob("*")), "what a run's compile_cache is for"
     expected = plainly(run)
     assert all(graphs(rank) > 0 for rank in both)
     assert losses(both[0]) == pytest.approx(expected.losses, rel=1e-4)
