@@ -124,16 +124,23 @@ def as_findings(
     unknown = [case for case in cases if case.kind == "extra_forbidden"]
     misspelt = {(*case.keys[:-1], near) for case in unknown if not case.foreign and (near := _meant(case))}
     misspelt |= {keys for case in unknown if case.foreign for keys in case.foreign.row.stated(case.keys)}
+    answered = {case.keys[:-1] for case in unknown if case.foreign and _has_forms(find_spot(root, case.keys[:-1])[1])}
     findings = []
     for case in cases:
         if _is_long_enough(case):  # pydantic counts the items that it takes, and each of the others is said
             continue
-        if case.kind != "missing" or case.keys not in misspelt:  # a misspelt key is also a missing one: that is said once
+        # a misspelt key is also a missing one, and one of no form leaves another form's key missing: that is said once
+        if case.kind != "missing" or (case.keys not in misspelt and case.keys[:-1] not in answered):
             foreign = case.foreign
             code, message, fix = foreign.words() if foreign else _WORDING.get(case.kind, _other)(case)
             place = where(pointer_to(foreign.keys if foreign else case.place))
             findings.append(found(code, place, shorten(message), shorten(fix)))
     return sorted(dict.fromkeys(findings), key=lambda finding: (finding.where.line or 0, finding.where.column or 0))
+
+
+def _has_forms(slot: Slot) -> bool:
+    """Whether its keys say which of several mappings it is, as of a mount."""
+    return slot.chooser is None and len(slot.members) > 1
 
 
 def _is_long_enough(case: Case) -> bool:
@@ -201,7 +208,8 @@ def _unknown(case: Case) -> Words:
     if elsewhere:
         paths = [home.path for home in elsewhere]
         said = dict.fromkeys(home._replace(kind="") if paths.count(home.path) > 1 else home for home in elsewhere)
-        return "TW105", message, f"move it to {', or to '.join(map(str, [*said][:3]))}"
+        homes_first = sorted(said, key=lambda home: "<name>" in home.path)  # before those of mappings that the run may not have
+        return "TW105", message, f"move it to {', or to '.join(map(str, homes_first[:3]))}"
     return "TW105", message, f"remove it; known keys: {', '.join(case.owner.fields) or 'none'}"
 
 

@@ -117,8 +117,8 @@ _KEYS_OF_RUN = (
          "topology"),
     Word("", "tensor_parallel, tensor_parallel_size, pipeline_parallel, pipeline_parallel_size, model_parallel, "
          "expert_parallel, context_parallel, tp, pp", _ITS_RANKS, _SCRIPT, ""),
-    Word("", "strategy, distributed_type, distributed_backend, framework, distributed", "the processes of a run are its topology",
-         _DDP, ""),
+    Word("", "strategy, distributed_type, distributed_backend, framework, distributed, torchrun, accelerate, launcher",
+         "the processes of a run are its topology", _DDP, ""),
     Word("", "machine_rank, node_rank, master_addr, master_port, main_process_ip, main_process_port, rdzv_backend, "
          "rdzv_endpoint, rdzv_id, hostfile, coordinator_address", _RANKS_MEET),
     # What runs.

@@ -188,6 +188,17 @@ def test_what_the_lines_state_is_not_said_to_be_missing() -> None:
     assert [finding.fix for finding in said] == ["write `min_nodes: 1`", "write `max_nodes: 3`"]
 
 
+@pytest.mark.parametrize("mount", [{"gcs": "b"}, {"gcs": "b", "read_only": True}, {"pvc": "data", "medium": "Memory"}])
+def test_a_word_among_several_forms_leaves_no_form_incomplete(mount: Data) -> None:
+    said = refused(Run, overlay(TRAINER, {"mounts": {"/y": mount}}))
+    assert "TW106" not in {finding.code for finding in said}
+
+
+def test_a_key_is_moved_to_what_every_run_has_first() -> None:
+    (finding,) = refused(Run, overlay(TRAINER, {"memory": "4Gi"}))
+    assert finding.fix.startswith("move it to `resources`")
+
+
 @pytest.mark.parametrize("change", [
     {"containers": [{"name": "a", "kind": "sidecar", "image": "a", "volumes": []}]},
     {"probes": {"alive": {"timeout": "3s", "port": 80}}},
