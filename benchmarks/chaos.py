@@ -35,6 +35,8 @@ from benchmarks.chaos_faults import FAULTS, LEAVE_SECONDS, Struck
 from benchmarks.chaos_run import PATIENCE_SECONDS, POLL_SECONDS, STEPS, BrokenPromiseError, ChaosRun
 from benchmarks.machine import Machine
 
+from trainwright_trainer.checkpoint.volume import CheckpointName
+
 ENGINES = ("ddp", "fsdp2", "deepspeed")
 PACKAGES = ("torch", "xxhash")
 SHARE_IN_SAVES = 0.3
@@ -100,6 +102,8 @@ class _Lineage:
         self._run, self._dice, self._tally, self._say = run, dice, tally, say
         self._safe_steps = {0}
         """Of the commits that nobody damaged, when the last attempt ended; 0 where it begins anew."""
+        self._damaged: set[CheckpointName] = set()
+        """Commits that faults have damaged. One stays until an attempt tries to load it; another fault may come before that."""
 
     def disturb(self, turns: list[str]) -> None:
         """Take faults from the end of ``turns`` until they or the run's steps are over, and let it reach its last step."""
@@ -186,7 +190,8 @@ class _Lineage:
 
     def _check_commits(self, lost_step: int | None) -> None:
         run = self._run
-        records = [record for record in run.records() if record.step != lost_step]
+        self._damaged |= {record.name for record in run.records() if record.step == lost_step}
+        records = [record for record in run.records() if record.name not in self._damaged]
         newest = max((record.step for record in records), default=0)
         promised = max({*self._safe_steps, *run.told_steps} - {lost_step})
         if newest < promised:
