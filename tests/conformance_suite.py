@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-OF_WHOLE_WEIGHTS = "all_ranks_hold"
-"""For engines whose every rank holds all weights: others would hold it whatever they do."""
-ONLY: Mapping[str, tuple[str, ...]] = {
-    "zero-2": ("equals_plain_training", "clips_the_norm", "same_weights", "resume_equals_uninterrupted", "2 to 4"),
+import pytest
+
+LEAVES_OUT: Mapping[str, str] = {
+    "fsdp2": "whole_weights",
+    "zero-1": "once",  # the other stages take the long ones
+    "zero-3": "whole_weights",
 }
+"""Engine -> the mark of the tests that it does not take: others would hold its every rank to all weights, whatever it does."""
+TAKES_ONLY: Mapping[str, str] = {"zero-2": "communication"}
 """Stage 2 is stage 1 with other communication: the tests that would notice."""
-NOT: Mapping[str, tuple[str, ...]] = {
-    "fsdp2": (OF_WHOLE_WEIGHTS,),
-    "zero-1": ("three_kills", "three_ranks", "2 to 4"),  # long ones, which the other stages take
-    "zero-3": (OF_WHOLE_WEIGHTS,),
-}
 
 
-def is_taken(name: str) -> bool:
-    """Whether a test runs, by its name with its parameters, of which one is the engine: ``test_it[zero-2-2 to 4]``."""
-    left_out = (part for engine, parts in NOT.items() if engine in name for part in parts)
-    wanted = [parts for engine, parts in ONLY.items() if engine in name]
-    return not any(part in name for part in left_out) and all(any(part in name for part in parts) for parts in wanted)
+def is_taken(item: pytest.Item) -> bool:
+    """Whether a test runs, by its engine and its marks."""
+    engine = item.callspec.params.get("engine") if isinstance(item, pytest.Function) and hasattr(item, "callspec") else None
+    marks = {mark.name for mark in item.iter_markers()}
+    return LEAVES_OUT.get(str(engine)) not in marks and TAKES_ONLY.get(str(engine), "") in {"", *marks}

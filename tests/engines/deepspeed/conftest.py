@@ -20,7 +20,7 @@ plain_spec = pytest.fixture(scope="session", name="plain_spec")(harness.build_sp
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     """Leave out what one stage cannot do otherwise than another."""
-    left_out = [item for item in items if not is_taken(item.name)]
+    left_out = [item for item in items if not is_taken(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
     watch(config, Path(__file__).parent, items)

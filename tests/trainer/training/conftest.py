@@ -259,7 +259,7 @@ class Finished:
 
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     """Leave out what an engine does not take. Items of the whole session come here."""
-    left_out = [item for item in items if item.path.parent == HERE and not is_taken(item.name)]
+    left_out = [item for item in items if item.path.parent == HERE and not is_taken(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in left_out]
     watch(config, HERE, items)

@@ -42,6 +42,8 @@ def assert_same_weights(ranks: list[Rank]) -> None:
     assert len(set(digests)) == 1
 
 
+@pytest.mark.whole_weights
+@pytest.mark.communication
 def test_all_ranks_hold_the_same_weights(finished: Finished) -> None:
     assert_same_weights(finished.ranks)
 

@@ -31,12 +31,14 @@ from trainwright_trainer.contract import Training
 from trainwright_trainer.rank.messages import Act, At, Committed, Measured, Where
 
 
+@pytest.mark.communication
 def test_equals_plain_training_in_one_process(ranks: Ranks, spec: Spec, engine: str, tmp_path: Path) -> None:
     run = spec(tmp_path / "lineage", engine=engine, batch={"micro": 8, "accumulation": 2}, duration={"steps": 8})
     leader, _ = ranks.finish(run)
     assert losses(leader) == pytest.approx(textbook(Training.model_validate(run["work"]), 32, 8).losses, rel=1e-4)
 
 
+@pytest.mark.communication
 def test_clips_the_norm_over_all_ranks(ranks: Ranks, spec: Spec, engine: str, tmp_path: Path) -> None:
     """By SGD, whose steps are as long as its gradients: Adam would hide the difference."""
     directory, clip = tmp_path / "lineage", 0.1
@@ -80,6 +82,7 @@ def test_what_was_evaluated_is_what_was_saved(ranks: Ranks, spec: Spec, engine: 
     assert evaluated[0] == evaluated[1]
 
 
+@pytest.mark.communication
 def test_resume_equals_uninterrupted(ranks: Ranks, spec: Spec, engine: str, uninterrupted: Path, tmp_path: Path) -> None:
     directory = tmp_path / "lineage"
     told = ranks.start(hard(spec, directory, engine), linked=True, told=SLOWED)
@@ -104,6 +107,7 @@ def test_resume_equals_uninterrupted(ranks: Ranks, spec: Spec, engine: str, unin
     assert_same_bits(directory, uninterrupted)
 
 
+@pytest.mark.once
 @pytest.mark.slow
 def test_resume_of_three_ranks_sums_gradients_in_the_same_order(ranks: Ranks, spec: Spec, engine: str, tmp_path: Path) -> None:
     """With two ranks a + b = b + a hides the order in which a ring sums; with three it shows."""

@@ -39,6 +39,7 @@ def is_saving(store: CheckpointStore, attempt: str) -> bool:
     return max(begun, default=0) > committed(store)
 
 
+@pytest.mark.once
 @pytest.mark.slow
 def test_three_kills_lose_nothing_that_was_committed(
     ranks: Ranks, spec: Spec, engine: str, uninterrupted: Path, tmp_path: Path

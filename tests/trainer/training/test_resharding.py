@@ -45,7 +45,10 @@ def two_ranks(session_ranks: Ranks, spec: Spec, engine: str, tmp_path_factory: p
     return Finished(directory, finish(session_ranks, spec, directory, engine, 2))
 
 
-@pytest.mark.parametrize("worlds", [(2, 1, 2), (2, 4)], ids=["2 to 1 to 2", "2 to 4"])
+@pytest.mark.parametrize("worlds", [
+    pytest.param((2, 1, 2), id="2 to 1 to 2"),
+    pytest.param((2, 4), id="2 to 4", marks=[pytest.mark.communication, pytest.mark.once]),
+])  # fmt: skip
 def test_resume_at_another_world_size_sees_the_same_samples(
     ranks: Ranks, spec: Spec, engine: str, two_ranks: Finished, worlds: tuple[int, ...], tmp_path: Path
 ) -> None:
