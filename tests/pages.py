@@ -21,6 +21,7 @@ PAGES = [
     ROOT / "trainer" / "README.md",
     *sorted(DOCS.glob("*.md")),
     *sorted((DOCS / "guides").glob("*.md")),
+    DOCS / "findings" / "README.md",
 ]
 FENCE = re.compile(r"^```(?P<language>\w+)(?: (?P<what>[^\n]+))?\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 GENERATED = re.compile(r"<!-- generated: (?P<name>[-\w]+) -->\n\n(?P<body>.*?)\n?<!-- end -->", re.DOTALL)

@@ -19,6 +19,7 @@ from trainwright.operators import TARGETS
 from trainwright.policy import Policy
 from trainwright.report.tables import (
     engine_table,
+    finding_tables,
     gang_table,
     matrix_table,
     operator_table,
@@ -41,6 +42,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "matrix": lambda: matrix_table(TOPOLOGIES, ALL, EVERY_TARGET),
     "refusals": lambda: refusal_list(TOPOLOGIES, ALL, EVERY_TARGET),
     "scaling": scaling_table,
+    "findings": finding_tables,
     "words": lambda: word_table("Run"),
     "words-cluster": lambda: word_table("Cluster"),
     "engines": engine_table,

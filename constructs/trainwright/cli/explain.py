@@ -11,10 +11,10 @@ import typer
 from trainwright.cli.session import ProjectOption, fail, open_project, open_sources, output, stop, today, watched
 from trainwright.explain import Explainer, Explanation
 from trainwright.model import closest
+from trainwright.pages import page_text
 from trainwright.project.build import build_project
 from trainwright.project.built import Build
 from trainwright.project.load import Project
-from trainwright.report.pages import page_text
 
 
 def command(

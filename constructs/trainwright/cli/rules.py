@@ -9,7 +9,7 @@ import typer
 
 from trainwright.cli.session import JsonOption, no_such, output, stop
 from trainwright.findings.codes import CODES
-from trainwright.report.pages import page_text
+from trainwright.pages import page_text
 
 
 def command(

@@ -1,14 +1,18 @@
 """The catalogue of findings: each code with its severity, and why it matters.
 
-Each has a page in ``docs/findings/`` with a bad and a good example, and both are tests.
+Each is a page in ``docs/findings/``. It begins with the title, the severity and one sentence that every finding of the code says;
+a bad and a good example follow, and both are tests. A new code is a new page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from trainwright.findings import Finding, Severity, Where
+from trainwright.pages import page_path
 
 
 class Code(NamedTuple):
@@ -20,285 +24,46 @@ class Code(NamedTuple):
     milder: str = ""
     """Of an error that is a warning in some cases: where, as the end of a sentence."""
 
+    @property
+    def weight(self) -> str:
+        """As the page says it."""
+        milder = f"; {self.milder} a warning" if self.milder else ""
+        return f"{self.severity.value}{milder}{', can be waived' if self.waivable else ''}"
 
-_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
-_ROWS = (
-    # Reading files
-    Code("TW101", _E, "file cannot be read", "Only UTF-8 text files of at most 1 MiB are read."),
-    Code("TW102", _E, "not YAML", "The file cannot be parsed, so nothing in it can be trusted."),
-    Code("TW103", _E, "duplicate key", "YAML readers keep one of the two values and silently drop the other."),
-    Code("TW104", _E, "unsupported YAML",
-         "Only a single document of plain mappings, lists and scalars is read, because that is what a reviewer can follow."),
-    Code("TW105", _E, "unknown key", "A misspelt key would be ignored, and the run would not do what it says."),
-    Code("TW106", _E, "missing key", "The compiler does not guess what is trained, or where."),
-    Code("TW107", _E, "wrong value", "Nothing can be planned from a value of another type, or out of range."),
-    Code("TW108", _E, "broken run module", "A run in Python is a module that exports RUN, or several as RUNS, and imports nothing from cdk8s."),
-    Code("TW109", _E, "name and file name differ",
-         "A run or cluster is found by its file name; if one thing has two names, one of them gets lost."),
-    Code("TW110", _E, "unknown cluster", "The profile's GPUs, storage and rules decide the plan, so nothing can be compiled without it."),
-    # Training
-    Code("TW201", _E, "incomplete training", "Our trainer needs a batch and a learning rate, and no default fits every model."),
-    Code("TW202", _E, "trainer version unknown", "Another trainer may not accept the fields that this compiler writes for it."),
-    Code("TW203", _W, "linear scaling with Adam",
-         "Adam normalises its step, so the linear rule (found for SGD) overshoots; the square root rule fits.", True),
-    Code("TW204", _W, "scaled rate without warm-up", "Early steps at a rate that is scaled far up often diverge.", True),
-    Code("TW205", _W, "batch statistics under accumulation",
-         "Batch norm sees each micro batch alone, so accumulation changes the model.", True),
-    Code("TW206", _E, "batch larger than the data", "One step would need more samples than the data has."),
-    Code("TW207", _I, "field without effect", "Nothing reads the field, so what it says does not happen.", True),
-    Code("TW209", _W, "warm-up never ends",
-         "The rate never reaches its peak, so the run does not train at the rate that it states.", True),
-    Code("TW210", _E, "workload does not fit the topology", "The ranks would start, and none of them could do the work."),
-    Code("TW211", _E, "batch smaller than the ranks", "At the largest size, some ranks would have no sample to compute on."),
-    Code("TW213", _W, "metrics that go nowhere",
-         "The trainer skips a destination that it cannot write to and logs that once; the run then has no curves there.", True),
-    Code("TW214", _W, "rate does not follow the batch",
-         "A learning rate is tuned for one batch size: at another, SGD learns more slowly, or diverges.", True),
-    Code("TW215", _I, "rate without its batch",
-         "SGD's rate is tuned for one batch size: one copied from a run on fewer GPUs is too low, and no error shows it.", True),
-    Code("TW216", _W, "rate that diverges", "The loss becomes NaN in the first steps, after the run has waited for all its nodes.", True),
-    Code("TW217", _W, "limit that ends a healthy run",
-         "The watchdog ends every attempt at the same place, until the restarts are used up.", True),
-    Code("TW218", _W, "implausible amount",
-         "Kubernetes accepts a missing unit or a digit too many, and then the ranks starve or no node fits.", True),
-    Code("TW220", _E, "out of memory", "Even the lower bound of the estimate does not fit, so the run would end in its first step."),
-    Code("TW221", _W, "memory is tight", "The upper bound of the estimate does not fit, so the run may run out of memory.", True),
-    Code("TW222", _E, "DeepSpeed file contradicts the plan",
-         "DeepSpeed would not start, or would train with a batch or stage other than the plan's."),
-    Code("TW223", _W, "micro batch depends on the number of nodes",
-         "On more nodes the micro batch changes; if it cannot be divided, DeepSpeed does not start.", True),
-    Code("TW224", _E, "unknown DeepSpeed key",
-         "At the top level, DeepSpeed silently ignores the key; inside a block, it does not start."),
-    Code("TW225", _E, "DeepSpeed file contradicts itself",
-         "DeepSpeed reads the file only after all ranks have met, and then does not start."),
-    Code("TW226", _W, "value left to auto", "DeepSpeed on its own uses its default for it, or does not start.", True),
-    Code("TW227", _W, "unused or obsolete DeepSpeed key",
-         "The file promises something that this stage or a newer release does not do.", True),
-    Code("TW228", _W, "weights over a slow network", "GPUs wait for weights in each forward and backward pass.", True),
-    Code("TW229", _I, "nothing to shard", "Sharding over one rank saves nothing, and its copies and buffers cost memory.", True),
-    Code("TW230", _E, "no place for checkpoints",
-         "Without a claim, every restart begins at step 0, and the finished model is lost."),
-    Code("TW231", _E, "checkpoints on a volume that cannot keep them",
-         "Scratch space is deleted with its pod, and nothing can be written to a read-only mount."),
-    Code("TW233", _E, "mount conflicts with the plan", "The mount would hide what the plan or the programs need at this path, or would be hidden itself."),
-    Code("TW234", _E, "unknown claim", "A pod whose claim does not exist stays Pending forever."),
-    Code("TW235", _E, "access mode does not fit", "Several pods cannot all mount the volume, or cannot write to it."),
-    Code("TW236", _W, "grace longer than the notice", "A spot node is reclaimed before the program has ended, and its final save with it.", True),
-    Code("TW237", _E, "files too large", "A ConfigMap holds at most 1 MiB, and the API server rejects a larger one."),
-    Code("TW238", _E, "claim too small for its checkpoints",
-         "A new checkpoint is written before an old one is removed: with room for only one, the second save fails."),
-    Code("TW239", _W, "claim too small for the kept checkpoints",
-         "The volume is full before the first old checkpoint is removed, and saves fail from then on.", True),
-    Code("TW240", _E, "no place for data",
-         "Fetched data must outlive the pod that fetches it, and must not change while runs read it."),
-    Code("TW241", _E, "data on a read-only claim",
-         "The Job that fetches the data could not write it, and every pod would wait for it in vain."),
-    Code("TW242", _E, "data fetched in two ways", "Two Jobs would copy the same files into the same folder at the same time."),
-    Code("TW243", _W, "data written by every pod",
-         "Pods start together: they write the same files at the same time, and each fetches everything.", True),
-    Code("TW244", _W, "nothing ends the wait for data",
-         "The run would hold its nodes, and restart its pods again and again, until somebody looks.", True),
-    Code("TW245", _W, "no credentials for the object store",
-         "Without credentials the first pod ends with 203 before it trains, and so does every later attempt.", True),
-    Code("TW246", _W, "implausible interval between saves",
-         "Saves that follow each other at once leave no time to train; without any save, a failure costs the whole run.", True),
-    Code("TW247", _W, "shard groups that cross nodes unevenly",
-         "A group within a node uses its own links, one across two nodes the network, and all wait for the slowest.", True),
-    Code("TW248", _E, "compile cache that nothing keeps",
-         "Compiled code could not be written, or would be gone with its pod."),
-    Code("TW249", _W, "grace longer than a drain", "The autoscaler kills the pod before its program has ended, and its last save with it.", True),
-    Code("TW252", _E, "checkpoint directory of an active run",
-         "One run reads or overwrites what the other is writing: half a checkpoint, or that of another model."),
-    # Cluster
-    Code("TW301", _E, "unknown node pool", "The pods would match no node."),
-    Code("TW302", _E, "no node has enough GPUs", "The pods would stay Pending forever."),
-    Code("TW303", _E, "unknown namespace", "Objects in a namespace that does not exist cannot be applied."),
-    Code("TW304", _E, "not an image reference", "The kubelet could not pull it."),
-    Code("TW305", _W, "image by tag", "A tag can move: two pods of one run may train with different code.", True),
-    Code("TW306", _E, "registry not allowed", "The platform team lists where images may come from."),
-    Code("TW307", _E, "unsupported Kubernetes version", "The API server drops or rejects fields that it does not know."),
-    Code("TW308", _E, "pod larger than the node",
-         "The pods would stay Pending forever; or start, and be killed once they use what is not there."),
-    Code("TW309", _E, "more nodes than the pool has", "Some pods would stay Pending forever, and the others wait for them."),
-    Code("TW310", _E, "capability not allowed", "The API server would reject the pods."),
-    Code("TW311", _E, "claim without a size", "The API server rejects a claim without a size, and nothing else creates this one."),
-    Code("TW312", _E, "unsuitable storage class", "The claim would stay Pending forever."),
-    Code("TW313", _E, "operator not installed", "Nothing would act on the object: it would exist, and no pod would ever start."),
-    Code("TW314", _E, "operator too old",
-         "An older release drops or misreads fields, and the run does something other than the plan says."),
-    Code("TW315", _W, "operator newer than known", "A newer release may have renamed or removed what the compiler writes.", True),
-    Code("TW316", _W, "release not stated", "Nobody knows whether the scheduler reads what the compiler writes for it.", True),
-    Code("TW317", _E, "user not stated", "The kubelet would refuse every pod whose image names no user, root, or a user by name."),
-    Code("TW320", _I, "no metrics", "Without metrics, nobody is alerted when the run makes no progress.", True),
-    Code("TW321", _I, "steps are not monitored", "Only our trainer reports steps and checkpoints.", True),
-    Code("TW322", _W, "namespace is not watched",
-         "Prometheus would not find the run's monitor and alerts, and would report no error.", True),
-    Code("TW323", _E, "label conflicts with monitoring",
-         "A key has only one value: either monitoring would not find the object, or nothing would find it as the run's."),
-    Code("TW325", _W, "memory that is not reserved",
-         "When a node runs short of memory, the kubelet evicts pods that use more than they requested; the run restarts.", True),
-    Code("TW326", _E, "GPUs stated twice", "The plan counts GPUs by the topology; a second number would contradict it."),
-    Code("TW327", _E, "no such role", "Nothing would read it: the pods would run without what it says."),
-    Code("TW328", _E, "no node of the pool fits", "The pods would stay Pending forever."),
-    Code("TW329", _E, "field that the role cannot have", "Nothing would read it, or the pods would not be where the plan counts them."),
-    Code("TW330", _E, "role without a program", "Its pods would run whatever the image starts by itself, or end at once."),
-    Code("TW331", _W, "evaluator that the coordinator waits for",
-         "The coordinator would wait for it forever, while all GPUs of the run stay idle.", True),
-    # Topology and target
-    Code("TW401", _E, "target refuses the topology", "The target cannot give the ranks what they need to find each other."),
-    Code("TW402", _E, "generated name too long",
-         "Pod names are DNS labels of at most 63 characters; the API server rejects a longer one only when pods are created."),
-    Code("TW403", _E, "variable is reserved", "A second value would silently win or lose, and break the ranks."),
-    Code("TW405", _E, "space in an argument",
-         "A list element is one argument, so the program sees an option that it does not know."),
-    Code("TW406", _E, "rendezvous contradicts the plan",
-         "torchrun passes its node rank only to the static rendezvous, so ranks would not follow the pods.", True,
-         "where the pods meet"),
-    Code("TW407", _E, "dead variable",
-         "Nothing reads it any more, or a library aborts because of it: what it promises does not happen.", True,
-         "where nothing reads it"),
-    Code("TW408", _W, "risky setting",
-         "The library's own choice is usually better, and the setting stays when the machines change.", True),
-    Code("TW409", _E, "secret in plain text", "dist/ is committed, and everyone who reviews it can read it."),
-    Code("TW410", _E, "label is reserved", "Services and controllers select pods by it."),
-    Code("TW411", _E, "command contradicts the plan",
-         "An option takes precedence over the plan's variables: ranks wait for others that never come, or train alone."),
-    Code("TW412", _E, "misspelt variable",
-         "The prefix belongs to a library that reads no such name, so a misspelt setting does nothing."),
-    Code("TW413", _E, "value that cannot be read", "The library uses its default, or another value, or does not start.", True,
-         "where the program goes on"),
-    Code("TW414", _E, "shell words without a shell",
-         "Kubernetes starts the first word as a program and gives it the others as they are: the container ends at once."),
-    Code("TW415", _W, "RDMA without devices",
-         "Pods that request no device silently fall back to TCP, and training waits for the network.", True),
-    Code("TW416", _I, "repeats the profile",
-         "The profile describes the fabric once, and a copy in a run is forgotten when the fabric changes.", True),
-    Code("TW417", _W, "variable that nobody is known to read",
-         "The prefix belongs to a library that reads no such name: unless a plugin does, the setting does nothing.", True),
-    Code("TW418", _E, "file that cannot be run", "The container would end with \"permission denied\" before its first line."),
-    Code("TW419", _W, "variable that nobody expands",
-         "The program is given the dollar sign and the name: with PATH, it finds none of the image's programs.", True),
-    Code("TW420", _E, "mpirun contradicts the plan", "mpirun stops at it, or looks for ranks where there is no pod."),
-    Code("TW421", _W, "no tracker", "Each worker waits for a tracker, and no operator starts one.", True),
-    Code("TW422", _W, "one pod without TF_CONFIG", "The operator writes TF_CONFIG only if there are several pods.", True),
-    Code("TW423", _W, "incomplete mpirun command",
-         "mpirun does only what its command says: slots stay idle, or ranks miss a host or a variable.", True),
-    Code("TW424", _E, "workload that Ray cannot start",
-         "Ray starts the ranks itself, and two shells read the command of the driver."),
-    Code("TW425", _E, "more than a TrainJob can hold",
-         "The operator would leave pods without what they need, or the API server would reject the object."),
-    Code("TW426", _E, "unknown release of Ray",
-         "The operator uses it to decide which features of Ray it may use, and does not check it."),
-    Code("TW427", _E, "variable that no rank gets", "The program runs without it, or with another pod's value."),
-    Code("TW428", _E, "user without ssh keys", "mpirun would reach no pod, and no rank would start."),
-    Code("TW429", _I, "Keras 3 and several workers",
-         "A program that calls fit fails in its first step, after it has been given all its GPUs.", True),
-    # Scheduling
-    Code("TW430", _E, "nobody creates the gang",
-         "Pods that name a gang scheduler but have no group are started one by one, or never."),
-    Code("TW431", _E, "unknown queue", "A run whose queue does not exist stays suspended forever."),
-    Code("TW432", _E, "queue without effect", "Nothing reads it: the run would start at once, outside every quota."),
-    Code("TW433", _E, "incompatible releases", "The run would stay suspended forever, or start without waiting for its queue."),
-    Code("TW434", _E, "unknown topology level", "Pods would wait for a place that no node is in, or be spread without an error."),
-    Code("TW435", _W, "waits twice", "A run that Kueue admitted holds its quota while it waits for the gang scheduler.", True),
-    Code("TW436", _E, "kind that Kueue does not manage",
-         "Kueue ignores the object: the run would start at once, outside every quota."),
-    Code("TW437", _E, "operator uses another scheduler", "Pods that name a scheduler which does not exist stay Pending forever."),
-    Code("TW438", _W, "operator makes a gang anyway",
-         "Pods wait until all of them fit, at a scheduler that the plan does not name.", True),
-    Code("TW440", _I, "run is not isolated", "Anyone who reaches its ports can join or end the run.", True),
-    Code("TW441", _E, "order of start in a gang",
-         "The gang waits for pods that are made only after others have started, so no pod ever starts."),
-    # Starting, and starting again
-    Code("TW450", _W, "nobody starts the ranks",
-         "GPUs stay idle, and each pod trains alone or waits for ranks that never come.", True),
-    Code("TW451", _E, "scheduling label set by hand",
-         "A label that nothing reads has no effect; one that is read works against the plan."),
-    Code("TW452", _E, "unknown priority", "The API server rejects a pod whose PriorityClass does not exist."),
-    Code("TW453", _W, "nobody says whether it saves",
-         "If the program saves nowhere, every restart trains everything again; plan and review can say nothing of it.", True),
-    Code("TW454", _E, "operator's container is not allowed", "The object would exist, but the API server would reject its pods."),
-    Code("TW455", _I, "evictions delay the run", "The wait grows with each eviction, while the other pods hold their GPUs.", True),
-    Code("TW456", _E, "evictions cannot end the run", "The run would start again after an eviction, though it says that it fails."),
-    Code("TW457", _E, "variable that no pod has", "The command gets an empty string, or the reference itself as text."),
-    Code("TW458", _E, "target cannot carry it", "Nothing would read it, or it would work against the run."),
-    Code("TW459", _W, "finished run comes back",
-         "Argo CD recreates what it no longer finds: the run would start again, with all its GPUs.", True),
-    Code("TW460", _E, "port is taken", "Two programs cannot listen on the same port, and two ports cannot have the same name."),
-    Code("TW461", _W, "gate that somebody must lift", "The scheduler ignores a pod while it has a scheduling gate.", True),
-    Code("TW462", _W, "feature that must be switched on", "The API server would drop the field, and reject the pods.", True),
-    Code("TW463", _W, "devices that Kueue does not admit", "The run would wait in its queue forever.", True),
-    Code("TW464", _W, "objects that Kueue does not copy",
-         "In the other cluster the pods would wait for files and addresses that are not there.", True),
-    Code("TW465", _W, "fetched at every start",
-         "The next start may get another release, or none at all if the package index does not answer.", True),
-    # The records and dist/
-    Code("TW501", _E, "run would restart",
-         "An identity changed although the run's own file did not: a profile edit or a new compiler would restart training."),
-    Code("TW502", _E, "dist/ is stale", "Argo CD would apply something other than what the runs say."),
-    Code("TW503", _E, "edited by hand", "The next synth undoes the edit; what a run says is in its own file."),
-    Code("TW504", _E, "file missing in dist/", "Argo CD would remove the run."),
-    Code("TW505", _W, "foreign file in dist/",
-         "Argo CD applies everything in the folder, and nobody reviews where this file came from."),
-    Code("TW506", _E, "record cannot be read", "Without its record, nobody can tell whether the run would restart."),
-    Code("TW507", _E, "object made twice", "The second would silently replace the first."),
-    Code("TW508", _E, "record missing", "Without its record, a run that may be training would be taken for a new one."),
-    Code("TW511", _E, "hold expired", "The last day of the hold has passed, and nobody has decided what happens to the run."),
-    Code("TW512", _E, "held file damaged or missing", "Without the bytes that were held, the run would restart."),
-    Code("TW513", _E, "held run edited with its inputs",
-         "Nobody can tell whether your edit asks for the restart, or the other change, from which the run is held."),
-    Code("TW515", _E, "link in dist/",
-         "What a link leads to is not committed: the file would be written elsewhere, and Argo CD refuses links that leave a repository."),
-    Code("TW516", _E, "file reads as something else", "The cluster would get a value other than the one that was compiled."),
-    # Overrides and waivers
-    Code("TW601", _E, "contradicts the plan", "The plan would say one thing, and the pods would do another."),
-    Code("TW602", _E, "override without effect", "The patch would be silently dropped."),
-    Code("TW603", _E, "not valid for Kubernetes", "The API server would reject the object, or drop the field."),
-    Code("TW604", _E, "pod security forbids it", "The Job would exist, but the API server would reject each of its pods."),
-    Code("TW605", _E, "incomplete settings for the node's network",
-         "Peers find each other by DNS names, and on the node's network they also share its ports."),
-    Code("TW606", _E, "container without resources",
-         "The container takes its share from the ranks, and a pod with such a container is evicted first."),
-    Code("TW607", _E, "container that never ends",
-         "A Job is complete only when all containers of its pods have ended, so a finished run would keep its nodes."),
-    Code("TW608", _E, "ports of another run",
-         "If two runs with the same ports meet on one node, only one can listen, and the other never starts."),
-    Code("TW609", _E, "pods that the plan does not count",
-         "Nobody reviewed them: they take GPUs, quota and rights that the plan does not show."),
-    Code("TW611", _E, "waiver expired", "A waiver is a promise to look again by a date."),
-    Code("TW612", _W, "waiver without a finding", "It would hide the next finding of this kind."),
-    Code("TW613", _E, "finding cannot be waived", "Only some warnings and notes can be waived: with an error, the run would not work."),
-    Code("TW617", _W, "policy or default for nobody", "A misspelt name holds for no run, and nothing else would say so."),
-    # Validation
-    Code("TW701", _E, "no such kind or version",
-         "The API server would answer that it knows no such resource, and the sync would fail."),
-    Code("TW702", _W, "kind without a schema",
-         "What only its CustomResourceDefinition defines is not validated: the cluster would be the first to check it."),
-    Code("TW703", _E, "unknown field", "The API server silently drops it, or rejects the object if validation is strict."),
-    Code("TW704", _E, "missing field", "The API server would reject the object."),
-    Code("TW705", _E, "value that the API rejects", "The API server would reject the object."),
-    Code("TW706", _E, "duplicate in a list",
-         "This key tells the items of the list apart, so the API server would reject the object."),
-    Code("TW707", _E, "CRD rule broken", "The API server evaluates the rule, and would reject the object."),
-    Code("TW708", _W, "rule not evaluated", "Only the cluster can tell whether the object obeys it."),
-    Code("TW709", _E, "not an object", "Only objects with a version, a kind and a legal name can be applied."),
-    Code("TW710", _E, "CRD cannot be used",
-         "Objects of its kind would be validated against nothing, or against the wrong schema."),
-    Code("TW711", _E, "operator rejects it",
-         "The webhook would reject the object; if only the controller checks it, the object would exist and nothing would run."),
-    Code("TW712", _E, "value that kubectl reads differently",
-         "kubectl and Argo CD follow YAML 1.1 in places, so what is applied would not be what was reviewed."),
-    Code("TW713", _E, "pod that cannot start",
-         "The API server takes the object, and every one of its pods fails before the first line of its program."),
-    Code("TW714", _W, "accepted, and done otherwise", "The cluster takes the object, and what runs is not what it says."),
-    Code("TW715", _I, "not for `kubectl apply`", "`kubectl apply` and Argo CD take objects with a name; this is for another command."),
-    Code("TW716", _W, "claim that goes with its JobSet",
-         "An edit makes a new JobSet and removes the old one, and its checkpoints are deleted with it."),
+_HEAD = re.compile(
+    r"# \w+: (?P<title>.+)\n\n"
+    r"(?P<severity>\w+)(; (?P<milder>.+) a warning)?(?P<waivable>, can be waived)?\n\n"
+    r"(?P<why>(>.*\n)+)"
 )
 
-CODES = {row.id: row for row in _ROWS}
-"""Every code by its id."""
+
+class _Catalogue(Mapping[str, Code]):
+    """Every code by its id, in their order; each is read off its page when it is asked for."""
+
+    def __getitem__(self, code: str) -> Code:
+        return _code(code)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(path.stem for path in page_path("findings").glob("TW[0-9][0-9][0-9].md")))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+CODES = _Catalogue()
+
+
+@cache
+def _code(code: str) -> Code:
+    if not re.fullmatch(r"TW[0-9]{3}", code):
+        raise KeyError(code)
+    text = page_path(f"findings/{code}").read_text(encoding="utf-8")
+    head = _HEAD.match(text)
+    if head is None:
+        raise ValueError(f"the page of {code} does not begin with a title, a severity and a quoted sentence")
+    why = " ".join(line.removeprefix(">").strip() for line in head["why"].splitlines())
+    return Code(code, Severity(head["severity"]), head["title"], why, head["waivable"] is not None, head["milder"] or "")
 
 
 def found(code: str, where: Where, message: str, fix: str) -> Finding:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from trainwright.cluster import Cluster
 from trainwright.cluster.addons import Releases
 from trainwright.cluster.model import Fabric, NodePool
+from trainwright.findings.codes import CODES
 from trainwright.handshake import Binding, Gang, Refusal
 from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
@@ -194,6 +195,30 @@ def word_table(title: str) -> str:
         write = re.sub("<([^>]*)>", r"\1", row.write)
         rows.append((place, words, row.here, (f"in `{row.to}`: " if row.to and row.to != ".." else "") + write or "nothing"))
     return table(("where", "word", "what it is here", "what to write"), rows)
+
+
+FINDINGS = {
+    "TW1": "Reading files",
+    "TW2": "Training",
+    "TW3": "Cluster",
+    "TW4": "Topology and target",
+    "TW43": "Scheduling",
+    "TW45": "Starting, and starting again",
+    "TW5": "The records and dist/",
+    "TW6": "Overrides and waivers",
+    "TW7": "Validation",
+}
+"""How the code of the first finding of a part begins -> its heading."""
+
+
+def finding_tables() -> str:
+    """The index of the pages of findings, in its parts."""
+    rows: dict[str, list[tuple[str, str, str]]] = {}
+    for code, entry in CODES.items():
+        part = max(start for start in FINDINGS if start <= code)
+        rows.setdefault(part, []).append((f"[{code}]({code}.md)", entry.weight, entry.title))
+    parts = (f"## {FINDINGS[part]}\n\n{table(('code', 'severity', 'title'), found)}" for part, found in rows.items())
+    return "\n\n".join(parts)
 
 
 def engine_table() -> str:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from tests.compiler.findings.page import PAGES, Block, read_page, write_example
 
+from trainwright import pages
 from trainwright.findings import Finding, Severity
-from trainwright.findings.codes import CODES, Code
+from trainwright.findings.codes import CODES
 from trainwright.project.build import build_project
 from trainwright.project.load import Project, load_sources
 
@@ -25,26 +26,20 @@ COMMANDS = [code for code in CODES if "```console" in (PAGES / f"{code}.md").rea
 FILES = [code for code in CODES if code not in COMMANDS and code not in NO_EXAMPLE]
 
 
-def severity_of(entry: Code) -> str:
-    word = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}[entry.severity]
-    if entry.milder:
-        return f"{word}; {entry.milder} a warning, can be waived"
-    return f"{word}, can be waived" if entry.waivable else word
-
-
 @pytest.mark.parametrize("code", CODES)
-def test_each_code_has_a_page_with_its_title_and_severity(code: str) -> None:
-    page = read_page(code)
-    assert page.title == f"# {code}: {CODES[code].title}"
-    assert page.severity == severity_of(CODES[code])
+def test_each_page_begins_with_what_a_finding_says_and_has_examples(code: str) -> None:
+    page, entry = read_page(code), CODES[code]
+    assert (page.title, page.severity) == (f"# {code}: {entry.title}", entry.weight)
+    assert entry.why.endswith(".")
     assert list(page.sections) == (["Example"] if code in NO_EXAMPLE else ["Bad", "Good"])
 
 
-def test_each_page_has_a_code_and_a_line_in_the_index() -> None:
-    assert {path.stem for path in PAGES.glob("*.md")} == {*CODES, "README"}
-    index = (PAGES / "README.md").read_text(encoding="utf-8")
-    lines = [f"| [{entry.id}]({entry.id}.md) | {severity_of(entry)} | {entry.title} |" for entry in CODES.values()]
-    assert [line for line in index.splitlines() if line.startswith("| [TW")] == lines
+def test_a_page_that_begins_otherwise_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "findings").mkdir()
+    (tmp_path / "findings" / "TW999.md").write_text("# TW999: new\n\nfatal\n", encoding="utf-8")
+    monkeypatch.setattr(pages, "PLACES", (tmp_path,))
+    with pytest.raises(ValueError, match="the page of TW999 does not begin with"):
+        CODES["TW999"]
 
 
 def findings_of(blocks: tuple[Block, ...], project: Path) -> tuple[Finding, ...]:
