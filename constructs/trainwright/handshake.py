@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from trainwright.targets import TARGET_MODULES
 from trainwright.units import Bytes, Cpu
 
-OperatorName = Literal["jobset", "training-operator", "trainer", "mpi-operator", "kuberay"]
-"""Every operator that a target can need."""
-
-TargetName = Literal[
-    "indexed-job", "job-set", "pytorch-job", "train-job", "mpi-job", "tf-job", "xgboost-job", "ray-job", "volcano-job"
-]
-"""Every target, as runs and cluster profiles name it: ``operators/mpi_operator/emit.py`` holds target ``mpi-job``."""
+if TYPE_CHECKING:
+    OperatorName = str
+    TargetName = str
+else:
+    OperatorName = Literal[tuple(dict.fromkeys(operator for _, operator in TARGET_MODULES.values() if operator))]
+    """Every operator that a target can need, as profiles name it."""
+    TargetName = Literal[tuple(TARGET_MODULES)]
+    """Every target, as runs and cluster profiles name it."""
 
 MPIName = Literal["openmpi", "intel", "mpich"]
 
