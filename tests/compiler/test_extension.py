@@ -163,7 +163,7 @@ class WideRun(Run):
     """A run as it is with the two registered."""
 
     topology: Annotated[DDP | Gossip, Field(discriminator="kind")]  # type: ignore[assignment]
-    target: Literal["indexed-job", "swarm"] | None = None  # type: ignore[assignment]
+    target: Literal["indexed-job", "swarm"] | None = None
 
 
 GOSSIP: Data = {"topology": {"kind": "gossip", "neighbours": 2}}
