@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from trainwright.cdk8s.fields import RunFields, run_from_fields
 from trainwright.cdk8s.job import TrainingJob, caller
 from trainwright.cluster import Cluster
-from trainwright.handshake import MPIName
+from trainwright.rendezvous.mpi import MPIName
 from trainwright.topology.ddp import DDPSettings
 from trainwright.topology.ray import AutoscaledPods
 from trainwright.topology.torch import ElasticNodes

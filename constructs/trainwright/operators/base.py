@@ -135,6 +135,8 @@ class Target(Protocol):
     """Labels by which a run tells this operator how to schedule it -> field of the run that stands for each."""
     cannot_carry: Mapping[str, str]
     """Field of a script's or command's life -> why this kind cannot carry it."""
+    longest_name: int
+    """Characters that the operator allows in the name of the object that carries the run."""
     hides_unready: bool
     """Whether its Services have no address for a pod that is not ready, so that peers cannot find it."""
     rules: tuple[Rule, ...]
@@ -259,6 +261,7 @@ class BaseTarget:
     reserved_labels: tuple[str, ...] = ()
     scheduling_labels: Mapping[str, str] = MappingProxyType({})
     cannot_carry: Mapping[str, str] = MappingProxyType({})
+    longest_name = 63
     hides_unready = False
     rules: tuple[Rule, ...] = ()
     health = HEALTH_BY_CONDITIONS

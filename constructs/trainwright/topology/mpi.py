@@ -2,8 +2,9 @@
 
 from typing import ClassVar, Literal
 
-from trainwright import handshake
-from trainwright.handshake import MPIName, Needs, Rendezvous, Success
+from trainwright.handshake import Needs, Rendezvous, Success
+from trainwright.rendezvous import mpi
+from trainwright.rendezvous.mpi import MPIName
 from trainwright.topology.base import CommandTopology, NodeCount, PodTopology, RankCount
 
 
@@ -25,7 +26,7 @@ class MpirunTopology(PodTopology):
 
     def needs(self) -> Needs:
         """A launcher, and a list of hosts for it."""
-        return super().needs()._replace(mpi=handshake.MPI(self.mpi, launcher_holds_ranks=self.launcher_is_node))
+        return super().needs()._replace(of_rendezvous=mpi.MPI(self.mpi, launcher_holds_ranks=self.launcher_is_node))
 
 
 class MPI(MpirunTopology, CommandTopology):

@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 from trainwright.handshake import Guarantee, Needs, Rendezvous, Success
+from trainwright.rendezvous.tensorflow import Tasks
 from trainwright.topology.base import NodeCount, PodTopology
 
 
@@ -30,4 +31,4 @@ class MultiWorkerMirrored(PodTopology):
 
     def needs(self) -> Needs:
         """Every worker knows all others from the start, and all start again together."""
-        return super().needs()._replace(chief=self.chief, replicas_per_process=max(1, self.gpus_per_node))
+        return super().needs()._replace(replicas_per_process=max(1, self.gpus_per_node), of_rendezvous=Tasks(self.chief))

@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 from trainwright.handshake import Needs, Rendezvous, RestartUnit, Success
+from trainwright.rendezvous.tensorflow import Tasks
 from trainwright.topology.base import CommandTopology, GpuCount, NodeCount
 
 
@@ -33,4 +34,4 @@ class ParameterServer(CommandTopology):
 
     def needs(self) -> Needs:
         """Every task knows all others from the start; the chief's end is that of the run."""
-        return super().needs()._replace(chief=self.coordinator, parameter_servers=self.parameter_servers)
+        return super().needs()._replace(of_rendezvous=Tasks(self.coordinator, self.parameter_servers))

@@ -6,6 +6,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from trainwright.handshake import Bounds, Guarantee, Needs, Rendezvous, Success
 from trainwright.model import DnsLabel, Model, PlacedError
+from trainwright.rendezvous.ray import RayCluster
 from trainwright.topology.base import NodeCount, PodTopology
 
 
@@ -64,10 +65,6 @@ class Ray(PodTopology):
 
     def needs(self) -> Needs:
         """A head, and workers that join it."""
-        return super().needs()._replace(
-            version=self.version,
-            autoscaled={role: Bounds(one.min_nodes, one.max_nodes) for role, one in self.autoscaling.items()},
-            runtime_env=self.runtime_env or None,
-            head_holds_ranks=self.head_is_node,
-            start_params=self.start_params,
-        )
+        cluster = RayCluster(self.version, self.runtime_env, self.head_is_node, self.start_params)
+        autoscaled = {role: Bounds(one.min_nodes, one.max_nodes) for role, one in self.autoscaling.items()}
+        return super().needs()._replace(autoscaled=autoscaled, of_rendezvous=cluster)

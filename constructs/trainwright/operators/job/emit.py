@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Success
+from trainwright.handshake import Binding, Guarantee, Needs, Recovery, Refusal, Role, Success
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.labels import namespace_of, object_labels
@@ -66,8 +66,7 @@ class IndexedJob(BaseTarget):
             index_field=INDEX_LABEL,
             injects=INJECTED,
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
-            disruption_rule=True,
-            delays="all",
+            recovery=Recovery(disruption_rule=True, delays="all"),
             guarantees=frozenset(Guarantee),
             generated_names=(f"{{name}}-{needs.nodes - 1}",),
         )

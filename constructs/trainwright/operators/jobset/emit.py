@@ -14,7 +14,7 @@ from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.operators.base import BaseTarget, KnownOperator, Target, Template, further_roles, owned_manager, run_kind
 from trainwright.operators.job.child_jobs import (
-    ALL_ANEW,
+    BELOW_JOB_SET,
     BY_EXIT_CODE,
     INDEX_LABEL,
     INDEX_VARIABLES,
@@ -100,9 +100,7 @@ class JobSet(BaseTarget):
             node_index_env="JOB_COMPLETION_INDEX",
             injects=INJECTED,
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
-            disruption_rule=True,
-            delays="ignored" if needs.talk else "all",
-            returns=ALL_ANEW,
+            recovery=BELOW_JOB_SET if needs.talk else BELOW_JOB_SET._replace(delays="all"),
             guarantees=frozenset(Guarantee),
             generated_names=tuple(f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in (node, *further)),
         )

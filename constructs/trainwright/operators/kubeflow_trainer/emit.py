@@ -8,7 +8,6 @@ from copy import deepcopy
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import at
 from trainwright.handshake import (
-    MPI,
     Binding,
     EnvironmentChannel,
     Gang,
@@ -38,7 +37,7 @@ from trainwright.operators.base import (
     owned_manager,
     run_kind,
 )
-from trainwright.operators.job.child_jobs import ALL_ANEW, INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
+from trainwright.operators.job.child_jobs import BELOW_JOB_SET, INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
 from trainwright.operators.kubeflow_trainer.releases import DEADLINE_SINCE, GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
 from trainwright.operators.kubeflow_trainer.runtime import (
     LAUNCHER,
@@ -54,8 +53,8 @@ from trainwright.operators.kubeflow_trainer.runtime import (
     training_runtime,
 )
 from trainwright.plan import Resolution
-from trainwright.rendezvous.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT, ROLE_ENV
+from trainwright.rendezvous.mpi import MPI, OPEN_MPI, SHARE, Mpirun
+from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 KIND = GroupKind(GROUP, "TrainJob")
 
@@ -109,18 +108,19 @@ class TrainJob(BaseTarget):
         if needs.rendezvous not in POLICIES:
             reason = f"it has policies for torch, JAX, XGBoost and MPI, and none for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
-        if needs.mpi and needs.mpi.implementation != "openmpi":
+        mpi = needs.part(MPI)
+        if mpi and mpi.implementation != "openmpi":
             return Refusal("the operator writes a host file only for Open MPI (kubeflow/trainer#3712)", "write mpi: openmpi")
-        ends = Success.LAUNCHER if needs.mpi else Success.ALL_RANKS
+        ends = Success.LAUNCHER if mpi else Success.ALL_RANKS
         if needs.success is not ends:
             reason = f"the run is complete when {ends.value}, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
-        binding = _launched(needs, needs.mpi) if needs.mpi else _indexed(needs)
+        binding = _launched(needs, mpi) if mpi else _indexed(needs)
         further = further_roles(needs, "{name}-{role}-0-{index}.{name}", INDEX_LABEL)
         names = (f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in further)
         return binding._replace(
             roles=(*binding.roles, *further),
-            reserved_roles=dict.fromkeys((*INITIALIZERS, *((LAUNCHER,) if needs.mpi else ())), _KNOWN_BY_NAME),
+            reserved_roles=dict.fromkeys((*INITIALIZERS, *((LAUNCHER,) if mpi else ())), _KNOWN_BY_NAME),
             generated_names=(*binding.generated_names, *names),
         )
 
@@ -137,7 +137,7 @@ class TrainJob(BaseTarget):
         jobs = jobs_of(resolution)
         lead = resolution.binding.roles[0]
         trains = f"{pod_at(next(place for place, (_, role) in enumerate(jobs) if role is lead))}/spec/containers/0"
-        mpi = resolution.needs.mpi
+        mpi = resolution.needs.part(MPI)
         workers = _place_of_workers(jobs, lead) if mpi and mpi.launcher_holds_ranks else None
         if mpi is None:
             repeat(runtime, f"{trains}/image", job, "/spec/trainer/image")
@@ -220,9 +220,7 @@ def _indexed(needs: Needs) -> Binding:
         index_field=INDEX_LABEL,
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
         gang=Gang.OBJECTS,
-        disruption_rule=True,
-        delays="ignored",
-        returns=ALL_ANEW,
+        recovery=BELOW_JOB_SET,
         # below the TrainJob is a JobSet like any other: one Job, whose exit codes count, and all pods start again together
         guarantees=frozenset(Guarantee),
         generated_names=(f"{{name}}-node-0-{needs.nodes - 1}-abcde",),
@@ -245,15 +243,9 @@ def _launched(needs: Needs, mpi: MPI) -> Binding:
         node_index_env=None,  # ranks are numbered by mpirun, from the host file
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
         environment=EnvironmentChannel.LAUNCHER,
-        role_env=ROLE_ENV,
-        hostfile=HOSTFILE,
-        sshd=ssh_of(mpi).sshd,
-        sshd_folder=ssh_of(mpi).folder,
-        as_root=mpi.as_root,
+        of_rendezvous=Mpirun(mpi),
         gang=Gang.OBJECTS,
-        disruption_rule=True,
-        delays="ignored",
-        returns=ALL_ANEW,
+        recovery=BELOW_JOB_SET,
         # As above: the launcher ends with the code of the rank that failed first, and its Job has a failure policy. Ranks are
         # tied to the launcher's supervisor, which has them save before mpirun ends them.
         guarantees=frozenset(Guarantee),

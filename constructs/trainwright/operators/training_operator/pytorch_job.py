@@ -91,9 +91,7 @@ class PyTorchJob(BaseTarget):
             node_index_env="PET_NODE_RANK",
             port_name="pytorchjob-port",
             injects={**_INJECTED, **_INJECTED_STATIC},
-            counts_init_failures=run_policy.COUNTS_INIT_FAILURES,
-            counts_new_pods=run_policy.COUNTS_NEW_PODS,
-            returns=run_policy.RETURNS,
+            recovery=run_policy.RECOVERY,
             gang=Gang.OPERATOR,
             guarantees=frozenset(Guarantee),
             generated_names=("{name}-master-0", f"{{name}}-worker-{max(0, needs.nodes - 2)}"),
@@ -177,13 +175,12 @@ def _elastic(needs: Needs) -> Binding:
         node_index_env=None,
         port_name="pytorchjob-port",
         injects={**_INJECTED, **_INJECTED_ELASTIC},
-        counts_init_failures=run_policy.COUNTS_INIT_FAILURES,
-        counts_new_pods=run_policy.COUNTS_NEW_PODS,
-        returns=run_policy.RETURNS,
+        recovery=run_policy.RECOVERY._replace(
+            first_ends="the first pod that ends with 0 ends the run, and the operator deletes the others: what one rank saves "
+            "alone at the end may be lost. torchrun waits 300 s for the other nodes, another program must wait itself",
+        ),
         gang=Gang.OPERATOR,
         guarantees=frozenset(Guarantee),
-        first_ends="the first pod that ends with 0 ends the run, and the operator deletes the others: what one rank saves "
-        "alone at the end may be lost. torchrun waits 300 s for the other nodes, another program must wait itself",
         generated_names=(f"{{name}}-worker-{needs.elastic.maximum - 1}",),
     )
 
