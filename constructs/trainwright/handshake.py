@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from trainwright.targets import TARGET_MODULES
 from trainwright.units import Bytes, Cpu
+from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 if TYPE_CHECKING:
     OperatorName = str
@@ -54,13 +55,6 @@ class Success(Enum):
     ANY_RANK = "one rank ends with 0"
     CHIEF = "the chief ends with 0"
     LAUNCHER = "the launcher ends with 0"
-
-
-class RestartUnit(Enum):
-    """What has to start again when one rank fails."""
-
-    ALL_RANKS = "all ranks"
-    ONE_RANK = "the failed rank"
 
 
 class EnvironmentChannel(Enum):
@@ -147,7 +141,6 @@ class Needs(NamedTuple):
     gpus_per_node: int
     rendezvous: Rendezvous
     success: Success
-    restart: RestartUnit
     elastic: Elastic | None = None
     replicas_per_process: int = 1
     """Copies of the model that one process trains, such as TensorFlow's one a GPU."""
@@ -254,9 +247,9 @@ class Binding(NamedTuple):
     roles: tuple[Role, ...]
     rank_zero_host: str
     """With ``{name}``."""
-    rendezvous_port: int
+    rendezvous_port: int = RENDEZVOUS_PORT
     """Where a port is not the operator's to fix, the plan may choose another."""
-    node_index_env: str | None
+    node_index_env: str | None = None
     """Variable that holds the pod's index; None where ranks are numbered by the launcher or the rendezvous."""
     index_field: str | None = None
     """Field of a pod that holds its index; None where there is none, or where only the operator's own variable has it."""
@@ -279,7 +272,7 @@ class Binding(NamedTuple):
     reserved_roles: Mapping[str, str] = {}
     """Names that no further role can have, besides those of the other roles -> why."""
     gang: Gang = Gang.OURS
-    guarantees: frozenset[Guarantee] = frozenset()
+    guarantees: frozenset[Guarantee] = frozenset(Guarantee)
     generated_names: tuple[str, ...] = ()
     """The longest names that the controller derives, with ``{name}``: each must be a DNS label of at most 63 characters."""
 

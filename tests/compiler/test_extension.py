@@ -31,7 +31,6 @@ from trainwright.handshake import (
     Process,
     Refusal,
     Rendezvous,
-    RestartUnit,
     Role,
     Success,
     TargetName,
@@ -79,7 +78,6 @@ class Gossip(Model):
             gpus_per_node=0,
             rendezvous=Rendezvous.STATIC,
             success=Success.ALL_RANKS,
-            restart=RestartUnit.ONE_RANK,
             elastic=Elastic(2, self.neighbours + 1) if self.elastic else None,
         )
 

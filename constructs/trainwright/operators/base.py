@@ -266,6 +266,11 @@ class BaseTarget:
     rules: tuple[Rule, ...] = ()
     health = HEALTH_BY_CONDITIONS
 
+    @staticmethod
+    def lacks(made: str, needs: Needs, instead: str = "choose a target whose operator makes it") -> Refusal:
+        """Of a kind that does not make what a rendezvous needs."""
+        return Refusal(f"{made}, which is not enough for the rendezvous {needs.rendezvous.value}", instead)
+
     def templates_of(self, binding: Binding) -> Mapping[str, Template]:
         return {role.name: self.templates[role.name] for role in binding.roles}
 

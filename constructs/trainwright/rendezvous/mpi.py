@@ -100,12 +100,14 @@ SHARE = Share(
 LAUNCHER, WORKER = "launcher", "worker"
 
 
-def launcher_and_workers(mpi: MPI, nodes: int, launcher_host: str, worker_host: str) -> tuple[Role, ...]:
+def launcher_and_workers(
+    mpi: MPI, nodes: int, launcher_host: str, worker_host: str, container: str = "mpi", worker: str = WORKER
+) -> tuple[Role, ...]:
     """A launcher, which may be the first of the nodes, and the others, if there are any."""
     holds = mpi.launcher_holds_ranks
-    launcher = Role(LAUNCHER, pods=1, host=launcher_host, container="mpi", share=None if holds else SHARE)
+    launcher = Role(LAUNCHER, pods=1, host=launcher_host, container=container, share=None if holds else SHARE)
     others = nodes - holds
-    return (launcher, Role(WORKER, pods=others, host=worker_host, container="mpi")) if others else (launcher,)
+    return (launcher, Role(worker, pods=others, host=worker_host, container=container)) if others else (launcher,)
 
 
 OPEN_MPI: Mapping[str, str] = {

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
-from trainwright.handshake import Binding, Guarantee, Needs, Process, Rendezvous, RestartUnit, Success, Variable
+from trainwright.handshake import Binding, Guarantee, Needs, Process, Rendezvous, Success, Variable
 from trainwright.model import Model
 from trainwright.topology.process import Work, processes, rank_variables
 from trainwright_trainer.contract.engine import EngineName
@@ -100,11 +100,10 @@ RankCount = Annotated[int, Field(strict=True, ge=1, le=256)]
 
 
 class PodTopology(Model):
-    """A topology whose ranks each hold the whole model, start together and start again together, unless it says otherwise."""
+    """A topology whose ranks each hold the whole model, unless it says otherwise."""
 
     rendezvous: ClassVar[Rendezvous]
     success: ClassVar[Success] = Success.ALL_RANKS
-    restart: ClassVar[RestartUnit] = RestartUnit.ALL_RANKS
     only_commands: ClassVar[str] = ""
 
     kind: str
@@ -120,8 +119,7 @@ class PodTopology(Model):
 
     def needs(self) -> Needs:
         """What it asks of a target."""
-        each, gpus = self.ranks_per_node, self.gpus_per_node
-        return Needs(self.nodes, each, gpus, self.rendezvous, success=self.success, restart=self.restart)
+        return Needs(self.nodes, self.ranks_per_node, self.gpus_per_node, self.rendezvous, self.success)
 
     def sharding(self) -> Sharding:
         """Every rank holds everything."""

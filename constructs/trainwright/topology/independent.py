@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from trainwright.handshake import Rendezvous, RestartUnit
+from trainwright.handshake import Rendezvous
 from trainwright.topology.base import CommandTopology, GpuCount, NodeCount
 
 
@@ -12,7 +12,6 @@ class Independent(CommandTopology):
     title: ClassVar[str] = "independent pods"
     only_commands: ClassVar[str] = "its pods are independent, and that workload is for ranks that communicate"
     rendezvous: ClassVar[Rendezvous] = Rendezvous.NONE
-    restart: ClassVar[RestartUnit] = RestartUnit.ONE_RANK
 
     kind: Literal["independent"] = "independent"
     """Pods that do not communicate."""

@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from trainwright.handshake import Needs, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Needs, Rendezvous, Success
 from trainwright.rendezvous.tensorflow import Tasks
 from trainwright.topology.base import CommandTopology, GpuCount, NodeCount
 
@@ -14,7 +14,6 @@ class ParameterServer(CommandTopology):
     checkpoint_format: ClassVar[str] = "tensorflow"
     rendezvous: ClassVar[Rendezvous] = Rendezvous.TF_CONFIG
     success: ClassVar[Success] = Success.CHIEF
-    restart: ClassVar[RestartUnit] = RestartUnit.ONE_RANK
     only_commands: ClassVar[str] = (
         "our trainer reduces gradients among workers (kind: multi-worker-mirrored), and a parameter server has no rank"
     )

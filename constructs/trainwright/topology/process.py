@@ -65,16 +65,13 @@ def processes(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
         return {role.name: Process(work.command or (), work.args, supervised=False) for role in binding.roles}
     rendezvous = Port(binding.port_name, binding.rendezvous_port, "the first node listens here for its ranks' peers")
     if work.command is None:
-        linked = (_control(work.ports),) if needs.rendezvous in LINKED else ()
+        control = Port("control", work.ports.control, "node 0's supervisor listens here for the others")
+        linked = (control,) if needs.rendezvous in LINKED else ()
         process = Process(SUPERVISE_COMMAND, ports=(rendezvous, *linked, _http(work.ports)))
     else:
         told = handed_on(binding, work.told)
         process = Process(work.command, work.args, told, (rendezvous,), supervised=False)
     return {role.name: process for role in binding.roles}
-
-
-def _control(ports: Ports) -> Port:
-    return Port("control", ports.control, "node 0's supervisor listens here for the others")
 
 
 def _http(ports: Ports) -> Port:

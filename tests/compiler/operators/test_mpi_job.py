@@ -13,7 +13,7 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.objects import container, environment, lines_without_answer, needs_crds, problems_of, top, yaml_of
 
 from trainwright.compile import CompiledRun
-from trainwright.handshake import Binding, EnvironmentChannel, Needs, Refusal, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Binding, EnvironmentChannel, Needs, Refusal, Rendezvous, Success
 from trainwright.operators.mpi_operator.emit import MPIJob
 from trainwright.rendezvous.mpi import MPI
 
@@ -48,7 +48,7 @@ def main(result: CompiledRun, role: str) -> Data:
 
 
 def needs(mpi: MPI, nodes: int = 2) -> Needs:
-    return Needs(nodes, 8, 8, Rendezvous.MPI_HOSTFILE, Success.LAUNCHER, RestartUnit.ALL_RANKS, of_rendezvous=mpi)
+    return Needs(nodes, 8, 8, Rendezvous.MPI_HOSTFILE, Success.LAUNCHER, of_rendezvous=mpi)
 
 
 # Bindings.

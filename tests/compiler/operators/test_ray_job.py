@@ -17,7 +17,7 @@ from tests.compiler.objects import lines_without_answer, needs_crds, problems_of
 
 from trainwright.compile import CompiledRun
 from trainwright.findings.locate import at
-from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, Success
 from trainwright.operators.kuberay.cluster import HEAD_POD, SUBMITTER, group_at, ray_version
 from trainwright.operators.kuberay.emit import RayJob
 from trainwright.rendezvous.ray import RayPods
@@ -35,7 +35,6 @@ NEEDS = Needs(
     gpus_per_node=8,
     rendezvous=Rendezvous.RAY_HEAD,
     success=Success.LAUNCHER,
-    restart=RestartUnit.ALL_RANKS,
 )
 CASES: dict[str, tuple[Data, Data]] = {
     "trainer": (TRAINER, {}),

@@ -9,7 +9,7 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.objects import container, environment, lines_without_answer, needs_crds, problems_of, top, yaml_of
 
 from trainwright.compile import CompiledRun
-from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, Success
 from trainwright.operators.training_operator.tf_job import TFJob
 from trainwright.rendezvous.tensorflow import Tasks
 
@@ -28,7 +28,7 @@ FLAVOURS = {
     "workers": WORKERS, "chief": CHIEF, "alone": ALONE, "chief alone": overlay(CHIEF, {"topology": {"nodes": 1}}),
     "command": OPAQUE, "script": {**CHIEF, **script("python", "train.py")},
 }
-NEEDS = Needs(3, 1, 8, Rendezvous.TF_CONFIG, Success.CHIEF, RestartUnit.ALL_RANKS, replicas_per_process=8)
+NEEDS = Needs(3, 1, 8, Rendezvous.TF_CONFIG, Success.CHIEF, replicas_per_process=8)
 
 
 def run(data: Data, change: Data | None = None, cluster: Data = OPERATOR) -> CompiledRun:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.handshake import Needs, Ports, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Needs, Ports, Rendezvous, Success
 from trainwright.rendezvous.mpi import MPI, MPIName, Mpirun, launcher_command, launcher_variables
 
 PORTS = Ports(rendezvous=29500, control=29400, http=9400, ssh=2222)
@@ -18,7 +18,7 @@ MPIRUN = Path(sys.executable).parent / "mpirun"
 
 
 def needs(processes: int = 8) -> Needs:
-    return Needs(2, processes, 0, Rendezvous.MPI_HOSTFILE, Success.LAUNCHER, RestartUnit.ALL_RANKS)
+    return Needs(2, processes, 0, Rendezvous.MPI_HOSTFILE, Success.LAUNCHER)
 
 
 def command(

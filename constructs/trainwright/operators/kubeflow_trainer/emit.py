@@ -7,17 +7,7 @@ from copy import deepcopy
 
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import at
-from trainwright.handshake import (
-    Binding,
-    EnvironmentChannel,
-    Gang,
-    Guarantee,
-    Needs,
-    Refusal,
-    Rendezvous,
-    Role,
-    Success,
-)
+from trainwright.handshake import Binding, EnvironmentChannel, Gang, Needs, Refusal, Rendezvous, Role, Success
 from trainwright.identity import PLACEHOLDER, short_hash
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
@@ -53,8 +43,7 @@ from trainwright.operators.kubeflow_trainer.runtime import (
     training_runtime,
 )
 from trainwright.plan import Resolution
-from trainwright.rendezvous.mpi import MPI, OPEN_MPI, SHARE, Mpirun
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
+from trainwright.rendezvous.mpi import MPI, OPEN_MPI, Mpirun, launcher_and_workers
 
 KIND = GroupKind(GROUP, "TrainJob")
 
@@ -214,7 +203,6 @@ def _indexed(needs: Needs) -> Binding:
     return Binding(
         roles=(Role(name=NODE, pods=needs.nodes, host="{name}-node-0-{index}.{name}", container=NODE),),
         rank_zero_host="{name}-node-0-0.{name}",
-        rendezvous_port=RENDEZVOUS_PORT,
         fixed_port=True,
         node_index_env="JOB_COMPLETION_INDEX",
         index_field=INDEX_LABEL,
@@ -222,25 +210,19 @@ def _indexed(needs: Needs) -> Binding:
         gang=Gang.OBJECTS,
         recovery=BELOW_JOB_SET,
         # below the TrainJob is a JobSet like any other: one Job, whose exit codes count, and all pods start again together
-        guarantees=frozenset(Guarantee),
         generated_names=(f"{{name}}-node-0-{needs.nodes - 1}-abcde",),
     )
 
 
 def _launched(needs: Needs, mpi: MPI) -> Binding:
     """A Job of one launcher besides that of the workers; alone, where the launcher is the only node."""
-    holds = mpi.launcher_holds_ranks
-    others = needs.nodes - holds
-    share, alone = None if holds else SHARE, not others
-    launcher = Role(NODE if alone else LAUNCHER, pods=1, host="{name}-launcher-0-0.{name}", container=NODE, share=share)
-    workers = Role(NODE, pods=others, host="{name}-node-0-{index}.{name}", container=NODE)
+    hosts = "{name}-launcher-0-0.{name}", "{name}-node-0-{index}.{name}"
+    launcher, *workers = launcher_and_workers(mpi, needs.nodes, *hosts, container=NODE, worker=NODE)
     return Binding(
-        roles=(launcher,) if alone else (launcher, workers),
+        roles=(launcher if workers else launcher._replace(name=NODE), *workers),
         # The host file lists the workers first, by the order of the Jobs. Open MPI 5 goes by it; where the launcher has ranks,
         # Open MPI 4 begins there (tried with 5.0.11 and 4.1.8). Only Horovod has any there, and its ranks meet over MPI itself.
-        rank_zero_host="{name}-launcher-0-0.{name}" if alone else "{name}-node-0-0.{name}",
-        rendezvous_port=RENDEZVOUS_PORT,
-        node_index_env=None,  # ranks are numbered by mpirun, from the host file
+        rank_zero_host="{name}-node-0-0.{name}" if workers else "{name}-launcher-0-0.{name}",
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
         environment=EnvironmentChannel.LAUNCHER,
         of_rendezvous=Mpirun(mpi),
@@ -248,8 +230,7 @@ def _launched(needs: Needs, mpi: MPI) -> Binding:
         recovery=BELOW_JOB_SET,
         # As above: the launcher ends with the code of the rank that failed first, and its Job has a failure policy. Ranks are
         # tied to the launcher's supervisor, which has them save before mpirun ends them.
-        guarantees=frozenset(Guarantee),
-        generated_names=("{name}-launcher-0-0-abcde", *(() if alone else (f"{{name}}-node-0-{others - 1}-abcde",))),
+        generated_names=("{name}-launcher-0-0-abcde", *(f"{{name}}-node-0-{role.pods - 1}-abcde" for role in workers)),
     )
 
 

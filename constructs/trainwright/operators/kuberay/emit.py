@@ -86,8 +86,8 @@ class RayJob(BaseTarget):
         if not needs.talk:
             return Refusal("the operator starts one driver on a Ray cluster, and a command there runs once", BROUGHT_BACK_ALONE)
         if needs.rendezvous is not Rendezvous.RAY_HEAD:
-            reason = f"the operator only starts Ray in the pods, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target that starts the run's own command in its pods")
+            instead = "choose a target that starts the run's own command in its pods"
+            return self.lacks("the operator only starts Ray in the pods", needs, instead)
         if needs.elastic:
             return Refusal("Ray Train places a fixed number of ranks, whatever its autoscaler does", "remove topology.elastic")
         holds = cluster_of(needs).head_holds_ranks
@@ -103,7 +103,6 @@ class RayJob(BaseTarget):
             rank_zero_host="{name}-*-head-svc",
             rendezvous_port=RAY_PORTS["gcs-server"],
             fixed_port=True,
-            node_index_env=None,
             injects=_INJECTED,
             replaces_command=True,
             of_rendezvous=RayPods(

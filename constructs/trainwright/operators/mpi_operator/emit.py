@@ -6,17 +6,7 @@ from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
 from trainwright.cluster.addons import Releases
-from trainwright.handshake import (
-    Binding,
-    EnvironmentChannel,
-    Gang,
-    Guarantee,
-    Needs,
-    Recovery,
-    Refusal,
-    Rendezvous,
-    Role,
-)
+from trainwright.handshake import Binding, EnvironmentChannel, Gang, Guarantee, Needs, Recovery, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
@@ -24,7 +14,6 @@ from trainwright.operators.base import BROUGHT_BACK_ALONE, BaseTarget, Crd, Gang
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
 from trainwright.rendezvous.mpi import LAUNCHER, MPI, OPEN_MPI, MPIName, Mpirun, launcher_and_workers
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 KIND = GroupKind(run_policy.GROUP, "MPIJob")
 MPI_OPERATOR = KnownOperator("mpi-operator", Releases((0, 5), (0, 8)), Crd("mpijobs.kubeflow.org", "v2beta1"), GangFlag(), (0, 6))
@@ -59,16 +48,14 @@ class MPIJob(BaseTarget):
             return Refusal("mpirun starts ranks that meet, and the run ends with it", BROUGHT_BACK_ALONE)
         mpi = needs.part(MPI)
         if mpi is None:
-            reason = f"the operator only writes a host file, which is not enough for the rendezvous {needs.rendezvous.value}"
             by_mpirun = "for kind ddp write `mpi: openmpi` in topology, and mpirun starts the ranks; or "
             static = needs.rendezvous is Rendezvous.STATIC
-            return Refusal(reason, f"{by_mpirun if static else ''}choose a target whose operator makes it")
+            instead = f"{by_mpirun if static else ''}choose a target whose operator makes it"
+            return self.lacks("the operator only writes a host file", needs, instead)
         holds, others = mpi.launcher_holds_ranks, needs.nodes - mpi.launcher_holds_ranks
         return Binding(
             roles=launcher_and_workers(mpi, needs.nodes, "{name}-launcher.{name}", "{name}-worker-{index}.{name}"),
             rank_zero_host="{name}-launcher.{name}" if holds else "{name}-worker-0.{name}",
-            rendezvous_port=RENDEZVOUS_PORT,
-            node_index_env=None,  # ranks are numbered by mpirun, from the host file
             injects={**_INJECTED, **_OF_MPI[mpi.implementation], **({} if holds else _WITHOUT_RANKS)},
             environment=EnvironmentChannel.LAUNCHER,
             of_rendezvous=Mpirun(mpi, "K_MPI_JOB_ROLE"),

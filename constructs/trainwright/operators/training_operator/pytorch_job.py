@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trainwright.cluster import Cluster
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
+from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.pods import is_from
 from trainwright.manifest.provenance import Tree, Why
@@ -16,7 +16,6 @@ from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.operators.base import BROUGHT_BACK_ALONE, AddedContainer, BaseTarget, KnownOperator, Rule, Target, Template
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -80,20 +79,15 @@ class PyTorchJob(BaseTarget):
         if needs.rendezvous is Rendezvous.C10D:
             return _elastic(needs)
         if needs.rendezvous is not Rendezvous.STATIC:
-            reason = f"the operator sets what torchrun reads, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target whose operator makes it")
-        master = Role(name="master", pods=1, host="{name}-master-{index}", container="pytorch")
-        workers = Role(name="worker", pods=needs.nodes - 1, host="{name}-worker-{index}", container="pytorch")
+            return self.lacks("the operator sets what torchrun reads", needs)
         return Binding(
-            roles=(master, workers) if needs.nodes > 1 else (master,),
+            roles=run_policy.master_and_workers(needs.nodes, "pytorch"),
             rank_zero_host="{name}-master-0",
-            rendezvous_port=RENDEZVOUS_PORT,
             node_index_env="PET_NODE_RANK",
             port_name="pytorchjob-port",
             injects={**_INJECTED, **_INJECTED_STATIC},
             recovery=run_policy.RECOVERY,
             gang=Gang.OPERATOR,
-            guarantees=frozenset(Guarantee),
             generated_names=("{name}-master-0", f"{{name}}-worker-{max(0, needs.nodes - 2)}"),
         )
 
@@ -171,8 +165,6 @@ def _elastic(needs: Needs) -> Binding:
     return Binding(
         roles=(Role(name="worker", pods=needs.nodes, host="{name}-worker-{index}", container="pytorch"),),
         rank_zero_host="{name}-worker-0",
-        rendezvous_port=RENDEZVOUS_PORT,
-        node_index_env=None,
         port_name="pytorchjob-port",
         injects={**_INJECTED, **_INJECTED_ELASTIC},
         recovery=run_policy.RECOVERY._replace(
@@ -180,7 +172,6 @@ def _elastic(needs: Needs) -> Binding:
             "alone at the end may be lost. torchrun waits 300 s for the other nodes, another program must wait itself",
         ),
         gang=Gang.OPERATOR,
-        guarantees=frozenset(Guarantee),
         generated_names=(f"{{name}}-worker-{needs.elastic.maximum - 1}",),
     )
 

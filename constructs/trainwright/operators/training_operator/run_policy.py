@@ -131,6 +131,13 @@ def _scheduling_policy(resolution: Resolution) -> Tree:
 # The Training Operator v1.
 
 
+def master_and_workers(nodes: int, container: str) -> tuple[Role, ...]:
+    """The first node, and the others, if there are any."""
+    master = Role("master", pods=1, host="{name}-master-{index}", container=container)
+    workers = Role("worker", pods=nodes - 1, host="{name}-worker-{index}", container=container)
+    return (master, workers) if workers.pods else (master,)
+
+
 def training_kind(replicas: ReplicaSpecs, reasons: Mapping[str, str], owned: tuple[Owned, ...]) -> ObjectKind:
     """A kind of the Training Operator."""
     clean = "pods that still run when the run has ended would keep their GPUs; ended ones keep their logs"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trainwright.cluster import Cluster
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous
+from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree
 from trainwright.manifest.template.scheduling import top_metadata
@@ -74,8 +74,7 @@ class TFJob(BaseTarget):
         if not needs.talk:
             return Refusal("the operator makes tasks that meet, and ends the run with the first worker", BROUGHT_BACK_ALONE)
         if needs.rendezvous is not Rendezvous.TF_CONFIG:
-            reason = f"the operator only sets TF_CONFIG, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target whose operator makes it")
+            return self.lacks("the operator only sets TF_CONFIG", needs)
         further, tasks = needs.further, tasks_of(needs)
         if [one.name for one in further] == [EVALUATOR] and not tasks.parameter_servers:
             reason = "workers that mirror each other wait for every task in TF_CONFIG, and an evaluator never joins them"
@@ -93,13 +92,11 @@ class TFJob(BaseTarget):
             roles=roles,
             rank_zero_host="{name}-chief-0" if tasks.chief else "{name}-worker-0",
             rendezvous_port=PORT,
-            node_index_env=None,  # a pod's own place is in TF_CONFIG
             port_name="tfjob-port",
             injects=_INJECTED if sum(role.pods for role in roles) > 1 else {},
             recovery=run_policy.RECOVERY,
             peer_list=("TF_CONFIG", f'"{{host}}.{{namespace}}.svc:{PORT}",'),
             gang=Gang.OPERATOR,
-            guarantees=frozenset(Guarantee),
             generated_names=tuple(f"{{name}}-{role.name}-{role.pods - 1}" for role in roles),
         )
 

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import (
-    Binding,
-    EnvironmentChannel,
-    Gang,
-    Guarantee,
-    Needs,
-    Recovery,
-    Refusal,
-    Rendezvous,
-    Role,
-)
+from trainwright.handshake import Binding, EnvironmentChannel, Gang, Needs, Recovery, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.life import time_to_live
@@ -30,7 +20,6 @@ from trainwright.rendezvous.mpi import LAUNCHER, MPI, WORKER, Mpirun, launcher_a
 from trainwright.rendezvous.tensorflow import EVALUATOR, PORT, tasks_of
 from trainwright_trainer.contract import Disposition
 from trainwright_trainer.contract.exit_codes import EXIT_CODES
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 VOLCANO_JOB = GroupKind("batch.volcano.sh", "Job")
 NODE = "node"
@@ -73,9 +62,7 @@ class VolcanoJob(BaseTarget):
             return Refusal(reason, "remove topology.elastic")
         bind = _BINDINGS.get(needs.rendezvous)
         if bind is None:
-            what = "a name and an index, TF_CONFIG, or ssh keys and a host file"
-            reason = f"each pod only gets {what}, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target whose operator makes it")
+            return self.lacks("each pod only gets a name and an index, TF_CONFIG, or ssh keys and a host file", needs)
         if cluster.scheduling.gang != "volcano":
             reason = f"cluster {cluster.cluster} has no Volcano, which makes the pods and their group"
             return Refusal(reason, "write `scheduling: {gang: volcano, version: …}` in the profile if it is there")
@@ -212,13 +199,11 @@ def _nodes(needs: Needs) -> Binding:
     return Binding(
         roles=(Role(name=NODE, pods=needs.nodes, host="{name}-node-{index}.{name}", container="trainer"),),
         rank_zero_host="{name}-node-0.{name}",
-        rendezvous_port=RENDEZVOUS_PORT,
         node_index_env="VC_TASK_INDEX",
         index_field=INDEX_LABEL,
         renders={torch.INDEX: INDEX_LABEL},
         peer_list=("VC_NODE_HOSTS", "{host},"),
         gang=Gang.OBJECTS,
-        guarantees=frozenset(Guarantee),
     )
 
 
@@ -241,14 +226,12 @@ def _by_tensorflow(needs: Needs) -> Binding:
         roles=tuple(there[task] for task in TENSORFLOW if task in there),
         rank_zero_host="{name}-chief-0.{name}" if tasks.chief else "{name}-worker-0.{name}",
         rendezvous_port=PORT,
-        node_index_env=None,  # a pod's own place is in TF_CONFIG
         index_field=INDEX_LABEL,
         port_name="tfjob-port",
         injects={"TF_CONFIG": "addresses of all tasks, and the pod's own place among them, by the plugin tensorflow"},
         peer_list=("TF_CONFIG", f'"{{host}}:{PORT}",'),
         reserved_roles=dict.fromkeys(["chief", "ps", *([] if tasks.parameter_servers else ["evaluator"])], _IN_CLUSTER),
         gang=Gang.OBJECTS,
-        guarantees=frozenset(Guarantee),
     )
 
 
@@ -259,15 +242,12 @@ def _by_mpirun(needs: Needs) -> Binding:
     return Binding(
         roles=launcher_and_workers(mpi, needs.nodes, "{name}-launcher-{index}.{name}", "{name}-worker-{index}.{name}"),
         rank_zero_host="{name}-launcher-0.{name}" if mpi.launcher_holds_ranks else "{name}-worker-0.{name}",
-        rendezvous_port=RENDEZVOUS_PORT,
-        node_index_env=None,  # ranks are numbered by mpirun, from the host file
         injects={"MPI_HOST": "names of the workers, on the launcher, by the plugin mpi"},
         environment=EnvironmentChannel.LAUNCHER,
         of_rendezvous=Mpirun(mpi, brings_hostfile=True),
         peer_list=("VC_WORKER_HOSTS", "{host},"),
         gang=Gang.OBJECTS,
         # Ranks are tied to the launcher's supervisor, which ends with the code of the rank that failed first.
-        guarantees=frozenset(Guarantee),
     )
 
 

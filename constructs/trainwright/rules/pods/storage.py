@@ -16,15 +16,7 @@ from trainwright.findings.locate import escape
 from trainwright.manifest.limits import hides_the_system, path_problem
 from trainwright.manifest.template.volumes import RESERVED_PATHS, SCRATCH, SHARED_MEMORY
 from trainwright.plan import Resolution
-from trainwright.run import (
-    ClaimMount,
-    ConfigMapMount,
-    ImageMount,
-    KubernetesMount,
-    Mount,
-    ProjectedMount,
-    SecretMount,
-)
+from trainwright.run import ClaimMount, ConfigMapMount, ImageMount, KubernetesMount, Mount, ProjectedMount, SecretMount
 from trainwright.units import GIB
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
