@@ -43,7 +43,7 @@ from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.model import Model
 from trainwright.operators import TARGETS
-from trainwright.operators.base import BaseTarget, KnownOperator, Target, Template
+from trainwright.operators.base import KnownOperator, Target, Template
 from trainwright.operators.job.emit import IndexedJob
 from trainwright.plan import Resolution
 from trainwright.project.built import Output
@@ -97,7 +97,7 @@ class Gossip(Model):
 SWARM = GroupKind("swarms.example.com", "Swarm")
 
 
-class Swarm(BaseTarget):
+class Swarm(Target):
     """A kind of an operator that nobody has: one group of pods, as short as it can be."""
 
     name = "swarm"

@@ -13,7 +13,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.life import deadline, time_to_live
 from trainwright.manifest.template.pod import headless, pod_template, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BaseTarget, KnownOperator, Target, Template, owned_manager, run_kind
+from trainwright.operators.base import KnownOperator, Target, Template, owned_manager, run_kind
 from trainwright.operators.job.child_jobs import (
     BY_EXIT_CODE,
     INDEX_LABEL,
@@ -31,7 +31,7 @@ JOB, SERVICE = GroupKind("batch", "Job"), GroupKind("", "Service")
 ROLE = "node"
 
 
-class IndexedJob(BaseTarget):
+class IndexedJob(Target):
     """One completion index a node; pod ``<job>-<i>`` is reachable as ``<job>-<i>.<service>``."""
 
     name = "indexed-job"

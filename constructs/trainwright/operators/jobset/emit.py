@@ -12,7 +12,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.life import deadline, time_to_live
 from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BaseTarget, KnownOperator, Target, Template, further_roles, owned_manager, run_kind
+from trainwright.operators.base import KnownOperator, Target, Template, further_roles, owned_manager, run_kind
 from trainwright.operators.job.child_jobs import (
     BELOW_JOB_SET,
     BY_EXIT_CODE,
@@ -60,7 +60,7 @@ def _job_reasons(place: int) -> dict[str, str]:
     }
 
 
-class JobSet(BaseTarget):
+class JobSet(Target):
     """One Job ``<name>-node-0``; pod ``<name>-node-0-<i>`` is reachable as ``<name>-node-0-<i>.<name>``. Each further role has
     a Job of its own.
     """

@@ -18,7 +18,6 @@ from trainwright.manifest.template.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.operators.base import (
     BROUGHT_BACK_ALONE,
-    BaseTarget,
     KnownOperator,
     Rule,
     Target,
@@ -70,7 +69,7 @@ OF_A_LAUNCHER = ("command", "args", "env")
 _KNOWN_BY_NAME = "the operator knows a Job by this name"
 
 
-class TrainJob(BaseTarget):
+class TrainJob(Target):
     """A JobSet ``<name>``, made from the runtime; pod ``<name>-node-0-<i>`` is reachable as ``<name>-node-0-<i>.<name>``."""
 
     name = "train-job"

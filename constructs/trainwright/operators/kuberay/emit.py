@@ -17,7 +17,6 @@ from trainwright.manifest.template.pod import template_reasons
 from trainwright.manifest.template.scheduling import top_labels
 from trainwright.operators.base import (
     BROUGHT_BACK_ALONE,
-    BaseTarget,
     Crd,
     GangFlag,
     KnownOperator,
@@ -60,7 +59,7 @@ GANG_LABEL, PRIORITY_LABEL = "ray.io/gang-scheduling-enabled", "ray.io/priority-
 VOLCANO_QUEUE_LABEL = "volcano.sh/queue-name"
 """What the operator reads on the RayJob where it makes a PodGroup (ray-operator/controllers/ray/batchscheduler/volcano)."""
 
-class RayJob(BaseTarget):
+class RayJob(Target):
     """Each attempt has a cluster of its own, ``<name>-<5 characters>``; workers find the head by its Service."""
 
     name = "ray-job"

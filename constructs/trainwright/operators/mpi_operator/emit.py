@@ -10,7 +10,7 @@ from trainwright.handshake import Binding, EnvironmentChannel, Gang, Guarantee, 
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, BaseTarget, Crd, GangFlag, KnownOperator, Target, Template
+from trainwright.operators.base import BROUGHT_BACK_ALONE, Crd, GangFlag, KnownOperator, Target, Template
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
 from trainwright.rendezvous.mpi import LAUNCHER, MPI, OPEN_MPI, MPIName, Mpirun, launcher_and_workers
@@ -30,7 +30,7 @@ REPLICAS = run_policy.ReplicaSpecs(
 IMPLEMENTATIONS: dict[MPIName, str] = {"openmpi": "OpenMPI", "intel": "Intel", "mpich": "MPICH"}
 
 
-class MPIJob(BaseTarget):
+class MPIJob(Target):
     """Launcher Job ``<name>-launcher`` and bare pods ``<name>-worker-<i>``, all behind the headless Service ``<name>``."""
 
     name = "mpi-job"

@@ -13,7 +13,7 @@ from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.pods import is_from
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, AddedContainer, BaseTarget, KnownOperator, Rule, Target, Template
+from trainwright.operators.base import BROUGHT_BACK_ALONE, AddedContainer, KnownOperator, Rule, Target, Template
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
 
@@ -58,7 +58,7 @@ def init_container_is_admitted(context: Context, resolution: Resolution) -> Iter
         yield found("TW454", context.locate.cluster("/operators/training-operator/init_image"), message, fix)
 
 
-class PyTorchJob(BaseTarget):
+class PyTorchJob(Target):
     """Pods ``<name>-master-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name."""
 
     name = "pytorch-job"

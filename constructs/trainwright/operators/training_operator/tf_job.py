@@ -12,7 +12,7 @@ from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template, further_roles
+from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Rule, Target, Template, further_roles
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
 from trainwright.rendezvous.tensorflow import CONTAINER, EVALUATOR, PORT, tasks_of
@@ -51,7 +51,7 @@ def evaluator_in_the_cluster(context: Context, resolution: Resolution) -> Iterat
         yield found("TW331", context.locate.run(f"/roles/{EVALUATOR}"), message, f"{fix}; or use target volcano-job")
 
 
-class TFJob(BaseTarget):
+class TFJob(Target):
     """Pods ``<name>-chief-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name.
 
     Parameter servers are pods ``<name>-ps-<i>``, where a topology asks for them, and beside them a further role ``evaluator`` is

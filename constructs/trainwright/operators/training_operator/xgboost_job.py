@@ -9,7 +9,7 @@ from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.provenance import Tree
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template
+from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Target, Template
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
 
@@ -24,7 +24,7 @@ REPLICAS = run_policy.ReplicaSpecs(
 )
 
 
-class XGBoostJob(BaseTarget):
+class XGBoostJob(Target):
     """Pods ``<name>-master-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name."""
 
     name = "xgboost-job"

@@ -11,7 +11,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.life import time_to_live
 from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template, further_roles, run_kind
+from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Target, Template, further_roles, run_kind
 from trainwright.operators.job.child_jobs import MOST_JOBS
 from trainwright.plan import Resolution
 from trainwright.plan.pods import plan_ports
@@ -37,7 +37,7 @@ def template_at(place: int) -> str:
     return f"/spec/tasks/{place}/template"
 
 
-class VolcanoJob(BaseTarget):
+class VolcanoJob(Target):
     """Pod ``<name>-<task>-<i>`` is reachable as ``<name>-<task>-<i>.<name>``, behind the Service of the plugin ``svc``."""
 
     name = "volcano-job"
