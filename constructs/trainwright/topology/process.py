@@ -87,20 +87,19 @@ def _by_operator(binding: Binding, work: Work) -> dict[str, Process]:
 
 def _under_mpi(needs: Needs, mpirun: mpi.Mpirun, roles: Sequence[Role], work: Work) -> dict[str, Process]:
     """The launcher starts the ranks through ssh, so its workers run sshd and nothing else."""
-    launcher, *workers = roles
+    first, *others = roles
     ssh = Port("ssh", work.ports.ssh, "mpirun starts the ranks through it")
-    sshd = (*mpirun.mpi.ssh.sshd, "-p", str(ssh.number))
-    if work.command is not None and mpirun.mpi.as_root:
-        # both ends of ssh are the image's own, and so is the port
-        image = Process(mpirun.mpi.ssh.sshd, supervised=False)
-        return {launcher.name: Process(work.command, work.args, supervised=False)} | {role.name: image for role in workers}
-    if work.command is not None:
-        opaque = Process(sshd, ports=(ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)
-        return {launcher.name: Process(work.command, work.args, supervised=False)} | {role.name: opaque for role in workers}
-    http = _http(work.ports)
-    started = mpi.launcher_command(needs, mpirun, work.program, work.forwarded, work.interface, work.ports)
-    worker = Process((*SUPERVISE_COMMAND, "--", *sshd), ports=(ssh, http), capabilities=_OF_SSHD)
-    return {launcher.name: Process((*SUPERVISE_COMMAND, "--", *started), ports=(http,))} | {role.name: worker for role in workers}
+    sshd, http = (*mpirun.mpi.ssh.sshd, "-p", str(ssh.number)), _http(work.ports)
+    if work.command is None:
+        started = mpi.launcher_command(needs, mpirun, work.program, work.forwarded, work.interface, work.ports)
+        launcher = Process((*SUPERVISE_COMMAND, "--", *started), ports=(http,))
+        worker = Process((*SUPERVISE_COMMAND, "--", *sshd), ports=(ssh, http), capabilities=_OF_SSHD)
+    else:
+        launcher = Process(work.command, work.args, supervised=False)
+        worker = Process(sshd, ports=(ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)
+        if mpirun.mpi.as_root:  # both ends of ssh are the image's own, and so is the port
+            worker = Process(mpirun.mpi.ssh.sshd, supervised=False)
+    return {first.name: launcher} | {role.name: worker for role in others}
 
 
 _OF_SSHD = {
