@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
+from trainwright.targets import TARGET_MODULES
 from trainwright.units import Bytes, Cpu
+from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
-OperatorName = Literal["jobset", "training-operator", "trainer", "mpi-operator", "kuberay"]
-"""Every operator that a target can need."""
+if TYPE_CHECKING:
+    OperatorName = str
+    TargetName = str
+else:
+    OperatorName = Literal[tuple(dict.fromkeys(operator for _, operator in TARGET_MODULES.values() if operator))]
+    """Every operator that a target can need, as profiles name it."""
+    TargetName = Literal[tuple(TARGET_MODULES)]
+    """Every target, as runs and cluster profiles name it."""
 
-TargetName = Literal[
-    "indexed-job", "job-set", "pytorch-job", "train-job", "mpi-job", "tf-job", "xgboost-job", "ray-job", "volcano-job"
-]
-"""Every target, as runs and cluster profiles name it: ``operators/mpi_operator/emit.py`` holds target ``mpi-job``."""
-
-MPIName = Literal["openmpi", "intel", "mpich"]
+PartT = TypeVar("PartT")
 
 
 class Rendezvous(Enum):
@@ -54,13 +57,6 @@ class Success(Enum):
     LAUNCHER = "the launcher ends with 0"
 
 
-class RestartUnit(Enum):
-    """What has to start again when one rank fails."""
-
-    ALL_RANKS = "all ranks"
-    ONE_RANK = "the failed rank"
-
-
 class EnvironmentChannel(Enum):
     """How a variable reaches the ranks."""
 
@@ -85,18 +81,6 @@ class Guarantee(Enum):
     RESTART_ALL = "restart of all ranks together"
     EXACT_RESUME = "exact resume"
     RESHARD = "resume at another size"
-
-
-class MPI(NamedTuple):
-    """How ranks are started under MPI."""
-
-    implementation: MPIName
-    launcher_holds_ranks: bool = False
-    """Whether the launcher's pod is the first node."""
-    as_root: bool = False
-    """Whether sshd and mpirun are root's, as in images that name no user; otherwise they are those of user 1000."""
-    read_only_root: bool = False
-    """Whether the pods cannot write to the files of their image."""
 
 
 class Elastic(NamedTuple):
@@ -157,38 +141,23 @@ class Needs(NamedTuple):
     gpus_per_node: int
     rendezvous: Rendezvous
     success: Success
-    restart: RestartUnit
     elastic: Elastic | None = None
-    chief: bool = False
-    """Whether the first node is a role of its own, where the target leaves the choice. Beside parameter servers it is no node: it
-    holds no ranks."""
-    parameter_servers: int = 0
-    """Pods that hold variables for the ranks, and no ranks."""
-    mpi: MPI | None = None
     replicas_per_process: int = 1
     """Copies of the model that one process trains, such as TensorFlow's one a GPU."""
-    version: str | None = None
-    """Release of the topology's own system in the image, as the run states it, where the operator wants to know."""
     further: tuple[FurtherRole, ...] = ()
     autoscaled: Mapping[str, Bounds] = {}
     """Role -> how many pods it may have, where an autoscaler decides while the run goes on."""
-    runtime_env: Mapping[str, Any] | None = None
-    """Of Ray: what it brings to the pods before the driver starts, by Ray's own names."""
-    head_holds_ranks: bool = False
-    """Of Ray: whether the head's pod is the first node."""
-    start_params: Mapping[str, Mapping[str, str]] = {}
-    """Of Ray: role -> options of ``ray start`` there, by Ray's own names."""
+    of_rendezvous: object = None
+    """What only this kind of rendezvous has to know; its type is in the room of the kind (:meth:`part`)."""
+
+    def part(self, kind: type[PartT]) -> PartT | None:
+        """What is asked of one kind of rendezvous, such as ``MPI``; None where the ranks find each other in another way."""
+        return self.of_rendezvous if isinstance(self.of_rendezvous, kind) else None
 
     @property
     def world_size(self) -> int:
         """Ranks in all."""
         return self.nodes * self.processes_per_node
-
-    @property
-    def launched_by(self) -> MPI:
-        """The MPI of a topology whose ranks mpirun starts."""
-        assert self.mpi is not None  # noqa: S101 - asked of those alone
-        return self.mpi
 
     @property
     def talk(self) -> bool:
@@ -253,43 +222,9 @@ class Role(NamedTuple):
         return f"remove it{node}"
 
 
-class Binding(NamedTuple):
-    """A target's answer: where ranks live and how they learn who they are."""
+class Recovery(NamedTuple):
+    """What the controller of a target makes of pods that end, fail or are evicted."""
 
-    roles: tuple[Role, ...]
-    rank_zero_host: str
-    """With ``{name}``."""
-    rendezvous_port: int
-    """Where a port is not the operator's to fix, the plan may choose another."""
-    node_index_env: str | None
-    """Variable that holds the pod's index; None where ranks are numbered by the launcher or the rendezvous."""
-    index_field: str | None = None
-    """Field of a pod that holds its index; None where there is none, or where only the operator's own variable has it."""
-    fixed_port: bool = False
-    """Whether the operator fixes the port of the rendezvous."""
-    port_name: str = "rendezvous"
-    """What the port of the rendezvous is called; some operators look for a name."""
-    injects: Mapping[str, str] = {}
-    """Variables that the controller sets itself -> what they hold. A run may not set them."""
-    renders: Mapping[str, str] = {}
-    """Variables that the target renders from pod metadata -> field path."""
-    environment: EnvironmentChannel = EnvironmentChannel.POD
-    role_env: str | None = None
-    """Variable by which a pod knows that it is the ``launcher`` or a ``worker``; the plan sets it where the operator does not."""
-    hostfile: str | None = None
-    """Path of MPI's list of hosts, on the launcher."""
-    brings_hostfile: bool = False
-    """Whether the run brings that list itself, since nobody else writes it."""
-    sshd: tuple[str, ...] = ()
-    """What an MPI worker runs."""
-    sshd_folder: str | None = None
-    """What sshd must be able to write to, where the files of the image are read-only."""
-    as_root: bool = False
-    """Whether sshd and mpirun are root's; the image's own sshd then has the image's own port."""
-    replaces_command: bool = False
-    """Whether the operator starts its own program in the pods, and the run's command elsewhere."""
-    own_shared_memory: bool = False
-    """Whether the operator mounts shared memory itself, where a pod template mounts none."""
     counts_init_failures: bool = True
     """Whether a pod whose init container fails counts against ``restarts``; otherwise it comes back forever."""
     counts_new_pods: bool = True
@@ -304,23 +239,51 @@ class Binding(NamedTuple):
     """Whether an evicted pod stays as it is, and nobody makes a new one until somebody deletes it."""
     first_ends: str = ""
     """What happens when the first pod ends with 0, where the run is not over with the last; the supervisor waits for all."""
+
+
+class Binding(NamedTuple):
+    """A target's answer: where ranks live and how they learn who they are."""
+
+    roles: tuple[Role, ...]
+    rank_zero_host: str
+    """With ``{name}``."""
+    rendezvous_port: int = RENDEZVOUS_PORT
+    """Where a port is not the operator's to fix, the plan may choose another."""
+    node_index_env: str | None = None
+    """Variable that holds the pod's index; None where ranks are numbered by the launcher or the rendezvous."""
+    index_field: str | None = None
+    """Field of a pod that holds its index; None where there is none, or where only the operator's own variable has it."""
+    fixed_port: bool = False
+    """Whether the operator fixes the port of the rendezvous."""
+    port_name: str = "rendezvous"
+    """What the port of the rendezvous is called; some operators look for a name."""
+    injects: Mapping[str, str] = {}
+    """Variables that the controller sets itself -> what they hold. A run may not set them."""
+    renders: Mapping[str, str] = {}
+    """Variables that the target renders from pod metadata -> field path."""
+    environment: EnvironmentChannel = EnvironmentChannel.POD
+    of_rendezvous: object = None
+    """What only this kind of rendezvous brings; its type is in the room of the kind (:meth:`part`)."""
+    replaces_command: bool = False
+    """Whether the operator starts its own program in the pods, and the run's command elsewhere."""
+    recovery: Recovery = Recovery()
     peer_list: tuple[str, str] | None = None
     """Variable in which the operator names every pod, and what it writes for one, with ``{host}`` and ``{namespace}``."""
-    api_access: Mapping[str, str] = {}
-    """Role -> why its pods must reach the API server, and so have a token."""
     reserved_roles: Mapping[str, str] = {}
     """Names that no further role can have, besides those of the other roles -> why."""
     gang: Gang = Gang.OURS
-    guarantees: frozenset[Guarantee] = frozenset()
+    guarantees: frozenset[Guarantee] = frozenset(Guarantee)
     generated_names: tuple[str, ...] = ()
     """The longest names that the controller derives, with ``{name}``: each must be a DNS label of at most 63 characters."""
-    longest_name: int = 63
-    """Characters that the operator allows in the name of the object itself."""
 
     @property
     def ranks(self) -> Role:
         """The last role that holds ranks: the one with most pods, where the first node has a role of its own."""
         return [role for role in self.roles if role.holds_ranks][-1]
+
+    def part(self, kind: type[PartT]) -> PartT | None:
+        """What one kind of rendezvous brings, such as ``Mpirun``; None where the ranks find each other in another way."""
+        return self.of_rendezvous if isinstance(self.of_rendezvous, kind) else None
 
     def hands_on(self, role: Role) -> bool:
         """Whether the pods of a role hand their environment on to the ranks."""
@@ -328,7 +291,8 @@ class Binding(NamedTuple):
 
     def runs_the_work(self, role: Role) -> bool:
         """Whether the pods of a role run what the run states: under mpirun the launcher does, and the others wait for it."""
-        return role == self.roles[0] if self.sshd else role.holds_ranks or role.works
+        launched = self.environment is EnvironmentChannel.LAUNCHER
+        return role == self.roles[0] if launched else role.holds_ranks or role.works
 
 
 class Refusal(NamedTuple):

@@ -1,14 +1,16 @@
 """A new topology and a new target are one module and one line in a registry each: two of them, added from outside.
 
-Nothing in the compiler knows them. What a change of the sources would widen (``AnyTopology``, the registry of topologies,
-and ``TargetName``, by which a run file names a target) is widened in a subclass of the run here; the rest is the registry
-of targets. An operator of its own would have its name in ``OperatorName``, by which profiles name those that are installed.
+Nothing in the compiler knows them. ``AnyTopology``, the registry of topologies, and the names of targets that a run file may
+write are widened in a subclass of the run here; in a process of its own one line in ``TARGET_MODULES`` is enough for the latter.
 """
 
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 import pytest
@@ -29,7 +31,6 @@ from trainwright.handshake import (
     Process,
     Refusal,
     Rendezvous,
-    RestartUnit,
     Role,
     Success,
     TargetName,
@@ -42,13 +43,14 @@ from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.model import Model
 from trainwright.operators import TARGETS
-from trainwright.operators.base import BaseTarget, KnownOperator, Target, Template
+from trainwright.operators.base import KnownOperator, Target, Template
 from trainwright.operators.job.emit import IndexedJob
 from trainwright.plan import Resolution
 from trainwright.project.built import Output
 from trainwright.reading import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
+from trainwright.targets import TARGET_MODULES
 from trainwright.topology import DDP, Topology, Work
 from trainwright.topology.base import Sharding
 from trainwright.topology.process import processes, rank_variables
@@ -76,7 +78,6 @@ class Gossip(Model):
             gpus_per_node=0,
             rendezvous=Rendezvous.STATIC,
             success=Success.ALL_RANKS,
-            restart=RestartUnit.ONE_RANK,
             elastic=Elastic(2, self.neighbours + 1) if self.elastic else None,
         )
 
@@ -96,7 +97,7 @@ class Gossip(Model):
 SWARM = GroupKind("swarms.example.com", "Swarm")
 
 
-class Swarm(BaseTarget):
+class Swarm(Target):
     """A kind of an operator that nobody has: one group of pods, as short as it can be."""
 
     name = "swarm"
@@ -153,11 +154,14 @@ class Swarm(BaseTarget):
         return [swarm]
 
 
+TARGET: Target = Swarm()
+
+
 class WideRun(Run):
     """A run as it is with the two registered."""
 
     topology: Annotated[DDP | Gossip, Field(discriminator="kind")]  # type: ignore[assignment]
-    target: Literal["indexed-job", "swarm"] | None = None  # type: ignore[assignment]
+    target: Literal["indexed-job", "swarm"] | None = None
 
 
 GOSSIP: Data = {"topology": {"kind": "gossip", "neighbours": 2}}
@@ -165,7 +169,8 @@ GOSSIP: Data = {"topology": {"kind": "gossip", "neighbours": 2}}
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TARGETS, Swarm.name, Swarm())
+    monkeypatch.setitem(TARGET_MODULES, Swarm.name, (Swarm.name, None))
+    monkeypatch.setitem(sys.modules, f"trainwright.operators.{Swarm.name}", sys.modules[__name__])
 
 
 def compiled(*changes: Data) -> CompiledRun:
@@ -192,6 +197,53 @@ def test_what_is_built_in_is_of_the_same_kind() -> None:
     assert another.needs().world_size == 2
     assert {*get_args(TargetName), added.name} == TARGETS.keys()
     assert built_in.name in TARGETS
+
+
+FOLDER = """
+from tests.compiler.test_extension import Swarm
+from trainwright.cluster.addons import Releases
+from trainwright.operators.base import Crd, KnownOperator
+
+class Operated(Swarm):
+    operator = KnownOperator("swarm-operator", Releases((1, 0), (1, 2)), Crd("swarms.swarms.example.com", "v1"))
+
+TARGET = Operated()
+"""
+LINE = """
+from trainwright import operators, targets
+
+operators.__path__.append(FOLDER)
+targets.TARGET_MODULES["swarm"] = ("swarm.emit", "swarm-operator")
+
+from tests.compiler.example import RUN, compiled, findings
+from trainwright.findings import CompileError
+from trainwright.reading import validate_data
+from trainwright.run import Run
+
+installed = {"operators": {"swarm-operator": {"version": "1.1"}}, "default_target": "swarm"}
+print(compiled({}, installed).plan.target_title)
+print(findings({"target": "swarm"})[0].code)
+try:
+    validate_data(Run, RUN | {"target": "swarn"}, None, {})
+except CompileError as error:
+    print(error.findings[0].message, error.findings[0].fix)
+print("swarm" in str(Run.model_json_schema()["properties"]["target"]))
+"""
+
+
+def test_an_operator_is_its_folder_and_one_line(tmp_path: Path) -> None:
+    """Run files and profiles may name it, and are told of it where they misspell it; so may editors, by the schema."""
+    folder = tmp_path / "swarm"
+    folder.mkdir()
+    folder.joinpath("__init__.py").touch()
+    folder.joinpath("emit.py").write_text(FOLDER)
+    program = LINE.replace("FOLDER", repr(str(tmp_path)))
+    root = Path(__file__).parents[2]
+    ended = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.stderr == ""
+    title, missing, misspelt, in_schema = ended.stdout.splitlines()
+    assert (title, missing, in_schema) == ("Swarm", "TW313", "True")
+    assert misspelt.startswith("`target` cannot be swarn did you mean swarm? Allowed: indexed-job, ")
 
 
 @pytest.mark.parametrize("topology", [{}, GOSSIP], ids=["ddp", "gossip"])

@@ -216,7 +216,7 @@ def names_and_labels_fit(drawn: Drawn) -> None:
     compiled = drawn.compiled
     binding, name = compiled.resolution.binding, compiled.plan.name
     assert re.fullmatch(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", name)
-    assert len(name) <= binding.longest_name
+    assert len(name) <= TARGETS[compiled.plan.target].longest_name
     for generated in binding.generated_names:
         assert re.fullmatch(DNS_LABEL, generated.format(name=name)), generated
     for pod in drawn.pods:

@@ -8,6 +8,8 @@ import pytest
 from tests.compiler.example import Data, codes, compiled, findings
 from tests.compiler.targets import CASES, on, profile_for
 
+from trainwright.rendezvous.mpi import MPI
+
 TENSORFLOW: Data = {"kind": "multi-worker-mirrored", "nodes": 3, "gpus_per_node": 8}
 ELASTIC: Data = {"elastic": {"min_nodes": 2, "max_nodes": 4}}
 
@@ -46,7 +48,7 @@ def test_harmless_fields_of_every_role_are_free(target: str, role: str) -> None:
 @pytest.mark.parametrize("context", [{"runAsUser": 2000}, None], ids=["another", "none"])
 def test_the_user_is_free_but_where_sshd_runs(target: str, role: str, context: Data | None) -> None:
     """sshd and ssh are given keys in the home of one user of the image."""
-    started_by_ssh = compiled(on(target), profile_for(target)).resolution.needs.mpi is not None
+    started_by_ssh = compiled(on(target), profile_for(target)).resolution.needs.part(MPI) is not None
     before = codes(on(target), profile_for(target))
     assert pod(target, role, securityContext=context) == (["TW601"] if started_by_ssh else before)
     if context:

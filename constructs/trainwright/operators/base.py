@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainwright.cluster.addons import Releases
 from trainwright.handshake import Binding, Needs, OperatorName, Refusal, Role
@@ -104,8 +105,43 @@ Template = tuple[GroupKind, str]
 """Kind of an object, and the pointer of a pod template in it."""
 
 
-class Target(Protocol):
-    """A kind of Kubernetes object that can carry a run."""
+HEALTH_BY_CONDITIONS = """\
+-- What a controller says by its conditions. A condition counts while its status is "True".
+local meaning = {
+  {"Failed", "Degraded"},
+  {"Complete", "Healthy"},
+  {"Completed", "Healthy"},
+  {"Succeeded", "Healthy"},
+  {"Suspended", "Suspended"},
+  {"Restarting", "Progressing"},
+  {"Running", "Progressing"},
+  {"Created", "Progressing"},
+}
+local said = {}
+if obj.status ~= nil and obj.status.conditions ~= nil then
+  for _, condition in ipairs(obj.status.conditions) do
+    if condition.status == "True" then
+      said[condition.type] = condition.message or condition.reason or ""
+    end
+  end
+end
+for _, row in ipairs(meaning) do
+  local word, health = row[1], row[2]
+  if said[word] ~= nil then
+    return { status = health, message = word .. ": " .. said[word] }
+  end
+end
+return { status = "Progressing", message = "no verdict yet" }
+"""
+"""The health check of a kind whose controller speaks by conditions."""
+
+
+class Target(ABC):
+    """A kind of Kubernetes object that can carry a run.
+
+    In most, no object is shared, no operator depends on another, each role has a place of its own, and conditions say how a run
+    is.
+    """
 
     name: str
     title: str
@@ -113,43 +149,53 @@ class Target(Protocol):
     """Of the object that carries the run."""
     operator: KnownOperator | None
     """What must be installed; None for kinds that come with Kubernetes, or with the gang scheduler."""
-    depends_on: tuple[KnownOperator, ...]
+    depends_on: tuple[KnownOperator, ...] = ()
     """Further operators that must be installed, because that one leaves the pods to them."""
     kueue: str | None
     """What Kueue's configuration calls this kind (``integrations.frameworks``); None where Kueue has no integration for it."""
     minimum_kubernetes: tuple[int, int]
     templates: Mapping[str, Template]
     """Role that the target itself has -> where its pod template is, or may be: :meth:`templates_of` says it of one run."""
-    helpers: tuple[Template, ...]
+    helpers: tuple[Template, ...] = ()
     """Pod templates besides those of the roles: pods that hold no ranks, and that no override may touch."""
-    adds: tuple[AddedContainer, ...]
-    images: tuple[str, ...]
+    adds: tuple[AddedContainer, ...] = ()
+    images: tuple[str, ...] = ()
     """Pointers of images that the object which carries the run may name outside of its pod templates."""
     kinds: tuple[ObjectKind, ...]
     """Of all objects that the target makes."""
-    shared: GroupKind | None
+    shared: GroupKind | None = None
     """Kind of the object that runs of one shape share: it lives in the foundation, and is called after its content."""
-    reserved_labels: tuple[str, ...]
+    reserved_labels: tuple[str, ...] = ()
     """Keys that the controller sets on objects or pods; one that ends with ``/`` stands for all keys with that prefix."""
-    scheduling_labels: Mapping[str, str]
+    scheduling_labels: Mapping[str, str] = MappingProxyType({})
     """Labels by which a run tells this operator how to schedule it -> field of the run that stands for each."""
-    cannot_carry: Mapping[str, str]
+    cannot_carry: Mapping[str, str] = MappingProxyType({})
     """Field of a script's or command's life -> why this kind cannot carry it."""
-    hides_unready: bool
+    longest_name: int = 63
+    """Characters that the operator allows in the name of the object that carries the run."""
+    hides_unready: bool = False
     """Whether its Services have no address for a pod that is not ready, so that peers cannot find it."""
-    rules: tuple[Rule, ...]
+    rules: tuple[Rule, ...] = ()
     """About this target alone."""
-    health: str
+    health: str = HEALTH_BY_CONDITIONS
     """What the status of the object that carries the run means to Argo CD: a health check in Lua, for docs/examples/argo-cd."""
     guide: str
     """The target's section of docs/targets.md, in Markdown, without its heading."""
 
+    @abstractmethod
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         """Where the ranks would live, or why they cannot."""
 
+    @staticmethod
+    def lacks(made: str, needs: Needs, instead: str = "choose a target whose operator makes it") -> Refusal:
+        """Of a kind that does not make what a rendezvous needs."""
+        return Refusal(f"{made}, which is not enough for the rendezvous {needs.rendezvous.value}", instead)
+
     def templates_of(self, binding: Binding) -> Mapping[str, Template]:
         """Role of a run -> where its pod template is."""
+        return {role.name: self.templates[role.name] for role in binding.roles}
 
+    @abstractmethod
     def lower(self, resolution: Resolution) -> list[Tree]:
         """The run's objects, in the order a reviewer reads them."""
 
@@ -159,6 +205,7 @@ class Target(Protocol):
         What is the run's own leaves a shared object here, which is called after its content. Overrides and rules see whole pods
         in ``templates``, wherever their parts end up.
         """
+        return objects
 
 
 def further_roles(needs: Needs, host: str, index_field: str | None = None) -> tuple[Role, ...]:
@@ -212,62 +259,6 @@ def run_pods(target: Target, resolution: Resolution, manifests: Iterable[Mapping
     ]
     order = {role: number for number, role in enumerate(places)}
     return iter(sorted(pods, key=lambda pod: order.get(pod.role or "", len(order))))
-
-
-HEALTH_BY_CONDITIONS = """\
--- What a controller says by its conditions. A condition counts while its status is "True".
-local meaning = {
-  {"Failed", "Degraded"},
-  {"Complete", "Healthy"},
-  {"Completed", "Healthy"},
-  {"Succeeded", "Healthy"},
-  {"Suspended", "Suspended"},
-  {"Restarting", "Progressing"},
-  {"Running", "Progressing"},
-  {"Created", "Progressing"},
-}
-local said = {}
-if obj.status ~= nil and obj.status.conditions ~= nil then
-  for _, condition in ipairs(obj.status.conditions) do
-    if condition.status == "True" then
-      said[condition.type] = condition.message or condition.reason or ""
-    end
-  end
-end
-for _, row in ipairs(meaning) do
-  local word, health = row[1], row[2]
-  if said[word] ~= nil then
-    return { status = health, message = word .. ": " .. said[word] }
-  end
-end
-return { status = "Progressing", message = "no verdict yet" }
-"""
-"""The health check of a kind whose controller speaks by conditions."""
-
-
-class BaseTarget:
-    """What most targets have in common: no object is shared, no operator depends on another, each role has a place of its own,
-    and conditions say how a run is.
-    """
-
-    templates: Mapping[str, Template]
-    depends_on: tuple[KnownOperator, ...] = ()
-    helpers: tuple[Template, ...] = ()
-    adds: tuple[AddedContainer, ...] = ()
-    images: tuple[str, ...] = ()
-    shared: GroupKind | None = None
-    reserved_labels: tuple[str, ...] = ()
-    scheduling_labels: Mapping[str, str] = MappingProxyType({})
-    cannot_carry: Mapping[str, str] = MappingProxyType({})
-    hides_unready = False
-    rules: tuple[Rule, ...] = ()
-    health = HEALTH_BY_CONDITIONS
-
-    def templates_of(self, binding: Binding) -> Mapping[str, Template]:
-        return {role.name: self.templates[role.name] for role in binding.roles}
-
-    def finish(self, resolution: Resolution, objects: list[Traced]) -> list[Traced]:
-        return objects
 
 
 def run_kind(

@@ -15,6 +15,7 @@ from trainwright.manifest.template.awaiting import AWAIT_CONTAINER
 from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated
+from trainwright.rendezvous.mpi import MPI
 from trainwright.run import CommandWorkload
 from trainwright_trainer.contract.layout import RANK_ENVIRONMENT
 
@@ -158,7 +159,7 @@ def _of_template(resolution: Resolution, manifest: Manifest, role: str, pointer:
     parts += [Owned(f"{main}(?:{part.pattern})", part.what, part.fix) for part in of_main]
     parts.append(_grace(resolution, f"{pointer}/spec"))
     parts += _scheduling(resolution, f"{pointer}/spec")
-    if resolution.binding.sshd:
+    if resolution.needs.part(MPI):
         parts.append(Owned(f"({pointer}/spec|{main})/securityContext/runAsUser", "the user of sshd", "change security.user"))
     return parts + _placement(pod, f"{pointer}/spec") + _devices(resolution, role, main) + _volumes(pod, pointer, main)
 

@@ -12,10 +12,10 @@ from trainwright.handshake import Binding, EnvironmentChannel, Needs, Role, Shar
 from trainwright.plan.checkpoint import directory_source
 from trainwright.plan.model import EnvironmentVariable, ResourcesPlan
 from trainwright.plan.network import network_variables
+from trainwright.rendezvous.mpi import HOSTFILE_VARIABLES, Mpirun
 from trainwright.run import CommandWorkload, ConfigMapReference, EnvValue, FieldReference, Run, SecretReference, TrainerWorkload
 from trainwright.topology import LAUNCHER_VARIABLES, names_read, untold
 from trainwright.topology.launching import NODE_RANK
-from trainwright.topology.mpirun import HOSTFILE_VARIABLES
 from trainwright_trainer.contract.layout import BIND_ENV, CHECKPOINT_ENV, RESUME_ENV, SPEC_ENV
 
 POD_IP = "status.podIP"
@@ -216,9 +216,9 @@ def threads_of_share(share: Share) -> Variable:
 
 
 def _role(binding: Binding, value: str, reason: str) -> list[EnvironmentVariable]:
-    if binding.role_env is None or binding.role_env in binding.injects:
-        return []
-    return [_literal(Variable(binding.role_env, value, reason))]
+    mpirun = binding.part(Mpirun)
+    told = mpirun is None or mpirun.role_env in binding.injects
+    return [] if mpirun is None or told else [_literal(Variable(mpirun.role_env, value, reason))]
 
 
 def forwarded(environment: Sequence[EnvironmentVariable]) -> tuple[str, ...]:

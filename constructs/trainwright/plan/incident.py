@@ -19,13 +19,13 @@ def delay(failures: int) -> int:
 
 def delayed(binding: Binding, supervised: bool) -> bool:
     """Whether each eviction makes the next new pod wait longer."""
-    return binding.delays == "all" or (binding.delays == "ignored" and supervised)
+    return binding.recovery.delays == "all" or (binding.recovery.delays == "ignored" and supervised)
 
 
 def incident(binding: Binding, needs: Needs, supervised: bool) -> str:
     """What comes back, and when; empty where that is not known."""
     if not delayed(binding, supervised):
-        return binding.returns
+        return binding.recovery.returns
     first, *more = (delay(number) for number in range(1, 8))
     after = f"{first} s, then {', '.join(map(str, more))} s where the same pod is lost again"
     if supervised and needs.talk:

@@ -43,9 +43,9 @@ from trainwright.plan.resources import plan_amounts, plan_resources, with_stated
 from trainwright.plan.roles import further_process, further_roles, own_ports, role_pools
 from trainwright.plan.security import plan_security, role_security
 from trainwright.plan.specification import Payload, PlannedParts, build_specification, plan_payloads
+from trainwright.rendezvous.mpi import HOSTFILE, MPI, Mpirun, host_lines
 from trainwright.run import CommandWorkload, RoleParts, Run, ScriptWorkload
 from trainwright.topology import LINKED, Work
-from trainwright.topology.mpirun import host_lines
 from trainwright_trainer.contract import RunSpec
 from trainwright_trainer.contract.engine import CAPABILITIES, Capabilities
 from trainwright_trainer.contract.layout import RANK_COMMAND, SECRET_DIRECTORY, SECRET_FILE
@@ -209,9 +209,8 @@ def resolve(run: Run, cluster: Cluster, targets: Mapping[str, Carrier], name: st
 
 def _hosts(needs: Needs, binding: Binding, name: str) -> tuple[str, str] | None:
     """Path and text of mpirun's host file, where the run brings it."""
-    if not binding.brings_hostfile or binding.hostfile is None:
-        return None
-    return binding.hostfile, host_lines(needs, binding, name)
+    mpirun = binding.part(Mpirun)
+    return (HOSTFILE, host_lines(needs, mpirun.mpi, binding, name)) if mpirun and mpirun.brings_hostfile else None
 
 
 def _plan(
@@ -273,9 +272,10 @@ def _needs(run: Run, cluster: Cluster, security: SecurityPlan, locate: Locator) 
     needs = run.topology.needs()
     if any(parts.is_further for parts in run.roles.values()):
         needs = needs._replace(further=further_roles(run, cluster, needs, locate))
-    if needs.mpi is None:
+    mpi = needs.part(MPI)
+    if mpi is None:
         return needs
-    return needs._replace(mpi=needs.mpi._replace(as_root=not security.user, read_only_root=security.read_only_root))
+    return needs._replace(of_rendezvous=mpi._replace(as_root=not security.user, read_only_root=security.read_only_root))
 
 
 def answer(target: Carrier, needs: Needs, cluster: Cluster) -> Binding | Refusal:

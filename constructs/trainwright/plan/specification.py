@@ -30,6 +30,7 @@ from trainwright.plan.model import (
     RendezvousPlan,
     WorldPlan,
 )
+from trainwright.rendezvous.mpi import HOSTFILE, Mpirun
 from trainwright.run import BoostingWorkload, Preflight, Run, ScriptWorkload, TrainerWorkload, Watchdog
 from trainwright.units import Duration
 from trainwright_trainer.contract import RunSpec
@@ -112,8 +113,8 @@ def _rendezvous(run: Run, needs: Needs, binding: Binding, rendezvous: Rendezvous
         fields = ("last_call_seconds", "keep_alive_seconds", "keep_alive_attempts")
         times = {name: getattr(needs.elastic, name) for name in fields}
         return {"kind": "c10d", **address, **sizes, **times, "max_restarts": run.restarts}
-    if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
-        return {"kind": "mpi-hostfile", "role_env": binding.role_env, "hostfile": binding.hostfile, **address}
+    if mpirun := binding.part(Mpirun):
+        return {"kind": "mpi-hostfile", "role_env": mpirun.role_env, "hostfile": HOSTFILE, **address}
     return {"kind": rendezvous.kind}
 
 

@@ -1,18 +1,11 @@
-"""What targets share that run TensorFlow with parameter servers: the roles, and what their pods take of a node."""
+"""TF_CONFIG: one variable tells every pod of TensorFlow who all of them are. The roles, and what their pods take of a node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
-from trainwright.findings import Finding
-from trainwright.findings.codes import found
 from trainwright.handshake import Needs, Role, Share
-from trainwright.plan import Resolution
 from trainwright.units import GIB, Bytes, Cpu
-
-if TYPE_CHECKING:
-    from trainwright.findings.context import Context
 
 PORT = 2222
 """What TensorFlow's servers listen on by the default of the Training Operator and of Volcano's plugin."""
@@ -24,24 +17,32 @@ SERVER_SHARE = Share(Cpu(4000), Bytes(16 * GIB), "variables and the optimizer's 
 COORDINATOR_SHARE = Share(Cpu(4000), Bytes(16 * GIB), "it directs the workers, and holds no variables")
 
 
-def several_pods(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Both set TF_CONFIG where there is more than one pod (tfjob_controller.go; volcano, plugins/…/tensorflow.go)."""
-    if sum(role.pods for role in resolution.binding.roles) == 1:
-        message = "one pod gets no TF_CONFIG: the strategy trains on this pod alone, and a program that reads the variable fails"
-        yield found("TW422", context.locate.run("/topology/nodes"), message, "raise nodes, or waive this where one pod is meant")
+class Tasks(NamedTuple):
+    """What a topology asks: which tasks there are besides the workers."""
+
+    chief: bool = False
+    """Whether the first node is a role of its own, where the target leaves the choice. Beside parameter servers it is no node: it
+    holds no ranks."""
+    parameter_servers: int = 0
+    """Pods that hold variables for the ranks, and no ranks."""
+
+    def roles(self, needs: Needs, domain: str = "") -> dict[str, Role]:
+        """Role -> its pods, of those that there are. The chief is the first node; beside parameter servers it is a pod more,
+        without ranks. ``domain`` ends the host names."""
+        servers = self.parameter_servers
+        others = needs.nodes - (self.chief and not servers)
+        field, share = ("coordinator", COORDINATOR_SHARE) if servers else ("nodes", None)
+        roles = (
+            _task("chief", int(self.chief), domain, field, share),
+            _task("worker", others, domain, "nodes", None),
+            _task("ps", servers, domain, "parameter_servers", SERVER_SHARE),
+        )
+        return {role.name: role for role in roles if role.pods}
 
 
-def tasks(needs: Needs, domain: str = "") -> dict[str, Role]:
-    """Role -> its pods, of those that there are. The chief is the first node; beside parameter servers it is a pod more, without
-    ranks. ``domain`` ends the host names."""
-    servers = needs.parameter_servers
-    others = needs.nodes - (needs.chief and not servers)
-    roles = (
-        _task("chief", int(needs.chief), domain, "coordinator" if servers else "nodes", COORDINATOR_SHARE if servers else None),
-        _task("worker", others, domain, "nodes", None),
-        _task("ps", servers, domain, "parameter_servers", SERVER_SHARE),
-    )
-    return {role.name: role for role in roles if role.pods}
+def tasks_of(needs: Needs) -> Tasks:
+    """Those of a topology that meets by TF_CONFIG."""
+    return needs.part(Tasks) or Tasks()
 
 
 def _task(name: str, pods: int, domain: str, field: str, share: Share | None) -> Role:

@@ -139,7 +139,7 @@ def plan_rows(compiled: CompiledRun) -> Iterator[tuple[str, str]]:
         yield "restarts", restarts
     if cost := _incident(compiled):
         yield "lost pods", cost
-    if (ends := compiled.resolution.binding.first_ends) and not compiled.resolution.supervised:
+    if (ends := compiled.resolution.binding.recovery.first_ends) and not compiled.resolution.supervised:
         yield "end", ends
     yield "checkpoints", _checkpoints(plan)
     if start := compiled.run.resume_from:
@@ -238,15 +238,16 @@ def _restarts(compiled: CompiledRun) -> str:
     """Where they are not simply the number that the run states: what does not count, and what counts more than once."""
     run, resolution = compiled.run, compiled.resolution
     binding, elastic = resolution.binding, resolution.needs.elastic
+    recovery = binding.recovery
     if not resolution.needs.talk and run.on_disruption != "fail":
         return f"{run.restarts} of each pod, by itself; an evicted pod comes back, uncounted"
     if run.on_disruption == "fail":
         return f"{run.restarts} after failures; the eviction of a pod ends the run"
-    if run.restarts == 0 and (binding.disruption_rule or not binding.counts_new_pods):
-        unless = ", since on_disruption is not fail" if binding.disruption_rule else ""
+    if run.restarts == 0 and (recovery.disruption_rule or not recovery.counts_new_pods):
+        unless = ", since on_disruption is not fail" if recovery.disruption_rule else ""
         return f"none after failures; an evicted pod comes back, uncounted{unless}"
     supervised = resolution.processes[binding.ranks.name].supervised
-    if run.restarts and elastic and not binding.counts_new_pods and not supervised:
+    if run.restarts and elastic and not recovery.counts_new_pods and not supervised:
         most = run.restarts * elastic.maximum
         return f"{run.restarts} of all {elastic.maximum} pods, or {most:,} of one pod at a time: the operator adds up pods"
     return ""

@@ -1,10 +1,11 @@
 """What every topology offers, what topologies share, and how one spreads the model states over its ranks."""
 
-from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
-from trainwright.handshake import Binding, Guarantee, Needs, Process, Variable
+from pydantic import Field
+
+from trainwright.handshake import Binding, Guarantee, Needs, Process, Rendezvous, Success, Variable
 from trainwright.model import Model
 from trainwright.topology.process import Work, processes, rank_variables
 from trainwright_trainer.contract.engine import EngineName
@@ -93,14 +94,32 @@ class Topology(Protocol):
         """Role -> what each of its pods runs, from the binding alone."""
 
 
+NodeCount = Annotated[int, Field(strict=True, ge=1, le=4096)]
+GpuCount = Annotated[int, Field(strict=True, ge=0, le=16)]
+RankCount = Annotated[int, Field(strict=True, ge=1, le=256)]
+
+
 class PodTopology(Model):
     """A topology whose ranks each hold the whole model, unless it says otherwise."""
 
+    rendezvous: ClassVar[Rendezvous]
+    success: ClassVar[Success] = Success.ALL_RANKS
     only_commands: ClassVar[str] = ""
 
-    @abstractmethod
+    kind: str
+    """Narrowed by each topology to its own names."""
+    nodes: NodeCount
+    """Number of pods; each has its own node if it takes a whole one."""
+    gpus_per_node: GpuCount
+    """0 for a run on CPUs."""
+
+    @property
+    def ranks_per_node(self) -> int:
+        return 1
+
     def needs(self) -> Needs:
         """What it asks of a target."""
+        return Needs(self.nodes, self.ranks_per_node, self.gpus_per_node, self.rendezvous, self.success)
 
     def sharding(self) -> Sharding:
         """Every rank holds everything."""
@@ -117,3 +136,11 @@ class PodTopology(Model):
     def processes(self, binding: Binding, work: Work) -> dict[str, Process]:
         """The same process in every pod that holds ranks, and a launcher where there is one."""
         return processes(self.needs(), binding, work)
+
+
+class CommandTopology(PodTopology):
+    """A topology that our trainer has no engine for: its pods run a command."""
+
+    engine: ClassVar[None] = None
+    checkpoint_format: ClassVar[str] = "torch"
+    guarantees: ClassVar[frozenset[Guarantee]] = frozenset()

@@ -5,11 +5,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.handshake import MPI, Binding, MPIName, Needs, Rendezvous, Success, Variable
+from trainwright.handshake import Binding, Needs, Rendezvous, Success, Variable
 from trainwright.model import Model, PlacedError
+from trainwright.rendezvous.mpi import MPI, MPIName
+from trainwright.rendezvous.torch import meeting
 from trainwright.topology.base import Sharding
-from trainwright.topology.process import Work, torch_meeting
+from trainwright.topology.process import Work
 from trainwright.topology.torch import ElasticTopology
+from trainwright_trainer.contract.layout import RANK_COMMAND
 
 
 class DDPSettings(Model):
@@ -46,7 +49,7 @@ class DDP(ElasticTopology):
         """Static, elastic, or started by mpirun."""
         needs = super().needs()
         if self.mpi:
-            return needs._replace(rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, mpi=MPI(self.mpi))
+            return needs._replace(rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, of_rendezvous=MPI(self.mpi))
         return needs
 
     def settings(self) -> Mapping[str, Any]:
@@ -63,6 +66,7 @@ class DDP(ElasticTopology):
         return Sharding(bucket=(self.bucket_megabytes or 0) * 2**20 // 4)
 
     def variables(self, binding: Binding, work: Work) -> tuple[Variable, ...]:
-        """As of every torch topology; under mpirun where rank 0 is as well."""
-        meeting = torch_meeting(binding, work) if self.mpi else ()
-        return (*super().variables(binding, work), *meeting)
+        """As of every torch topology; under mpirun where rank 0 is as well. Our program reads it in the specification."""
+        told = super().variables(binding, work)
+        ours = work.command is None and work.program == RANK_COMMAND
+        return (*told, *meeting(binding, work.name)) if self.mpi and not ours else told

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from trainwright.handshake import Binding, Needs, Rendezvous, Variable
+from trainwright.rendezvous.torch import INDEX
 
 NODE_RANK = "NODE_RANK"
 LAUNCHER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "NNODES", NODE_RANK, "NPROC_PER_NODE")
@@ -18,7 +19,6 @@ LAUNCHER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT", "NNODES", NODE_RANK, "NPROC_
 READ_BY_LAUNCHERS = {"composer": frozenset({"MASTER_ADDR", "MASTER_PORT", NODE_RANK})}
 """What a launcher reads of them by itself, where it is given no option (composer/cli/launcher.py)."""
 
-_INDEX = "PET_NODE_RANK"
 _NAME = re.compile(rf"(?<![A-Za-z0-9_])({'|'.join(LAUNCHER_VARIABLES)})(?![A-Za-z0-9_])(=?)")
 _TORCHRUN = re.compile(r"torchrun|torch\.distributed\.(run|launch)")
 
@@ -54,9 +54,9 @@ def handed_on(binding: Binding, told: frozenset[str]) -> dict[str, str]:
     Operators append their variables to the container's own, and the kubelet leaves a reference in ``env`` to what comes later as
     it is; in ``command`` it knows all of them (Kubernetes, pkg/kubelet/kubelet_pods.go, makeEnvironmentVariables).
     """
-    if NODE_RANK not in told or binding.index_field or _INDEX not in binding.injects:
+    if NODE_RANK not in told or binding.index_field or INDEX not in binding.injects:
         return {}
-    return {NODE_RANK: _INDEX}
+    return {NODE_RANK: INDEX}
 
 
 def untold(needs: Needs, binding: Binding) -> str | None:
@@ -67,7 +67,7 @@ def untold(needs: Needs, binding: Binding) -> str | None:
         return f"pods of this topology do not communicate, so each has {NODE_RANK} and NNODES and nothing else"
     if needs.rendezvous is not Rendezvous.STATIC:
         return f"ranks of this topology find each other by {_INSTEAD[needs.rendezvous]}"
-    return None if binding.index_field or _INDEX in binding.injects else "this target does not number its pods"
+    return None if binding.index_field or INDEX in binding.injects else "this target does not number its pods"
 
 
 _INSTEAD = {

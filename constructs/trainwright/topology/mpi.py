@@ -1,44 +1,43 @@
-"""Programs of MPI alone: benchmarks of a network, simulations, or any line of mpirun of one's own."""
+"""What mpirun starts: a program of MPI alone, such as a benchmark of a network, a simulation, or any line of one's own."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
+from trainwright.handshake import Needs, Rendezvous, Success
+from trainwright.rendezvous import mpi
+from trainwright.rendezvous.mpi import MPIName
+from trainwright.topology.base import CommandTopology, NodeCount, PodTopology, RankCount
 
-from trainwright import handshake
-from trainwright.handshake import Guarantee, MPIName, Needs, Rendezvous, RestartUnit, Success
-from trainwright.topology.base import PodTopology
 
+class MpirunTopology(PodTopology):
+    """Ranks that mpirun starts in their pods."""
 
-class MPI(PodTopology):
-    """``kind: mpi``: a program of MPI, which the run's own mpirun starts."""
+    rendezvous: ClassVar[Rendezvous] = Rendezvous.MPI_HOSTFILE
+    success: ClassVar[Success] = Success.LAUNCHER
 
-    title: ClassVar[str] = "MPI"
-    engine: ClassVar[None] = None
-    checkpoint_format: ClassVar[str] = "torch"
-    guarantees: ClassVar[frozenset[Guarantee]] = frozenset()
-    only_commands: ClassVar[str] = "mpirun starts a program that is not ours, with options of the run's own"
-
-    kind: Literal["mpi"] = "mpi"
-    """A program of MPI, which the run's own mpirun starts."""
-    nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
-    """Number of pods that hold ranks."""
-    gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]
-    """0 for a run on CPUs."""
-    processes_per_node: Annotated[int, Field(strict=True, ge=1, le=256)] | None = None
-    """Slots of a pod in the host file. Default: one per GPU, or 1 on CPUs."""
+    processes_per_node: RankCount | None = None
     mpi: MPIName = "openmpi"
     """The MPI in the image."""
     launcher_is_node: bool = False
     """Whether the launcher's pod is the first node, with its share of the GPUs, instead of an additional pod."""
 
+    @property
+    def ranks_per_node(self) -> int:
+        return self.processes_per_node or self.gpus_per_node or 1
+
     def needs(self) -> Needs:
         """A launcher, and a list of hosts for it."""
-        return Needs(
-            nodes=self.nodes,
-            processes_per_node=self.processes_per_node or self.gpus_per_node or 1,
-            gpus_per_node=self.gpus_per_node,
-            rendezvous=Rendezvous.MPI_HOSTFILE,
-            success=Success.LAUNCHER,
-            restart=RestartUnit.ALL_RANKS,
-            mpi=handshake.MPI(self.mpi, launcher_holds_ranks=self.launcher_is_node),
-        )
+        return super().needs()._replace(of_rendezvous=mpi.MPI(self.mpi, launcher_holds_ranks=self.launcher_is_node))
+
+
+class MPI(MpirunTopology, CommandTopology):
+    """``kind: mpi``: a program of MPI, which the run's own mpirun starts."""
+
+    title: ClassVar[str] = "MPI"
+    only_commands: ClassVar[str] = "mpirun starts a program that is not ours, with options of the run's own"
+
+    kind: Literal["mpi"] = "mpi"
+    """A program of MPI, which the run's own mpirun starts."""
+    nodes: NodeCount
+    """Number of pods that hold ranks."""
+    processes_per_node: RankCount | None = None
+    """Slots of a pod in the host file. Default: one per GPU, or 1 on CPUs."""

@@ -1,11 +1,10 @@
 """TensorFlow's MultiWorkerMirroredStrategy: one process a node, one replica of the model on each of its GPUs."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
-
-from trainwright.handshake import Guarantee, Needs, Rendezvous, RestartUnit, Success
-from trainwright.topology.base import PodTopology
+from trainwright.handshake import Guarantee, Needs, Rendezvous, Success
+from trainwright.rendezvous.tensorflow import Tasks
+from trainwright.topology.base import NodeCount, PodTopology
 
 
 class MultiWorkerMirrored(PodTopology):
@@ -14,13 +13,13 @@ class MultiWorkerMirrored(PodTopology):
     title: ClassVar[str] = "MultiWorkerMirrored"
     engine: ClassVar[Literal["tensorflow"]] = "tensorflow"
     checkpoint_format: ClassVar[str] = "tensorflow"
+    rendezvous: ClassVar[Rendezvous] = Rendezvous.TF_CONFIG
+    success: ClassVar[Success] = Success.CHIEF
 
     kind: Literal["multi-worker-mirrored"] = "multi-worker-mirrored"
     """TensorFlow's MultiWorkerMirroredStrategy."""
-    nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
+    nodes: NodeCount
     """Number of workers, including the chief."""
-    gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]
-    """0 for a run on CPUs."""
     chief: bool = False
     """Whether the first worker has the role of chief; without it, worker 0 is chief."""
 
@@ -32,13 +31,4 @@ class MultiWorkerMirrored(PodTopology):
 
     def needs(self) -> Needs:
         """Every worker knows all others from the start, and all start again together."""
-        return Needs(
-            nodes=self.nodes,
-            processes_per_node=1,
-            gpus_per_node=self.gpus_per_node,
-            rendezvous=Rendezvous.TF_CONFIG,
-            success=Success.CHIEF,
-            restart=RestartUnit.ALL_RANKS,
-            chief=self.chief,
-            replicas_per_process=max(1, self.gpus_per_node),
-        )
+        return super().needs()._replace(replicas_per_process=max(1, self.gpus_per_node), of_rendezvous=Tasks(self.chief))

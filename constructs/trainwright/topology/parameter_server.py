@@ -1,31 +1,30 @@
 """TensorFlow with parameter servers: workers compute, and servers beside them hold the variables."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field
+from trainwright.handshake import Needs, Rendezvous, Success
+from trainwright.rendezvous.tensorflow import Tasks
+from trainwright.topology.base import CommandTopology, GpuCount, NodeCount
 
-from trainwright.handshake import Guarantee, Needs, Rendezvous, RestartUnit, Success
-from trainwright.topology.base import PodTopology
 
-
-class ParameterServer(PodTopology):
+class ParameterServer(CommandTopology):
     """``kind: parameter-server``: TensorFlow with parameter servers."""
 
     title: ClassVar[str] = "ParameterServer"
-    engine: ClassVar[None] = None
     checkpoint_format: ClassVar[str] = "tensorflow"
-    guarantees: ClassVar[frozenset[Guarantee]] = frozenset()
+    rendezvous: ClassVar[Rendezvous] = Rendezvous.TF_CONFIG
+    success: ClassVar[Success] = Success.CHIEF
     only_commands: ClassVar[str] = (
         "our trainer reduces gradients among workers (kind: multi-worker-mirrored), and a parameter server has no rank"
     )
 
     kind: Literal["parameter-server"] = "parameter-server"
     """TensorFlow with parameter servers."""
-    nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
+    nodes: NodeCount
     """Number of workers."""
-    gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]
+    gpus_per_node: GpuCount
     """Of a worker; 0 for a run on CPUs."""
-    parameter_servers: Annotated[int, Field(strict=True, ge=1, le=4096)] = 1
+    parameter_servers: NodeCount = 1
     """Number of pods that hold the variables; role `ps`."""
     coordinator: bool = False
     """Whether a chief without GPUs directs the workers, as ParameterServerStrategy of TensorFlow 2 has it; role `chief`. Without
@@ -34,13 +33,4 @@ class ParameterServer(PodTopology):
 
     def needs(self) -> Needs:
         """Every task knows all others from the start; the chief's end is that of the run."""
-        return Needs(
-            nodes=self.nodes,
-            processes_per_node=1,
-            gpus_per_node=self.gpus_per_node,
-            rendezvous=Rendezvous.TF_CONFIG,
-            success=Success.CHIEF,
-            restart=RestartUnit.ONE_RANK,
-            chief=self.coordinator,
-            parameter_servers=self.parameter_servers,
-        )
+        return super().needs()._replace(of_rendezvous=Tasks(self.coordinator, self.parameter_servers))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from trainwright.handshake import Binding, Needs, Port, Ports, Process, Rendezvous, Variable
-from trainwright.topology import mpirun
+from trainwright.handshake import Binding, Needs, Port, Ports, Process, Rendezvous, Role, Variable
+from trainwright.rendezvous import jax, mpi, torch, tracker
 from trainwright.topology.launching import handed_on, launcher_variables
-from trainwright_trainer.contract.layout import RANK_COMMAND, RAY_COMMAND, SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, SUPERVISE_COMMAND
+from trainwright_trainer.contract.layout import RAY_COMMAND, SPEC_DIRECTORY, SPEC_ENV, SPEC_FILE, SUPERVISE_COMMAND
 
 LINKED = frozenset({Rendezvous.STATIC, Rendezvous.DMLC_TRACKER})
 """Rendezvous whose pods number themselves, so that their supervisors can hold a connection to node 0."""
@@ -39,91 +40,38 @@ def rank_variables(needs: Needs, binding: Binding, work: Work) -> tuple[Variable
     if work.command is None:
         wanted.append(Variable(SPEC_ENV, f"{SPEC_DIRECTORY}/{SPEC_FILE}", "where the run's specification is"))
     elif needs.rendezvous is Rendezvous.STATIC:
-        wanted += _torchrun(needs, binding, work.name)
+        wanted += torch.torchrun_variables(needs, binding, work.name)
         wanted += (one for one in launcher_variables(needs, binding, work.name) if one.name in work.told)
     elif needs.rendezvous is Rendezvous.C10D:
-        wanted.append(_SHARED_STORE)
+        wanted.append(torch.SHARED_STORE)
     elif needs.rendezvous is Rendezvous.NONE:
         wanted.append(Variable("NNODES", str(needs.nodes), "pods that share the work", "run:/topology/nodes"))
     elif needs.rendezvous is Rendezvous.JAX_COORDINATOR:
-        wanted += _coordinator(needs, binding, work.name)
+        wanted += jax.variables(needs, binding, work.name)
     elif needs.rendezvous is Rendezvous.DMLC_TRACKER:
-        wanted += _tracker(needs, binding, work.name)
-    if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
-        wanted += mpirun.launcher_variables(needs, work.ports)
-        if binding.brings_hostfile and work.command is not None:
-            wanted.append(mpirun.hostfile_variable(needs, binding))
+        wanted += tracker.variables(needs, binding, work.name)
+    if mpirun := binding.part(mpi.Mpirun):
+        wanted += mpi.launcher_variables(mpirun, work.ports, opaque=work.command is not None)
     return tuple(v for v in wanted if v.name not in binding.injects and v.name not in binding.renders)
-
-
-def _tracker(needs: Needs, binding: Binding, name: str) -> tuple[Variable, ...]:
-    """By the names of Kubeflow Trainer (pkg/runtime/framework/plugins/xgboost); a program hands them to xgboost.collective."""
-    return (
-        Variable("DMLC_TRACKER_URI", binding.rank_zero_host.format(name=name), "where the first node's tracker listens"),
-        Variable("DMLC_TRACKER_PORT", str(binding.rendezvous_port), "the port of the tracker"),
-        Variable("DMLC_NUM_WORKER", str(needs.world_size), "workers that the tracker waits for", "run:/topology/nodes"),
-    )
-
-
-def _coordinator(needs: Needs, binding: Binding, name: str) -> tuple[Variable, ...]:
-    """By the names of Kubeflow Trainer (pkg/runtime/framework/plugins/jax). JAX itself reads the first (jax/_src/distributed.py);
-    a program hands the others to ``jax.distributed.initialize``."""
-    address = f"{binding.rank_zero_host.format(name=name)}:{binding.rendezvous_port}"
-    return (
-        Variable("JAX_COORDINATOR_ADDRESS", address, "where process 0 listens for the others"),
-        Variable("JAX_NUM_PROCESSES", str(needs.world_size), "processes that the coordinator waits for", "run:/topology/nodes"),
-    )
-
-
-def torch_meeting(binding: Binding, work: Work) -> tuple[Variable, ...]:
-    """For ranks that mpirun starts and that meet by torch. MPI tells them their numbers; our program reads the specification."""
-    if work.command is None and work.program == RANK_COMMAND:
-        return ()
-    return (
-        Variable("MASTER_ADDR", binding.rank_zero_host.format(name=work.name), "where torch looks for rank 0"),
-        Variable("MASTER_PORT", str(binding.rendezvous_port), "the port of rank 0"),
-    )
-
-
-_SHARED_STORE = Variable(
-    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1",
-    "a node that joins later needs the address of rank 0, which torch 2.13 publishes in the first round only where stores are "
-    "shared",
-)
-
-
-def _torchrun(needs: Needs, binding: Binding, name: str) -> tuple[Variable, ...]:
-    """Torchrun reads each of its options from PET_<OPTION> (torch/distributed/run.py), so the command needs no flags."""
-    return (
-        Variable("PET_NNODES", str(needs.nodes), "torchrun's --nnodes: pods of the run", "run:/topology/nodes"),
-        Variable(
-            "PET_NPROC_PER_NODE", str(needs.processes_per_node), "torchrun's --nproc-per-node: ranks in a pod", "run:/topology"
-        ),
-        Variable("PET_MASTER_ADDR", binding.rank_zero_host.format(name=name), "static rendezvous: where rank 0 listens"),
-        Variable("PET_MASTER_PORT", str(binding.rendezvous_port), "static rendezvous: the port of rank 0"),
-    )
 
 
 def processes(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
     """Role -> what its pods run."""
-    if needs.rendezvous is Rendezvous.MPI_HOSTFILE:
-        return _under_mpi(needs, binding, work)
+    if mpirun := binding.part(mpi.Mpirun):
+        return _under_mpi(needs, mpirun, binding.roles, work)
     if binding.replaces_command:
         return _by_operator(binding, work)
     if not needs.talk:
         return {role.name: Process(work.command or (), work.args, supervised=False) for role in binding.roles}
     rendezvous = Port(binding.port_name, binding.rendezvous_port, "the first node listens here for its ranks' peers")
     if work.command is None:
-        linked = (_control(work.ports),) if needs.rendezvous in LINKED else ()
+        control = Port("control", work.ports.control, "node 0's supervisor listens here for the others")
+        linked = (control,) if needs.rendezvous in LINKED else ()
         process = Process(SUPERVISE_COMMAND, ports=(rendezvous, *linked, _http(work.ports)))
     else:
         told = handed_on(binding, work.told)
         process = Process(work.command, work.args, told, (rendezvous,), supervised=False)
     return {role.name: process for role in binding.roles}
-
-
-def _control(ports: Ports) -> Port:
-    return Port("control", ports.control, "node 0's supervisor listens here for the others")
 
 
 def _http(ports: Ports) -> Port:
@@ -137,22 +85,21 @@ def _by_operator(binding: Binding, work: Work) -> dict[str, Process]:
     return {first.name: driver} | {role.name: Process((), supervised=False) for role in others}
 
 
-def _under_mpi(needs: Needs, binding: Binding, work: Work) -> dict[str, Process]:
+def _under_mpi(needs: Needs, mpirun: mpi.Mpirun, roles: Sequence[Role], work: Work) -> dict[str, Process]:
     """The launcher starts the ranks through ssh, so its workers run sshd and nothing else."""
-    launcher, *workers = binding.roles
+    first, *others = roles
     ssh = Port("ssh", work.ports.ssh, "mpirun starts the ranks through it")
-    sshd = (*binding.sshd, "-p", str(ssh.number))
-    if work.command is not None and binding.as_root:
-        # both ends of ssh are the image's own, and so is the port
-        image = Process(binding.sshd, supervised=False)
-        return {launcher.name: Process(work.command, work.args, supervised=False)} | {role.name: image for role in workers}
-    if work.command is not None:
-        opaque = Process(sshd, ports=(ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)
-        return {launcher.name: Process(work.command, work.args, supervised=False)} | {role.name: opaque for role in workers}
-    http = _http(work.ports)
-    started = mpirun.launcher_command(needs, binding, work.program, work.forwarded, work.interface, work.ports)
-    worker = Process((*SUPERVISE_COMMAND, "--", *sshd), ports=(ssh, http), capabilities=_OF_SSHD)
-    return {launcher.name: Process((*SUPERVISE_COMMAND, "--", *started), ports=(http,))} | {role.name: worker for role in workers}
+    sshd, http = (*mpirun.mpi.ssh.sshd, "-p", str(ssh.number)), _http(work.ports)
+    if work.command is None:
+        started = mpi.launcher_command(needs, mpirun, work.program, work.forwarded, work.interface, work.ports)
+        launcher = Process((*SUPERVISE_COMMAND, "--", *started), ports=(http,))
+        worker = Process((*SUPERVISE_COMMAND, "--", *sshd), ports=(ssh, http), capabilities=_OF_SSHD)
+    else:
+        launcher = Process(work.command, work.args, supervised=False)
+        worker = Process(sshd, ports=(ssh,), supervised=False, ready_port=ssh.name, capabilities=_OF_SSHD)
+        if mpirun.mpi.as_root:  # both ends of ssh are the image's own, and so is the port
+            worker = Process(mpirun.mpi.ssh.sshd, supervised=False)
+    return {first.name: launcher} | {role.name: worker for role in others}
 
 
 _OF_SSHD = {

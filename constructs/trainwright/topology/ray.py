@@ -4,9 +4,10 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from trainwright.handshake import Bounds, Guarantee, Needs, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Bounds, Guarantee, Needs, Rendezvous, Success
 from trainwright.model import DnsLabel, Model, PlacedError
-from trainwright.topology.base import PodTopology
+from trainwright.rendezvous.ray import RayCluster
+from trainwright.topology.base import NodeCount, PodTopology
 
 
 class AutoscaledPods(Model):
@@ -14,7 +15,7 @@ class AutoscaledPods(Model):
 
     min_nodes: Annotated[int, Field(strict=True, ge=0, le=4096)]
     """Fewest pods."""
-    max_nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
+    max_nodes: NodeCount
     """Most pods."""
 
     @model_validator(mode="after")
@@ -34,13 +35,13 @@ class Ray(PodTopology):
     engine: ClassVar[Literal["ddp"]] = "ddp"
     checkpoint_format: ClassVar[str] = "torch"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD})
+    rendezvous: ClassVar[Rendezvous] = Rendezvous.RAY_HEAD
+    success: ClassVar[Success] = Success.LAUNCHER
 
     kind: Literal["ray"] = "ray"
     """Ray Train on torch."""
-    nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
+    nodes: NodeCount
     """Workers of the Ray cluster; its head holds no ranks, unless it is a node itself."""
-    gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]
-    """0 for a run on CPUs."""
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$", examples=["2.52.0"])] | None = None
     """Release of Ray in the image; not needed for Ray's own images, whose tag states it."""
     autoscaling: dict[DnsLabel, AutoscaledPods] = Field(default_factory=dict)
@@ -58,18 +59,12 @@ class Ray(PodTopology):
     runtime_env: dict[str, JsonValue] = Field(default_factory=dict)
     """What Ray brings to the pods before a `command` starts, by its own names: `pip`, `working_dir`, `env_vars` and others."""
 
+    @property
+    def ranks_per_node(self) -> int:
+        return self.gpus_per_node or 1
+
     def needs(self) -> Needs:
         """A head, and workers that join it."""
-        return Needs(
-            nodes=self.nodes,
-            processes_per_node=self.gpus_per_node or 1,
-            gpus_per_node=self.gpus_per_node,
-            rendezvous=Rendezvous.RAY_HEAD,
-            success=Success.LAUNCHER,
-            restart=RestartUnit.ALL_RANKS,
-            version=self.version,
-            autoscaled={role: Bounds(one.min_nodes, one.max_nodes) for role, one in self.autoscaling.items()},
-            runtime_env=self.runtime_env or None,
-            head_holds_ranks=self.head_is_node,
-            start_params=self.start_params,
-        )
+        cluster = RayCluster(self.version, self.runtime_env, self.head_is_node, self.start_params)
+        autoscaled = {role: Bounds(one.min_nodes, one.max_nodes) for role, one in self.autoscaling.items()}
+        return super().needs()._replace(autoscaled=autoscaled, of_rendezvous=cluster)

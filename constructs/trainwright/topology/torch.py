@@ -4,22 +4,18 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.handshake import Elastic, Guarantee, Needs, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Elastic, Guarantee, Needs, Rendezvous, Success
 from trainwright.model import Model, PlacedError, quantity_field
-from trainwright.topology.base import PodTopology
+from trainwright.topology.base import PodTopology, RankCount
 from trainwright.units import Duration
 
 
 class TorchTopology(PodTopology):
     """One process per GPU, or some per node on CPUs, in pods that are all alike."""
 
-    kind: str
-    """Narrowed by each topology to its own names."""
-    nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
-    """Number of pods; each has its own node if it takes a whole one."""
-    gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=16)]
-    """0 for a run on CPUs."""
-    processes_per_node: Annotated[int, Field(strict=True, ge=1, le=256)] | None = None
+    rendezvous: ClassVar[Rendezvous] = Rendezvous.STATIC
+
+    processes_per_node: RankCount | None = None
     """Only for a run on CPUs (default 1); on GPUs there is one process per GPU."""
 
     @model_validator(mode="after")
@@ -31,17 +27,6 @@ class TorchTopology(PodTopology):
     @property
     def ranks_per_node(self) -> int:
         return self.gpus_per_node or self.processes_per_node or 1
-
-    def needs(self) -> Needs:
-        """All ranks start together, find rank 0 at a fixed address, and start again together."""
-        return Needs(
-            nodes=self.nodes,
-            processes_per_node=self.ranks_per_node,
-            gpus_per_node=self.gpus_per_node,
-            rendezvous=Rendezvous.STATIC,
-            success=Success.ALL_RANKS,
-            restart=RestartUnit.ALL_RANKS,
-        )
 
 
 class ElasticNodes(Model):

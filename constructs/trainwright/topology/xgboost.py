@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from trainwright.handshake import Guarantee, Needs, Rendezvous, RestartUnit, Success
-from trainwright.topology.base import PodTopology
+from trainwright.handshake import Guarantee, Rendezvous
+from trainwright.topology.base import NodeCount, PodTopology
 
 
 class XGBoost(PodTopology):
@@ -15,21 +15,12 @@ class XGBoost(PodTopology):
     engine: ClassVar[None] = None
     checkpoint_format: ClassVar[str] = "xgboost"
     guarantees: ClassVar[frozenset[Guarantee]] = frozenset(Guarantee)
+    rendezvous: ClassVar[Rendezvous] = Rendezvous.DMLC_TRACKER
+    """Its tracker counts the workers once: all start together, and start again together."""
 
     kind: Literal["xgboost"] = "xgboost"
     """Distributed XGBoost."""
-    nodes: Annotated[int, Field(strict=True, ge=1, le=4096)]
+    nodes: NodeCount
     """Workers; the first one runs the tracker too."""
     gpus_per_node: Annotated[int, Field(strict=True, ge=0, le=1)]
     """One process drives one GPU; 0 for a run on CPUs."""
-
-    def needs(self) -> Needs:
-        """The tracker counts its workers once: all start together, and start again together."""
-        return Needs(
-            nodes=self.nodes,
-            processes_per_node=1,
-            gpus_per_node=self.gpus_per_node,
-            rendezvous=Rendezvous.DMLC_TRACKER,
-            success=Success.ALL_RANKS,
-            restart=RestartUnit.ALL_RANKS,
-        )

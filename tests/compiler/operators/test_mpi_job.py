@@ -13,8 +13,9 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.objects import container, environment, lines_without_answer, needs_crds, problems_of, top, yaml_of
 
 from trainwright.compile import CompiledRun
-from trainwright.handshake import MPI, Binding, EnvironmentChannel, Needs, Refusal, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Binding, EnvironmentChannel, Needs, Refusal, Rendezvous, Success
 from trainwright.operators.mpi_operator.emit import MPIJob
+from trainwright.rendezvous.mpi import MPI
 
 OPERATOR: Data = {"operators": {"mpi-operator": {"version": "0.8.2"}}}
 GANG: Data = {
@@ -47,7 +48,7 @@ def main(result: CompiledRun, role: str) -> Data:
 
 
 def needs(mpi: MPI, nodes: int = 2) -> Needs:
-    return Needs(nodes, 8, 8, Rendezvous.MPI_HOSTFILE, Success.LAUNCHER, RestartUnit.ALL_RANKS, mpi=mpi)
+    return Needs(nodes, 8, 8, Rendezvous.MPI_HOSTFILE, Success.LAUNCHER, of_rendezvous=mpi)
 
 
 # Bindings.
@@ -55,7 +56,7 @@ def needs(mpi: MPI, nodes: int = 2) -> Needs:
 
 @pytest.mark.parametrize("rendezvous", [kind for kind in Rendezvous if kind not in (Rendezvous.MPI_HOSTFILE, Rendezvous.NONE)])
 def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
-    refusal = MPIJob().bind(needs(MPI("openmpi"))._replace(rendezvous=rendezvous, mpi=None), EVERY_TARGET)
+    refusal = MPIJob().bind(needs(MPI("openmpi"))._replace(rendezvous=rendezvous, of_rendezvous=None), EVERY_TARGET)
     assert isinstance(refusal, Refusal)
     assert rendezvous.value in refusal.reason
 

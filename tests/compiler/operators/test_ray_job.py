@@ -17,9 +17,10 @@ from tests.compiler.objects import lines_without_answer, needs_crds, problems_of
 
 from trainwright.compile import CompiledRun
 from trainwright.findings.locate import at
-from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, Success
 from trainwright.operators.kuberay.cluster import HEAD_POD, SUBMITTER, group_at, ray_version
-from trainwright.operators.kuberay.emit import LONGEST_NAME, RayJob
+from trainwright.operators.kuberay.emit import RayJob
+from trainwright.rendezvous.ray import RayPods
 from trainwright.report.plan import plan_rows
 
 Data = dict[str, Any]
@@ -34,7 +35,6 @@ NEEDS = Needs(
     gpus_per_node=8,
     rendezvous=Rendezvous.RAY_HEAD,
     success=Success.LAUNCHER,
-    restart=RestartUnit.ALL_RANKS,
 )
 CASES: dict[str, tuple[Data, Data]] = {
     "trainer": (TRAINER, {}),
@@ -73,7 +73,7 @@ def test_it_binds_a_head_and_workers() -> None:
     head, worker = binding.roles
     assert (head.pods, head.holds_ranks, worker.pods, worker.holds_ranks) == (1, False, 4, True)
     assert binding.replaces_command
-    assert binding.own_shared_memory
+    assert binding.part(RayPods) == RayPods()
     assert binding.fixed_port
     assert {"RAY_ADDRESS", "RAY_PORT", "KUBERAY_GEN_RAY_START_CMD"} < binding.injects.keys()
 
@@ -287,8 +287,8 @@ def test_the_release_of_ray_must_be_known_and_one() -> None:
 
 
 def test_a_name_that_the_operator_does_not_take_is_found() -> None:
-    longest = LONGEST_NAME - len("-00000000")
-    assert len(ray({"run": "n" * longest}).plan.name) == LONGEST_NAME
+    longest = RayJob.longest_name - len("-00000000")
+    assert len(ray({"run": "n" * longest}).plan.name) == RayJob.longest_name
     assert codes({**TRAINER, "run": "n" * (longest + 1)}, PROFILE) == ["TW402"]
 
 

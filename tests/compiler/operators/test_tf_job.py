@@ -9,8 +9,9 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.objects import container, environment, lines_without_answer, needs_crds, problems_of, top, yaml_of
 
 from trainwright.compile import CompiledRun
-from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, Success
 from trainwright.operators.training_operator.tf_job import TFJob
+from trainwright.rendezvous.tensorflow import Tasks
 
 OPERATOR: Data = {"operators": {"training-operator": {"version": "1.9.4"}}}
 GANG: Data = {
@@ -27,7 +28,7 @@ FLAVOURS = {
     "workers": WORKERS, "chief": CHIEF, "alone": ALONE, "chief alone": overlay(CHIEF, {"topology": {"nodes": 1}}),
     "command": OPAQUE, "script": {**CHIEF, **script("python", "train.py")},
 }
-NEEDS = Needs(3, 1, 8, Rendezvous.TF_CONFIG, Success.CHIEF, RestartUnit.ALL_RANKS, replicas_per_process=8)
+NEEDS = Needs(3, 1, 8, Rendezvous.TF_CONFIG, Success.CHIEF, replicas_per_process=8)
 
 
 def run(data: Data, change: Data | None = None, cluster: Data = OPERATOR) -> CompiledRun:
@@ -49,10 +50,10 @@ def test_other_rendezvous_are_refused(rendezvous: Rendezvous) -> None:
 
 def test_the_first_node_is_worker_0_or_a_chief() -> None:
     assert roles(NEEDS) == [("worker", 3)]
-    assert roles(NEEDS._replace(chief=True)) == [("chief", 1), ("worker", 2)]
-    assert roles(NEEDS._replace(chief=True, nodes=1)) == [("chief", 1)]
+    assert roles(NEEDS._replace(of_rendezvous=Tasks(chief=True))) == [("chief", 1), ("worker", 2)]
+    assert roles(NEEDS._replace(of_rendezvous=Tasks(chief=True), nodes=1)) == [("chief", 1)]
     for chief, host in ((False, "{name}-worker-0"), (True, "{name}-chief-0")):
-        binding = TFJob().bind(NEEDS._replace(chief=chief), EVERY_TARGET)
+        binding = TFJob().bind(NEEDS._replace(of_rendezvous=Tasks(chief)), EVERY_TARGET)
         assert isinstance(binding, Binding)
         assert binding.rank_zero_host == host
 

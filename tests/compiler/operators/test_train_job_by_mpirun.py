@@ -16,9 +16,10 @@ from tests.compiler.operators.train_jobs import COSCHEDULING, MOUNTS, NEEDS, TAR
 
 from trainwright.compile import CompiledRun
 from trainwright.findings.locate import at
-from trainwright.handshake import MPI, Binding, EnvironmentChannel, Guarantee, Needs, Refusal, Rendezvous, Success
+from trainwright.handshake import Binding, EnvironmentChannel, Guarantee, Needs, Refusal, Rendezvous, Success
 from trainwright.operators.kubeflow_trainer.emit import TrainJob, patches_at
 from trainwright.operators.kubeflow_trainer.runtime import pod_at
+from trainwright.rendezvous.mpi import MPI, Mpirun
 
 Data = dict[str, Any]
 
@@ -29,7 +30,7 @@ HOROVOD: Data = {"topology": {"kind": "horovod", "nodes": 3, "gpus_per_node": 8}
 AS_NODE: Data = overlay(HOROVOD, {"topology": {"launcher_is_node": True}})
 ALONE: Data = overlay(AS_NODE, {"topology": {"nodes": 1}})
 MPIRUN: Data = {**HOROVOD, **command("mpirun", "-np", "24", "--hostfile", "/etc/mpi/hostfile", "python", "train.py")}
-BY_MPI = NEEDS._replace(rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, mpi=MPI("openmpi"))
+BY_MPI = NEEDS._replace(rendezvous=Rendezvous.MPI_HOSTFILE, success=Success.LAUNCHER, of_rendezvous=MPI("openmpi"))
 CASES: dict[str, tuple[Data, Data]] = {
     "horovod": (HOROVOD, {}),
     "launcher is node": (AS_NODE, {}),
@@ -60,13 +61,14 @@ def test_it_binds_a_launcher_beside_the_nodes() -> None:
     assert {role.container for role in binding.roles} == {"node"}
     assert [role.host for role in binding.roles] == ["{name}-launcher-0-0.{name}", "{name}-node-0-{index}.{name}"]
     assert binding.rank_zero_host == "{name}-node-0-0.{name}"
-    assert (binding.environment, binding.hostfile) == (EnvironmentChannel.LAUNCHER, "/etc/mpi/hostfile")
+    assert binding.environment is EnvironmentChannel.LAUNCHER
+    assert binding.part(Mpirun) == Mpirun(MPI("openmpi"), "TRAINWRIGHT_ROLE")
     assert {name for name in binding.injects if name.startswith("OMPI_MCA_")} == binding.injects.keys() - {"JOB_COMPLETION_INDEX"}
     assert binding.guarantees == frozenset(Guarantee)
 
 
 def test_it_binds_a_launcher_that_is_a_node() -> None:
-    binding = TrainJob().bind(BY_MPI._replace(mpi=MPI("openmpi", launcher_holds_ranks=True)), EVERY_TARGET)
+    binding = TrainJob().bind(BY_MPI._replace(of_rendezvous=MPI("openmpi", launcher_holds_ranks=True)), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods, role.holds_ranks) for role in binding.roles] == [("launcher", 1, True), ("node", 3, True)]
     assert binding.generated_names == ("{name}-launcher-0-0-abcde", "{name}-node-0-2-abcde")
@@ -74,7 +76,7 @@ def test_it_binds_a_launcher_that_is_a_node() -> None:
 
 def test_a_launcher_that_is_the_only_node_has_no_job_of_workers_beside_it() -> None:
     """The operator would make one worker at least (``max`` in mpi.go)."""
-    binding = TrainJob().bind(BY_MPI._replace(nodes=1, mpi=MPI("openmpi", launcher_holds_ranks=True)), EVERY_TARGET)
+    binding = TrainJob().bind(BY_MPI._replace(nodes=1, of_rendezvous=MPI("openmpi", launcher_holds_ranks=True)), EVERY_TARGET)
     assert isinstance(binding, Binding)
     assert [(role.name, role.pods, role.host) for role in binding.roles] == [("node", 1, "{name}-launcher-0-0.{name}")]
     result = train(ALONE)
@@ -87,8 +89,8 @@ def test_a_launcher_that_is_the_only_node_has_no_job_of_workers_beside_it() -> N
 @pytest.mark.parametrize(
     ("needs", "words"),
     [
-        (BY_MPI._replace(mpi=MPI("intel")), "kubeflow/trainer#3712"),
-        (BY_MPI._replace(mpi=MPI("mpich")), "kubeflow/trainer#3712"),
+        (BY_MPI._replace(of_rendezvous=MPI("intel")), "kubeflow/trainer#3712"),
+        (BY_MPI._replace(of_rendezvous=MPI("mpich")), "kubeflow/trainer#3712"),
         (BY_MPI._replace(success=Success.ALL_RANKS), "complete when the launcher ends with 0"),
     ],
 )

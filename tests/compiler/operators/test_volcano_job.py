@@ -13,7 +13,7 @@ from tests.compiler.targets import CLUSTER, on, profile_for
 from tests.pages import ROOT
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Binding, Elastic, Needs, Refusal, Rendezvous, Success
 from trainwright.operators.volcano.emit import VolcanoJob
 from trainwright.reading.document import read_yaml
 from trainwright_trainer.contract.exit_codes import EXIT_CODES, Disposition
@@ -24,7 +24,6 @@ NEEDS = Needs(
     gpus_per_node=8,
     rendezvous=Rendezvous.STATIC,
     success=Success.ALL_RANKS,
-    restart=RestartUnit.ALL_RANKS,
 )
 PROFILE = profile_for("volcano-job")
 

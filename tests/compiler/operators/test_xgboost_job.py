@@ -9,7 +9,7 @@ from tests.compiler.findings.page import overlay
 from tests.compiler.objects import container, environment, lines_without_answer, needs_crds, problems_of, top, yaml_of
 
 from trainwright.compile import CompiledRun
-from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Binding, Needs, Refusal, Rendezvous, Success
 from trainwright.manifest.kinds import GroupKind
 from trainwright.operators.training_operator.xgboost_job import XGBoostJob
 
@@ -26,7 +26,7 @@ BOOSTING: Data = {
 OPAQUE: Data = {"target": "xgboost-job", "topology": TOPOLOGY, **command("python", "boost.py")}
 ALONE: Data = overlay(BOOSTING, {"topology": {"nodes": 1}})
 FLAVOURS = {"boosting": BOOSTING, "command": OPAQUE, "alone": ALONE, "gpu": overlay(BOOSTING, {"topology": {"gpus_per_node": 1}})}
-NEEDS = Needs(3, 1, 0, Rendezvous.DMLC_TRACKER, Success.ALL_RANKS, RestartUnit.ALL_RANKS)
+NEEDS = Needs(3, 1, 0, Rendezvous.DMLC_TRACKER, Success.ALL_RANKS)
 
 
 def run(data: Data, change: Data | None = None) -> CompiledRun:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.compiler.example import compiled
 
 from trainwright.compile import CompiledRun
-from trainwright.handshake import Needs, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Needs, Rendezvous, Success
 
 Data = dict[str, Any]
 
@@ -28,7 +28,6 @@ NEEDS = Needs(
     gpus_per_node=8,
     rendezvous=Rendezvous.STATIC,
     success=Success.ALL_RANKS,
-    restart=RestartUnit.ALL_RANKS,
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from trainwright.cluster import Fabric
-from trainwright.handshake import Elastic, Needs, Rendezvous, RestartUnit, Success
+from trainwright.handshake import Elastic, Needs, Rendezvous, Success
 from trainwright.plan.network import network_variables
 from trainwright.variables import VARIABLES
 
@@ -20,7 +20,6 @@ def needs(nodes: int = 2, gpus: int = 8, elastic: Elastic | None = None) -> Need
         gpus_per_node=gpus,
         rendezvous=Rendezvous.STATIC,
         success=Success.ALL_RANKS,
-        restart=RestartUnit.ALL_RANKS,
         elastic=elastic,
     )
 

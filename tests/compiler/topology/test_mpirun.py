@@ -9,28 +9,22 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.compiler.example import EVERY_TARGET
 
-from trainwright.handshake import MPI, Binding, MPIName, Needs, Ports, Rendezvous, RestartUnit, Success
-from trainwright.operators.mpi_operator.emit import MPIJob
-from trainwright.topology.mpirun import launcher_command, launcher_variables
+from trainwright.handshake import Needs, Ports, Rendezvous, Success
+from trainwright.rendezvous.mpi import MPI, MPIName, Mpirun, launcher_command, launcher_variables
 
 PORTS = Ports(rendezvous=29500, control=29400, http=9400, ssh=2222)
 MPIRUN = Path(sys.executable).parent / "mpirun"
 
 
-def needs(implementation: MPIName, processes: int = 8) -> Needs:
-    mpi = MPI(implementation)
-    return Needs(2, processes, 0, Rendezvous.MPI_HOSTFILE, Success.LAUNCHER, RestartUnit.ALL_RANKS, mpi=mpi)
+def needs(processes: int = 8) -> Needs:
+    return Needs(2, processes, 0, Rendezvous.MPI_HOSTFILE, Success.LAUNCHER)
 
 
 def command(
     implementation: MPIName, forwarded: tuple[str, ...] = ("HOME", "HF_TOKEN"), interface: str | None = None
 ) -> list[str]:
-    wanted = needs(implementation)
-    binding = MPIJob().bind(wanted, EVERY_TARGET)
-    assert isinstance(binding, Binding)
-    return list(launcher_command(wanted, binding, ("python", "train.py"), forwarded, interface, PORTS))
+    return list(launcher_command(needs(), Mpirun(MPI(implementation)), ("python", "train.py"), forwarded, interface, PORTS))
 
 
 def test_open_mpi() -> None:
@@ -55,9 +49,10 @@ def test_mpich() -> None:
 
 
 def test_mpich_is_told_by_its_environment_how_to_call_ssh() -> None:
-    (variable,) = launcher_variables(needs("mpich"), PORTS)
+    (variable,) = launcher_variables(Mpirun(MPI("mpich")), PORTS, opaque=False)
     assert (variable.name, variable.value) == ("HYDRA_LAUNCHER_EXTRA_ARGS", "-o ConnectionAttempts=10 -p 2222")
-    assert launcher_variables(needs("openmpi"), PORTS) == launcher_variables(needs("intel"), PORTS) == ()
+    others: list[MPIName] = ["openmpi", "intel"]
+    assert not [one for name in others for one in launcher_variables(Mpirun(MPI(name)), PORTS, opaque=False)]
 
 
 @pytest.mark.parametrize("implementation", ["openmpi", "intel", "mpich"])
@@ -89,9 +84,6 @@ open(os.path.join(os.environ["SAY"], os.environ["OMPI_COMM_WORLD_RANK"]), "w").w
 @pytest.mark.slow
 def test_open_mpi_starts_the_ranks_with_what_they_need(tmp_path: Path) -> None:
     """The whole command line in a real mpirun, whose ssh is a script that drops the environment as a login does."""
-    wanted = needs("openmpi", processes=2)
-    binding = MPIJob().bind(wanted, EVERY_TARGET)
-    assert isinstance(binding, Binding)
     agent, hostfile, rank = tmp_path / "agent", tmp_path / "hostfile", tmp_path / "rank.py"
     agent.write_text(AGENT.format(log=tmp_path))
     agent.chmod(0o755)
@@ -100,7 +92,7 @@ def test_open_mpi_starts_the_ranks_with_what_they_need(tmp_path: Path) -> None:
     said = tmp_path / "said"
     said.mkdir()
     program = (sys.executable, str(rank), "two words", "$HOME", "a\"b'c")
-    words = launcher_command(wanted, binding, program, ("HOME", "SECRET", "EMPTY", "SAY"), None, PORTS)
+    words = launcher_command(needs(2), Mpirun(MPI("openmpi")), program, ("HOME", "SECRET", "EMPTY", "SAY"), None, PORTS)
     words = tuple(str(hostfile) if word == "/etc/mpi/hostfile" else word for word in words)
     # What a pod need not have: it runs as a user, and no test asks for more cores than a laptop has.
     here = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "PRTE_MCA_plm_ssh_agent": str(agent)}

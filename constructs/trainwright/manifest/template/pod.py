@@ -20,6 +20,7 @@ from trainwright.plan import Resolution
 from trainwright.plan.environment import is_stated, value_from
 from trainwright.plan.model import EnvironmentVariable
 from trainwright.plan.resources import uses_rdma
+from trainwright.rendezvous.ray import RayPods
 from trainwright.run import CommandWorkload, EnvSource, ResourceClaim, ScriptWorkload, WholeSecret
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
@@ -108,7 +109,8 @@ def _network(resolution: Resolution) -> Tree:
 
 
 def _service_account(resolution: Resolution, role: Role) -> Tree:
-    run, reason = resolution.run, resolution.binding.api_access.get(role.name)
+    run, ray = resolution.run, resolution.binding.part(RayPods)
+    reason = ray.api_access.get(role.name) if ray else None
     account: Tree = {}
     if reason and not run.service_account:
         account["automountServiceAccountToken"] = Why(True, "trainwright", reason)

@@ -14,6 +14,8 @@ from trainwright.manifest.provenance import Answer, Provenance, Tree, Why
 from trainwright.plan import Resolution
 from trainwright.plan.model import ControlPlan, DataPlan
 from trainwright.plan.specification import Payload
+from trainwright.rendezvous.mpi import MPI
+from trainwright.rendezvous.ray import RayPods
 from trainwright.run import (
     ClaimMount,
     ConfigMapMount,
@@ -229,7 +231,7 @@ def shared_memory(resolution: Resolution, role: Role) -> Why | None:
     parts, stated = resolution.run.roles.get(role.name), resolution.run.resources.shared_memory
     if parts and parts.resources.shared_memory:
         return Why(str(parts.resources.shared_memory), f"run:/roles/{role.name}/resources/shared_memory", "as asked")
-    if not role.holds_ranks or (resolution.binding.own_shared_memory and not stated):
+    if not role.holds_ranks or (resolution.binding.part(RayPods) is not None and not stated):
         return None
     resources = resolution.resources(role)
     return Why(str(resources.shm), "run:/resources/shared_memory" if stated else "trainwright", resources.shm_reason)
@@ -242,9 +244,9 @@ def _has_scratch(resolution: Resolution, role: Role) -> bool:
 
 def _sshd_folder(resolution: Resolution, role: Role) -> str | None:
     """Of workers that mpirun reaches by the sshd of an image made for root; None where the run mounts something there itself."""
-    binding = resolution.binding
-    waits = role.holds_ranks and not binding.runs_the_work(role)
-    return binding.sshd_folder if waits and binding.sshd_folder not in resolution.run.mounts else None
+    mpi = resolution.needs.part(MPI)
+    waits = mpi and role.holds_ranks and not resolution.binding.runs_the_work(role)
+    return mpi.ssh.folder if mpi and waits and mpi.ssh.folder not in resolution.run.mounts else None
 
 
 def volume_mounts(resolution: Resolution, role: Role) -> list[dict[str, Any]]:

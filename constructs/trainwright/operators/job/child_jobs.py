@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainwright.cluster.addons import Releases
-from trainwright.handshake import MOST_FURTHER, Rendezvous, Role
+from trainwright.handshake import MOST_FURTHER, Recovery, Rendezvous, Role
 from trainwright.manifest.kinds import Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.operators.base import Crd, KnownOperator, owned_manager
 from trainwright.plan import Resolution
+from trainwright.rendezvous import jax, torch, tracker
 from trainwright_trainer.contract import Disposition, codes_with
 
 JOB_SET_OPERATOR = KnownOperator("jobset", Releases((0, 8), (0, 13)), Crd("jobsets.jobset.x-k8s.io", "v1alpha2"))
 
 INDEX_VARIABLES = {
-    Rendezvous.STATIC: "PET_NODE_RANK",
-    Rendezvous.DMLC_TRACKER: "DMLC_TASK_ID",
-    Rendezvous.JAX_COORDINATOR: "JAX_PROCESS_ID",
+    Rendezvous.STATIC: torch.INDEX,
+    Rendezvous.DMLC_TRACKER: tracker.INDEX,
+    Rendezvous.JAX_COORDINATOR: jax.INDEX,
     Rendezvous.NONE: "NODE_RANK",
 }
 """What a program that our supervisor does not start reads its pod's index from; other rendezvous need more than an index."""
@@ -37,8 +38,8 @@ COUNTED_APART = (
     f"{FIRST_FAILURE}. Counted per index: with a limit for the whole Job the pods that one eviction takes along would delay each "
     "other, 8 of them by 10 minutes"
 )
-ALL_ANEW = "all pods start again, about 2 s later"
-"""A JobSet whose Job has failed by an eviction."""
+BELOW_JOB_SET = Recovery(disruption_rule=True, delays="ignored", returns="all pods start again, about 2 s later")
+"""A JobSet whose Job has failed by an eviction starts all pods again."""
 BY_EXIT_CODE = "what to do with a failed pod, from the trainer's table of exit codes; the first match wins"
 """Reasons for the constants of a Job."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Success
+from trainwright.handshake import Binding, Needs, Recovery, Refusal, Role, Success
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.labels import namespace_of, object_labels
@@ -13,7 +13,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.life import deadline, time_to_live
 from trainwright.manifest.template.pod import headless, pod_template, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BaseTarget, KnownOperator, Target, Template, owned_manager, run_kind
+from trainwright.operators.base import KnownOperator, Target, Template, owned_manager, run_kind
 from trainwright.operators.job.child_jobs import (
     BY_EXIT_CODE,
     INDEX_LABEL,
@@ -26,13 +26,12 @@ from trainwright.operators.job.child_jobs import (
     together,
 )
 from trainwright.plan import Resolution
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 JOB, SERVICE = GroupKind("batch", "Job"), GroupKind("", "Service")
 ROLE = "node"
 
 
-class IndexedJob(BaseTarget):
+class IndexedJob(Target):
     """One completion index a node; pod ``<job>-<i>`` is reachable as ``<job>-<i>.<service>``."""
 
     name = "indexed-job"
@@ -51,9 +50,7 @@ class IndexedJob(BaseTarget):
             reason = "this release does not change the number of a Job's nodes while it runs; Kubernetes itself could"
             return Refusal(reason, "remove topology.elastic")
         if needs.rendezvous not in INDEX_VARIABLES:
-            made = f"which is not enough for the rendezvous {needs.rendezvous.value}"
-            reason = f"a Job gives each pod a fixed index and nothing else, {made}"
-            return Refusal(reason, "choose a target whose operator makes it")
+            return self.lacks("a Job gives each pod a fixed index and nothing else", needs)
         if needs.success is not Success.ALL_RANKS:
             reason = f"a Job is complete when every index is, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
@@ -61,14 +58,11 @@ class IndexedJob(BaseTarget):
         return Binding(
             roles=(Role(name=ROLE, pods=needs.nodes, host="{name}-{index}" + domain, container="trainer"),),
             rank_zero_host="{name}-0" + domain,
-            rendezvous_port=RENDEZVOUS_PORT,
             node_index_env="JOB_COMPLETION_INDEX",
             index_field=INDEX_LABEL,
             injects=INJECTED,
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
-            disruption_rule=True,
-            delays="all",
-            guarantees=frozenset(Guarantee),
+            recovery=Recovery(disruption_rule=True, delays="all"),
             generated_names=(f"{{name}}-{needs.nodes - 1}",),
         )
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import Binding, Guarantee, Needs, Refusal, Role, Success
+from trainwright.handshake import Binding, Needs, Refusal, Role, Success
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.life import deadline, time_to_live
 from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BaseTarget, KnownOperator, Target, Template, further_roles, owned_manager, run_kind
+from trainwright.operators.base import KnownOperator, Target, Template, further_roles, owned_manager, run_kind
 from trainwright.operators.job.child_jobs import (
-    ALL_ANEW,
+    BELOW_JOB_SET,
     BY_EXIT_CODE,
     INDEX_LABEL,
     INDEX_VARIABLES,
@@ -36,7 +36,6 @@ from trainwright.operators.job.child_jobs import (
     waits_for,
 )
 from trainwright.plan import Resolution
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 JOB_SET = GroupKind("jobset.x-k8s.io", "JobSet")
 ROLE = "node"
@@ -61,7 +60,7 @@ def _job_reasons(place: int) -> dict[str, str]:
     }
 
 
-class JobSet(BaseTarget):
+class JobSet(Target):
     """One Job ``<name>-node-0``; pod ``<name>-node-0-<i>`` is reachable as ``<name>-node-0-<i>.<name>``. Each further role has
     a Job of its own.
     """
@@ -81,8 +80,7 @@ class JobSet(BaseTarget):
             reason = "a JobSet keeps its number of pods (its ElasticJobSet is an alpha feature, off by default)"
             return Refusal(reason, "remove topology.elastic")
         if needs.rendezvous not in INDEX_VARIABLES:
-            reason = f"a JobSet gives its pods names and indexes, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target whose operator makes it")
+            return self.lacks("a JobSet gives its pods names and indexes", needs)
         if needs.success is not Success.ALL_RANKS:
             reason = f"this JobSet is complete when its Job is, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
@@ -95,15 +93,11 @@ class JobSet(BaseTarget):
         return Binding(
             roles=(node, *further),
             rank_zero_host="{name}-node-0-0" + domain,
-            rendezvous_port=RENDEZVOUS_PORT,
             index_field=INDEX_LABEL,
             node_index_env="JOB_COMPLETION_INDEX",
             injects=INJECTED,
             renders={INDEX_VARIABLES[needs.rendezvous]: INDEX_LABEL},
-            disruption_rule=True,
-            delays="ignored" if needs.talk else "all",
-            returns=ALL_ANEW,
-            guarantees=frozenset(Guarantee),
+            recovery=BELOW_JOB_SET if needs.talk else BELOW_JOB_SET._replace(delays="all"),
             generated_names=tuple(f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in (node, *further)),
         )
 

@@ -7,18 +7,7 @@ from copy import deepcopy
 
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import at
-from trainwright.handshake import (
-    MPI,
-    Binding,
-    EnvironmentChannel,
-    Gang,
-    Guarantee,
-    Needs,
-    Refusal,
-    Rendezvous,
-    Role,
-    Success,
-)
+from trainwright.handshake import Binding, EnvironmentChannel, Gang, Needs, Refusal, Rendezvous, Role, Success
 from trainwright.identity import PLACEHOLDER, short_hash
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
@@ -29,7 +18,6 @@ from trainwright.manifest.template.pod import TEMPLATE_REASONS, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.operators.base import (
     BROUGHT_BACK_ALONE,
-    BaseTarget,
     KnownOperator,
     Rule,
     Target,
@@ -38,7 +26,7 @@ from trainwright.operators.base import (
     owned_manager,
     run_kind,
 )
-from trainwright.operators.job.child_jobs import ALL_ANEW, INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
+from trainwright.operators.job.child_jobs import BELOW_JOB_SET, INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
 from trainwright.operators.kubeflow_trainer.releases import DEADLINE_SINCE, GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
 from trainwright.operators.kubeflow_trainer.runtime import (
     LAUNCHER,
@@ -54,8 +42,7 @@ from trainwright.operators.kubeflow_trainer.runtime import (
     training_runtime,
 )
 from trainwright.plan import Resolution
-from trainwright.rendezvous.mpi import HOSTFILE, OPEN_MPI, SHARE, ssh_of
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT, ROLE_ENV
+from trainwright.rendezvous.mpi import MPI, OPEN_MPI, Mpirun, launcher_and_workers
 
 KIND = GroupKind(GROUP, "TrainJob")
 
@@ -82,7 +69,7 @@ OF_A_LAUNCHER = ("command", "args", "env")
 _KNOWN_BY_NAME = "the operator knows a Job by this name"
 
 
-class TrainJob(BaseTarget):
+class TrainJob(Target):
     """A JobSet ``<name>``, made from the runtime; pod ``<name>-node-0-<i>`` is reachable as ``<name>-node-0-<i>.<name>``."""
 
     name = "train-job"
@@ -109,18 +96,19 @@ class TrainJob(BaseTarget):
         if needs.rendezvous not in POLICIES:
             reason = f"it has policies for torch, JAX, XGBoost and MPI, and none for the rendezvous {needs.rendezvous.value}"
             return Refusal(reason, "choose a target whose operator makes it")
-        if needs.mpi and needs.mpi.implementation != "openmpi":
+        mpi = needs.part(MPI)
+        if mpi and mpi.implementation != "openmpi":
             return Refusal("the operator writes a host file only for Open MPI (kubeflow/trainer#3712)", "write mpi: openmpi")
-        ends = Success.LAUNCHER if needs.mpi else Success.ALL_RANKS
+        ends = Success.LAUNCHER if mpi else Success.ALL_RANKS
         if needs.success is not ends:
             reason = f"the run is complete when {ends.value}, not when {needs.success.value}"
             return Refusal(reason, "choose a target whose operator knows that rule")
-        binding = _launched(needs, needs.mpi) if needs.mpi else _indexed(needs)
+        binding = _launched(needs, mpi) if mpi else _indexed(needs)
         further = further_roles(needs, "{name}-{role}-0-{index}.{name}", INDEX_LABEL)
         names = (f"{{name}}-{role.name}-0-{role.pods - 1}-abcde" for role in further)
         return binding._replace(
             roles=(*binding.roles, *further),
-            reserved_roles=dict.fromkeys((*INITIALIZERS, *((LAUNCHER,) if needs.mpi else ())), _KNOWN_BY_NAME),
+            reserved_roles=dict.fromkeys((*INITIALIZERS, *((LAUNCHER,) if mpi else ())), _KNOWN_BY_NAME),
             generated_names=(*binding.generated_names, *names),
         )
 
@@ -137,7 +125,7 @@ class TrainJob(BaseTarget):
         jobs = jobs_of(resolution)
         lead = resolution.binding.roles[0]
         trains = f"{pod_at(next(place for place, (_, role) in enumerate(jobs) if role is lead))}/spec/containers/0"
-        mpi = resolution.needs.mpi
+        mpi = resolution.needs.part(MPI)
         workers = _place_of_workers(jobs, lead) if mpi and mpi.launcher_holds_ranks else None
         if mpi is None:
             repeat(runtime, f"{trains}/image", job, "/spec/trainer/image")
@@ -214,50 +202,34 @@ def _indexed(needs: Needs) -> Binding:
     return Binding(
         roles=(Role(name=NODE, pods=needs.nodes, host="{name}-node-0-{index}.{name}", container=NODE),),
         rank_zero_host="{name}-node-0-0.{name}",
-        rendezvous_port=RENDEZVOUS_PORT,
         fixed_port=True,
         node_index_env="JOB_COMPLETION_INDEX",
         index_field=INDEX_LABEL,
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
         gang=Gang.OBJECTS,
-        disruption_rule=True,
-        delays="ignored",
-        returns=ALL_ANEW,
+        recovery=BELOW_JOB_SET,
         # below the TrainJob is a JobSet like any other: one Job, whose exit codes count, and all pods start again together
-        guarantees=frozenset(Guarantee),
         generated_names=(f"{{name}}-node-0-{needs.nodes - 1}-abcde",),
     )
 
 
 def _launched(needs: Needs, mpi: MPI) -> Binding:
     """A Job of one launcher besides that of the workers; alone, where the launcher is the only node."""
-    holds = mpi.launcher_holds_ranks
-    others = needs.nodes - holds
-    share, alone = None if holds else SHARE, not others
-    launcher = Role(NODE if alone else LAUNCHER, pods=1, host="{name}-launcher-0-0.{name}", container=NODE, share=share)
-    workers = Role(NODE, pods=others, host="{name}-node-0-{index}.{name}", container=NODE)
+    hosts = "{name}-launcher-0-0.{name}", "{name}-node-0-{index}.{name}"
+    launcher, *workers = launcher_and_workers(mpi, needs.nodes, *hosts, container=NODE, worker=NODE)
     return Binding(
-        roles=(launcher,) if alone else (launcher, workers),
+        roles=(launcher if workers else launcher._replace(name=NODE), *workers),
         # The host file lists the workers first, by the order of the Jobs. Open MPI 5 goes by it; where the launcher has ranks,
         # Open MPI 4 begins there (tried with 5.0.11 and 4.1.8). Only Horovod has any there, and its ranks meet over MPI itself.
-        rank_zero_host="{name}-launcher-0-0.{name}" if alone else "{name}-node-0-0.{name}",
-        rendezvous_port=RENDEZVOUS_PORT,
-        node_index_env=None,  # ranks are numbered by mpirun, from the host file
+        rank_zero_host="{name}-node-0-0.{name}" if workers else "{name}-launcher-0-0.{name}",
         injects={**INJECTED, **_INJECTED[needs.rendezvous]},
         environment=EnvironmentChannel.LAUNCHER,
-        role_env=ROLE_ENV,
-        hostfile=HOSTFILE,
-        sshd=ssh_of(mpi).sshd,
-        sshd_folder=ssh_of(mpi).folder,
-        as_root=mpi.as_root,
+        of_rendezvous=Mpirun(mpi),
         gang=Gang.OBJECTS,
-        disruption_rule=True,
-        delays="ignored",
-        returns=ALL_ANEW,
+        recovery=BELOW_JOB_SET,
         # As above: the launcher ends with the code of the rank that failed first, and its Job has a failure policy. Ranks are
         # tied to the launcher's supervisor, which has them save before mpirun ends them.
-        guarantees=frozenset(Guarantee),
-        generated_names=("{name}-launcher-0-0-abcde", *(() if alone else (f"{{name}}-node-0-{others - 1}-abcde",))),
+        generated_names=("{name}-launcher-0-0-abcde", *(f"{{name}}-node-0-{role.pods - 1}-abcde" for role in workers)),
     )
 
 

@@ -26,7 +26,7 @@ from trainwright.operators.job.child_jobs import (
 )
 from trainwright.operators.kubeflow_trainer.releases import GROUP
 from trainwright.plan import Resolution
-from trainwright.rendezvous.mpi import ssh_of
+from trainwright.rendezvous.mpi import MPI
 
 RUNTIME = GroupKind(GROUP, "TrainingRuntime")
 NODE, LAUNCHER = "node", "launcher"
@@ -63,7 +63,7 @@ def ordered(binding: Binding) -> list[Role]:
 def jobs_of(resolution: Resolution) -> list[tuple[str, Role]]:
     """The replicated Jobs with the roles that they carry."""
     first = resolution.binding.roles[0]
-    lead = NODE if resolution.needs.mpi is None else LAUNCHER
+    lead = LAUNCHER if resolution.needs.part(MPI) else NODE
     return [
         (role.name if role.further else lead if role is first else NODE, role) for role in ordered(resolution.binding)
     ]
@@ -118,15 +118,14 @@ def training_runtime(resolution: Resolution) -> Tree:
 
 
 def _policy(resolution: Resolution) -> Tree:
-    mpi = resolution.needs.mpi
+    mpi = resolution.needs.part(MPI)
     if mpi is None:
         return {}
-    ssh = ssh_of(mpi)
     return {
         "mpiImplementation": Why("OpenMPI", "run:/topology/mpi", "the MPI in the image"),
         "numProcPerNode": Why(1, "trainwright", "each run states its own number"),
         "runLauncherAsNode": Why(mpi.launcher_holds_ranks, "run:/topology", "whether the launcher is a node too"),
-        "sshAuthMountPath": Why(ssh.keys, "trainwright", ssh.reason),
+        "sshAuthMountPath": Why(mpi.ssh.keys, "trainwright", mpi.ssh.reason),
     }
 
 
@@ -147,7 +146,7 @@ def _queue(resolution: Resolution) -> Tree:
 
 
 def _success(resolution: Resolution) -> Tree:
-    if resolution.needs.mpi is None:
+    if resolution.needs.part(MPI) is None:
         return counted_jobs(resolution.binding.roles, [NODE])
     must_end = [one.name for one in resolution.needs.further if one.must_end]
     reason = "workers run sshd until the launcher has ended; then the JobSet takes them down"

@@ -12,6 +12,7 @@ from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.scheduling import off_lost_nodes, pool_tolerations
 from trainwright.manifest.template.security import container_security, pod_security
 from trainwright.plan import Resolution
+from trainwright.rendezvous.ray import cluster_of
 
 HEAD, WORKER = "head", "worker"
 HEAD_POD = "/spec/rayClusterSpec/headGroupSpec/template"
@@ -45,7 +46,7 @@ def ray_version(image: str, stated: str | None) -> Why | None:
 
 def ray_cluster(resolution: Resolution) -> Tree:
     head, *groups = resolution.binding.roles
-    version = ray_version(resolution.image(head)[0], resolution.needs.version)
+    version = ray_version(resolution.image(head)[0], cluster_of(resolution.needs).version)
     return {
         **({"rayVersion": version} if version else {}),
         **_autoscaling(resolution),
@@ -70,7 +71,7 @@ def _of_head(resolution: Resolution, head: Role) -> Tree:
 
 
 def _stated(resolution: Resolution, role: Role) -> Tree:
-    stated = resolution.needs.start_params.get(role.name, {})
+    stated = cluster_of(resolution.needs).start_params.get(role.name, {})
     return {name: Why(value, f"run:/topology/start_params/{role.name}/{name}", "as asked") for name, value in stated.items()}
 
 

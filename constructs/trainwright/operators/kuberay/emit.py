@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
 from trainwright.cluster.addons import Releases
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role, Share
+from trainwright.handshake import Binding, Gang, Guarantee, Needs, Recovery, Refusal, Rendezvous, Role, Share
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.labels import namespace_of, object_annotations
@@ -17,7 +17,6 @@ from trainwright.manifest.template.pod import template_reasons
 from trainwright.manifest.template.scheduling import top_labels
 from trainwright.operators.base import (
     BROUGHT_BACK_ALONE,
-    BaseTarget,
     Crd,
     GangFlag,
     KnownOperator,
@@ -43,6 +42,7 @@ from trainwright.operators.kuberay.cluster import (
 )
 from trainwright.operators.kuberay.run_rules import RULES
 from trainwright.plan import Resolution
+from trainwright.rendezvous.ray import RayPods, cluster_of
 from trainwright.run import CommandWorkload
 from trainwright.units import GIB, Bytes, Cpu
 
@@ -58,10 +58,8 @@ schedulers are constants of ray-operator/controllers/ray/batchscheduler."""
 GANG_LABEL, PRIORITY_LABEL = "ray.io/gang-scheduling-enabled", "ray.io/priority-class-name"
 VOLCANO_QUEUE_LABEL = "volcano.sh/queue-name"
 """What the operator reads on the RayJob where it makes a PodGroup (ray-operator/controllers/ray/batchscheduler/volcano)."""
-LONGEST_NAME = 47
-"""Of a RayJob: the operator adds six characters for the cluster, and ten more for its head's Service (utils/validation.go)."""
 
-class RayJob(BaseTarget):
+class RayJob(Target):
     """Each attempt has a cluster of its own, ``<name>-<5 characters>``; workers find the head by its Service."""
 
     name = "ray-job"
@@ -75,6 +73,8 @@ class RayJob(BaseTarget):
         "ports": "the program of the run is a job on the head, whose ports are under roles.head.ports",
     }
     minimum_kubernetes = (1, 29)
+    longest_name = 47
+    """The operator adds six characters for the cluster, and ten more for its head's Service (utils/validation.go)."""
     templates: Mapping[str, Template] = {HEAD: (KIND, HEAD_POD), WORKER: (KIND, group_at(0))}
     helpers: tuple[Template, ...] = ((KIND, SUBMITTER),)
     images: tuple[str, ...] = ("/spec/rayClusterSpec/autoscalerOptions/image",)
@@ -85,11 +85,11 @@ class RayJob(BaseTarget):
         if not needs.talk:
             return Refusal("the operator starts one driver on a Ray cluster, and a command there runs once", BROUGHT_BACK_ALONE)
         if needs.rendezvous is not Rendezvous.RAY_HEAD:
-            reason = f"the operator only starts Ray in the pods, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target that starts the run's own command in its pods")
+            instead = "choose a target that starts the run's own command in its pods"
+            return self.lacks("the operator only starts Ray in the pods", needs, instead)
         if needs.elastic:
             return Refusal("Ray Train places a fixed number of ranks, whatever its autoscaler does", "remove topology.elastic")
-        holds = needs.head_holds_ranks
+        holds = cluster_of(needs).head_holds_ranks
         share = Share(Cpu(4000), Bytes(16 * GIB), "Ray's control plane and the driver: the head holds no ranks")
         head = Role(HEAD, 1, "{name}-*-head-svc", "ray-head", None if holds else share, node_by="topology.head_is_node")
         workers = Role(name=WORKER, pods=needs.nodes - holds, host="{name}-*-worker-*", container="ray-worker")
@@ -102,17 +102,17 @@ class RayJob(BaseTarget):
             rank_zero_host="{name}-*-head-svc",
             rendezvous_port=RAY_PORTS["gcs-server"],
             fixed_port=True,
-            node_index_env=None,
             injects=_INJECTED,
             replaces_command=True,
-            own_shared_memory=True,
-            api_access={HEAD: "Ray's autoscaler, beside the head, adds and removes workers"} if needs.autoscaled else {},
-            counts_init_failures=False,  # drivers are counted; a failed pod of the cluster is replaced, and nothing gives up
+            of_rendezvous=RayPods(
+                {HEAD: "Ray's autoscaler, beside the head, adds and removes workers"} if needs.autoscaled else {}
+            ),
+            # drivers are counted; a failed pod of the cluster is replaced, and nothing gives up
+            recovery=Recovery(counts_init_failures=False),
             gang=Gang.LABEL,
             # no exit codes: a driver that fails for good is tried again; no save on SIGTERM: process 1 of a pod is Ray's
             guarantees=frozenset({Guarantee.RESTART_ALL, Guarantee.EXACT_RESUME, Guarantee.RESHARD}),
             generated_names=("{name}-abcde-head-svc",),
-            longest_name=LONGEST_NAME,
         )
 
     def templates_of(self, binding: Binding) -> Mapping[str, Template]:
@@ -305,9 +305,10 @@ def _entrypoint(resolution: Resolution) -> Why:
 
 
 def _runtime_env(resolution: Resolution) -> Tree:
-    if not resolution.needs.runtime_env:
+    stated = cluster_of(resolution.needs).runtime_env
+    if not stated:
         return {}
     import yaml  # few runs have one
 
-    text = yaml.safe_dump(resolution.needs.runtime_env, sort_keys=False, allow_unicode=True, width=1_000)
+    text = yaml.safe_dump(stated, sort_keys=False, allow_unicode=True, width=1_000)
     return {"runtimeEnvYAML": Why(text, "run:/topology/runtime_env", "as asked")}

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.locate import escape
-from trainwright.model import closest
 from trainwright.operators.base import Rule
 from trainwright.operators.kuberay.cluster import HEAD, METRICS_PORT, RAY_PORTS, ray_version
 from trainwright.plan import Resolution
+from trainwright.rendezvous.ray import cluster_of
 from trainwright.run import CommandWorkload, RoleParts, ScriptWorkload
-from trainwright.units import in_quotes, literal
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -110,68 +109,10 @@ def autoscaler(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW458", context.locate.run("/topology/autoscaling"), message, "remove topology.autoscaling, or queue")
 
 
-_KNOWN = (
-    "py_modules", "py_executable", "java_jars", "working_dir", "conda", "pip", "uv", "container", "excludes", "env_vars",
-    "config", "worker_process_setup_hook", "nsight", "rocprof_sys", "image_uri",
-)
-"""The keys of ``ray.runtime_env.RuntimeEnv``; plugins of a cluster may bring others."""
-_MISSPELT = 0.8
-"""How near a key must be to one of Ray's to be a misspelling of it, and not a plugin's: ``pips`` is, ``my_pip`` is not."""
-
-
-def misspelt_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Keys of runtime_env that Ray would pass over in silence."""
-    for key in (one for one in resolution.needs.runtime_env or {} if one not in _KNOWN and not one.startswith("_")):
-        near = closest(key, _KNOWN, _MISSPELT)
-        if near is not None:
-            where = context.locate.run(f"/topology/runtime_env/{escape(key)}")
-            yield found("TW105", where, f"Ray knows no `{key}` in topology.runtime_env", f"did you mean `{near}`?")
-
-
-def texts_of_variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Ray takes texts only (``parse_and_validate_env_vars``), and raises a TypeError for others when the driver starts."""
-    stated = (resolution.needs.runtime_env or {}).get("env_vars", {})
-    place = "topology.runtime_env.env_vars"
-    if not isinstance(stated, Mapping):
-        fix = "write a mapping: `env_vars: {NAME: value}`"
-        yield found("TW107", context.locate.run("/topology/runtime_env/env_vars"), f"`{place}` must be a mapping", fix)
-        return
-    for name, value in stated.items():
-        if not isinstance(value, str):
-            where = context.locate.run(f"/topology/runtime_env/env_vars/{escape(name)}")
-            message, fix = f"`{place}.{name}` must be text", "write text, or remove it"
-            if isinstance(value, int | float):
-                message, fix = f"{message}, not {literal(value)}", in_quotes(value)
-            yield found("TW107", where, message, fix)
-
-
-_PINNED = re.compile(r".+(==|@ ).+")
-_FETCHED = ("pip", "uv", "conda", "working_dir", "py_modules")
-
-
-def runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """What Ray fetches when the driver starts, and what the driver is told in plain text."""
-    stated = resolution.needs.runtime_env or {}
-    if stated and not isinstance(context.run.workload, CommandWorkload):
-        message = "the image has all that our trainer needs, and runtime_env would change it at run time"
-        yield found("TW458", context.locate.run("/topology/runtime_env"), message, "remove it, or write kind: command")
-    for name in (one for one in _FETCHED if one in stated and not _is_pinned(stated[one])):
-        message = f"what runtime_env has under {name} is fetched at every start, and may be another the next time"
-        pinned = "an archive that nobody replaces" if name in ("working_dir", "py_modules") else "releases (pip: [name==1.2.3])"
-        fix = f"put it into the image; or name {pinned} and waive this"
-        yield found("TW465", context.locate.run(f"/topology/runtime_env/{name}"), message, fix)
-
-
-def _is_pinned(value: object) -> bool:
-    """Whether every package of a list has a release. What a file or an address leads to, nobody knows here."""
-    packages = value.get("packages") if isinstance(value, dict) else value
-    return isinstance(packages, list) and all(isinstance(one, str) and _PINNED.fullmatch(one) for one in packages)
-
-
 def version_is_known(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """The operator asks which release of Ray it starts, and an image may say so itself."""
     head = resolution.binding.roles[0]
-    stated, tagged = resolution.needs.version, ray_version(resolution.image(head)[0], None)
+    stated, tagged = cluster_of(resolution.needs).version, ray_version(resolution.image(head)[0], None)
     if stated is None and tagged is None:
         fix = "add topology.version, the release of Ray in the image: `python -c 'import ray; print(ray.__version__)'`"
         message = "neither the run nor the image's tag says which release of Ray the image contains"
@@ -190,13 +131,13 @@ _STARTED = (
 
 def started_as_planned(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """What the run says of ``ray start``, and what only a command's own cluster can be."""
-    needs, own = resolution.needs, isinstance(context.run.workload, CommandWorkload)
-    if needs.head_holds_ranks and not own:
+    cluster, own = cluster_of(resolution.needs), isinstance(context.run.workload, CommandWorkload)
+    if cluster.head_holds_ranks and not own:
         message = "the ranks of our trainer are on Ray's workers, and the head has no specification for them"
         fix = "remove topology.head_is_node, or write kind: command"
         yield found("TW458", context.locate.run("/topology/head_is_node"), message, fix)
     known = [role.name for role in resolution.binding.roles]
-    for role, params in needs.start_params.items():
+    for role, params in cluster.start_params.items():
         where = f"/topology/start_params/{escape(role)}"
         if role not in known:
             message = f"{resolution.plan.target_title} has no role {role} for this run"
@@ -213,5 +154,5 @@ def started_as_planned(context: Context, resolution: Resolution) -> Iterator[Fin
 
 RULES: tuple[Rule, ...] = (
     started_as_planned, work_starts, version_is_known, groups_are_plain, operator_starts, ranks_stay_in_their_group, ports_of_ray,
-    autoscaler, runtime_env, misspelt_keys, texts_of_variables,
+    autoscaler,
 )  # fmt: skip

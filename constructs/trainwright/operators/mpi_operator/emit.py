@@ -6,25 +6,14 @@ from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
 from trainwright.cluster.addons import Releases
-from trainwright.handshake import (
-    Binding,
-    EnvironmentChannel,
-    Gang,
-    Guarantee,
-    MPIName,
-    Needs,
-    Refusal,
-    Rendezvous,
-    Role,
-)
+from trainwright.handshake import Binding, EnvironmentChannel, Gang, Guarantee, Needs, Recovery, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, BaseTarget, Crd, GangFlag, KnownOperator, Target, Template
+from trainwright.operators.base import BROUGHT_BACK_ALONE, Crd, GangFlag, KnownOperator, Target, Template
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
-from trainwright.rendezvous.mpi import HOSTFILE, LAUNCHER, OPEN_MPI, launcher_and_workers, ssh_of
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
+from trainwright.rendezvous.mpi import LAUNCHER, MPI, OPEN_MPI, MPIName, Mpirun, launcher_and_workers
 
 KIND = GroupKind(run_policy.GROUP, "MPIJob")
 MPI_OPERATOR = KnownOperator("mpi-operator", Releases((0, 5), (0, 8)), Crd("mpijobs.kubeflow.org", "v2beta1"), GangFlag(), (0, 6))
@@ -41,7 +30,7 @@ REPLICAS = run_policy.ReplicaSpecs(
 IMPLEMENTATIONS: dict[MPIName, str] = {"openmpi": "OpenMPI", "intel": "Intel", "mpich": "MPICH"}
 
 
-class MPIJob(BaseTarget):
+class MPIJob(Target):
     """Launcher Job ``<name>-launcher`` and bare pods ``<name>-worker-<i>``, all behind the headless Service ``<name>``."""
 
     name = "mpi-job"
@@ -57,28 +46,25 @@ class MPIJob(BaseTarget):
     def bind(self, needs: Needs, cluster: Cluster) -> Binding | Refusal:
         if not needs.talk:
             return Refusal("mpirun starts ranks that meet, and the run ends with it", BROUGHT_BACK_ALONE)
-        if needs.rendezvous is not Rendezvous.MPI_HOSTFILE or needs.mpi is None:
-            reason = f"the operator only writes a host file, which is not enough for the rendezvous {needs.rendezvous.value}"
+        mpi = needs.part(MPI)
+        if mpi is None:
             by_mpirun = "for kind ddp write `mpi: openmpi` in topology, and mpirun starts the ranks; or "
             static = needs.rendezvous is Rendezvous.STATIC
-            return Refusal(reason, f"{by_mpirun if static else ''}choose a target whose operator makes it")
-        holds, others = needs.mpi.launcher_holds_ranks, needs.nodes - needs.mpi.launcher_holds_ranks
+            instead = f"{by_mpirun if static else ''}choose a target whose operator makes it"
+            return self.lacks("the operator only writes a host file", needs, instead)
+        holds, others = mpi.launcher_holds_ranks, needs.nodes - mpi.launcher_holds_ranks
         return Binding(
-            roles=launcher_and_workers(needs.mpi, needs.nodes, "{name}-launcher.{name}", "{name}-worker-{index}.{name}"),
+            roles=launcher_and_workers(mpi, needs.nodes, "{name}-launcher.{name}", "{name}-worker-{index}.{name}"),
             rank_zero_host="{name}-launcher.{name}" if holds else "{name}-worker-0.{name}",
-            rendezvous_port=RENDEZVOUS_PORT,
-            node_index_env=None,  # ranks are numbered by mpirun, from the host file
-            injects={**_INJECTED, **_OF_MPI[needs.mpi.implementation], **({} if holds else _WITHOUT_RANKS)},
+            injects={**_INJECTED, **_OF_MPI[mpi.implementation], **({} if holds else _WITHOUT_RANKS)},
             environment=EnvironmentChannel.LAUNCHER,
-            role_env="K_MPI_JOB_ROLE",
-            hostfile=HOSTFILE,
-            sshd=ssh_of(needs.mpi).sshd,
-            sshd_folder=ssh_of(needs.mpi).folder,
-            as_root=needs.mpi.as_root,
-            counts_init_failures=not others,  # of the launcher's Job alone: a worker is started again in its place
-            delays="none" if others else "all",  # the launcher's Job has one pod
-            returns="an evicted worker is not made again: each new launcher waits for it until somebody deletes the pod",
-            keeps_evicted=bool(others),
+            of_rendezvous=Mpirun(mpi, "K_MPI_JOB_ROLE"),
+            recovery=Recovery(
+                counts_init_failures=not others,  # of the launcher's Job alone: a worker is started again in its place
+                delays="none" if others else "all",  # the launcher's Job has one pod
+                returns="an evicted worker is not made again: each new launcher waits for it until somebody deletes the pod",
+                keeps_evicted=bool(others),
+            ),
             gang=Gang.OPERATOR,
             # Not exit codes: the launcher's Job has no podFailurePolicy, so a failure that would come again is tried again.
             # Ranks are tied to the launcher's supervisor, which has them save before mpirun ends them.
@@ -150,22 +136,22 @@ _WITHOUT_RANKS = {
 
 def _job(resolution: Resolution) -> Tree:
     needs = resolution.needs
-    assert needs.mpi is not None  # noqa: S101 - this target binds nothing else
-    ssh = ssh_of(needs.mpi)
+    mpi = needs.part(MPI)
+    assert mpi is not None  # noqa: S101 - this target binds nothing else
     return {
         "apiVersion": "kubeflow.org/v2beta1",
         "kind": "MPIJob",
         "metadata": top_metadata(resolution),
         "spec": {
             "mpiImplementation": Why(
-                IMPLEMENTATIONS[needs.mpi.implementation], "run:/topology/mpi", "the MPI in the image"
+                IMPLEMENTATIONS[mpi.implementation], "run:/topology/mpi", "the MPI in the image"
             ),
             "slotsPerWorker": Why(needs.processes_per_node, "run:/topology", "ranks in a pod; the operator does not count GPUs"),
             "runLauncherAsWorker": Why(
-                needs.mpi.launcher_holds_ranks, "run:/topology", "whether the launcher is the first node"
+                mpi.launcher_holds_ranks, "run:/topology", "whether the launcher is the first node"
             ),
             "launcherCreationPolicy": _launcher_creation(resolution),
-            "sshAuthMountPath": Why(ssh.keys, "trainwright", ssh.reason),
+            "sshAuthMountPath": Why(mpi.ssh.keys, "trainwright", mpi.ssh.reason),
             "runPolicy": run_policy.run_policy(resolution, _backoff_limit(resolution)),
             "mpiReplicaSpecs": REPLICAS.lower(resolution, _restart_policy),
         },

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 from trainwright.cluster import Cluster
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
+from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.pods import is_from
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, AddedContainer, BaseTarget, KnownOperator, Rule, Target, Template
+from trainwright.operators.base import BROUGHT_BACK_ALONE, AddedContainer, KnownOperator, Rule, Target, Template
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -59,7 +58,7 @@ def init_container_is_admitted(context: Context, resolution: Resolution) -> Iter
         yield found("TW454", context.locate.cluster("/operators/training-operator/init_image"), message, fix)
 
 
-class PyTorchJob(BaseTarget):
+class PyTorchJob(Target):
     """Pods ``<name>-master-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name."""
 
     name = "pytorch-job"
@@ -80,22 +79,15 @@ class PyTorchJob(BaseTarget):
         if needs.rendezvous is Rendezvous.C10D:
             return _elastic(needs)
         if needs.rendezvous is not Rendezvous.STATIC:
-            reason = f"the operator sets what torchrun reads, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target whose operator makes it")
-        master = Role(name="master", pods=1, host="{name}-master-{index}", container="pytorch")
-        workers = Role(name="worker", pods=needs.nodes - 1, host="{name}-worker-{index}", container="pytorch")
+            return self.lacks("the operator sets what torchrun reads", needs)
         return Binding(
-            roles=(master, workers) if needs.nodes > 1 else (master,),
+            roles=run_policy.master_and_workers(needs.nodes, "pytorch"),
             rank_zero_host="{name}-master-0",
-            rendezvous_port=RENDEZVOUS_PORT,
             node_index_env="PET_NODE_RANK",
             port_name="pytorchjob-port",
             injects={**_INJECTED, **_INJECTED_STATIC},
-            counts_init_failures=run_policy.COUNTS_INIT_FAILURES,
-            counts_new_pods=run_policy.COUNTS_NEW_PODS,
-            returns=run_policy.RETURNS,
+            recovery=run_policy.RECOVERY,
             gang=Gang.OPERATOR,
-            guarantees=frozenset(Guarantee),
             generated_names=("{name}-master-0", f"{{name}}-worker-{max(0, needs.nodes - 2)}"),
         )
 
@@ -173,17 +165,13 @@ def _elastic(needs: Needs) -> Binding:
     return Binding(
         roles=(Role(name="worker", pods=needs.nodes, host="{name}-worker-{index}", container="pytorch"),),
         rank_zero_host="{name}-worker-0",
-        rendezvous_port=RENDEZVOUS_PORT,
-        node_index_env=None,
         port_name="pytorchjob-port",
         injects={**_INJECTED, **_INJECTED_ELASTIC},
-        counts_init_failures=run_policy.COUNTS_INIT_FAILURES,
-        counts_new_pods=run_policy.COUNTS_NEW_PODS,
-        returns=run_policy.RETURNS,
+        recovery=run_policy.RECOVERY._replace(
+            first_ends="the first pod that ends with 0 ends the run, and the operator deletes the others: what one rank saves "
+            "alone at the end may be lost. torchrun waits 300 s for the other nodes, another program must wait itself",
+        ),
         gang=Gang.OPERATOR,
-        guarantees=frozenset(Guarantee),
-        first_ends="the first pod that ends with 0 ends the run, and the operator deletes the others: what one rank saves "
-        "alone at the end may be lost. torchrun waits 300 s for the other nodes, another program must wait itself",
         generated_names=(f"{{name}}-worker-{needs.elastic.maximum - 1}",),
     )
 

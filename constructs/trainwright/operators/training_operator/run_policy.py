@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trainwright.cluster.addons import Releases
-from trainwright.handshake import Role
+from trainwright.handshake import Recovery, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.provenance import Tree, Why
@@ -31,15 +31,13 @@ TRAINING_OPERATOR = KnownOperator(
 
 RESERVED_LABELS = ("training.kubeflow.org/",)
 
-COUNTS_INIT_FAILURES = False
-"""Restarts are counted in pods that run, and such a pod does not. Under ``ExitCode`` the operator looks for the code of the main
-container, finds none, and makes the pod again (pkg/controller.v1/common/pod.go and job.go)."""
-
-COUNTS_NEW_PODS = False
-"""Nor does a pod that is replaced for its exit code count (PastBackoffLimit in pkg/controller.v1/common/job.go)."""
-
-RETURNS = "each pod that has ended comes back at once"
-"""Under ``ExitCode`` by its code, and under ``OnFailure`` any that has failed (pkg/controller.v1/common/pod.go)."""
+RECOVERY = Recovery(
+    counts_init_failures=False, counts_new_pods=False, returns="each pod that has ended comes back at once"
+)
+"""Restarts are counted in pods that run, and one whose init container fails does not. Under ``ExitCode`` the operator looks for
+the code of the main container, finds none, and makes the pod again (pkg/controller.v1/common/pod.go and job.go). Nor does a pod
+that is replaced for its exit code count (PastBackoffLimit in pkg/controller.v1/common/job.go). A pod comes back under
+``ExitCode`` by its code, and under ``OnFailure`` where it has failed (pkg/controller.v1/common/pod.go)."""
 
 HIDES_UNREADY = True
 """The Service of each pod leaves publishNotReadyAddresses out (pkg/controller.v1/common/service.go)."""
@@ -131,6 +129,13 @@ def _scheduling_policy(resolution: Resolution) -> Tree:
 
 
 # The Training Operator v1.
+
+
+def master_and_workers(nodes: int, container: str) -> tuple[Role, ...]:
+    """The first node, and the others, if there are any."""
+    master = Role("master", pods=1, host="{name}-master-{index}", container=container)
+    workers = Role("worker", pods=nodes - 1, host="{name}-worker-{index}", container=container)
+    return (master, workers) if workers.pods else (master,)
 
 
 def training_kind(replicas: ReplicaSpecs, reasons: Mapping[str, str], owned: tuple[Owned, ...]) -> ObjectKind:

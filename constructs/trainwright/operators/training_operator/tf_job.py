@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from trainwright.cluster import Cluster
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous
+from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Rule, Target, Template, further_roles
+from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Rule, Target, Template, further_roles
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
-from trainwright.rendezvous.tensorflow import CONTAINER, EVALUATOR, PORT, several_pods, tasks
+from trainwright.rendezvous.tensorflow import CONTAINER, EVALUATOR, PORT, tasks_of
 
 if TYPE_CHECKING:
     from trainwright.findings.context import Context
@@ -35,6 +35,13 @@ REPLICAS = run_policy.ReplicaSpecs(
 )
 
 
+def several_pods(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """It sets TF_CONFIG where there is more than one pod (tfjob_controller.go)."""
+    if sum(role.pods for role in resolution.binding.roles) == 1:
+        message = "one pod gets no TF_CONFIG: the strategy trains on this pod alone, and a program that reads the variable fails"
+        yield found("TW422", context.locate.run("/topology/nodes"), message, "raise nodes, or waive this where one pod is meant")
+
+
 def evaluator_in_the_cluster(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """The operator lists its Evaluator with the tasks that meet (tensorflow.go, genClusterSpec), and the coordinator connects to
     each of them (ParameterServerStrategy, connect_to_cluster)."""
@@ -44,7 +51,7 @@ def evaluator_in_the_cluster(context: Context, resolution: Resolution) -> Iterat
         yield found("TW331", context.locate.run(f"/roles/{EVALUATOR}"), message, f"{fix}; or use target volcano-job")
 
 
-class TFJob(BaseTarget):
+class TFJob(Target):
     """Pods ``<name>-chief-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name.
 
     Parameter servers are pods ``<name>-ps-<i>``, where a topology asks for them, and beside them a further role ``evaluator`` is
@@ -67,13 +74,12 @@ class TFJob(BaseTarget):
         if not needs.talk:
             return Refusal("the operator makes tasks that meet, and ends the run with the first worker", BROUGHT_BACK_ALONE)
         if needs.rendezvous is not Rendezvous.TF_CONFIG:
-            reason = f"the operator only sets TF_CONFIG, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target whose operator makes it")
-        further = needs.further
-        if [one.name for one in further] == [EVALUATOR] and not needs.parameter_servers:
+            return self.lacks("the operator only sets TF_CONFIG", needs)
+        further, tasks = needs.further, tasks_of(needs)
+        if [one.name for one in further] == [EVALUATOR] and not tasks.parameter_servers:
             reason = "workers that mirror each other wait for every task in TF_CONFIG, and an evaluator never joins them"
             return Refusal(reason, "remove the role, and evaluate in the workers", (EVALUATOR,))
-        if further and needs.parameter_servers and [one.name for one in further] != [EVALUATOR]:
+        if further and tasks.parameter_servers and [one.name for one in further] != [EVALUATOR]:
             others = tuple(one.name for one in further if one.name != EVALUATOR)
             reason = "beside parameter servers the operator has one more role, an evaluator"
             return Refusal(reason, "call the role evaluator", others)
@@ -81,20 +87,16 @@ class TFJob(BaseTarget):
             reason = "the operator starts all pods at once, and ends the run with the chief"
             return Refusal(reason, "remove starts and must_end", ordered)
         beside = [one for one in further_roles(needs, "{name}-{role}-{index}", INDEX_LABEL) if one.name == EVALUATOR]
-        roles = (*tasks(needs).values(), *(one._replace(container=CONTAINER) for one in beside))
+        roles = (*tasks.roles(needs).values(), *(one._replace(container=CONTAINER) for one in beside))
         return Binding(
             roles=roles,
-            rank_zero_host="{name}-chief-0" if needs.chief else "{name}-worker-0",
+            rank_zero_host="{name}-chief-0" if tasks.chief else "{name}-worker-0",
             rendezvous_port=PORT,
-            node_index_env=None,  # a pod's own place is in TF_CONFIG
             port_name="tfjob-port",
             injects=_INJECTED if sum(role.pods for role in roles) > 1 else {},
-            counts_init_failures=run_policy.COUNTS_INIT_FAILURES,
-            counts_new_pods=run_policy.COUNTS_NEW_PODS,
-            returns=run_policy.RETURNS,
+            recovery=run_policy.RECOVERY,
             peer_list=("TF_CONFIG", f'"{{host}}.{{namespace}}.svc:{PORT}",'),
             gang=Gang.OPERATOR,
-            guarantees=frozenset(Guarantee),
             generated_names=tuple(f"{{name}}-{role.name}-{role.pods - 1}" for role in roles),
         )
 

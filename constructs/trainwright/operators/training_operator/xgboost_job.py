@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import Binding, Gang, Guarantee, Needs, Refusal, Rendezvous, Role
+from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous
 from trainwright.manifest.kinds import GroupKind, ObjectKind
 from trainwright.manifest.provenance import Tree
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template
+from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Target, Template
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
 KIND = GroupKind(run_policy.GROUP, "XGBoostJob")
 REPLICAS = run_policy.ReplicaSpecs(
@@ -25,7 +24,7 @@ REPLICAS = run_policy.ReplicaSpecs(
 )
 
 
-class XGBoostJob(BaseTarget):
+class XGBoostJob(Target):
     """Pods ``<name>-master-0`` and ``<name>-worker-<i>``, each behind a headless Service of its own name."""
 
     name = "xgboost-job"
@@ -42,24 +41,17 @@ class XGBoostJob(BaseTarget):
         if not needs.talk:
             return Refusal("the operator makes ranks that meet, and ends the run with the first of them", BROUGHT_BACK_ALONE)
         if needs.rendezvous is not Rendezvous.DMLC_TRACKER:
-            reason = f"the operator only numbers its pods, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target whose operator makes it")
-        master = Role(name="master", pods=1, host="{name}-master-{index}", container="xgboost")
-        workers = Role(name="worker", pods=needs.nodes - 1, host="{name}-worker-{index}", container="xgboost")
+            return self.lacks("the operator only numbers its pods", needs)
         several = needs.nodes > 1
         return Binding(
-            roles=(master, workers) if several else (master,),
+            roles=run_policy.master_and_workers(needs.nodes, "xgboost"),
             rank_zero_host="{name}-master-0",
-            rendezvous_port=RENDEZVOUS_PORT,
             node_index_env="RANK",
             port_name="xgboostjob-port",
             injects={**_INJECTED, **(_INJECTED_WITH_WORKERS if several else {})},
-            counts_init_failures=run_policy.COUNTS_INIT_FAILURES,
-            counts_new_pods=run_policy.COUNTS_NEW_PODS,
-            returns=run_policy.RETURNS,
+            recovery=run_policy.RECOVERY,
             peer_list=("WORKER_ADDRS", "{host},"),
             gang=Gang.OPERATOR,
-            guarantees=frozenset(Guarantee),
             generated_names=("{name}-master-0", *((f"{{name}}-worker-{needs.nodes - 2}",) if several else ())),
         )
 

@@ -5,30 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from trainwright.cluster import Cluster
-from trainwright.handshake import (
-    Binding,
-    EnvironmentChannel,
-    Gang,
-    Guarantee,
-    Needs,
-    Refusal,
-    Rendezvous,
-    Role,
-)
+from trainwright.handshake import Binding, EnvironmentChannel, Gang, Needs, Recovery, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.life import time_to_live
 from trainwright.manifest.template.pod import pod_template, template_reasons
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, BaseTarget, KnownOperator, Target, Template, further_roles, run_kind
+from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Target, Template, further_roles, run_kind
 from trainwright.operators.job.child_jobs import MOST_JOBS
 from trainwright.plan import Resolution
 from trainwright.plan.pods import plan_ports
-from trainwright.rendezvous.mpi import HOSTFILE, LAUNCHER, WORKER, launcher_and_workers, ssh_of
-from trainwright.rendezvous.tensorflow import EVALUATOR, PORT, tasks
+from trainwright.rendezvous import torch
+from trainwright.rendezvous.mpi import LAUNCHER, MPI, WORKER, Mpirun, launcher_and_workers
+from trainwright.rendezvous.tensorflow import EVALUATOR, PORT, tasks_of
 from trainwright_trainer.contract import Disposition
 from trainwright_trainer.contract.exit_codes import EXIT_CODES
-from trainwright_trainer.contract.layout import RENDEZVOUS_PORT, ROLE_ENV
 
 VOLCANO_JOB = GroupKind("batch.volcano.sh", "Job")
 NODE = "node"
@@ -46,7 +37,7 @@ def template_at(place: int) -> str:
     return f"/spec/tasks/{place}/template"
 
 
-class VolcanoJob(BaseTarget):
+class VolcanoJob(Target):
     """Pod ``<name>-<task>-<i>`` is reachable as ``<name>-<task>-<i>.<name>``, behind the Service of the plugin ``svc``."""
 
     name = "volcano-job"
@@ -71,9 +62,7 @@ class VolcanoJob(BaseTarget):
             return Refusal(reason, "remove topology.elastic")
         bind = _BINDINGS.get(needs.rendezvous)
         if bind is None:
-            what = "a name and an index, TF_CONFIG, or ssh keys and a host file"
-            reason = f"each pod only gets {what}, which is not enough for the rendezvous {needs.rendezvous.value}"
-            return Refusal(reason, "choose a target whose operator makes it")
+            return self.lacks("each pod only gets a name and an index, TF_CONFIG, or ssh keys and a host file", needs)
         if cluster.scheduling.gang != "volcano":
             reason = f"cluster {cluster.cluster} has no Volcano, which makes the pods and their group"
             return Refusal(reason, "write `scheduling: {gang: volcano, version: …}` in the profile if it is there")
@@ -81,7 +70,7 @@ class VolcanoJob(BaseTarget):
             reason = "it is done when one task is, or when every pod is, and not when some tasks are"
             return Refusal(reason, "write must_end for all further roles, or for none", tuple(one.name for one in needs.further))
         ending = tuple(one.name for one in needs.further if one.must_end)
-        if (needs.mpi or needs.parameter_servers) and ending:
+        if (needs.part(MPI) or tasks_of(needs).parameter_servers) and ending:
             reason = "some of its pods never end, so it is done when one task is, and no other is waited for"
             return Refusal(reason, "remove must_end", ending)
         further = further_roles(needs, "{name}-{role}-{index}.{name}", INDEX_LABEL)
@@ -89,7 +78,7 @@ class VolcanoJob(BaseTarget):
         roles = (*bound.roles, *further)
         return bound._replace(
             roles=roles,
-            returns="all pods start again, about 1 s later, and each time is one of the restarts",
+            recovery=Recovery(returns="all pods start again, about 1 s later, and each time is one of the restarts"),
             injects={**_INDEX, **{name: what for role in roles for name, what in _hosts(role.name).items()}, **bound.injects},
             generated_names=tuple(f"{{name}}-{role.name}-{role.pods - 1}" for role in roles),
         )
@@ -210,13 +199,11 @@ def _nodes(needs: Needs) -> Binding:
     return Binding(
         roles=(Role(name=NODE, pods=needs.nodes, host="{name}-node-{index}.{name}", container="trainer"),),
         rank_zero_host="{name}-node-0.{name}",
-        rendezvous_port=RENDEZVOUS_PORT,
         node_index_env="VC_TASK_INDEX",
         index_field=INDEX_LABEL,
-        renders={"PET_NODE_RANK": INDEX_LABEL},
+        renders={torch.INDEX: INDEX_LABEL},
         peer_list=("VC_NODE_HOSTS", "{host},"),
         gang=Gang.OBJECTS,
-        guarantees=frozenset(Guarantee),
     )
 
 
@@ -233,42 +220,34 @@ def _by_tensorflow(needs: Needs) -> Binding:
     """The plugin appends TF_CONFIG after the run's own variables (plugins/distributed-framework/tensorflow). A task that it does
     not know by name is not in the cluster, and its own type there is its name.
     """
-    there = tasks(needs, ".{name}")
+    tasks = tasks_of(needs)
+    there = tasks.roles(needs, ".{name}")
     return Binding(
         roles=tuple(there[task] for task in TENSORFLOW if task in there),
-        rank_zero_host="{name}-chief-0.{name}" if needs.chief else "{name}-worker-0.{name}",
+        rank_zero_host="{name}-chief-0.{name}" if tasks.chief else "{name}-worker-0.{name}",
         rendezvous_port=PORT,
-        node_index_env=None,  # a pod's own place is in TF_CONFIG
         index_field=INDEX_LABEL,
         port_name="tfjob-port",
         injects={"TF_CONFIG": "addresses of all tasks, and the pod's own place among them, by the plugin tensorflow"},
         peer_list=("TF_CONFIG", f'"{{host}}:{PORT}",'),
-        reserved_roles=dict.fromkeys(["chief", "ps", *([] if needs.parameter_servers else ["evaluator"])], _IN_CLUSTER),
+        reserved_roles=dict.fromkeys(["chief", "ps", *([] if tasks.parameter_servers else ["evaluator"])], _IN_CLUSTER),
         gang=Gang.OBJECTS,
-        guarantees=frozenset(Guarantee),
     )
 
 
 def _by_mpirun(needs: Needs) -> Binding:
     """The plugin ssh has keys for every pod, and nobody writes a host file with slots: the run brings it."""
-    mpi = needs.launched_by
+    mpi = needs.part(MPI)
+    assert mpi is not None  # noqa: S101 - asked of those alone
     return Binding(
         roles=launcher_and_workers(mpi, needs.nodes, "{name}-launcher-{index}.{name}", "{name}-worker-{index}.{name}"),
         rank_zero_host="{name}-launcher-0.{name}" if mpi.launcher_holds_ranks else "{name}-worker-0.{name}",
-        rendezvous_port=RENDEZVOUS_PORT,
-        node_index_env=None,  # ranks are numbered by mpirun, from the host file
         injects={"MPI_HOST": "names of the workers, on the launcher, by the plugin mpi"},
         environment=EnvironmentChannel.LAUNCHER,
-        role_env=ROLE_ENV,
-        hostfile=HOSTFILE,
-        brings_hostfile=True,
-        sshd=ssh_of(mpi).sshd,
-        sshd_folder=ssh_of(mpi).folder,
-        as_root=mpi.as_root,
+        of_rendezvous=Mpirun(mpi, brings_hostfile=True),
         peer_list=("VC_WORKER_HOSTS", "{host},"),
         gang=Gang.OBJECTS,
         # Ranks are tied to the launcher's supervisor, which ends with the code of the rank that failed first.
-        guarantees=frozenset(Guarantee),
     )
 
 
@@ -308,23 +287,24 @@ def _plugins(resolution: Resolution) -> Tree:
     if needs.rendezvous is Rendezvous.TF_CONFIG:
         beside = any(one.name == EVALUATOR for one in needs.further)
         plugins["tensorflow"] = Why([f"--evaluator={NO_TASK}"], f"run:/roles/{EVALUATOR}", _NOT_IN_CLUSTER) if beside else []
-    if needs.mpi:
-        ssh, port = ssh_of(needs.mpi), plan_ports(resolution.run).ssh
-        keys = Why([f"--ssh-key-file-path={ssh.keys}", f"--ssh-port={port}"], "trainwright", ssh.reason)
-        plugins["ssh"] = [] if needs.mpi.as_root else keys
-        plugins["mpi"] = [f"--master={LAUNCHER}", f"--worker={WORKER}", *([] if needs.mpi.as_root else [f"--port={port}"])]
+    if mpi := needs.part(MPI):
+        port = plan_ports(resolution.run).ssh
+        keys = Why([f"--ssh-key-file-path={mpi.ssh.keys}", f"--ssh-port={port}"], "trainwright", mpi.ssh.reason)
+        plugins["ssh"] = [] if mpi.as_root else keys
+        plugins["mpi"] = [f"--master={LAUNCHER}", f"--worker={WORKER}", *([] if mpi.as_root else [f"--port={port}"])]
     return plugins
 
 
 def _ending(resolution: Resolution) -> str | None:
     """The task with which the run is done; None where every pod must be."""
     needs, names = resolution.needs, [role.name for role in resolution.binding.roles]
-    if needs.mpi:
+    tasks = tasks_of(needs)
+    if needs.part(MPI):
         return LAUNCHER
-    if needs.parameter_servers:
-        return "chief" if needs.chief else WORKER
+    if tasks.parameter_servers:
+        return "chief" if tasks.chief else WORKER
     if needs.further and not any(one.must_end for one in needs.further):
-        return "chief" if needs.chief else names[0]
+        return "chief" if tasks.chief else names[0]
     return None
 
 

@@ -244,23 +244,23 @@ def evictions(context: Context, resolution: Resolution) -> Iterator[Finding]:
     (pkg/controller/job, backoff_utils.go). Failures that the policy ignores do not count as retries, but they do here.
     """
     binding, supervised = resolution.binding, resolution.supervised
-    waits = delayed(binding, supervised) or binding.keeps_evicted
+    waits = delayed(binding, supervised) or binding.recovery.keeps_evicted
     if resolution.pool.spot is None or context.run.on_disruption == "fail" or not waits:
         return
     cost = incident(binding, resolution.needs, supervised)
     message = f"nodes of pool {resolution.plan.world.pool} are reclaimed, and with each eviction of a pod the run waits: {cost}"
-    others = targets(context, resolution, lambda binding: not delayed(binding, supervised) and not binding.keeps_evicted)
+    others = targets(context, resolution, lambda binding: not delayed(binding, supervised) and not binding.recovery.keeps_evicted)
     fix = f"use target {by_cost(resolution, others)}; or accept the wait" if others else _ACCEPT
     yield found("TW455", context.locate.run("/target" if context.run.target else "/topology"), message, fix)
 
 
 def disruption(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A rule of a Job ends the run at an eviction; other controllers make a new pod, or count a failure like any other."""
-    if context.run.on_disruption == "restart" or resolution.binding.disruption_rule:
+    if context.run.on_disruption == "restart" or resolution.binding.recovery.disruption_rule:
         return
     title = resolution.plan.target_title
     message = f"the controller of a {title} has no rule for evicted pods, so `on_disruption: fail` would do nothing"
-    others = targets(context, resolution, lambda binding: binding.disruption_rule)
+    others = targets(context, resolution, lambda binding: binding.recovery.disruption_rule)
     fix = f"use target {' or '.join(others)}; or remove on_disruption" if others else "remove on_disruption"
     yield found("TW456", context.locate.run("/on_disruption"), message, fix)
 
@@ -278,7 +278,7 @@ def by_cost(resolution: Resolution, others: Mapping[str, Binding]) -> str:
     """Names of targets, each with what an eviction costs there; those come first whose pods come back without a delay."""
     supervised = resolution.supervised
     costs = {name: incident(binding, resolution.needs, supervised) for name, binding in others.items()}
-    order = sorted(others, key=lambda name: (others[name].keeps_evicted, delayed(others[name], supervised)))
+    order = sorted(others, key=lambda name: (others[name].recovery.keeps_evicted, delayed(others[name], supervised)))
     return " or ".join(f"{name} ({costs[name]})" if costs[name] else name for name in order)
 
 

@@ -73,7 +73,7 @@ def _is_reserved(label: str) -> bool:
 
 def generated_names(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Names that the controller derives must be DNS labels; the API server finds out only when the pods are made."""
-    longest, own = resolution.binding.longest_name, resolution.plan.name
+    longest, own = TARGETS[resolution.plan.target].longest_name, resolution.plan.name
     if len(own) > longest:
         message = f"{resolution.plan.target_title} takes names of at most {longest} characters, and {own} has {len(own)}"
         fix = f"shorten the run's name by {counted(len(own) - longest, 'character')}"

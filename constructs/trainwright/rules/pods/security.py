@@ -71,33 +71,6 @@ def _refused(level: str, asked: SecurityPlan | Security) -> Iterator[tuple[str, 
         yield "root", "processes that may be root's"
 
 
-def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Where mpirun starts ranks through ssh, the keys are mounted in the home of one user (rendezvous/mpi.py)."""
-    security = resolution.plan.security
-    where = context.locate.at(security.sources.get("user", security.sources.get("root", "run:/security")))
-    if not resolution.binding.sshd or security.user in (0, USER_ID):
-        return
-    home = f"user: {USER_ID}, with the home /home/mpiuser in the image"
-    if security.user:
-        message = f"ssh looks for its keys in its user's home, and nobody knows where the home of user {security.user} is"
-        yield found("TW428", where, message, f"write {home}; or user: 0, where the namespace's pod security allows it")
-    elif security.non_root and security.level != RESTRICTED:
-        message = "where the run states no user, the ssh keys are in root's home, and `root: false` refuses root"
-        yield found("TW428", where, message, f"add {home}")
-
-
-def keys_are_roots_own(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """A file system group lets its members read the keys, and ssh refuses a key of its own user that others can read (openssh,
-    authfile.c, ``sshkey_perm_ok``; mpi-operator#429).
-    """
-    security, mpi = resolution.plan.security, resolution.needs.mpi
-    if mpi is None or not mpi.as_root or not resolution.binding.sshd or security.fs_group is None:
-        return
-    message = f"fs_group {security.fs_group} lets a group read the keys in root's home, and ssh of root then refuses them"
-    fix = f"remove fs_group; or write user: {USER_ID}, with the home /home/mpiuser in the image"
-    yield found("TW428", context.locate.at(security.sources["fs_group"]), message, fix)
-
-
 def user_is_stated(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """``restricted`` takes a pod with ``runAsNonRoot`` alone, and the kubelet refuses it for most images: those whose user is
     root, or a name (kubernetes, pkg/kubelet/kuberuntime/security_context.go, ``verifyRunAsNonRoot``).
@@ -121,5 +94,5 @@ def _user_at(context: Context, resolution: Resolution, role: str) -> str:
     return "/security" if "security" in context.run.model_fields_set else "/namespace"
 
 
-PLAN = (level_allows, level_allows_containers, containers_may_be_whose_they_say, ssh_has_keys, keys_are_roots_own)
+PLAN = (level_allows, level_allows_containers, containers_may_be_whose_they_say)
 PODS = (user_is_stated,)

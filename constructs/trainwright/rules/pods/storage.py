@@ -16,15 +16,7 @@ from trainwright.findings.locate import escape
 from trainwright.manifest.limits import hides_the_system, path_problem
 from trainwright.manifest.template.volumes import RESERVED_PATHS, SCRATCH, SHARED_MEMORY
 from trainwright.plan import Resolution
-from trainwright.run import (
-    ClaimMount,
-    ConfigMapMount,
-    ImageMount,
-    KubernetesMount,
-    Mount,
-    ProjectedMount,
-    SecretMount,
-)
+from trainwright.run import ClaimMount, ConfigMapMount, ImageMount, KubernetesMount, Mount, ProjectedMount, SecretMount
 from trainwright.units import GIB
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
@@ -227,7 +219,7 @@ def goes_on(context: Context, resolution: Resolution) -> Iterator[Finding]:
         cause = "all ranks start again whenever nodes come or go"
     elif resolution.pool.spot:
         cause = f"nodes of pool {plan.world.pool} can be reclaimed"
-    elif plan.checkpoint is None and supervised and not resolution.binding.counts_new_pods:
+    elif plan.checkpoint is None and supervised and not resolution.binding.recovery.counts_new_pods:
         cause = "the operator replaces failed pods without counting them, and the supervisor counts attempts beside checkpoints"
     else:
         return
@@ -257,16 +249,6 @@ def files(context: Context) -> Iterator[Finding]:
         yield found("TW237", context.locate.run("/files"), message, "put large files into the image, or on a claim")
 
 
-def host_file(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Where mpirun reads the hosts, whoever writes them."""
-    path, run = resolution.binding.hostfile, context.run
-    for field, stated in (("files", run.files), ("mounts", run.mounts)):
-        for other in stated if path else ():
-            if PurePosixPath(str(path)).is_relative_to(other):
-                message = f"{other} would hide {path}, from which mpirun reads its hosts"
-                yield found("TW233", context.locate.run(f"/{field}/{escape(other)}"), message, "use another path")
-
-
 def compile_cache(context: Context) -> Iterator[Finding]:
     """What is compiled must be writable, and there when the next pod starts."""
     run, path = context.run, context.run.trainer.compile_cache if context.run.trainer else None
@@ -294,4 +276,4 @@ _PASSING = ("emptyDir", "ephemeral", "configMap", "secret", "projected", "downwa
 """Volumes that are deleted with the pod, or that nobody can write to."""
 
 RUN = (checkpoint_volume, store_credentials, paths, claims, files, compile_cache)
-PLAN = (shared_claims, scratch_is_writable, checkpoints_fit, grace_fits, goes_on, host_file)
+PLAN = (shared_claims, scratch_is_writable, checkpoints_fit, grace_fits, goes_on)

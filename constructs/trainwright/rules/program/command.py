@@ -15,6 +15,7 @@ from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.handshake import Rendezvous, Role
 from trainwright.plan import Resolution
+from trainwright.rendezvous.tensorflow import tasks_of
 from trainwright.rules.program.environment import fabric_findings, stated_facts, variable_findings
 from trainwright.rules.secrets import secret_findings
 from trainwright.run import CommandWorkload, ScriptWorkload
@@ -316,7 +317,7 @@ def keras(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if context.run.env.get("TF_USE_LEGACY_KERAS") in ("1", "true", "True"):
         return
     needs = resolution.needs
-    if opaque and needs.rendezvous is Rendezvous.TF_CONFIG and needs.nodes > 1 and not needs.parameter_servers:
+    if opaque and needs.rendezvous is Rendezvous.TF_CONFIG and needs.nodes > 1 and not tasks_of(needs).parameter_servers:
         message = "model.fit of Keras 3 does not run under MultiWorkerMirroredStrategy"
         fix = 'add TF_USE_LEGACY_KERAS: "1" to env and tf_keras to the image; or write a loop around strategy.run, and waive this'
         yield found("TW429", context.locate.run("/workload/command"), message, fix)

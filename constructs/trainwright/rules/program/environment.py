@@ -10,16 +10,14 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found, milder
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
-from trainwright.handshake import EnvironmentChannel
 from trainwright.manifest.limits import unexpanded
 from trainwright.manifest.pods import FoundPod
 from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
-from trainwright.plan.environment import is_stated
 from trainwright.plan.network import RDMA, Fact, fabric_facts
-from trainwright.rules.secrets import Environment, looks_secret, secret_findings
-from trainwright.run import EnvValue, WholeSecret
+from trainwright.rules.secrets import Environment, looks_secret
+from trainwright.run import EnvValue
 
 if TYPE_CHECKING:
     from trainwright.variables import Entry
@@ -198,40 +196,5 @@ def peer_list(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW401", context.locate.run("/topology/nodes"), message, fix)
 
 
-def unforwarded(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Variables that mpirun cannot pass on: it takes names, and the launcher's own values."""
-    if resolution.binding.environment is not EnvironmentChannel.LAUNCHER:
-        return
-    for number, source in enumerate(context.run.env_from):
-        kind, name = ("secret", source.secret) if isinstance(source, WholeSecret) else ("config_map", source.config_map)
-        message = f"ranks get no variable of {kind.replace('_', ' ')} {name}: mpirun passes variables on by name"
-        fix = f"name each under env, as in `NAME: {{{kind}: {name}, key: KEY}}`"
-        yield found("TW427", context.locate.run(f"/env_from/{number}"), message, fix)
-    for variable in resolution.plan.environment:  # those of the launcher's own role stay with it
-        if is_stated(variable) and variable.field:
-            message = f"ranks would get {variable.field} of the launcher's pod as {variable.name}, not that of their own"
-            fix = "remove it, and ask the pod in the program, by its host name or address"
-            if variable.source.startswith("cluster:"):
-                fix += f"; or write another value for {variable.name} under env of the run, which wins"
-            yield found("TW427", context.locate.at(variable.source), message, fix)
-
-
-def of_runtime_env(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Variables that Ray sets before the driver starts, by the rules of the run's own."""
-    told = (resolution.needs.runtime_env or {}).get("env_vars")
-    if not isinstance(told, Mapping):
-        return
-    texts = {str(name): value for name, value in told.items() if isinstance(value, str)}
-    owners = owners_of(texts, resolution, resolution.binding.ranks)
-
-    def where(name: str) -> Where:
-        return context.locate.run(f"/topology/runtime_env/env_vars/{escape(name)}")
-
-    for name, owner in owners.items():
-        yield found("TW403", where(name), owner, "remove it")
-    yield from secret_findings(texts, where)
-    yield from variable_findings({name: value for name, value in texts.items() if name not in owners}, where)
-
-
-PLAN = (fabric, variables, unforwarded, peer_list, of_runtime_env)
+PLAN = (fabric, variables, peer_list)
 PODS = (rdma,)

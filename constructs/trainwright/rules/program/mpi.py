@@ -1,20 +1,24 @@
-"""Rules on what a command says to mpirun."""
+"""Rules on mpirun: what a command says to it, its hosts, the variables that it hands on, and the keys of its ssh."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.handshake import MPI, Gang
+from trainwright.findings.locate import escape
+from trainwright.handshake import Gang
 from trainwright.plan import Resolution
 from trainwright.plan.environment import forwarded, is_stated
+from trainwright.plan.security import RESTRICTED, USER_ID
+from trainwright.rendezvous.mpi import HOSTFILE, MPI
 from trainwright.rules.program.command import Line, assigned, lines_of_ranks, stated_lines, words_of
 from trainwright.rules.program.launchers import launched_by
-from trainwright.run import CommandWorkload
+from trainwright.run import CommandWorkload, WholeSecret
 
 _MPIRUN = frozenset({"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun"})
 _HOROVODRUN = frozenset({"horovodrun"})
@@ -83,7 +87,7 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def mpirun(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Slots, hosts and variables that the command states, against those of the plan."""
-    mpi = resolution.needs.mpi
+    mpi = resolution.needs.part(MPI)
     if mpi is None or not isinstance(context.run.workload, CommandWorkload):
         return
     for line in lines_of_ranks(context, resolution):
@@ -106,7 +110,7 @@ def _without_mpirun(line: Line, resolution: Resolution) -> Problems:
     if launched is None or not others or _HOST_FILES & launched.options.keys():
         return
     message = f"{launched.name} starts ranks in the launcher's pod alone, and {others} pods would wait for mpirun in vain"
-    by_mpirun = f"mpirun -np {resolution.needs.world_size} --hostfile {binding.hostfile}"
+    by_mpirun = f"mpirun -np {resolution.needs.world_size} --hostfile {HOSTFILE}"
     yield "TW411", message, f"write {by_mpirun} before the program in its place; or choose a topology that {launched.name} starts"
 
 
@@ -161,21 +165,21 @@ def _in_each_pod(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
 
 
 def _hosts(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
-    wanted, files, hosts = str(resolution.binding.hostfile), launch.values(_HOSTFILE), launch.values(_HOSTS)
+    files, hosts = launch.values(_HOSTFILE), launch.values(_HOSTS)
     for file in files:
-        if file != wanted and "$" not in file:
-            yield "TW420", f"{file} is not the host file of the run, {wanted}", f"write {wanted}"
+        if file != HOSTFILE and "$" not in file:
+            yield "TW420", f"{file} is not the host file of the run, {HOSTFILE}", f"write {HOSTFILE}"
     if any("$" not in host for host in hosts):
         message = "the command names hosts, and pods are named after the run's identity, which changes with the next edit"
-        yield "TW420", message, f"remove them, and write --hostfile {wanted}"
+        yield "TW420", message, f"remove them, and write --hostfile {HOSTFILE}"
     if files or hosts or launch.values(_DISCOVERY) or launch.is_open:
         return
     if launch.program in _HOROVODRUN:  # horovod/runner/launch.py
         message = "without --hostfile or -H horovodrun starts all ranks in the launcher's pod"
-        yield "TW423", message, f"add --hostfile {wanted}"
+        yield "TW423", message, f"add --hostfile {HOSTFILE}"
     elif mpi.implementation == "openmpi":
         message = "without --hostfile Open MPI 5 sees only the launcher: only Open MPI 4 reads the variable that names the file"
-        yield "TW423", message, f"add --hostfile {wanted}"
+        yield "TW423", message, f"add --hostfile {HOSTFILE}"
 
 
 def _dialect(launch: Launch, resolution: Resolution, mpi: MPI) -> Problems:
@@ -215,7 +219,7 @@ def _root(launch: Launch, line: Line, resolution: Resolution, mpi: MPI) -> Probl
                 message += ", and the run states no user: the plan takes the image for one made for root, with keys in /root/.ssh"
                 fix += "; or write `security: {user: 1000}` for an image that has this user, as those of the MPI Operator"
             yield "TW423", message, fix
-    if resolution.binding.sshd and not mpi.as_root and told:
+    if not mpi.as_root and told:
         message = "--allow-run-as-root does nothing: no pod runs as root, and sshd of an image made for root does not start"
         fix = (
             "remove it, and build the image as the MPI Operator's base images are: a user 1000 with the home /home/mpiuser, and "
@@ -238,7 +242,7 @@ def _waits(context: Context) -> bool:
 def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A gang counts the launcher, which therefore cannot wait for its workers; its command can."""
     work = context.run.workload
-    if resolution.plan.gang and resolution.needs.mpi and isinstance(work, CommandWorkload) and not _waits(context):
+    if resolution.plan.gang and resolution.needs.part(MPI) and isinstance(work, CommandWorkload) and not _waits(context):
         message = "in a gang the launcher starts beside its workers, and mpirun fails on one that does not answer yet"
         fix = "let the command wait until all hosts of the host file answer"
         if resolution.binding.gang is not Gang.OPERATOR:  # an operator's flag groups the pods of every job
@@ -248,12 +252,67 @@ def launcher_in_gang(context: Context, resolution: Resolution) -> Iterator[Findi
 
 def launcher_among_hosts(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """A launcher that is a node is in the host file, and mpirun needs its name in DNS."""
-    needs = resolution.needs
-    holds = needs.mpi is not None and needs.mpi.launcher_holds_ranks and needs.nodes > 1
+    mpi = resolution.needs.part(MPI)
+    holds = mpi is not None and mpi.launcher_holds_ranks and resolution.needs.nodes > 1
     if holds and isinstance(context.run.workload, CommandWorkload) and not _waits(context):
         message = "the launcher is in the host file, and mpirun fails where DNS does not know it yet (kubeflow/trainer#3783)"
         fix = "let the command wait until `getent hosts` finds every host of the host file, or write `launcher_is_node: false`"
         yield found("TW423", context.locate.run("/workload/command"), message, fix)
 
 
-PLAN = (mpirun, launcher_in_gang, launcher_among_hosts)
+def host_file(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Where mpirun reads the hosts, whoever writes them."""
+    run = context.run
+    for field, stated in (("files", run.files), ("mounts", run.mounts)):
+        for other in stated if resolution.needs.part(MPI) else ():
+            if PurePosixPath(HOSTFILE).is_relative_to(other):
+                message = f"{other} would hide {HOSTFILE}, from which mpirun reads its hosts"
+                yield found("TW233", context.locate.run(f"/{field}/{escape(other)}"), message, "use another path")
+
+
+def unforwarded(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Variables that mpirun cannot pass on: it takes names, and the launcher's own values."""
+    if resolution.needs.part(MPI) is None:
+        return
+    for number, source in enumerate(context.run.env_from):
+        kind, name = ("secret", source.secret) if isinstance(source, WholeSecret) else ("config_map", source.config_map)
+        message = f"ranks get no variable of {kind.replace('_', ' ')} {name}: mpirun passes variables on by name"
+        fix = f"name each under env, as in `NAME: {{{kind}: {name}, key: KEY}}`"
+        yield found("TW427", context.locate.run(f"/env_from/{number}"), message, fix)
+    for variable in resolution.plan.environment:  # those of the launcher's own role stay with it
+        if is_stated(variable) and variable.field:
+            message = f"ranks would get {variable.field} of the launcher's pod as {variable.name}, not that of their own"
+            fix = "remove it, and ask the pod in the program, by its host name or address"
+            if variable.source.startswith("cluster:"):
+                fix += f"; or write another value for {variable.name} under env of the run, which wins"
+            yield found("TW427", context.locate.at(variable.source), message, fix)
+
+
+def ssh_has_keys(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Where mpirun starts ranks through ssh, the keys are mounted in the home of one user."""
+    security = resolution.plan.security
+    where = context.locate.at(security.sources.get("user", security.sources.get("root", "run:/security")))
+    if resolution.needs.part(MPI) is None or security.user in (0, USER_ID):
+        return
+    home = f"user: {USER_ID}, with the home /home/mpiuser in the image"
+    if security.user:
+        message = f"ssh looks for its keys in its user's home, and nobody knows where the home of user {security.user} is"
+        yield found("TW428", where, message, f"write {home}; or user: 0, where the namespace's pod security allows it")
+    elif security.non_root and security.level != RESTRICTED:
+        message = "where the run states no user, the ssh keys are in root's home, and `root: false` refuses root"
+        yield found("TW428", where, message, f"add {home}")
+
+
+def keys_are_roots_own(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A file system group lets its members read the keys, and ssh refuses a key of its own user that others can read (openssh,
+    authfile.c, ``sshkey_perm_ok``; mpi-operator#429).
+    """
+    security, mpi = resolution.plan.security, resolution.needs.part(MPI)
+    if mpi is None or not mpi.as_root or security.fs_group is None:
+        return
+    message = f"fs_group {security.fs_group} lets a group read the keys in root's home, and ssh of root then refuses them"
+    fix = f"remove fs_group; or write user: {USER_ID}, with the home /home/mpiuser in the image"
+    yield found("TW428", context.locate.at(security.sources["fs_group"]), message, fix)
+
+
+PLAN = (mpirun, launcher_in_gang, launcher_among_hosts, host_file, unforwarded, ssh_has_keys, keys_are_roots_own)

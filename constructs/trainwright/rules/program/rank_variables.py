@@ -15,6 +15,7 @@ from trainwright.handshake import Rendezvous, Role
 from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
+from trainwright.rendezvous.mpi import MPI
 from trainwright.rules.program.command import Line, assigned, line_in, line_of, lines_of_ranks, set_once, words_in, words_of
 from trainwright.rules.program.environment import stated_for_ranks
 from trainwright.rules.program.launchers import (
@@ -250,7 +251,7 @@ _SET_BY_SHELL = re.compile(r"\bfor\s+(\w+)|\$\{(\w+):?=|\b(\w+)=")
 
 def empty_in_a_shell(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """A shell puts nothing in place of a variable that another kind of object has, and this one's pods have not."""
-    if resolution.needs.mpi or resolution.binding.replaces_command:
+    if resolution.needs.part(MPI) or resolution.binding.replaces_command:
         return
     work, said = context.run.workload, set[tuple[Where, str]]()
     told = set[str]() if isinstance(work, CommandWorkload) and work.launcher_variables is False else _BY_TORCHRUN

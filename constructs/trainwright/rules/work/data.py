@@ -70,7 +70,7 @@ def images(context: Context) -> Iterator[Finding]:
 def failures(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Pods that wait for their data in an init container, under an operator that does not count its failures."""
     run, binding = context.run, resolution.binding
-    if not run.prepare or binding.counts_init_failures:
+    if not run.prepare or binding.recovery.counts_init_failures:
         return
     message = (
         f"if the data never arrives, pods of a {resolution.plan.target_title} fail every {run.peer_wait} and are replaced "
@@ -85,7 +85,7 @@ def _counting(resolution: Resolution) -> str:
     from trainwright.operators import TARGETS  # targets are built on resolutions
 
     answers = {name: answer(target, resolution.needs, resolution.cluster) for name, target in TARGETS.items()}
-    names = [name for name, said in answers.items() if isinstance(said, Binding) and said.counts_init_failures]
+    names = [name for name, said in answers.items() if isinstance(said, Binding) and said.recovery.counts_init_failures]
     return f"; or use target {' or '.join(names)}" if names else ""
 
 
