@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -12,7 +11,8 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.model import Fact
 from trainwright.project.record import Records, RunRecord
 from trainwright.project.start import Start, anew, place_of, saved_by, start_of, stays
-from trainwright.report.facts import rate
+from trainwright.report.facts import shown, words
+from trainwright.report.values import rate
 
 MOST = 6
 """Facts in one line; a run that changed more is better read in its record."""
@@ -60,7 +60,7 @@ def changed_facts(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> list
 
 
 def _change(key: str, old: Fact | None, new: Fact | None) -> str:
-    label = key.translate(str.maketrans("._", "  ")) if _WORDS.fullmatch(key) else key.replace(".", " ", 1)
+    label = words(key)
     if old is None or new is None:
         return f"{label} {_shown(new)} added" if old is None else f"{label} {_shown(old)} removed"
     if key.startswith("learning_rate") and isinstance(old, str) and isinstance(new, str):
@@ -68,10 +68,6 @@ def _change(key: str, old: Fact | None, new: Fact | None) -> str:
     if _shown(old) == _shown(new):
         return f"{label} changed"
     return f"{label} {_shown(old)} → {_shown(new)}"
-
-
-_WORDS = re.compile(r"[a-z0-9_.]+")
-"""Keys of ours; others end in a label, a path or a variable."""
 
 
 def _same(facts: Mapping[str, Fact], key: str) -> bool:
@@ -90,7 +86,7 @@ def _rounded(old: str, new: str) -> tuple[str, str]:
 
 def _shown(value: Fact | None) -> str:
     """Both ends of what is long: an image is told apart by its digest."""
-    text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    text = str(value) if value is None else shown(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 13]}…{text[-12:]}"
 
 
