@@ -15,7 +15,7 @@ from trainwright.manifest.kinds import ObjectKey
 from trainwright.manifest.template.containers import stated_images
 from trainwright.project.built import BuiltRun, Output
 from trainwright.project.load import Sources
-from trainwright.project.start import CLAIM, Facts, Place, place_of, saved_by
+from trainwright.project.start import Facts, Place, claims_of, place_of, saved_by
 
 if TYPE_CHECKING:
     from trainwright.policy import PolicyRun
@@ -84,8 +84,9 @@ def _for_policies(built: BuiltRun) -> PolicyRun:
     from trainwright.policy import PolicyRun
 
     run, held = built.file.run, built.held
-    facts = built.facts if held is None else held.record.facts
+    facts = built.emitted_facts
     own = built.compiled.manifests if held is None else (*held.manifests, *held.needed)
+    pods = [pod for manifest in own for pod in pods_made(manifest, built.cluster.cluster)]
     queue, gpus = facts.get("queue"), facts.get("gpus", 0)
     return PolicyRun(
         name=run.run,
@@ -96,7 +97,8 @@ def _for_policies(built: BuiltRun) -> PolicyRun:
         gpus=int(gpus),
         facts=facts,
         manifests=tuple(own),
-        pods=tuple(pod for manifest in own for pod in pods_made(manifest, built.cluster.cluster)),
+        pods=tuple(pod.spec for pod in pods),
+        added=tuple(container for pod in pods for container in pod.added),
         images=stated_images(built.compiled.resolution),
     )
 
@@ -127,7 +129,7 @@ def directories_of_others(runs: Mapping[str, BuiltRun]) -> Iterator[Clash]:
 
     Directories that the plan gives are called after their runs, so no two of those are one.
     """
-    stated = {name: run.held.record.facts if run.held else run.facts for name, run in runs.items()}
+    stated = {name: run.emitted_facts for name, run in runs.items()}
     places = {name: place_of(facts) for name, facts in stated.items() if _on_a_claim(facts, "checkpoints")}
     for name, facts in sorted(stated.items()):
         locate = runs[name].output.locator
@@ -146,9 +148,7 @@ def directories_of_others(runs: Mapping[str, BuiltRun]) -> Iterator[Clash]:
 
 
 def _on_a_claim(facts: Facts, key: str) -> bool:
-    path = str(facts.get(key, ""))
-    mounts = [name[len("mounts."):-len(CLAIM)] for name in facts if name.startswith("mounts.") and name.endswith(CLAIM)]
-    return any(PurePosixPath(path).is_relative_to(mount) for mount in mounts)
+    return any(PurePosixPath(str(facts.get(key, ""))).is_relative_to(mount) for mount in claims_of(facts))
 
 
 def _inside(start: Place, place: Place) -> bool:

@@ -69,6 +69,7 @@ class Place(NamedTuple):
 
 
 CLAIM = ".claim"
+"""End of the keys of facts that name a claim."""
 STORE = "s3://"
 ENDPOINT = "env.AWS_ENDPOINT_URL"
 """How facts begin by which a run names a store of its own: the variable, that of S3 alone, and references below them."""
@@ -87,10 +88,15 @@ def place_of(facts: Facts, key: str = "checkpoints") -> Place:
     return Place(str(facts.get("cluster", "")), str(facts.get("namespace", "")), volume, folder)
 
 
+def claims_of(facts: Facts) -> dict[str, Fact]:
+    """Path of each mount of a claim -> the claim."""
+    claims = {key: claim for key, claim in facts.items() if key.startswith("mounts.") and key.endswith(CLAIM)}
+    return {key.removeprefix("mounts.").removesuffix(CLAIM): claim for key, claim in claims.items()}
+
+
 def _in_claim(facts: Facts, directory: str) -> tuple[str, str]:
     """The claim that is mounted nearest above a directory, and the directory in it."""
-    claims = {key.removeprefix("mounts.").removesuffix(CLAIM): claim for key, claim in facts.items()
-              if key.startswith("mounts.") and key.endswith(CLAIM)}
+    claims = claims_of(facts)
     mounts = [path for path in claims if PurePosixPath(directory).is_relative_to(path)]
     if not mounts:  # in no claim, or a path that is too long for a fact
         return str(facts.get("checkpoints.claim", "")), directory

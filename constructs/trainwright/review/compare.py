@@ -14,6 +14,7 @@ from trainwright.project.built import SUFFIX as DIST_SUFFIX
 from trainwright.project.built import run_of
 from trainwright.project.causes import DEFAULTS
 from trainwright.project.record import SUFFIX, ClusterRecord, FoundationRecord, RunRecord, as_written
+from trainwright.project.start import CLAIM
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
 from trainwright.report.facts import block, label, told, with_products
@@ -24,8 +25,6 @@ from trainwright.review.side import Side
 from trainwright.units import counted
 
 LOCK = "charts/lock/"
-CLAIM = ".claim"
-"""End of the keys of facts that name a claim."""
 R = TypeVar("R", RunRecord, FoundationRecord, ClusterRecord)
 
 
