@@ -7,10 +7,11 @@ from copy import deepcopy
 from datetime import date
 from typing import Any
 
+from trainwright.cluster import is_from
 from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
-from trainwright.manifest.pods import containers_of, image_volumes, images_outside, is_from
+from trainwright.manifest.pods import containers_of, image_volumes, images_outside
 from trainwright.policy.load import PolicyFile
 from trainwright.policy.model import Policy, PolicyRun, PythonPolicy, Scope, Violation
 from trainwright.units import counted
