@@ -11,7 +11,7 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.model import Fact
 from trainwright.project.record import Records, RunRecord
 from trainwright.project.start import Start, anew, place_of, saved_by, start_of, stays
-from trainwright.report.facts import shown, words
+from trainwright.report.facts import shown, told, words
 from trainwright.report.values import rate
 
 MOST = 6
@@ -52,9 +52,8 @@ def changed_facts(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> list
     """``learning rate 4.2e-4 → 3.0e-4`` for each fact that differs, in the order of the plan, and how many are left out."""
     if not before or not after:
         return []
-    keys = [key for key in dict.fromkeys((*after, *before)) if before.get(key) != after.get(key) and key not in ELSEWHERE]
-    if "learning_rate.base" in keys and _same(before, "learning_rate") and _same(after, "learning_rate"):
-        keys.remove("learning_rate.base")
+    named = (told(before).keys() | told(after).keys()) - set(ELSEWHERE)
+    keys = [key for key in dict.fromkeys((*after, *before)) if before.get(key) != after.get(key) and key in named]
     lines = [_change(key, before.get(key), after.get(key)) for key in keys]
     return lines if len(lines) <= MOST else [*lines[:MOST - 1], f"{len(lines) - MOST + 1} more facts"]
 
@@ -70,11 +69,6 @@ def _change(key: str, old: Fact | None, new: Fact | None) -> str:
     return f"{label} {_shown(old)} → {_shown(new)}"
 
 
-def _same(facts: Mapping[str, Fact], key: str) -> bool:
-    """Whether a rate is its base: nothing scales it."""
-    return facts.get(key) == facts.get(f"{key}.base")
-
-
 def _rounded(old: str, new: str) -> tuple[str, str]:
     """Rates to two digits, where they still differ then."""
     try:
@@ -86,7 +80,7 @@ def _rounded(old: str, new: str) -> tuple[str, str]:
 
 def _shown(value: Fact | None) -> str:
     """Both ends of what is long: an image is told apart by its digest."""
-    text = str(value) if value is None else shown(value)
+    text = "" if value is None else shown(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 13]}…{text[-12:]}"
 
 

@@ -15,7 +15,8 @@ from trainwright.manifest.kinds import ObjectKey
 from trainwright.manifest.template.containers import stated_images
 from trainwright.project.built import BuiltRun, Output
 from trainwright.project.load import Sources
-from trainwright.project.start import Facts, Place, claims_of, place_of, saved_by
+from trainwright.project.start import Place, claims_of, place_of, saved_by
+from trainwright.report.values import Facts
 
 if TYPE_CHECKING:
     from trainwright.policy import PolicyRun

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from trainwright.model import Fact
+from trainwright.report.values import Facts
 from trainwright.run.model import LINEAGE_OF_MODEL
-
-Facts = Mapping[str, Fact]
 
 
 class Start(StrEnum):

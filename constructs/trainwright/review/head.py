@@ -19,6 +19,7 @@ from trainwright.review.model import Class, Review, RunReview
 MOST_COMPILED = 25
 """Runs that are compiled for their estimates and warnings; of more, none."""
 
+
 def with_head(review: Review, project: Project, today: date) -> Review:
     """The review of a folder with what its runs say today, and with notes on runs that a synth has not seen yet."""
     try:
