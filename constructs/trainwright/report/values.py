@@ -49,15 +49,13 @@ def processes(compiled: CompiledRun) -> int | None:
 
 def workload(compiled: CompiledRun) -> dict[str, Any]:
     """What is trained and how, without what the plan has decided from it."""
-    run = compiled.run
+    trainer = compiled.run.trainer
     workload = {key: value for key, value in _written(compiled, "workload").items() if key not in ("kind", "epochs", "steps")}
-    if run.trainer:
-        first = {"task": run.trainer.task, "precision": run.trainer.precision, "schedule": run.trainer.schedule}
-        optimizer = {"kind": run.trainer.optimizer.kind, **workload.get("optimizer", {})}
-        model, data = {"architecture": run.trainer.model.architecture}, {"source": run.trainer.data.source}
-        chosen: dict[str, dict[str, Any]] = {"model": model, "data": data}
-        stated_parts = {key: {**part, **workload.get(key, {})} for key, part in chosen.items()}
-        workload = first | workload | stated_parts | {"optimizer": optimizer}
+    if trainer:
+        kinds = {"model": {"architecture": trainer.model.architecture}, "data": {"source": trainer.data.source}}
+        kinds["optimizer"] = {"kind": trainer.optimizer.kind}
+        first = {"task": trainer.task, "precision": trainer.precision, "schedule": trainer.schedule}
+        workload = first | workload | {key: kind | workload.get(key, {}) for key, kind in kinds.items()}
     workload |= workload.pop("training", {})  # of a script: the same words
     workload |= {key: shlex.join(workload[key]) for key in ("command", "args") if workload.get(key)}
     return dict(flat(workload))
