@@ -17,7 +17,7 @@ from typing import Any
 
 from trainwright.rehearsal.environment import command_line, container_environment
 from trainwright.rehearsal.kinds import Volume
-from trainwright.rehearsal.objects import CannotPlayError, CannotWorkError, Objects, Problem
+from trainwright.rehearsal.objects import Blocker, CannotPlayError, CannotWorkError, Objects
 from trainwright.rehearsal.pod import Pod
 from trainwright.rehearsal.volumes import VolumeFolders, rendered_files, write_files
 
@@ -71,7 +71,7 @@ class Place:
         containers: Sequence[Tree] = [*(self.template.get("initContainers") or ()), *self.template["containers"]]
         if len(containers) != 1:
             message = f"it has {len(containers)} containers, and this plays pods of one"
-            raise CannotPlayError([Problem(f"pod {self.pod.name}", message, "choose a run whose pods have one")])
+            raise CannotPlayError([Blocker(f"pod {self.pod.name}", message, "choose a run whose pods have one")])
         return containers[0]
 
     @property
@@ -144,7 +144,7 @@ def _user(security: Tree, image: Image, pod: str) -> tuple[int, int]:
     uid, _, gid = (image.settings.get("User") or "0").partition(":")
     found = int(security.get("runAsUser", uid)), int(security.get("runAsGroup", gid or 0))
     if security.get("runAsNonRoot") and found[0] == 0:
-        raise CannotWorkError([Problem(f"pod {pod}", "container has runAsNonRoot and image will run as root", "state runAsUser")])
+        raise CannotWorkError([Blocker(f"pod {pod}", "container has runAsNonRoot and image will run as root", "state runAsUser")])
     return found
 
 
@@ -245,7 +245,7 @@ def _folder(place: Place, volume: Volume) -> Path:
     else:
         files, problems = rendered_files(volume, place.pod, place.objects.config_maps, f"pod {place.pod.name}")
         if problems or not files:
-            unknown = Problem(f"volume {volume.name}", f"{volume.other_source} is not played here", "choose a run without it")
+            unknown = Blocker(f"volume {volume.name}", f"{volume.other_source} is not played here", "choose a run without it")
             raise CannotPlayError(problems or [unknown])
         folder = place.folders.files("pod", volume.name)
         folder.mkdir(parents=True)

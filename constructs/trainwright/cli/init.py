@@ -24,7 +24,7 @@ from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
-from trainwright.starter.run import ONLY_COMMANDS, TOPOLOGIES, WORKLOADS, Starter, starter_text
+from trainwright.starter.run import ONLY_COMMANDS, TOPOLOGIES, WORKLOADS, Starter, starter_text, trainer_image
 
 Answer = str | None
 
@@ -120,14 +120,13 @@ def _first(drafts: Drafts, name: str, cluster: Answer, namespace: Answer, claim:
     profile: Cluster = clusters[chosen].cluster
     space = choose("namespace", namespace, list(profile.namespaces))
     claims = [key for key, value in profile.namespaces[space].claims.items() if value.access != "ReadOnlyMany"]
-    registry = profile.registries[0] if profile.registries else "registry.example.com"
     return Starter(
         name=name,
         cluster=chosen,
         namespace=space,
         team="research",
         claim=choose("claim", claim, claims) if claims or claim else None,
-        image=f"{registry}/trainwright/trainer:latest",
+        image=trainer_image(profile),
         nodes=2,
         gpus=max((pool.gpu.per_node for pool in profile.node_pools.values() if pool.gpu), default=0),
     )

@@ -35,7 +35,7 @@ from trainwright.starter.files import (
     run_files,
     summary,
 )
-from trainwright.starter.run import TOPOLOGIES, Starter, starter_text
+from trainwright.starter.run import TOPOLOGIES, Starter, starter_text, trainer_image
 
 IGNORED = {".git"}
 """What may be in the folder already."""
@@ -202,10 +202,9 @@ def _starter(profile: Cluster, namespace: str) -> Starter:
     """The digits, on two nodes of the first pool, or on one where there is no second."""
     pool = next(iter(profile.node_pools.values()))
     (claim, *_) = profile.namespaces[namespace].claims
-    registry = profile.registries[0] if profile.registries else "registry.example.com"
     return Starter(
         name=FIRST_RUN, team="research", cluster=profile.cluster, namespace=namespace, claim=claim, nodes=min(pool.nodes or 2, 2),
-        image=f"{registry}/trainwright/trainer:latest", gpus=pool.gpu.per_node if pool.gpu else 0,
+        image=trainer_image(profile), gpus=pool.gpu.per_node if pool.gpu else 0,
     )
 
 

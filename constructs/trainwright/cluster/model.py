@@ -1,6 +1,7 @@
 """The cluster profile: what a platform team has, as data."""
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -238,3 +239,12 @@ class Cluster(Model):
     """Registries, or path prefixes in them, that images may come from; if empty, all are allowed."""
     waivers: ListOf[Waiver] = ()
     """Findings about this profile that its platform team accepts, such as what a vendor's guide asks for, for all runs."""
+
+    def allows(self, image: str) -> bool:
+        """Whether pods may have an image."""
+        return not self.registries or is_from(image, self.registries)
+
+
+def is_from(image: str, prefixes: Iterable[str]) -> bool:
+    """Whether an image is one of these, or below one: registries, or path prefixes in them."""
+    return any(image == prefix or image.startswith(f"{prefix}/") for prefix in (one.rstrip("/") for one in prefixes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from trainwright.findings.locate import at, escape
@@ -78,11 +78,6 @@ def _images(node: Any, pointer: str) -> Iterator[tuple[str, str]]:
                 yield f"{pointer}/image", value
         elif isinstance(value, dict | list):
             yield from _images(value, f"{pointer}/{escape(str(key))}")
-
-
-def is_from(image: str, prefixes: Iterable[str]) -> bool:
-    """Whether an image is one of these, or below one: registries, or path prefixes in them."""
-    return any(image == prefix or image.startswith(f"{prefix}/") for prefix in (one.rstrip("/") for one in prefixes))
 
 
 def image_volumes(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.cluster import Cluster
 from trainwright.findings.locate import at
@@ -20,11 +20,21 @@ def added_by(target: Target, cluster: Cluster) -> list[AddedContainer]:
     return [one._replace(image=installed.init_image or one.image) for one in target.adds] if installed else []
 
 
-def pods_made(manifest: Mapping[str, Any], cluster: Cluster) -> Iterator[Tree]:
-    """The ``spec`` of each pod template of an object, with the containers that its operator adds."""
+class MadePod(NamedTuple):
+    """A pod as a controller makes it."""
+
+    spec: Tree
+    """With the containers that the operator adds."""
+    added: tuple[Tree, ...]
+    """These."""
+
+
+def pods_made(manifest: Mapping[str, Any], cluster: Cluster) -> Iterator[MadePod]:
+    """Of each pod template of an object."""
     kind = GroupKind.of(manifest)
     targets = [target for target in TARGETS.values() if target.kind == kind]
     added = [one for target in targets for one in added_by(target, cluster) if at(manifest, one.beside)]
     for pod in pods_in(manifest):
-        more = [{"name": one.name, "image": one.image} for one in added if pod.pointer == f"{one.template}/spec"]
-        yield {**pod.spec, "initContainers": [*(pod.spec.get("initContainers") or ()), *more]} if more else pod.spec
+        more = tuple({"name": one.name, "image": one.image} for one in added if pod.pointer == f"{one.template}/spec")
+        spec = {**pod.spec, "initContainers": [*(pod.spec.get("initContainers") or ()), *more]} if more else pod.spec
+        yield MadePod(spec, more)

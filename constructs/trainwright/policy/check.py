@@ -7,10 +7,11 @@ from copy import deepcopy
 from datetime import date
 from typing import Any
 
+from trainwright.cluster import is_from
 from trainwright.findings import CompileError, Finding, Severity, Where
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
-from trainwright.manifest.pods import containers_of, image_volumes, images_outside, is_from, pods_in
+from trainwright.manifest.pods import containers_of, image_volumes, images_outside
 from trainwright.policy.load import PolicyFile
 from trainwright.policy.model import Policy, PolicyRun, PythonPolicy, Scope, Violation
 from trainwright.units import counted
@@ -94,15 +95,14 @@ def _gpus(run: PolicyRun, asked: Any) -> Iterator[Violation]:
 
 
 def _registries(run: PolicyRun, allowed: Sequence[str]) -> Iterator[Violation]:
-    written = [pod.spec for manifest in run.manifests for pod in pods_in(manifest)]
-    images = [str(container.get("image")) for pod in written for _, container in containers_of(pod)]
-    images += [reference for pod in written for _, reference in image_volumes(pod)]
+    containers = [container for pod in run.pods for _, container in containers_of(pod)]
+    images = [str(container.get("image")) for container in containers if container not in run.added]
+    images += [reference for pod in run.pods for _, reference in image_volumes(pod)]
     images += [reference for manifest in run.manifests for _, reference in images_outside(manifest)]
     for image in dict.fromkeys(images):
         if not is_from(image, allowed):
             yield Violation(run.name, f"image {image} is not from {' or '.join(allowed)}", run.images.get(image, "/image"))
-    added = {str(one.get("image")): one.get("name") for pod in run.pods for _, one in containers_of(pod)}
-    for image, name in added.items():
+    for image, name in {container["image"]: container["name"] for container in run.added}.items():
         if image not in images and not is_from(image, allowed):
             message = f"image {image} of container {name}, which the operator adds, is not from {' or '.join(allowed)}"
             yield Violation(run.name, message, "/target")

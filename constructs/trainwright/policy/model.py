@@ -118,6 +118,8 @@ class PolicyRun:
     """The finished objects, overrides included."""
     pods: tuple[dict[str, Any], ...]
     """The ``spec`` of each pod template in them, by whatever field it came there, with the containers that operators add."""
+    added: tuple[dict[str, Any], ...] = ()
+    """Those containers of them that operators add."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Image that the run or a pool of its cluster states for a container -> where."""
 

@@ -20,11 +20,10 @@ from trainwright.manifest.plain import problems
 from trainwright.manifest.provenance import Answer, Provenance, split
 from trainwright.manifest.template.volumes import payload_provenance
 from trainwright.project.built import NO_RECORDS, SUFFIX, Build, BuiltFoundation, BuiltRun, Manifest, Output
-from trainwright.project.clashes import Clash, duplicates, fetched_twice, refused_by_policies, shared_ports
+from trainwright.project.clashes import Clash, directories_of_others, duplicates, fetched_twice, refused_by_policies, shared_ports
 from trainwright.project.hold import HeldRun, check_held, from_profile
 from trainwright.project.load import ClusterFile, RunFile, Sources, Watch, unwatched
 from trainwright.project.record import Records
-from trainwright.project.start import directories_of_others
 from trainwright.report.facts import plan_facts
 from trainwright.report.header import foundation_header, run_header
 from trainwright.rules.pods.objects import values_are_plain
@@ -57,9 +56,7 @@ def build_project(sources: Sources, today: date, last: Records = NO_RECORDS, wat
     foundations = build_foundations(sources.clusters, runs)
     clashes = duplicates([*(entry.output for entry in foundations.values()), *(entry.output for entry in runs.values())])
     clashes += [Clash(finding, entry.serves) for entry in foundations.values() for finding in _not_plain(entry.output)]
-    clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values()))]
-    known = {name: (run.held.record.facts if run.held else run.facts, run.output.locator) for name, run in runs.items()}
-    clashes += [Clash(finding, names) for finding, names in directories_of_others(known)]
+    clashes += [*shared_ports(list(runs.values())), *fetched_twice(list(runs.values())), *directories_of_others(runs)]
     clashes += refused_by_policies(sources, runs, today)
     findings += [clash.finding for clash in clashes]
     return Build(runs, foundations, done, sources.clusters, _failures(sources, failed, clashes), tuple(findings))

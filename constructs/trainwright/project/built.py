@@ -75,6 +75,11 @@ class BuiltRun(NamedTuple):
         return self.output.held
 
     @property
+    def emitted_facts(self) -> Mapping[str, Fact]:
+        """What is stated of it as it is, or will be, in ``dist/``."""
+        return self.facts if self.held is None else self.held.record.facts
+
+    @property
     def identity(self) -> str:
         """The hash in the names of its objects in ``dist/``."""
         return self.compiled.identity if self.held is None else self.held.record.identity

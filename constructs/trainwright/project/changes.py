@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
@@ -12,7 +11,8 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.model import Fact
 from trainwright.project.record import Records, RunRecord
 from trainwright.project.start import Start, anew, place_of, saved_by, start_of, stays
-from trainwright.report.facts import rate
+from trainwright.report.facts import shown, told, words
+from trainwright.report.values import rate
 
 MOST = 6
 """Facts in one line; a run that changed more is better read in its record."""
@@ -52,15 +52,14 @@ def changed_facts(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> list
     """``learning rate 4.2e-4 → 3.0e-4`` for each fact that differs, in the order of the plan, and how many are left out."""
     if not before or not after:
         return []
-    keys = [key for key in dict.fromkeys((*after, *before)) if before.get(key) != after.get(key) and key not in ELSEWHERE]
-    if "learning_rate.base" in keys and _same(before, "learning_rate") and _same(after, "learning_rate"):
-        keys.remove("learning_rate.base")
+    named = (told(before).keys() | told(after).keys()) - set(ELSEWHERE)
+    keys = [key for key in dict.fromkeys((*after, *before)) if before.get(key) != after.get(key) and key in named]
     lines = [_change(key, before.get(key), after.get(key)) for key in keys]
     return lines if len(lines) <= MOST else [*lines[:MOST - 1], f"{len(lines) - MOST + 1} more facts"]
 
 
 def _change(key: str, old: Fact | None, new: Fact | None) -> str:
-    label = key.translate(str.maketrans("._", "  ")) if _WORDS.fullmatch(key) else key.replace(".", " ", 1)
+    label = words(key)
     if old is None or new is None:
         return f"{label} {_shown(new)} added" if old is None else f"{label} {_shown(old)} removed"
     if key.startswith("learning_rate") and isinstance(old, str) and isinstance(new, str):
@@ -68,15 +67,6 @@ def _change(key: str, old: Fact | None, new: Fact | None) -> str:
     if _shown(old) == _shown(new):
         return f"{label} changed"
     return f"{label} {_shown(old)} → {_shown(new)}"
-
-
-_WORDS = re.compile(r"[a-z0-9_.]+")
-"""Keys of ours; others end in a label, a path or a variable."""
-
-
-def _same(facts: Mapping[str, Fact], key: str) -> bool:
-    """Whether a rate is its base: nothing scales it."""
-    return facts.get(key) == facts.get(f"{key}.base")
 
 
 def _rounded(old: str, new: str) -> tuple[str, str]:
@@ -90,7 +80,7 @@ def _rounded(old: str, new: str) -> tuple[str, str]:
 
 def _shown(value: Fact | None) -> str:
     """Both ends of what is long: an image is told apart by its digest."""
-    text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    text = "" if value is None else shown(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 13]}…{text[-12:]}"
 
 

@@ -1,9 +1,10 @@
-"""Runs that compile alone and cannot stand together: one name twice, the same ports, the same data, a policy."""
+"""Runs that compile alone and cannot stand together: one name twice, the same ports, data or directory, a policy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainwright.findings import CompileError, Finding, Where
@@ -14,6 +15,8 @@ from trainwright.manifest.kinds import ObjectKey
 from trainwright.manifest.template.containers import stated_images
 from trainwright.project.built import BuiltRun, Output
 from trainwright.project.load import Sources
+from trainwright.project.start import Place, claims_of, place_of, saved_by
+from trainwright.report.values import Facts
 
 if TYPE_CHECKING:
     from trainwright.policy import PolicyRun
@@ -82,8 +85,9 @@ def _for_policies(built: BuiltRun) -> PolicyRun:
     from trainwright.policy import PolicyRun
 
     run, held = built.file.run, built.held
-    facts = built.facts if held is None else held.record.facts
+    facts = built.emitted_facts
     own = built.compiled.manifests if held is None else (*held.manifests, *held.needed)
+    pods = [pod for manifest in own for pod in pods_made(manifest, built.cluster.cluster)]
     queue, gpus = facts.get("queue"), facts.get("gpus", 0)
     return PolicyRun(
         name=run.run,
@@ -94,7 +98,8 @@ def _for_policies(built: BuiltRun) -> PolicyRun:
         gpus=int(gpus),
         facts=facts,
         manifests=tuple(own),
-        pods=tuple(pod for manifest in own for pod in pods_made(manifest, built.cluster.cluster)),
+        pods=tuple(pod.spec for pod in pods),
+        added=tuple(container for pod in pods for container in pod.added),
         images=stated_images(built.compiled.resolution),
     )
 
@@ -118,3 +123,37 @@ def fetched_twice(runs: Sequence[BuiltRun]) -> list[Clash]:
                 )
                 clashes.append(Clash(finding, (other[1], own[1])))
     return clashes
+
+
+def directories_of_others(runs: Mapping[str, BuiltRun]) -> Iterator[Clash]:
+    """Active runs that start from a directory of another, or from their own, and programs whose commands name one to save to.
+
+    Directories that the plan gives are called after their runs, so no two of those are one.
+    """
+    stated = {name: run.emitted_facts for name, run in runs.items()}
+    places = {name: place_of(facts) for name, facts in stated.items() if _on_a_claim(facts, "checkpoints")}
+    for name, facts in sorted(stated.items()):
+        locate = runs[name].output.locator
+        if _on_a_claim(facts, "resume_from"):
+            start, where = place_of(facts, "resume_from"), locate.run("/workload/resume_from")
+            for other in (other for other, place in places.items() if _inside(start, place)):
+                whose = "its own directory" if other == name else f"the directory of run {other}, which is active"
+                fix = "remove resume_from: the program is told its own directory" if other == name else (
+                    f"copy what it starts from into a folder of its own, or write `state: done` in {other} first")
+                yield Clash(found("TW252", where, f"{name} starts from {facts['resume_from']}, {whose}", fix), (name,))
+        named = saved_by(facts) == "own" and name in places
+        for other in (other for other, place in places.items() if named and other < name and place == places[name]):
+            message = f"{other} and {name}, both active, save to {facts['checkpoints']} of claim {places[name].volume}"
+            fix = "give each a directory of its own in its command; TRAINWRIGHT_CHECKPOINT_DIRECTORY is one"
+            yield Clash(found("TW252", locate.run("/workload"), message, fix), (other, name))
+
+
+def _on_a_claim(facts: Facts, key: str) -> bool:
+    return any(PurePosixPath(str(facts.get(key, ""))).is_relative_to(mount) for mount in claims_of(facts))
+
+
+def _inside(start: Place, place: Place) -> bool:
+    """Whether one is the other or lies in it. Of a whole claim nobody knows which folders in it are whose."""
+    if start[:3] != place[:3] or (place.folder == "." and start != place):
+        return False
+    return PurePosixPath(start.folder).is_relative_to(place.folder)

@@ -1,21 +1,14 @@
-"""Where training starts in a run that replaces another: one judgement for `synth` and `diff`, from the facts of both records.
-And what active runs do in each other's directories.
-"""
+"""Where training starts in a run that replaces another: one judgement for `synth` and `diff`, from the facts of both records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from trainwright.findings import Finding
-from trainwright.findings.codes import found
-from trainwright.findings.locate import Locator
 from trainwright.model import Fact
+from trainwright.report.values import Facts
 from trainwright.run.model import LINEAGE_OF_MODEL
-
-Facts = Mapping[str, Fact]
 
 
 class Start(StrEnum):
@@ -74,6 +67,7 @@ class Place(NamedTuple):
 
 
 CLAIM = ".claim"
+"""End of the keys of facts that name a claim."""
 STORE = "s3://"
 ENDPOINT = "env.AWS_ENDPOINT_URL"
 """How facts begin by which a run names a store of its own: the variable, that of S3 alone, and references below them."""
@@ -92,47 +86,18 @@ def place_of(facts: Facts, key: str = "checkpoints") -> Place:
     return Place(str(facts.get("cluster", "")), str(facts.get("namespace", "")), volume, folder)
 
 
+def claims_of(facts: Facts) -> dict[str, Fact]:
+    """Path of each mount of a claim -> the claim."""
+    claims = {key: claim for key, claim in facts.items() if key.startswith("mounts.") and key.endswith(CLAIM)}
+    return {key.removeprefix("mounts.").removesuffix(CLAIM): claim for key, claim in claims.items()}
+
+
 def _in_claim(facts: Facts, directory: str) -> tuple[str, str]:
     """The claim that is mounted nearest above a directory, and the directory in it."""
-    claims = {key.removeprefix("mounts.").removesuffix(CLAIM): claim for key, claim in facts.items()
-              if key.startswith("mounts.") and key.endswith(CLAIM)}
+    claims = claims_of(facts)
     mounts = [path for path in claims if PurePosixPath(directory).is_relative_to(path)]
     if not mounts:  # in no claim, or a path that is too long for a fact
         return str(facts.get("checkpoints.claim", "")), directory
     mount = max(mounts, key=len)
     folder = PurePosixPath(str(facts.get(f"mounts.{mount}.sub_path", ""))) / PurePosixPath(directory).relative_to(mount)
     return str(claims[mount]), str(folder)
-
-
-def directories_of_others(runs: Mapping[str, tuple[Facts, Locator]]) -> Iterator[tuple[Finding, tuple[str, ...]]]:
-    """Active runs that start from a directory of another, or from their own, and programs whose commands name one to save to.
-
-    Directories that the plan gives are called after their runs, so no two of those are one.
-    """
-    places = {name: place_of(facts) for name, (facts, _) in runs.items() if _on_a_claim(facts, "checkpoints")}
-    for name, (facts, locate) in sorted(runs.items()):
-        if _on_a_claim(facts, "resume_from"):
-            start, where = place_of(facts, "resume_from"), locate.run("/workload/resume_from")
-            for other in (other for other, place in places.items() if _inside(start, place)):
-                whose = "its own directory" if other == name else f"the directory of run {other}, which is active"
-                fix = "remove resume_from: the program is told its own directory" if other == name else (
-                    f"copy what it starts from into a folder of its own, or write `state: done` in {other} first")
-                yield found("TW252", where, f"{name} starts from {facts['resume_from']}, {whose}", fix), (name,)
-        named = saved_by(facts) == "own" and name in places
-        for other in (other for other, place in places.items() if named and other < name and place == places[name]):
-            message = f"{other} and {name}, both active, save to {facts['checkpoints']} of claim {places[name].volume}"
-            fix = "give each a directory of its own in its command; TRAINWRIGHT_CHECKPOINT_DIRECTORY is one"
-            yield found("TW252", locate.run("/workload"), message, fix), (other, name)
-
-
-def _on_a_claim(facts: Facts, key: str) -> bool:
-    path = str(facts.get(key, ""))
-    mounts = [name[len("mounts."):-len(CLAIM)] for name in facts if name.startswith("mounts.") and name.endswith(CLAIM)]
-    return any(PurePosixPath(path).is_relative_to(mount) for mount in mounts)
-
-
-def _inside(start: Place, place: Place) -> bool:
-    """Whether one is the other or lies in it. Of a whole claim nobody knows which folders in it are whose."""
-    if start[:3] != place[:3] or (place.folder == "." and start != place):
-        return False
-    return PurePosixPath(start.folder).is_relative_to(place.folder)

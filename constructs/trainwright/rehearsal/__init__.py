@@ -2,12 +2,12 @@
 
 from trainwright.rehearsal.console import rehearse_file
 from trainwright.rehearsal.differences import Difference
-from trainwright.rehearsal.objects import CannotPlayError, CannotWorkError, Problem, UsageError
+from trainwright.rehearsal.objects import Blocker, CannotPlayError, CannotWorkError, UsageError
 from trainwright.rehearsal.observer import Observer, Opening
 from trainwright.rehearsal.rehearse import Outcome, rehearse
 from trainwright.rehearsal.setting import Options
 
 __all__ = [
-    "CannotPlayError", "CannotWorkError", "Difference", "Observer", "Opening", "Options", "Outcome", "Problem", "UsageError",
+    "Blocker", "CannotPlayError", "CannotWorkError", "Difference", "Observer", "Opening", "Options", "Outcome", "UsageError",
     "rehearse", "rehearse_file",
 ]

@@ -12,7 +12,7 @@ from importlib.metadata import distributions, requires
 from trainwright.rehearsal.dns import ClusterDns, Unresolvable
 from trainwright.rehearsal.environment import Environment, command_line, container_environment, find_program, search_path
 from trainwright.rehearsal.kinds import Container, Job
-from trainwright.rehearsal.objects import Objects, Problem, Specification
+from trainwright.rehearsal.objects import Blocker, Objects, Specification
 from trainwright.rehearsal.pod import Pod, create_pod, pod_address
 from trainwright.rehearsal.setting import Options
 from trainwright.rehearsal.volumes import PathRewriter, check_volumes, rendered_files
@@ -34,35 +34,35 @@ RENDEZVOUS = "rendezvous"
 """Name of the container port where the ranks meet."""
 
 
-def check_job(job: Job) -> Iterator[Problem]:
+def check_job(job: Job) -> Iterator[Blocker]:
     """Problems of a Job that cannot be played, or that would start nothing."""
     where, spec = f"Job {job.name}", job.spec
     if spec.completion_mode != "Indexed":
-        yield Problem(where, f"completionMode is {spec.completion_mode}", "a rehearsal plays only completionMode: Indexed")
+        yield Blocker(where, f"completionMode is {spec.completion_mode}", "a rehearsal plays only completionMode: Indexed")
     if not job.completions:
         stated = "not set" if spec.completions is None else spec.completions
-        yield Problem(where, f"completions is {stated}", "write the number of pods")
+        yield Blocker(where, f"completions is {stated}", "write the number of pods")
     if spec.suspend:
-        yield Problem(where, "it is suspended, so no pod would start", "remove suspend")
+        yield Blocker(where, "it is suspended, so no pod would start", "remove suspend")
     if job.pod.restart_policy != "Never":
-        yield Problem(where, f"restartPolicy is {job.pod.restart_policy}", "a rehearsal plays only restartPolicy: Never")
+        yield Blocker(where, f"restartPolicy is {job.pod.restart_policy}", "a rehearsal plays only restartPolicy: Never")
     if spec.success_policy is not None:
-        yield Problem(where, "it has a successPolicy", "remove it: a rehearsal plays Jobs until every index has ended")
+        yield Blocker(where, "it has a successPolicy", "remove it: a rehearsal plays Jobs until every index has ended")
     if job.pod.host_network:
-        yield Problem(where, "hostNetwork: true would give every pod the machine's own address", "remove hostNetwork")
+        yield Blocker(where, "hostNetwork: true would give every pod the machine's own address", "remove hostNetwork")
     for container in job.pod.init_containers:
         if container.restart_policy == "Always":
-            yield Problem(f"{where}, container {container.name}", "it is a sidecar", "remove it: a rehearsal plays no sidecars")
+            yield Blocker(f"{where}, container {container.name}", "it is a sidecar", "remove it: a rehearsal plays no sidecars")
 
 
-def check_size(job: Job) -> Iterator[Problem]:
+def check_size(job: Job) -> Iterator[Blocker]:
     """Whether one machine can play so many pods."""
     if job.completions > MOST_PODS:
         fix = f"rehearse at most {MOST_PODS} pods: --nodes {MOST_PODS}"
-        yield Problem(f"Job {job.name}", f"completions is {job.completions}", fix)
+        yield Blocker(f"Job {job.name}", f"completions is {job.completions}", fix)
 
 
-def check_libraries(specification: Specification | None) -> Iterator[Problem]:
+def check_libraries(specification: Specification | None) -> Iterator[Blocker]:
     """Whether this Python has what our trainer's ranks import."""
     work = specification.spec.work if specification else None
     extras = EXTRAS[work.engine] if isinstance(work, Training) else ()
@@ -71,7 +71,7 @@ def check_libraries(specification: Specification | None) -> Iterator[Problem]:
         message = f"the ranks need {', '.join(missing)}, and {sys.prefix} does not have {'it' if len(missing) == 1 else 'them'}"
         fix = f"run: {sys.executable} -m pip install 'trainwright-trainer[{','.join(extras)}]'"
         small = "; where you need no CUDA, first: pip install torch --index-url https://download.pytorch.org/whl/cpu"
-        yield Problem("this machine", message, fix + (small if "torch" in missing else ""))
+        yield Blocker("this machine", message, fix + (small if "torch" in missing else ""))
 
 
 def _of_extra(extra: str) -> list[str]:
@@ -81,7 +81,7 @@ def _of_extra(extra: str) -> list[str]:
     return [name[0] for name in names if name]
 
 
-def check_objects(objects: Objects, specification: Specification | None, options: Options) -> Iterator[Problem]:
+def check_objects(objects: Objects, specification: Specification | None, options: Options) -> Iterator[Blocker]:
     """Missing objects and keys, names that do not resolve, ports that differ, commands that this machine does not have."""
     job = objects.job
     pod = create_pod(job, 0, pod_address(options.first_address, 0))
@@ -104,18 +104,18 @@ def check_objects(objects: Objects, specification: Specification | None, options
     yield from check_ports(objects, specification)
 
 
-def _check_command(container: Container, environment: Environment, options: Options, where: str) -> Iterator[Problem]:
+def _check_command(container: Container, environment: Environment, options: Options, where: str) -> Iterator[Blocker]:
     words = command_line(container, environment.values)
     if not container.command:
-        yield Problem(where, "it runs the image's own entrypoint, which is not known here", "write its command")
+        yield Blocker(where, "it runs the image's own entrypoint, which is not known here", "write its command")
         return
     program = PathRewriter(options.mounts)(words[0])
     if find_program(program, search_path(environment.values, options.environment)) is None:
-        yield Problem(where, f'failed to start: exec: "{words[0]}": executable file not found in $PATH',
+        yield Blocker(where, f'failed to start: exec: "{words[0]}": executable file not found in $PATH',
                       "install it into this Python's environment, or correct the command")
 
 
-def _check_names(container: Container, environment: Environment, dns: ClusterDns, where: str) -> Iterator[Problem]:
+def _check_names(container: Container, environment: Environment, dns: ClusterDns, where: str) -> Iterator[Blocker]:
     texts = {f"env {name}": value for name, value in environment.values.items()}
     texts["command"] = "\n".join(command_line(container, environment.values))
     for field, text in texts.items():
@@ -130,7 +130,7 @@ def _check_names(container: Container, environment: Environment, dns: ClusterDns
 
 def _check_mounted_file(
     objects: Objects, container: Container, environment: Environment, pod: Pod, where: str
-) -> Iterator[Problem]:
+) -> Iterator[Blocker]:
     """A specification whose path lies in a mounted ConfigMap that has no such key: the supervisor would not find it."""
     path = environment.values.get(SPEC_ENV)
     if path is None:
@@ -143,34 +143,34 @@ def _check_mounted_file(
             continue
         files, problems = rendered_files(volume, pod, objects.config_maps, where)
         if not problems and inside not in files:
-            yield Problem(f"{where}, env {SPEC_ENV}", f"{path} would be missing: ConfigMap {volume.config_map.name}, mounted at "
+            yield Blocker(f"{where}, env {SPEC_ENV}", f"{path} would be missing: ConfigMap {volume.config_map.name}, mounted at "
                           f"{mount.mount_path}, has no key {inside}", f"its keys are {', '.join(files) or 'none'}")
         return
-    yield Problem(f"{where}, env {SPEC_ENV}", f"no ConfigMap is mounted in a folder above {path}", "mount the run's ConfigMap")
+    yield Blocker(f"{where}, env {SPEC_ENV}", f"no ConfigMap is mounted in a folder above {path}", "mount the run's ConfigMap")
 
 
-def _check_world(job: Job, specification: Specification, dns: ClusterDns) -> Iterator[Problem]:
+def _check_world(job: Job, specification: Specification, dns: ClusterDns) -> Iterator[Blocker]:
     world = specification.spec.world
     if world.nodes != job.completions:
         message = f"completions is {job.completions}, and world.nodes in {specification.where} is {world.nodes}"
-        yield Problem(f"Job {job.name}", message, "make the two equal")
+        yield Blocker(f"Job {job.name}", message, "make the two equal")
     if job.spec.parallelism < world.nodes:
-        yield Problem(f"Job {job.name}", f"parallelism is {job.spec.parallelism}, and {world.nodes} pods wait for each other",
+        yield Blocker(f"Job {job.name}", f"parallelism is {job.spec.parallelism}, and {world.nodes} pods wait for each other",
                       f"write parallelism: {world.nodes}")
     host = specification.meeting.host
     found = dns.resolve(host)
     if isinstance(found, Unresolvable):
         yield _unresolvable(f"{specification.where}, world.rendezvous.host", found)
     elif found != dns.address(0):
-        yield Problem(f"{specification.where}, world.rendezvous.host", f"{host} is not pod 0, where rank 0 listens",
+        yield Blocker(f"{specification.where}, world.rendezvous.host", f"{host} is not pod 0, where rank 0 listens",
                       f"write the name of pod 0 of Job {job.name}")
 
 
-def _unresolvable(where: str, found: Unresolvable) -> Problem:
-    return Problem(where, f"{found.name} would not resolve: {found.reason}", found.fix)
+def _unresolvable(where: str, found: Unresolvable) -> Blocker:
+    return Blocker(where, f"{found.name} would not resolve: {found.reason}", found.fix)
 
 
-def check_ports(objects: Objects, specification: Specification | None) -> Iterator[Problem]:
+def check_ports(objects: Objects, specification: Specification | None) -> Iterator[Blocker]:
     """Every disagreement about a port that the manifests show."""
     job = objects.job
     for container in job.pod.containers:
@@ -181,35 +181,35 @@ def check_ports(objects: Objects, specification: Specification | None) -> Iterat
         for port in service.spec.ports:
             target = port.target_port
             if isinstance(target, str) and all(container.port_number(target) is None for container in job.pod.containers):
-                yield Problem(f"Service {service.metadata.name}, port {port.name or port.port}",
+                yield Blocker(f"Service {service.metadata.name}, port {port.name or port.port}",
                               f"targetPort {target} names no container port", _known_ports(job.pod.containers[0]))
     if specification is not None:
         trains = job.pod.main
         yield from _check_specification(trains, specification, f"Job {job.name}, container {trains.name}")
 
 
-def _check_probes(container: Container, specification: Specification | None, where: str) -> Iterator[Problem]:
+def _check_probes(container: Container, specification: Specification | None, where: str) -> Iterator[Blocker]:
     for field, probe in container.probes:
         target = probe.http_get or probe.tcp_socket
         if target is None:
             continue
         number = container.port_number(target.port)
         if number is None:
-            yield Problem(f"{where}, {field}", f"couldn't find port: {target.port}", _known_ports(container))
+            yield Blocker(f"{where}, {field}", f"couldn't find port: {target.port}", _known_ports(container))
         elif isinstance(target.port, int) and specification and probe.http_get and number != specification.spec.http_port:
-            yield Problem(f"{where}, {field}", f"it probes port {number}, and http_port in {specification.where} is "
+            yield Blocker(f"{where}, {field}", f"it probes port {number}, and http_port in {specification.where} is "
                           f"{specification.spec.http_port}: nothing would answer", "make the two equal")
 
 
-def _check_master_port(container: Container, where: str) -> Iterator[Problem]:
+def _check_master_port(container: Container, where: str) -> Iterator[Blocker]:
     declared = container.port_number(RENDEZVOUS)
     for variable in container.env:
         if variable.name in MASTER_PORTS and variable.value.isdecimal() and declared not in (None, int(variable.value)):
             message = f"it is {variable.value}, and container port {RENDEZVOUS} is {declared}"
-            yield Problem(f"{where}, env {variable.name}", message, "make the two equal")
+            yield Blocker(f"{where}, env {variable.name}", message, "make the two equal")
 
 
-def _check_specification(container: Container, specification: Specification, where: str) -> Iterator[Problem]:
+def _check_specification(container: Container, specification: Specification, where: str) -> Iterator[Blocker]:
     meeting, http_port = specification.meeting, specification.spec.http_port
     wanted = {
         RENDEZVOUS: (meeting.port, "world.rendezvous.port"),
@@ -220,21 +220,21 @@ def _check_specification(container: Container, specification: Specification, whe
     for name, (number, key) in wanted.items():
         found = container.port_number(name)
         if found is not None and found != number:
-            yield Problem(f"{where}, port {name}", f"containerPort is {found}, and {key} in {specification.where} is {number}",
+            yield Blocker(f"{where}, port {name}", f"containerPort is {found}, and {key} in {specification.where} is {number}",
                           "make the two equal")
         elif found is None and number not in declared:
             message = f"{key} in {specification.where} is {number}, and the container declares no such port"
-            yield Problem(f"{where}, ports", message, f"add containerPort {number} with the name {name}")
+            yield Blocker(f"{where}, ports", message, f"add containerPort {number} with the name {name}")
 
 
-def check_addresses(objects: Objects, first_address: str) -> Iterator[Problem]:
+def check_addresses(objects: Objects, first_address: str) -> Iterator[Blocker]:
     """Whether each pod can have its loopback address, and whether its declared ports are free there."""
     job = objects.job
     for index in range(job.completions):
         address = pod_address(first_address, index)
         for port in dict.fromkeys([0, *(one.container_port for container in job.pod.containers for one in container.ports)]):
             if problem := _try_to_bind(address, port):
-                yield Problem(f"this machine, address {address} of pod {index}", *problem)
+                yield Blocker(f"this machine, address {address} of pod {index}", *problem)
                 break
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trainwright.rehearsal.environment import command_line, container_environment, find_program, search_path
 from trainwright.rehearsal.kinds import Container
-from trainwright.rehearsal.objects import CannotWorkError, Problem
+from trainwright.rehearsal.objects import Blocker, CannotWorkError
 from trainwright.rehearsal.pod import ContainerEnd, Pod
 from trainwright.rehearsal.setting import Setting
 from trainwright.rehearsal.volumes import PathRewriter, Rewrite, mounted_folders, rendered_files, write_files
@@ -132,7 +132,7 @@ def _program(word: str, environment: Mapping[str, str], pod: Pod, container: Con
     program = find_program(word, environment["PATH"])
     if program is None:
         message = f'failed to start: exec: "{word}": executable file not found in $PATH'
-        raise CannotWorkError([Problem(f"pod {pod.name}, container {container.name}", message, "correct the command")])
+        raise CannotWorkError([Blocker(f"pod {pod.name}, container {container.name}", message, "correct the command")])
     return program
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainwright.rehearsal.kinds import ConfigMap, Container, EnvVar, KeySelector
-from trainwright.rehearsal.objects import Problem
+from trainwright.rehearsal.objects import Blocker
 from trainwright.rehearsal.pod import INDEX_KEY, Pod
 
 COMPLETION_INDEX = "JOB_COMPLETION_INDEX"
@@ -31,7 +31,7 @@ class Environment:
     """Variables of a Secret that is not here; their values are those of the caller's environment."""
     unexpanded: dict[str, list[str]] = field(default_factory=dict)
     """Variable -> references in it that stay as they are, because no variable of that name comes before it."""
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[Blocker] = field(default_factory=list)
 
 
 def container_environment(
@@ -58,7 +58,7 @@ def _take_whole_sources(environment: Environment, container: Container, config_m
             elif not source.config_map_ref.optional:
                 environment.problems.append(_no_config_map(f"{where}, envFrom", name))
         elif source.secret_ref is not None and not source.secret_ref.optional:
-            environment.problems.append(Problem(
+            environment.problems.append(Blocker(
                 f"{where}, envFrom", f"Secret {source.secret_ref.name} is not here, and only the cluster knows its keys",
                 "name each key with secretKeyRef, so that a rehearsal can take its value from your environment",
             ))
@@ -76,14 +76,14 @@ def _value(
     if source.field_ref is not None:
         found = pod.field(source.field_ref.field_path)
         if found is None:
-            environment.problems.append(Problem(where, f"the downward API has no fieldPath {source.field_ref.field_path}",
+            environment.problems.append(Blocker(where, f"the downward API has no fieldPath {source.field_ref.field_path}",
                                                 "use a field such as metadata.name or status.podIP"))
         return found
     if source.config_map_key_ref is not None:
         return _from_config_map(environment, source.config_map_key_ref, config_maps, pod.namespace, where)
     if source.secret_key_ref is not None:
         return _from_caller(environment, variable.name, source.secret_key_ref, caller, where)
-    environment.problems.append(Problem(where, "a rehearsal does not provide resourceFieldRef", "write the value"))
+    environment.problems.append(Blocker(where, "a rehearsal does not provide resourceFieldRef", "write the value"))
     return None
 
 
@@ -96,7 +96,7 @@ def _from_config_map(
     if not reference.optional:
         environment.problems.append(
             _no_config_map(where, reference.name) if config_map is None else
-            Problem(where, f"couldn't find key {reference.key} in ConfigMap {namespace}/{reference.name}", _keys(config_map))
+            Blocker(where, f"couldn't find key {reference.key} in ConfigMap {namespace}/{reference.name}", _keys(config_map))
         )
     return None
 
@@ -108,15 +108,15 @@ def _from_caller(
         environment.from_caller.append(name)
         return caller[name]
     if not reference.optional:
-        environment.problems.append(Problem(
+        environment.problems.append(Blocker(
             where, f"it comes from key {reference.key} of Secret {reference.name}, which is in the cluster and not here",
             f"export {name} before the rehearsal; any value that the program accepts will do",
         ))
     return None
 
 
-def _no_config_map(where: str, name: str) -> Problem:
-    return Problem(where, f'configmap "{name}" not found', "add a ConfigMap of that name beside the Job")
+def _no_config_map(where: str, name: str) -> Blocker:
+    return Blocker(where, f'configmap "{name}" not found', "add a ConfigMap of that name beside the Job")
 
 
 def _keys(config_map: ConfigMap) -> str:

@@ -24,7 +24,7 @@ IGNORED_KINDS = frozenset({GroupKind("", "Namespace"), GroupKind("", "Persistent
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class Blocker:
     """One reason, in the words of the part of the cluster that would report it."""
 
     where: str
@@ -41,7 +41,7 @@ class CannotWorkError(Exception):
 
     headline: ClassVar[str] = "These manifests cannot work"
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Blocker]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
 
@@ -108,9 +108,9 @@ def _not_one_job(jobs: int, others: Mapping[GroupKind, object]) -> CannotWorkErr
     if carrier and not jobs:
         fix = "rehearse the same run as a Job: where the topology allows it, write target: indexed-job into a copy of its file"
         message = f"a {carrier.kind} of {carrier.group} carries the run, and a rehearsal plays only Jobs of {Job.key.group}"
-        return CannotPlayError([Problem("manifests", message, fix)])
+        return CannotPlayError([Blocker("manifests", message, fix)])
     message = f"they hold {jobs or 'no'} Job{'' if jobs == 0 else 's'}"
-    return CannotPlayError([Problem("manifests", message, "rehearse the file of one run")])
+    return CannotPlayError([Blocker("manifests", message, "rehearse the file of one run")])
 
 
 def _read(kind: type[Found], manifest: Mapping[str, Any]) -> Found:
@@ -120,7 +120,7 @@ def _read(kind: type[Found], manifest: Mapping[str, Any]) -> Found:
     except ValidationError as error:
         where = f"{kind.key.kind} {name or 'without a name'}"
         raise CannotWorkError([
-            Problem(where, f"{'.'.join(map(str, detail['loc']))}: {_lower(detail['msg'])}", "write the type that the API expects")
+            Blocker(where, f"{'.'.join(map(str, detail['loc']))}: {_lower(detail['msg'])}", "write the type that the API expects")
             for detail in error.errors(include_url=False)[:10]
         ]) from None
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trainwright.rehearsal.environment import expand
 from trainwright.rehearsal.kinds import ConfigMap, ConfigMapVolume, Container, DownwardVolume, PodSpec, Volume, VolumeMount
-from trainwright.rehearsal.objects import Problem
+from trainwright.rehearsal.objects import Blocker
 from trainwright.rehearsal.pod import Pod
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - path inside the container
@@ -52,24 +52,24 @@ class VolumeFolders:
         return self.pod / "files" / container / volume
 
 
-def check_volumes(spec: PodSpec, pod: Pod, config_maps: Mapping[str, ConfigMap], where: str) -> Iterator[Problem]:
+def check_volumes(spec: PodSpec, pod: Pod, config_maps: Mapping[str, ConfigMap], where: str) -> Iterator[Blocker]:
     """What would keep the kubelet from starting the pod: missing ConfigMaps and keys, mounts of volumes that are not there."""
     volumes = spec.volumes_by_name
     for volume in spec.volumes:
         yield from rendered_files(volume, pod, config_maps, where)[1]
         if not _is_known(volume):
-            yield Problem(f"{where}, volume {volume.name}", f"a rehearsal does not provide volumes of kind {volume.other_source}",
+            yield Blocker(f"{where}, volume {volume.name}", f"a rehearsal does not provide volumes of kind {volume.other_source}",
                           "use a ConfigMap, a claim or an emptyDir")
     for container in spec.all_containers:
         for mount in container.volume_mounts:
             if mount.name not in volumes:
                 place = f"{where}, container {container.name}, mount {mount.mount_path}"
-                yield Problem(place, f"the pod has no volume {mount.name}", f"its volumes are {', '.join(volumes) or 'none'}")
+                yield Blocker(place, f"the pod has no volume {mount.name}", f"its volumes are {', '.join(volumes) or 'none'}")
 
 
-def rendered_files(volume: Volume, pod: Pod, config_maps: Mapping[str, ConfigMap], where: str) -> tuple[Files, list[Problem]]:
+def rendered_files(volume: Volume, pod: Pod, config_maps: Mapping[str, ConfigMap], where: str) -> tuple[Files, list[Blocker]]:
     """Files of a configMap, downwardAPI or projected volume, and what is missing for them; nothing for other volumes."""
-    files, problems = Files(), list[Problem]()
+    files, problems = Files(), list[Blocker]()
     place = f"{where}, volume {volume.name}"
     if volume.config_map is not None:
         _add_config_map(files, problems, volume.config_map, config_maps, place)
@@ -82,7 +82,7 @@ def rendered_files(volume: Volume, pod: Pod, config_maps: Mapping[str, ConfigMap
             _add_fields(files, projection.downward_api, pod)
         else:
             kind = "secret" if projection.secret is not None else "serviceAccountToken"
-            problems.append(Problem(place, f"a rehearsal has no {kind} to project", "leave it out"))
+            problems.append(Blocker(place, f"a rehearsal has no {kind} to project", "leave it out"))
     return files, problems
 
 
@@ -92,12 +92,12 @@ def _is_known(volume: Volume) -> bool:
 
 
 def _add_config_map(
-    files: Files, problems: list[Problem], source: ConfigMapVolume, config_maps: Mapping[str, ConfigMap], where: str
+    files: Files, problems: list[Blocker], source: ConfigMapVolume, config_maps: Mapping[str, ConfigMap], where: str
 ) -> None:
     config_map = config_maps.get(source.name)
     if config_map is None:
         if not source.optional:
-            problems.append(Problem(
+            problems.append(Blocker(
                 where, f'MountVolume.SetUp failed: configmap "{source.name}" not found',
                 f"add it beside the Job, which has {', '.join(config_maps) or 'no ConfigMap'}",
             ))
@@ -109,7 +109,7 @@ def _add_config_map(
         if item.key in config_map.data:
             files[item.path] = MountedFile(config_map.data[item.key], item.mode)
         elif not source.optional:
-            problems.append(Problem(
+            problems.append(Blocker(
                 where, f"MountVolume.SetUp failed: configmap references non-existent config key: {item.key}",
                 f"the keys of ConfigMap {source.name} are {', '.join(config_map.data) or 'none'}",
             ))

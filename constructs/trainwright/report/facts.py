@@ -1,54 +1,241 @@
-"""What a plan states, and what a profile says, as flat facts: one key and one plain value each, without estimates.
+"""The facts of a plan: one list, of which the printed plan, the record, the comments in ``dist/``, differences, the page and JSON
+are views.
 
-They stand in the records, where a reviewer reads them line by line, and what changed is said by comparing them. So a fact is
-ASCII on one line, in the run's own words. What a reviewer looks for first is named here;
-every other field that a run sets follows under its own path, so that no edit is without a fact.
+An entry states a fact, says how a row of the plan reads, or both. What is stated is one key and one plain value, without
+estimates: records hold it for reviewers to read line by line, and what changed is said by comparing two of them. So it is ASCII
+on one line, in the run's own words. What a reviewer looks for first has an entry of its own; every other field that a run sets
+follows under its own path, so that no edit is without a fact.
 """
 
 from __future__ import annotations
 
-import hashlib
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Flag, IntEnum, auto
 from typing import Any
 
 from trainwright.cluster import Cluster
 from trainwright.compile import CompiledRun
 from trainwright.manifest.template.containers import all_stated
 from trainwright.model import Fact
-from trainwright.plan import Plan
-from trainwright.plan.model import SecurityPlan
 from trainwright.plan.pods import describe_network
-from trainwright.plan.security import describe_security
-from trainwright.run import CommandWorkload, Run
+from trainwright.report import rows, values
+from trainwright.report.finding import to_json
+from trainwright.report.values import EMPTY, Facts, besides, fact, flat, plain, rate, text
 
-LONGEST = 160
-"""Characters of a value that are written out; a longer one ends in a digest."""
+
+class Block(IntEnum):
+    """Facts that stand together, in the order in which people read them."""
+
+    RUN = auto()
+    MACHINES = auto()
+    TRAINING = auto()
+    MODEL = auto()
+    CHECKPOINTS = auto()
+    PODS = auto()
+    OTHERS = auto()
+    OVERRIDES = auto()
+    WAIVERS = auto()
+
+
+class View(Flag):
+    """Where a value stands, besides the row of its entry."""
+
+    STATED = auto()
+    """In the record, in the comments at the top of the run's file, and in differences."""
+    JSON = auto()
+    """In JSON, next to the parts of the plan."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A fact of a plan, a row of it, or both."""
+
+    key: str
+    """The run's own words, joined by dots. A row without a fact has a key that no fact has."""
+    block: Block = Block.OTHERS
+    """Where it stands, and all facts below it."""
+    value: Callable[[CompiledRun], Any] | None = None
+    """A plain value, or a mapping of other keys to theirs; None where a plan has nothing to state. Without it the entry speaks of
+    facts that another one brings.
+    """
+    row: Callable[[CompiledRun], str | None] | None = None
+    """As a person reads it in the printed plan and on the page; empty where a plan has no such row."""
+    label: str = ""
+    """What people call it, where the words of the key are not that."""
+    views: View = View.STATED
+    follows: tuple[str, ...] = ()
+    """Of an estimate: the facts that it follows from, those below them too. A review has its row where one of them changes."""
+    product: Callable[[Facts], Fact | None] | None = None
+    """What a reviewer would multiply, from the facts of a record: it stands in differences alone."""
+    heading: Callable[[CompiledRun], str] | None = None
+    """Of a row that is called by a number."""
+
+    @property
+    def called(self) -> str:
+        return self.label or words(self.key)
+
 
 WHOLE = ("security", "pod_security")
 """Facts that are never cut: a reviewer decides by all that pods may do."""
 
-EMPTY: tuple[Any, ...] = ({}, [])
+_SAVING = ("by", "every", "every_steps", "keep")
+"""Fields of ``checkpoints`` that have entries."""
+_TRAFFIC = (
+    "cluster", "workload", "topology", "nodes", "gpus_per_node", "processes_per_node", "world_size", "node_pool", "network",
+    "model", "precision", "gradient_reduction", "batch.accumulation",
+)
+_MEMORY = (
+    *_TRAFFIC, "target", "gpu", "cpu", "memory", "shared_memory", "resources", "batch.micro", "task", "data", "sequence_length",
+    "optimizer", "activation_checkpointing", "compile", "initial_weights", "checkpoints.save", "booster",
+)
 
-PLANNED = frozenset((
-    "run", "team", "namespace", "cluster", "image", "trainer_version", "topology", "workload", "batch", "learning_rate",
-    "checkpoints", "target", "node_pool", "queue", "resources", "state", "restarts", "waivers",
-))
-"""Fields of a run that the plan's facts tell of."""
+# The list, in the order of the plan.
+
+_LIST = (
+    Entry("team", Block.RUN, lambda of: of.run.team),
+    Entry("cluster", Block.RUN, lambda of: of.plan.cluster),
+    Entry("namespace", Block.RUN, lambda of: of.plan.namespace),
+    Entry("topology", Block.RUN, lambda of: of.plan.topology),
+    Entry("target", Block.RUN, lambda of: of.plan.target, label="made as"),
+    Entry("workload", Block.RUN, lambda of: of.plan.workload),
+    Entry("machines", row=rows.machines, heading=rows.size),
+    Entry("nodes", Block.MACHINES, lambda of: of.plan.world.nodes),
+    Entry("gpus", Block.MACHINES, lambda of: of.resolution.gpus if of.plan.world.gpus_per_node else None, label="GPUs"),
+    Entry("gpu_hours", Block.MACHINES, label="GPU-hours", product=values.gpu_hours),
+    Entry("gpus_per_node", Block.MACHINES, lambda of: of.plan.world.gpus_per_node or None, label="GPUs per node"),
+    Entry("gpu", Block.MACHINES, values.gpu, label="GPU"),
+    Entry("processes_per_node", Block.MACHINES, values.processes),
+    Entry("world_size", Block.MACHINES, lambda of: of.plan.world.size),
+    Entry("node_pool", Block.MACHINES, lambda of: of.plan.world.pool),
+    Entry("network", Block.MACHINES, lambda of: describe_network(of.resolution.pool.fabric)),
+    Entry("topology.", value=lambda of: besides(of, "topology", "kind", "nodes", "gpus_per_node", "processes_per_node")),
+    Entry("batch", Block.TRAINING, lambda of: (plan := of.plan.batch) and plan.effective,
+          lambda of: (plan := of.plan.batch) and rows.batch(plan)),
+    Entry("batch.micro", value=lambda of: (plan := of.plan.batch) and plan.micro),
+    Entry("batch.accumulation", value=lambda of: (plan := of.plan.batch) and plan.accumulation),
+    Entry("tokens_a_step", Block.TRAINING, product=lambda facts: (step := values.tokens_a_step(facts)) and f"{step:,}"),
+    Entry("tokens", Block.TRAINING, product=values.tokens),
+    Entry("learning_rate", Block.TRAINING, lambda of: (plan := of.plan.learning_rate) and rate(plan.peak),
+          lambda of: (plan := of.plan.learning_rate) and rows.learning_rate(plan)),
+    Entry("learning_rate.base", value=lambda of: (plan := of.plan.learning_rate) and rate(plan.base)),
+    Entry("learning_rate.", value=lambda of: of.plan.learning_rate and besides(of, "learning_rate", "base")),
+    Entry("elastic", row=lambda of: (plan := of.plan.elastic) and rows.elastic(plan)),
+    Entry("duration", row=lambda of: (plan := of.plan.duration) and rows.duration(plan)),
+    Entry("epochs", Block.TRAINING, lambda of: (plan := of.plan.duration) and plan.epochs),
+    Entry("steps", Block.TRAINING, lambda of: (plan := of.plan.duration) and plan.steps),
+    Entry("workload.", value=values.workload),
+    *(Entry(key, Block.TRAINING) for key in ("task", "precision", "schedule", "optimizer")),
+    *(Entry(key, Block.MODEL) for key in ("model", "initial_weights", "data")),
+    Entry("image", Block.MODEL, lambda of: of.run.image),
+    Entry("trainer_version", Block.MODEL, values.trainer_version, label="trainer"),
+    Entry("checkpoints", Block.CHECKPOINTS, lambda of: (plan := of.plan.checkpoint) and plan.saves_to),
+    Entry("checkpoints.by", value=lambda of: None if of.plan.saved_by == "trainer" else of.plan.saved_by, label="saved by"),
+    Entry("checkpoints.lineage", value=values.lineage, label="checkpoint lineage"),
+    Entry("checkpoints.claim", value=lambda of: (plan := of.plan.checkpoint) and plan.claim, label="checkpoint claim"),
+    Entry("checkpoints.every", value=values.every, label="checkpoint every"),
+    Entry("checkpoints.keep", value=lambda of: (plan := of.plan.checkpoint) and plan.keep, label="checkpoints kept"),
+    Entry("checkpoints.", value=lambda of: of.plan.checkpoint and besides(of, "checkpoints", *_SAVING)),
+    Entry("not_finite", row=rows.not_finite),
+    Entry("rank_memory", row=rows.memory, label="memory", follows=_MEMORY),
+    Entry("host_memory", row=rows.host_memory, follows=_MEMORY),
+    Entry("traffic", row=lambda of: (plan := of.plan.communication) and rows.traffic(plan), follows=_TRAFFIC),
+    Entry("scaling", row=rows.scaling),
+    Entry("pod", row=rows.pod),
+    Entry("supervisor", row=rows.supervisor, label="image"),
+    Entry("devices", row=lambda of: rows.devices(of.run.resources.devices)),
+    Entry("roles", row=lambda of: rows.roles(of.run.roles)),
+    Entry("further_roles", row=rows.further_roles),
+    Entry("autoscaling", row=lambda of: rows.autoscaling(of.resolution.needs.autoscaled)),
+    Entry("containers", row=lambda of: ", ".join(rows.container(*stated) for stated in all_stated(of.resolution))),
+    Entry("fetched", row=lambda of: rows.fetched(of.plan.data), label="data"),
+    Entry("rendezvous", row=rows.rendezvous),
+    Entry("control", row=rows.control),
+    Entry("queue", Block.PODS, lambda of: of.run.queue),
+    Entry("pod_group", row=lambda of: (plan := of.plan.gang) and rows.gang(plan), label="gang"),
+    Entry("gang", Block.PODS, lambda of: (plan := of.plan.gang) and plan.scheduler, label="started as one by"),
+    Entry("gang.minimum", value=lambda of: (plan := of.plan.gang) and plan.minimum, label="pods that start as one"),
+    Entry("placement", row=lambda of: (plan := of.plan.placement) and rows.placement(plan)),
+    Entry("cpu", Block.PODS, lambda of: values.limit(of, "cpu"), label="CPUs per pod"),
+    Entry("memory", Block.PODS, lambda of: values.limit(of, "memory"), label="memory per pod"),
+    Entry("shared_memory", Block.PODS, lambda of: str(of.plan.resources.shm), label="shared memory per pod"),
+    Entry("resources.", value=lambda of: besides(of, "resources", "cpu", "memory", "shared_memory")),
+    Entry("containers of the pool", value=values.of_the_pool),
+    Entry("grace_seconds", Block.PODS, lambda of: of.plan.grace.seconds, label="grace period in seconds"),
+    Entry("restarts", Block.PODS, lambda of: of.run.restarts, rows.restarts),
+    Entry("lost_pods", row=rows.lost_pods),
+    Entry("end", row=lambda of: "" if of.resolution.supervised else of.resolution.binding.recovery.first_ends),
+    Entry("saving", row=rows.checkpoints, label="checkpoints"),
+    Entry("starts_from", row=lambda of: (start := of.run.resume_from) and f"{start}, which it only reads"),
+    Entry("metrics", row=rows.metrics),
+    Entry("watchdog", row=lambda of: rows.changed(of.run.watchdog)),
+    Entry("preflight", row=lambda of: rows.changed(of.run.preflight)),
+    Entry("guarantees", row=lambda of: ", ".join(of.plan.guarantees) or "none: the work is an opaque command"),
+    Entry("security", Block.PODS, values.security, rows.security),
+    Entry("pod_security", Block.PODS, lambda of: of.security or "restricted", lambda of: of.security),
+    Entry("others", value=values.others),
+    Entry("waivers", Block.WAIVERS, values.waivers),
+    Entry("overrides", Block.OVERRIDES, row=lambda of: rows.overrides(of.overridden)),
+    Entry("findings", value=lambda of: to_json(of.findings), row=lambda of: rows.findings(of.findings), views=View.JSON),
+)
+ENTRIES = {entry.key: entry for entry in _LIST}
+"""By their keys, in the order of the plan."""
+
+
+# Views.
 
 
 def plan_facts(compiled: CompiledRun) -> dict[str, Fact]:
-    """Key -> value, in the order in which a reviewer reads them. Keys are the run's own words, joined by dots."""
-    run, plan = compiled.run, compiled.plan
-    stated: dict[str, Any] = run.model_dump(mode="json", exclude_unset=True)
-    facts: dict[str, Any] = {"team": run.team, "cluster": plan.cluster, "namespace": plan.namespace}
-    facts |= {"topology": plan.topology, "target": plan.target, "workload": plan.workload}
-    facts |= _world(compiled, stated) | _training(plan, stated) | _workload(run, stated)
-    facts |= _software(run) | _checkpoints(plan, stated) | _scheduling(compiled, stated)
-    facts |= dict(_flat({name: value for name, value in stated.items() if name not in PLANNED}))
-    facts |= {f"waivers.{waiver.code}": f"until {waiver.expires}: {waiver.reason}" for waiver in run.waivers}
-    return {_text(key): _plain(value) if key in WHOLE else _fact(value) for key, value in facts.items() if value not in EMPTY}
+    """What a plan states: key -> value, in the order of the list."""
+    facts: dict[str, Any] = {}
+    for key, value in plan_values(compiled, View.STATED):
+        facts |= value if isinstance(value, Mapping) else {key: value}
+    return {text(key): plain(value) if key in WHOLE else fact(value) for key, value in facts.items() if value not in EMPTY}
+
+
+def plan_values(compiled: CompiledRun, view: View) -> Iterator[tuple[str, Any]]:
+    """Key and value of each entry that has one in this view."""
+    for entry in ENTRIES.values():
+        if entry.value and view in entry.views and (value := entry.value(compiled)) is not None:
+            yield entry.key, value
+
+
+def with_products(facts: Facts) -> dict[str, Fact]:
+    """With what a reviewer would multiply."""
+    products = ((entry.key, entry.product(facts)) for entry in ENTRIES.values() if entry.product)
+    return {**facts, **{key: value for key, value in products if value is not None}}
+
+
+def told(facts: Facts) -> dict[str, Fact]:
+    """Facts without those that say another one's words again: the base of a rate that nothing scales."""
+    doubled = facts.get("learning_rate") == facts.get("learning_rate.base")
+    return {key: value for key, value in facts.items() if not (doubled and key == "learning_rate.base")}
+
+
+def block(key: str) -> Block:
+    """Where a fact stands, by its key."""
+    entry = ENTRIES.get(key.partition(".")[0])
+    return entry.block if entry else Block.OTHERS
+
+
+def label(key: str) -> str:
+    """What people call a fact."""
+    return ENTRIES[key].called if key in ENTRIES else words(key)
+
+
+_PLAIN = re.compile(r"[a-z0-9_.]+")
+"""Keys of ours; others end in a label, a path or a variable, which stays as it is written."""
+
+
+def words(key: str) -> str:
+    """``learning_rate.warmup_steps`` -> ``learning rate warmup steps``."""
+    return key.translate(str.maketrans("._", "  ")) if _PLAIN.fullmatch(key) else key.replace(".", " ", 1)
+
+
+def shown(value: Fact) -> str:
+    """A fact's value as people write it."""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def finding_facts(compiled: CompiledRun) -> dict[str, str]:
@@ -56,11 +243,11 @@ def finding_facts(compiled: CompiledRun) -> dict[str, str]:
 
     It does not depend on the day: a waiver that has expired is an error.
     """
-    words = ("note", "waived", "warning")
+    grades = ("note", "waived", "warning")
     said: dict[str, str] = {}
     for one in compiled.findings:
         word = "waived" if one.waived else one.severity.value
-        said[one.code] = max(word, said.get(one.code, word), key=words.index)
+        said[one.code] = max(word, said.get(one.code, word), key=grades.index)
     return dict(sorted(said.items()))
 
 
@@ -69,143 +256,10 @@ def profile_facts(cluster: Cluster) -> dict[str, Fact]:
     return _said(cluster.model_dump(mode="json", exclude_unset=True))
 
 
-def default_facts(values: Mapping[str, Any]) -> dict[str, Fact]:
+def default_facts(defaults: Mapping[str, Any]) -> dict[str, Fact]:
     """Path such as ``env/HF_HOME`` -> what a run has there from the defaults of its project."""
-    return _said(values)
+    return _said(defaults)
 
 
 def _said(data: Mapping[str, Any]) -> dict[str, Fact]:
-    return {_text(path): _fact(value) for path, value in _flat(data, separator="/")}
-
-
-def rate(value: float) -> str:
-    """A learning rate as people write it: ``3.0e-4``, to six digits."""
-    mantissa, _, exponent = f"{Decimal(f'{value:.6g}').normalize():e}".partition("e")
-    return f"{mantissa if '.' in mantissa else f'{mantissa}.0'}e{int(exponent)}"
-
-
-def _world(compiled: CompiledRun, stated: dict[str, Any]) -> dict[str, Any]:
-    """Nodes, ranks and machines."""
-    world, pool = compiled.plan.world, compiled.resolution.pool
-    facts: dict[str, Any] = {"nodes": world.nodes}
-    if world.gpus_per_node and pool.gpu:
-        facts |= {"gpus": compiled.resolution.gpus, "gpus_per_node": world.gpus_per_node}
-        facts["gpu"] = f"{pool.gpu.model} {pool.gpu.memory}"
-    if world.processes_per_node != world.gpus_per_node:
-        facts["processes_per_node"] = world.processes_per_node
-    facts |= {"world_size": world.size, "node_pool": world.pool, "network": describe_network(pool.fabric)}
-    return facts | _rest(stated, "topology", "kind", "nodes", "gpus_per_node", "processes_per_node")
-
-
-def _training(plan: Plan, stated: dict[str, Any]) -> dict[str, Any]:
-    """Batch, learning rate and duration."""
-    facts: dict[str, Any] = {}
-    if plan.batch:
-        batch = plan.batch
-        facts |= {"batch": batch.effective, "batch.micro": batch.micro, "batch.accumulation": batch.accumulation}
-    if plan.learning_rate:
-        facts |= {"learning_rate": rate(plan.learning_rate.peak), "learning_rate.base": rate(plan.learning_rate.base)}
-        facts |= _rest(stated, "learning_rate", "base")
-    if plan.duration:
-        facts |= {} if plan.duration.epochs is None else {"epochs": plan.duration.epochs}
-        facts |= {} if plan.duration.steps is None else {"steps": plan.duration.steps}
-    return facts
-
-
-def _workload(run: Run, stated: dict[str, Any]) -> dict[str, Any]:
-    """What is trained and how, without what the plan has decided from it."""
-    workload = {key: value for key, value in stated["workload"].items() if key not in ("kind", "epochs", "steps")}
-    if run.trainer:
-        first = {"task": run.trainer.task, "precision": run.trainer.precision, "schedule": run.trainer.schedule}
-        optimizer = {"kind": run.trainer.optimizer.kind, **workload.get("optimizer", {})}
-        model, data = {"architecture": run.trainer.model.architecture}, {"source": run.trainer.data.source}
-        chosen: dict[str, dict[str, Any]] = {"model": model, "data": data}
-        stated_parts = {key: {**one, **workload.get(key, {})} for key, one in chosen.items()}
-        workload = first | workload | stated_parts | {"optimizer": optimizer}
-    workload |= workload.pop("training", {})  # of a script: the same words
-    workload |= {key: shlex.join(workload[key]) for key in ("command", "args") if workload.get(key)}
-    return dict(_flat(workload))
-
-
-def _software(run: Run) -> dict[str, Any]:
-    trainer = {} if isinstance(run.workload, CommandWorkload) else {"trainer_version": run.trainer_version}
-    return {"image": run.image, **trainer}
-
-
-def _checkpoints(plan: Plan, stated: dict[str, Any]) -> dict[str, Any]:
-    """Who saves, unless that follows from the workload; where they go and what they belong to; the size is an estimate."""
-    checkpoint, by = plan.checkpoint, {} if plan.saved_by == "trainer" else {"checkpoints.by": plan.saved_by}
-    if checkpoint is None:
-        return by
-    facts: dict[str, Any] = {"checkpoints": checkpoint.saves_to, **by}
-    facts |= {"checkpoints.lineage": checkpoint.lineage} if checkpoint.saves_to == checkpoint.directory else {}
-    facts |= {"checkpoints.claim": checkpoint.claim} if checkpoint.claim else {}
-    if checkpoint.every:
-        facts |= {"checkpoints.every": checkpoint.every.removeprefix("every "), "checkpoints.keep": checkpoint.keep}
-    return facts | _rest(stated, "checkpoints", "by", "every", "every_steps", "keep")
-
-
-def _scheduling(compiled: CompiledRun, stated: dict[str, Any]) -> dict[str, Any]:
-    """What one pod gets and may do, and who lets it start."""
-    run, plan = compiled.run, compiled.plan
-    facts: dict[str, Any] = {"queue": run.queue} if run.queue else {}
-    if plan.gang:
-        facts |= {"gang": plan.gang.scheduler, "gang.minimum": plan.gang.minimum}
-    resources = plan.resources
-    limits = {amount.name: amount.limit for amount in compiled.resolution.amounts(compiled.resolution.binding.ranks)}
-    facts |= {name: limits.get(name) or "none" for name in ("cpu", "memory")} | {"shared_memory": str(resources.shm)}
-    facts |= _rest(stated, "resources", "cpu", "memory", "shared_memory")
-    brought = [one.container for one in all_stated(compiled.resolution) if one.source.startswith("cluster:")]
-    facts |= {f"containers of the pool.{one.name}": f"{one.kind}, {one.image}" for one in brought}
-    return facts | {
-        "grace_seconds": plan.grace.seconds,
-        "restarts": run.restarts,
-        **({"security": describe_security(plan.security)} if _from_profile(plan.security) else {}),
-        "pod_security": compiled.security or "restricted",
-    }
-
-
-def _from_profile(security: SecurityPlan) -> bool:
-    """Whether the run's own words do not say all of it."""
-    return any(source.startswith("cluster:") for source in security.sources.values())
-
-
-def _rest(stated: dict[str, Any], field: str, *known: str) -> dict[str, Any]:
-    """What a run sets in one of its fields, besides what the plan tells of it."""
-    return dict(_flat({key: value for key, value in stated.get(field, {}).items() if key not in known}, f"{field}."))
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "", separator: str = ".") -> Iterator[tuple[str, Any]]:
-    """Leaves by their path. A list of plain values is one leaf, and so is what is empty."""
-    for key, item in value.items():
-        path = f"{prefix}{key}"
-        if isinstance(item, Mapping) and item:
-            yield from _flat(item, f"{path}{separator}", separator)
-        elif isinstance(item, Sequence) and not isinstance(item, str) and item:
-            if any(isinstance(one, Mapping | list) for one in item):
-                yield from _flat({str(number): one for number, one in enumerate(item)}, f"{path}{separator}", separator)
-            else:
-                yield path, ", ".join(map(str, item))
-        else:
-            yield path, item
-
-
-def _fact(value: Any) -> Fact:
-    if value is None or value in EMPTY:
-        return "none" if value is None else str(value)
-    if isinstance(value, str):
-        return _text(value)
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _text(text: str) -> str:
-    """As :func:`_plain`, and no longer than a reviewer reads."""
-    shown = _plain(text)
-    if len(shown) <= LONGEST:
-        return shown
-    return f"{shown[:LONGEST]}... (sha256 {hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:12]})"
-
-
-def _plain(text: str) -> str:
-    """In ASCII, on one line."""
-    return text if text.isascii() and text.isprintable() else ascii(text)[1:-1]
+    return {text(path): fact(value) for path, value in flat(data, separator="/")}

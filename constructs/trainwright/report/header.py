@@ -11,21 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 
 from trainwright.model import Fact
-from trainwright.report.words import label, shown, told
+from trainwright.report.facts import Block, block, label, shown, told
 
 _COMMENTS = re.compile(r"(?:#[^\n]*\n)*")
 """Lines of comments at the start of a file. The first line of an object that cdk8s writes is a key."""
-
-_GROUPS = (
-    ("team", "cluster", "namespace", "topology", "target", "workload"),
-    ("nodes", "gpus", "gpu_hours", "gpus_per_node", "gpu", "processes_per_node", "world_size", "node_pool", "network"),
-    ("batch", "tokens_a_step", "tokens", "learning_rate", "epochs", "steps", "task", "precision", "schedule", "optimizer"),
-    ("model", "initial_weights", "data", "image", "trainer_version"),
-    ("checkpoints",),
-    ("queue", "gang", "cpu", "memory", "shared_memory", "grace_seconds", "restarts", "security", "pod_security"),
-)
-"""Beginnings of keys that stand together; the run's other fields follow, then overrides, then waivers."""
-_LAST = ("overrides", "waivers")
 
 
 def run_header(source: str, facts: Mapping[str, Fact]) -> str:
@@ -36,13 +25,13 @@ def run_header(source: str, facts: Mapping[str, Fact]) -> str:
         facts: what the plan states.
     """
     said = told(facts)
-    groups: dict[int, list[str]] = {}
+    blocks: dict[Block, list[str]] = {}
     for key, value in said.items():
-        groups.setdefault(group(key), []).append(f"{label(key)}: {shown(value)}")
+        blocks.setdefault(block(key), []).append(f"{label(key)}: {shown(value)}")
     if "gpus" not in said:
-        groups.setdefault(1, []).insert(0, "GPUs: none")
+        blocks.setdefault(Block.MACHINES, []).insert(0, f"{label('gpus')}: none")
     made = f"Made by trainwright from {source}. Edit that file, and do not edit this one."
-    return _comment([made, *(line for _, lines in sorted(groups.items()) for line in ("", *lines))])
+    return _comment([made, *(line for _, lines in sorted(blocks.items()) for line in ("", *lines))])
 
 
 def foundation_header(source: str) -> str:
@@ -59,14 +48,6 @@ def split_header(text: str) -> tuple[str, str]:
     found = _COMMENTS.match(text)
     end = found.end() if found else 0
     return text[:end], text[end:]
-
-
-def group(key: str) -> int:
-    """Which group a fact belongs to, by its key: the order in which people read them."""
-    first = key.partition(".")[0]
-    if first in _LAST:
-        return len(_GROUPS) + 1 + _LAST.index(first)
-    return next((number for number, keys in enumerate(_GROUPS) if first in keys), len(_GROUPS))
 
 
 def _comment(lines: Iterable[str]) -> str:

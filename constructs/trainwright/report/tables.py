@@ -22,7 +22,7 @@ from trainwright.operators.base import Target
 from trainwright.plan.estimate.scaling import GPUS, scaling
 from trainwright.plan.model import BatchPlan
 from trainwright.reading.words import KEYS, TYPES, VALUES
-from trainwright.report.plan import share
+from trainwright.report.rows import share
 from trainwright.report.schema import described_schema
 from trainwright.run import TrainerWorkload
 from trainwright.topology import Topology

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -15,19 +14,17 @@ from trainwright.project.built import SUFFIX as DIST_SUFFIX
 from trainwright.project.built import run_of
 from trainwright.project.causes import DEFAULTS
 from trainwright.project.record import SUFFIX, ClusterRecord, FoundationRecord, RunRecord, as_written
+from trainwright.project.start import CLAIM
 from trainwright.reading import validate
 from trainwright.reading.document import parse_yaml
-from trainwright.report.header import group
-from trainwright.report.words import label, told
+from trainwright.report.facts import block, label, told, with_products
 from trainwright.review.fields import FieldChange, Objects, field_changes, objects
 from trainwright.review.model import Class, CodeChange, FactChange, Review, RunReview, SharedReview
 from trainwright.review.outcome import class_of, outcome, training
 from trainwright.review.side import Side
-from trainwright.units import Duration, UnitError, counted
+from trainwright.units import counted
 
 LOCK = "charts/lock/"
-CLAIM = ".claim"
-"""End of the keys of facts that name a claim."""
 R = TypeVar("R", RunRecord, FoundationRecord, ClusterRecord)
 
 
@@ -190,10 +187,10 @@ def fact_changes(before: Mapping[str, Fact], after: Mapping[str, Fact]) -> tuple
     """What differs, in the order in which people read it. Where one side's facts are not known, nothing does."""
     if not before or not after:
         return ()
-    old, new = _with_products(told(before)), _with_products(told(after))
+    old, new = with_products(told(before)), with_products(told(after))
     if _by_lineage(before) == _by_lineage(after):  # the path says no more than the lineage
         old, new = ({key: value for key, value in side.items() if key != "checkpoints"} for side in (old, new))
-    keys = sorted((key for key in old.keys() | new.keys() if old.get(key) != new.get(key)), key=lambda key: (group(key), key))
+    keys = sorted((key for key in old.keys() | new.keys() if old.get(key) != new.get(key)), key=lambda key: (block(key), key))
     return tuple(FactChange(key, _label(key, {**old, **new}), old.get(key), new.get(key)) for key in keys)
 
 
@@ -204,26 +201,6 @@ def _label(key: str, facts: Mapping[str, Fact]) -> str:
     if key == "learning_rate" and "learning_rate.base" in facts:
         return "learning rate, scaled to the batch"
     return "learning rate, as written" if key == "learning_rate.base" else label(key)
-
-
-def _with_products(facts: dict[str, Fact]) -> dict[str, Fact]:
-    """With what a reviewer would multiply: tokens of a step and of all steps, padding included; GPU-hours until a deadline."""
-    batch, steps, gpus = (_number(facts, key) for key in ("batch", "steps", "gpus"))
-    length = _number(facts, "data.sequence_length") or _number(facts, "sequence_length")  # of our trainer, or of a script
-    products: dict[str, Fact] = {}
-    if batch and length:
-        products["tokens_a_step"] = f"{batch * length:,}"
-    if batch and length and steps:
-        products["tokens"] = f"{batch * length * steps:,}"
-    if gpus and "deadline" in facts:
-        with suppress(UnitError):  # of a record that somebody edited
-            products["gpu_hours"] = f"at most {gpus * Duration.parse(facts['deadline']).seconds / 3600:,.0f}"
-    return {**facts, **products}
-
-
-def _number(facts: Mapping[str, Fact], key: str) -> int | None:
-    value = facts.get(key)
-    return value if isinstance(value, int) else None
 
 
 def _code_changes(before: RunRecord, after: RunRecord) -> Iterator[CodeChange]:

@@ -12,22 +12,12 @@ from trainwright.project.build import build_run
 from trainwright.project.load import RUN_SUFFIXES, Project, load_sources_for, name_of
 from trainwright.project.record import Records, digest
 from trainwright.project.status import last_records
-from trainwright.report.plan import plan_rows
+from trainwright.report.facts import ENTRIES
 from trainwright.review.lines import some
 from trainwright.review.model import Class, Review, RunReview
 
 MOST_COMPILED = 25
 """Runs that are compiled for their estimates and warnings; of more, none."""
-_TRAFFIC = (
-    "cluster", "workload", "topology", "nodes", "gpus_per_node", "processes_per_node", "world_size", "node_pool", "network",
-    "model", "precision", "gradient_reduction", "batch.accumulation",
-)
-_MEMORY = (
-    *_TRAFFIC, "target", "gpu", "cpu", "memory", "shared_memory", "resources", "batch.micro", "task", "data", "sequence_length",
-    "optimizer", "activation_checkpointing", "compile", "initial_weights", "checkpoints.save", "booster",
-)
-ESTIMATES = {"memory": _MEMORY, "host memory": _MEMORY, "traffic": _TRAFFIC}
-"""Rows of the plan that are estimates -> the facts that they follow from, those below them too."""
 
 
 def with_head(review: Review, project: Project, today: date) -> Review:
@@ -62,12 +52,12 @@ def estimates_of(run: RunReview, compiled: CompiledRun) -> dict[str, str]:
     """Those that may have changed: all of a run that is new, or that something else than its own file changes."""
     all_of_them = run.before is None or not run.before.facts or run.cause is not None
     changed = [f"{one.key}." for one in run.facts]
-    return {
-        label: text
-        for label, text in plan_rows(compiled)
-        if label in ESTIMATES and not text.startswith("not known")
-        and (all_of_them or any(key.startswith(f"{read}.") for key in changed for read in ESTIMATES[label]))
-    }
+    due = (
+        entry for entry in ENTRIES.values()
+        if entry.follows and (all_of_them or any(key.startswith(f"{read}.") for key in changed for read in entry.follows))
+    )
+    rows = ((entry.called, entry.row(compiled)) for entry in due if entry.row)
+    return {label: text for label, text in rows if text and not text.startswith("not known")}
 
 
 def _stale(project: Project, records: Records) -> Iterator[str]:

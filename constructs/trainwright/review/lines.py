@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from trainwright.report.words import shown
+from trainwright.report.facts import shown
 from trainwright.review.fields import FieldChange
 from trainwright.review.model import Class, FactChange, Review, RunReview
 from trainwright.units import counted

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from trainwright.report.words import shown
+from trainwright.report.facts import shown
 from trainwright.review.fields import FieldChange
 from trainwright.review.lines import field, findings, some, summary
 from trainwright.review.model import Class, FactChange, Review, RunReview, SharedReview

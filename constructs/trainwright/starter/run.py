@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 
+from trainwright.cluster import Cluster
 from trainwright.reading.scalar import read_scalar
 
 TOPOLOGIES = {
@@ -70,6 +71,12 @@ class Starter:
     """One of :data:`WORKLOADS`."""
     target: str | None = None
     """None: the profile's default."""
+
+
+def trainer_image(profile: Cluster) -> str:
+    """Where a team would push it: there is no image of ours to pull."""
+    registry = profile.registries[0] if profile.registries else "registry.example.com"
+    return f"{registry}/trainwright/trainer:latest"
 
 
 def starter_text(starter: Starter) -> str:

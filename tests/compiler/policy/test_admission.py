@@ -103,9 +103,10 @@ def review_refuses(file: PolicyFile, manifests: list[Tree], of: Cluster | None =
     facts: Tree = {}
     for manifest in manifests:
         facts |= {f"labels.{key}": value for key, value in manifest["metadata"].get("labels", {}).items()}
-    pods = tuple(pod for manifest in manifests for pod in pods_made(manifest, of or cluster()))
+    pods = [pod for manifest in manifests for pod in pods_made(manifest, of or cluster())]
+    specs, added = tuple(pod.spec for pod in pods), tuple(container for pod in pods for container in pod.added)
     queue = facts.get("labels.kueue.x-k8s.io/queue-name")
-    run = PolicyRun("run", "team", "cluster", "namespace", queue, 0, facts, tuple(manifests), pods)
+    run = PolicyRun("run", "team", "cluster", "namespace", queue, 0, facts, tuple(manifests), specs, added)
     return bool(list(check_policy(file, [run], {"run": Locator()}, TODAY)))
 
 

@@ -24,14 +24,14 @@ from tests.compiler.rehearsal.stage import (
     play,
 )
 
-from trainwright.rehearsal import CannotPlayError, CannotWorkError, Problem, checks, rehearse
+from trainwright.rehearsal import Blocker, CannotPlayError, CannotWorkError, checks, rehearse
 from trainwright.rehearsal.checks import check_job, check_objects
 from trainwright.rehearsal.objects import find_objects, find_specification, objects_in
 
 Edit = Callable[[list[Manifest]], object]
 
 
-def problems(found: list[Manifest], **changes: Any) -> list[Problem]:
+def problems(found: list[Manifest], **changes: Any) -> list[Blocker]:
     objects = find_objects(found)
     specification = find_specification(objects.config_maps)
     return [*check_job(objects.job), *check_objects(objects, specification, options(**changes))]

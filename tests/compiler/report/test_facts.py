@@ -10,7 +10,8 @@ from tests.compiler.projects import ROOT
 from tests.compiler.test_edits import CLUSTER, EDITS
 
 from trainwright.project.load import load_cluster
-from trainwright.report.facts import LONGEST, plan_facts, profile_facts, rate
+from trainwright.report.facts import plan_facts, profile_facts
+from trainwright.report.values import LONGEST, rate
 
 
 @pytest.mark.parametrize("field", sorted(EDITS.keys() - {"workload.decay_fraction"}))

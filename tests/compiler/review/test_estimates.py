@@ -9,11 +9,13 @@ from tests.compiler.test_edits import CLUSTER, EDITS
 
 from trainwright.compile import CompiledRun
 from trainwright.project.record import RunRecord
-from trainwright.report.facts import plan_facts
+from trainwright.report.facts import ENTRIES, plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.review.compare import fact_changes
-from trainwright.review.head import ESTIMATES, estimates_of
+from trainwright.review.head import estimates_of
 from trainwright.review.model import Class, RunReview
+
+ESTIMATES = {entry.called for entry in ENTRIES.values() if entry.follows}
 
 CHANGES: dict[str, tuple[Data, set[str]]] = {
     "image": ({"image": "registry.example.com/another@sha256:" + "a" * 64}, set()),

@@ -18,7 +18,7 @@ from tests.processes import wait_until
 from trainwright_trainer.boosting.event_loop import is_event_loop
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.commands.local import free_port
-from trainwright_trainer.rank.messages import Act, At, Committed, Measured, Pace, Where
+from trainwright_trainer.rank.messages import Act, At, Committed, Measured, Pace, Pause
 
 LONG = 3000
 """Rounds that leave time to interrupt, about 12 s of it on an idle machine. No test waits for the last of them."""
@@ -74,7 +74,7 @@ def stopped(ranks: Ranks, spec: dict[str, Any]) -> list[Rank]:
     first = started[0]
     first.wait_for(lambda message: isinstance(message, Measured) and message.values.get("trainwright_step", 0) >= 3)
     for rank in started:
-        rank.say(Where(request=1))
+        rank.say(Pause(request=1))
     ticks = []
     for rank in started:
         at = rank.wait_for(lambda message: isinstance(message, At))

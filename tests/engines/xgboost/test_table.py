@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright_trainer.boosting.table import Share, files_of, fingerprint, read_share
+from trainwright_trainer.boosting.table import DataShard, files_of, fingerprint, read_shard
 from trainwright_trainer.contract.boosting import Booster
 from trainwright_trainer.contract.data import Table
 from trainwright_trainer.contract.failures import DataError
@@ -26,12 +26,12 @@ def table(path: Path, form: str = "csv", **keys: Any) -> Table:
 @given(st.integers(0, 40), st.integers(0, 500), st.integers(1, 12))
 def test_every_file_and_row_goes_to_one_worker(files: int, rows: int, workers: int) -> None:
     paths = [Path(f"part-{number:02}") for number in range(files)]
-    shares = [Share(rank, workers) for rank in range(workers)]
+    shards = [DataShard(rank, workers) for rank in range(workers)]
     if files >= workers:
-        assert sorted(path for share in shares for path in share.files(paths)) == paths
+        assert sorted(path for shard in shards for path in shard.files(paths)) == paths
     else:
-        assert all(list(share.files(paths)) == paths for share in shares)
-        blocks = [list(range(rows))[share.block(rows)] for share in shares]
+        assert all(list(shard.files(paths)) == paths for shard in shards)
+        blocks = [list(range(rows))[shard.block(rows)] for shard in shards]
         assert [row for block in blocks for row in block] == list(range(rows))
         assert max(map(len, blocks)) - min(map(len, blocks)) <= 1
 
@@ -40,14 +40,14 @@ def test_fewer_files_than_workers(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_text("y,a\n" + "".join(f"{row % 2},{row}\n" for row in range(4, 7)))
     (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{row},{row % 2}\n" for row in range(4)))
     (tmp_path / "_SUCCESS").write_text("")
-    shares = [read_share(table(tmp_path), LOGISTIC, Share(rank, 3)) for rank in range(3)]
-    assert [rows.features[:, 0].tolist() for rows in shares] == [[0, 1], [2, 3], [4, 5, 6]]
-    assert [rows.labels.tolist() for rows in shares] == [[0, 1], [0, 1], [0, 1, 0]]
+    shards = [read_shard(table(tmp_path), LOGISTIC, DataShard(rank, 3)) for rank in range(3)]
+    assert [rows.features[:, 0].tolist() for rows in shards] == [[0, 1], [2, 3], [4, 5, 6]]
+    assert [rows.labels.tolist() for rows in shards] == [[0, 1], [0, 1], [0, 1, 0]]
 
 
 def test_csv_cells(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("y,whole,broken,flag,empty\n1,3,,true,\n0,,2.5,false,\n")
-    rows = read_share(table(tmp_path / "x.csv"), LOGISTIC, Share(0, 1))
+    rows = read_shard(table(tmp_path / "x.csv"), LOGISTIC, DataShard(0, 1))
     assert rows.names == ("whole", "broken", "flag", "empty")
     np.testing.assert_array_equal(rows.features, [[3, np.nan, 1, np.nan], [np.nan, 2.5, 0, np.nan]])
     assert rows.features.dtype == np.float32
@@ -56,7 +56,7 @@ def test_csv_cells(tmp_path: Path) -> None:
 def test_libsvm_rows(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("1 0:0.5 3:-2e-1\n\n0\t# nothing\n1 2:nan 1:+7.\r\n")
     (tmp_path / "b").write_text("0 5:1")
-    rows = read_share(table(tmp_path, "libsvm"), LOGISTIC, Share(0, 1))
+    rows = read_shard(table(tmp_path, "libsvm"), LOGISTIC, DataShard(0, 1))
     assert rows.labels.tolist() == [1, 0, 1, 0]
     assert rows.features.shape == (4, 6)
     assert rows.features[0].toarray().tolist()[0] == pytest.approx([0.5, 0, 0, -0.2, 0, 0])
@@ -87,27 +87,27 @@ def test_refused(form: str, text: str | None, sentence: str, tmp_path: Path) -> 
     if text is not None:
         file.write_text(text)
     with pytest.raises(DataError) as refusal:
-        read_share(table(file, form), LOGISTIC, Share(0, 1))
+        read_shard(table(file, form), LOGISTIC, DataShard(0, 1))
     assert sentence.format(file=file) in str(refusal.value)
 
 
 def test_classes(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("y,a\n0,1\n3,1\n1.5,1\n")
     with pytest.raises(DataError, match="are classes 0 to 2; 2 of 3 rows hold others, such as 3"):
-        read_share(table(tmp_path / "x.csv"), Booster(objective="multi:softprob", num_class=3), Share(0, 1))
+        read_shard(table(tmp_path / "x.csv"), Booster(objective="multi:softprob", num_class=3), DataShard(0, 1))
 
 
 def test_files_with_other_columns(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("y,a,b\n1,1,1\n")
     (tmp_path / "b.csv").write_text("y,a,c\n1,1,1\n")
     with pytest.raises(DataError, match=r"b\.csv has other columns than .*: it lacks b and has c more"):
-        read_share(table(tmp_path), LOGISTIC, Share(0, 1))
+        read_shard(table(tmp_path), LOGISTIC, DataShard(0, 1))
 
 
 def test_more_workers_than_rows(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("y,a\n1,1\n")
     with pytest.raises(DataError, match="leaves worker 0 of 2 without rows; use fewer nodes, or more data"):
-        read_share(table(tmp_path), LOGISTIC, Share(0, 2))
+        read_shard(table(tmp_path), LOGISTIC, DataShard(0, 2))
 
 
 def test_fingerprint(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ from trainwright_trainer.rank.messages import (
     Heartbeat,
     Measured,
     Pace,
+    Pause,
     PhaseChanged,
     Result,
-    Where,
 )
 
 PATIENCE_SECONDS = 30
@@ -46,7 +46,7 @@ class Supervisor:
     def link(self, beat_seconds: float = 3600) -> SupervisorLink:
         return SupervisorLink(self.theirs, on_lost=self.lost.set, beat_seconds=beat_seconds)
 
-    def say(self, message: Where | Act | Carry) -> None:
+    def say(self, message: Pause | Act | Carry) -> None:
         self.socket.sendall(message.model_dump_json().encode() + b"\n")
 
     def hear(self) -> FromRankMessage:
@@ -79,7 +79,7 @@ def test_everything_said_arrives(supervisor: Supervisor) -> None:
 def test_held_until_the_answer(supervisor: Supervisor) -> None:
     link = supervisor.link()
     assert link.boundary(1) is None
-    supervisor.say(Where(request=1))
+    supervisor.say(Pause(request=1))
     assert supervisor.hear() == At(request=1, tick=1)
     passed: list[Action | None] = []
     rank = threading.Thread(target=lambda: passed.append(link.boundary(2)), daemon=True)
@@ -95,13 +95,13 @@ def test_unknown_message_is_passed_over(supervisor: Supervisor) -> None:
     link = supervisor.link()
     link.boundary(1)
     supervisor.socket.sendall(b'{"type":"from-the-future"}\nnot json\n')
-    supervisor.say(Where(request=1))
+    supervisor.say(Pause(request=1))
     assert supervisor.hear() == At(request=1, tick=1)
 
 
 def test_message_in_pieces(supervisor: Supervisor) -> None:
     supervisor.link().boundary(5)
-    for byte in Where(request=9).model_dump_json().encode() + b"\n":
+    for byte in Pause(request=9).model_dump_json().encode() + b"\n":
         supervisor.socket.sendall(bytes([byte]))
     assert supervisor.hear() == At(request=9, tick=5)
 
@@ -140,7 +140,7 @@ def test_all_ranks_stop_at_one_tick(pauses: list[float], wait: float) -> None:
     while not ticks or None in ticks:  # asked before every rank began: let go and ask again
         request += 1
         for supervisor in supervisors:
-            supervisor.say(Where(request=request))
+            supervisor.say(Pause(request=request))
         answers = [supervisor.hear() for supervisor in supervisors]
         ticks = [answer.tick for answer in answers if isinstance(answer, At)]
         if None in ticks:

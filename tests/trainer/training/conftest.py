@@ -32,9 +32,9 @@ from trainwright_trainer.rank.messages import (
     Heartbeat,
     Measured,
     Pace,
+    Pause,
     PhaseChanged,
     Result,
-    Where,
 )
 from trainwright_trainer.training.witness import WITNESS_ENV, StepSamples, read_account
 
@@ -73,7 +73,7 @@ class Rank:
                 self.messages.append(FROM_RANK.validate_json(line))
                 self.changed.notify_all()
 
-    def say(self, message: Where | Act | Carry) -> None:
+    def say(self, message: Pause | Act | Carry) -> None:
         assert self.link is not None
         self.link.sendall(message.model_dump_json().encode() + b"\n")
 

@@ -28,7 +28,7 @@ from tests.trainer.training.conftest import Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore, read_complete
 from trainwright_trainer.contract import Training
-from trainwright_trainer.rank.messages import Act, At, Committed, Measured, Where
+from trainwright_trainer.rank.messages import Act, At, Committed, Measured, Pause
 
 
 @pytest.mark.communication
@@ -89,7 +89,7 @@ def test_resume_equals_uninterrupted(ranks: Ranks, spec: Spec, engine: str, unin
     told[0].wait_for(lambda message: isinstance(message, Measured) and message.values.get("trainwright_step", 0) >= 3)
     ticks = []
     for rank in told[::-1]:  # they hear of it one after the other, each somewhere else
-        rank.say(Where(request=1))
+        rank.say(Pause(request=1))
         answer = rank.wait_for(lambda message: isinstance(message, At))
         assert isinstance(answer, At)
         assert answer.tick is not None, f"rank {rank.number} does not train any more:\n{rank.output.read_text()}"

@@ -19,7 +19,7 @@ from tests.trainer.training.conftest import Rank, Ranks, Spec
 
 from trainwright_trainer.checkpoint import CheckpointStore
 from trainwright_trainer.contract.layout import SPEC_ENV
-from trainwright_trainer.rank.messages import RESUME_BEFORE_ENV, Act, At, Carry, Committed, Measured, PhaseChanged, Result, Where
+from trainwright_trainer.rank.messages import RESUME_BEFORE_ENV, Act, At, Carry, Committed, Measured, Pause, PhaseChanged, Result
 
 LONG: dict[str, Any] = {"duration": {"steps": 100_000}}
 
@@ -195,7 +195,7 @@ def test_supervisor_gone(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
 
 def test_asked_before_training_there_is_no_tick(ranks: Ranks, spec: Spec, tmp_path: Path) -> None:
     [rank] = ranks.start(spec(tmp_path / "lineage", world=1), linked=True)
-    rank.say(Where(request=7))
+    rank.say(Pause(request=7))
     answer = answers(rank, 7)
     if answer.tick is not None:  # the rank was faster than the request
         rank.say(Carry(request=7))
@@ -212,7 +212,7 @@ def test_periodic_save_then_carry_then_stop(ranks: Ranks, spec: Spec, tmp_path: 
     in_training(running[0])
     for request, action in ((1, "save"), (2, None), (3, "stop")):
         for rank in running:
-            rank.say(Where(request=request))
+            rank.say(Pause(request=request))
         ticks = [answers(rank, request).tick for rank in running]
         tick = max(tick for tick in ticks if tick is not None) + 1
         for rank in running:
@@ -250,7 +250,7 @@ def test_a_save_that_is_not_expected_to_fit_is_tried(ranks: Ranks, spec: Spec, t
     short["lifecycle"] = {"grace_seconds": 30, "save_seconds": 60}
     [rank] = ranks.start(short, linked=True)
     in_training(rank)
-    rank.say(Where(request=1))
+    rank.say(Pause(request=1))
     tick = answers(rank, 1).tick
     assert tick is not None
     rank.say(Act(request=1, action="stop", tick=tick + 1))
@@ -266,7 +266,7 @@ def test_stop_in_the_middle_of_evaluation(ranks: Ranks, spec: Spec, tmp_path: Pa
     running = ranks.start(spec(directory, **settings, checkpoints={"directory": str(directory)}), linked=True)
     for rank in running:
         rank.wait_for(lambda message: isinstance(message, PhaseChanged) and message.phase == "evaluating")
-        rank.say(Where(request=1))
+        rank.say(Pause(request=1))
     ticks = [answers(rank, 1).tick for rank in running]
     tick = max(tick for tick in ticks if tick is not None) + 1
     for rank in running:

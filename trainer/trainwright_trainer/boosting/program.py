@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from trainwright_trainer.boosting.table import Share, files_of, fingerprint, read_share
+from trainwright_trainer.boosting.table import DataShard, files_of, fingerprint, read_shard
 from trainwright_trainer.contract.boosting import Boosting
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.spec import RunSpec, TrackerRendezvous
@@ -43,9 +43,9 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     work, rendezvous = _work_of(spec)
     tracker = Tracker(rendezvous.port, spec.world.size, environment) if place.leads and spec.world.size > 1 else None
     # Before the workers meet: one that reads for minutes must not hold up the others in a collective.
-    share = Share(place.rank, place.world_size)
-    rows = read_share(work.data, work.booster, share)
-    held_out = read_share(work.data, work.booster, share, evaluation=True) if work.data.evaluation_path else None
+    shard = DataShard(place.rank, place.world_size)
+    rows = read_shard(work.data, work.booster, shard)
+    held_out = read_shard(work.data, work.booster, shard, evaluation=True) if work.data.evaluation_path else None
     group = meet(rendezvous, place, spec.lifecycle, tracker, lambda error: leave(fail(error, environment, link)))
     check_ranks(spec, place, link, group, _checks(spec.world.device, group))
     digest = fingerprint(work.data, files_of(work.data.path))

@@ -1,4 +1,4 @@
-"""A worker's share of a table: which files, which rows of them, and what is checked before XGBoost sees them.
+"""A worker's shard of a table: which files, which rows of them, and what is checked before XGBoost sees them.
 
 Where there are as many files as workers or more, whole files are dealt out in name order: worker ``r`` of ``n`` gets files ``r``,
 ``r + n``, and so on. With fewer files every worker reads all of them and keeps one block of consecutive rows. The files are csv
@@ -168,7 +168,7 @@ _COUNTS = ("count:poisson",)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class DataShard:
     """Which part of the data a worker takes."""
 
     rank: int
@@ -203,7 +203,7 @@ def files_of(path: str) -> list[Path]:
     return found
 
 
-def read_share(table: Table, booster: Booster, share: Share, *, evaluation: bool = False) -> Rows:
+def read_shard(table: Table, booster: Booster, shard: DataShard, *, evaluation: bool = False) -> Rows:
     """The worker's rows of the training table, or of the one to evaluate on.
 
     Raises:
@@ -214,11 +214,11 @@ def read_share(table: Table, booster: Booster, share: Share, *, evaluation: bool
     columns = read(first, table, None).names
     path = table.path if not evaluation or table.evaluation_path is None else table.evaluation_path
     files = files_of(path)
-    rows = joined([read(file, table, columns) for file in share.files(files)])
-    if not share.by_files(files):
-        rows = rows[share.block(len(rows))]
+    rows = joined([read(file, table, columns) for file in shard.files(files)])
+    if not shard.by_files(files):
+        rows = rows[shard.block(len(rows))]
     if not len(rows):
-        raise DataError(f"{path} leaves worker {share.rank} of {share.world_size} without rows; use fewer nodes, or more data")
+        raise DataError(f"{path} leaves worker {shard.rank} of {shard.world_size} without rows; use fewer nodes, or more data")
     for problem in _wrong_labels(rows, booster):
         raise DataError(f"{path}: {problem}")
     return rows

@@ -1,6 +1,6 @@
 """Which checkpoints count, and which stay: verification, quarantine and retention.
 
-Verification: does the data on the volume still match its commit record? What is gone, cut or changed is a :class:`Problem` of
+Verification: does the data on the volume still match its commit record? What is gone, cut or changed is a :class:`Corruption` of
 that checkpoint. A volume that cannot be read at all (EIO, EACCES, ESTALE) is a ``StorageError`` instead: quarantining every
 checkpoint because a mount hiccups would throw a run back to its start. A checkpoint in quarantine is renamed, kept for
 inspection, and never loaded again.
@@ -32,7 +32,7 @@ from trainwright_trainer.checkpoint.volume import (
 from trainwright_trainer.contract.base import Contract
 
 
-class Problem(Contract):
+class Corruption(Contract):
     """What is wrong with one file of a checkpoint, or with its record (``file`` is None)."""
 
     file: str | None
@@ -42,7 +42,7 @@ class Problem(Contract):
 
 def verify_data(
     volume: Volume, record: CommitRecord, files: Collection[str] | None, rank: int, world_size: int
-) -> list[Problem]:
+) -> list[Corruption]:
     """Problems of the named files, at most one a file, in the record's order.
 
     Chunks are numbered through all these files; this rank reads the chunks ``k`` with ``k % world_size == rank``, and asks for
@@ -58,7 +58,7 @@ def verify_data(
     numbered = list(zip(chosen, first_chunks, strict=False))  # the last number is that of a file that is not there
     sized = [digest for digest, first in numbered if first % world_size == rank]
     wrong = {problem.file: problem for problem in _wrong_sizes(volume, record, sized)}
-    problems: list[Problem] = []
+    problems: list[Corruption] = []
     for digest, first in numbered:
         mine = range((rank - first) % world_size, len(digest.chunks), world_size)
         problem = wrong.get(digest.name) or _wrong_content(volume, data_key(record.name), digest, mine)
@@ -67,26 +67,26 @@ def verify_data(
     return problems
 
 
-def sizes_differ(volume: Volume, record: CommitRecord) -> list[Problem]:
+def sizes_differ(volume: Volume, record: CommitRecord) -> list[Corruption]:
     """The cheap half of :func:`verify_data`: presence and size, no content."""
     return _wrong_sizes(volume, record, record.files)
 
 
-def _wrong_sizes(volume: Volume, record: CommitRecord, digests: Collection[FileDigest]) -> list[Problem]:
+def _wrong_sizes(volume: Volume, record: CommitRecord, digests: Collection[FileDigest]) -> list[Corruption]:
     tree = data_key(record.name)
     sizes = volume.sizes(tree, [digest.name for digest in digests])
-    problems: list[Problem] = []
+    problems: list[Corruption] = []
     for digest in digests:
         size = sizes[digest.name]
         if isinstance(size, DataGoneError):
             problems.append(_missing(digest, size))
         elif size != digest.size:
             message = f"{volume.location(f'{tree}/{digest.name}')}: {size} bytes instead of {digest.size}"
-            problems.append(Problem(file=digest.name, kind="size", message=message))
+            problems.append(Corruption(file=digest.name, kind="size", message=message))
     return problems
 
 
-def _wrong_content(volume: Volume, tree: str, digest: FileDigest, chunks: range) -> Problem | None:
+def _wrong_content(volume: Volume, tree: str, digest: FileDigest, chunks: range) -> Corruption | None:
     try:
         bad = [at for at in chunks if not chunk_matches(volume.pieces(tree, digest.name, *chunk_span(digest, at)), digest, at)]
     except DataGoneError as gone:  # since its size was asked for
@@ -95,11 +95,11 @@ def _wrong_content(volume: Volume, tree: str, digest: FileDigest, chunks: range)
         return None
     where = f"{len(bad)} of {len(chunks)} chunks, the first at byte {bad[0] * digest.chunk_bytes}"
     message = f"{volume.location(f'{tree}/{digest.name}')}: content changed in {where}"
-    return Problem(file=digest.name, kind="digest", message=message)
+    return Corruption(file=digest.name, kind="digest", message=message)
 
 
-def _missing(digest: FileDigest, gone: DataGoneError) -> Problem:
-    return Problem(file=digest.name, kind="missing", message=str(gone))
+def _missing(digest: FileDigest, gone: DataGoneError) -> Corruption:
+    return Corruption(file=digest.name, kind="missing", message=str(gone))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Quarantined:
     """A checkpoint that was set aside, and why."""
 
     name: CheckpointName
-    problems: tuple[Problem, ...]
+    problems: tuple[Corruption, ...]
     directory: str
     """Where its data is now, if it had any: a path, or an address on an object store."""
 
@@ -118,7 +118,7 @@ class Quarantined:
 OnQuarantine = Callable[[Quarantined], None]
 
 
-def quarantine(volume: Volume, name: CheckpointName, problems: tuple[Problem, ...]) -> Quarantined:
+def quarantine(volume: Volume, name: CheckpointName, problems: tuple[Corruption, ...]) -> Quarantined:
     """Rename record and data to ``.bad``, the record first: from then on nobody chooses it. Safe to repeat after a crash."""
     volume.move(record_key(name), bad_record_key(name))
     tree = volume.set_aside(data_key(name), bad_data_key(name))

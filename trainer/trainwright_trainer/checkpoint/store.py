@@ -19,9 +19,9 @@ from trainwright_trainer.checkpoint.record import (
     encode_record,
 )
 from trainwright_trainer.checkpoint.retention import (
+    Corruption,
     Fence,
     OnQuarantine,
-    Problem,
     Quarantined,
     Retention,
     quarantine,
@@ -39,7 +39,7 @@ class Scan:
 
     records: tuple[CommitRecord, ...]
     """Newest first: by step, then by time of commit."""
-    unreadable: tuple[tuple[CheckpointName, Problem], ...]
+    unreadable: tuple[tuple[CheckpointName, Corruption], ...]
     """Commits whose record cannot be trusted."""
     fences: tuple[Fence, ...]
     """Drafts that can never be committed."""
@@ -158,7 +158,7 @@ class CheckpointStore:
         Raises :class:`UnknownSchemaError` if a newer trainer wrote one: going on from an older commit would undo its work.
         """
         records: list[CommitRecord] = []
-        unreadable: list[tuple[CheckpointName, Problem]] = []
+        unreadable: list[tuple[CheckpointName, Corruption]] = []
         fences: list[Fence] = []
         for name in committed(self._volume):
             data = self._volume.read(record_key(name))
@@ -170,7 +170,7 @@ class CheckpointStore:
                 fences.append(Fence(name, fenced.term))
             except RecordError as error:
                 message = f"{self._volume.location(record_key(name))}: {error}"
-                unreadable.append((name, Problem(file=None, kind="record", message=message)))
+                unreadable.append((name, Corruption(file=None, kind="record", message=message)))
         records.sort(key=lambda record: (record.step, record.committed_at, record.attempt), reverse=True)
         return Scan(tuple(records), tuple(unreadable), tuple(fences))
 
@@ -180,7 +180,7 @@ class CheckpointStore:
 
     def verify(
         self, record: CommitRecord, files: Collection[str] | None = None, *, rank: int = 0, world_size: int = 1
-    ) -> list[Problem]:
+    ) -> list[Corruption]:
         """What is wrong with a checkpoint's data; nothing means that every byte read is the byte written.
 
         With ``world_size`` ranks each reads its share of the chunks, so their problems together are the answer.
@@ -188,7 +188,7 @@ class CheckpointStore:
         """
         return verify_data(self._volume, record, files, rank, world_size)
 
-    def quarantine(self, record: CommitRecord, problems: Sequence[Problem]) -> Quarantined:
+    def quarantine(self, record: CommitRecord, problems: Sequence[Corruption]) -> Quarantined:
         """Set a damaged checkpoint aside: its record, and on a file system its data, get names that end in ``.bad``."""
         return quarantine(self._volume, record.name, tuple(problems))
 

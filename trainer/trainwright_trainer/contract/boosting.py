@@ -22,7 +22,7 @@ _SCORED_BY: dict[Objective, MetricName] = {
 }
 """XGBoost's defaults (``DefaultEvalMetric`` in src/objective)."""
 _OF_CLASSES = ("multi:softprob", "multi:softmax")
-Share = Annotated[float, Field(gt=0, le=1)]
+Ratio = Annotated[float, Field(gt=0, le=1)]
 
 
 class Booster(Contract):
@@ -36,15 +36,15 @@ class Booster(Contract):
     """The only method that is distributed both on CPUs and on GPUs."""
     max_depth: Annotated[int, Field(ge=1, le=64)] = 6
     """Levels of a tree."""
-    eta: Share = 0.3
+    eta: Ratio = 0.3
     """Learning rate: share of each tree's leaf values that is kept."""
     min_child_weight: NonNegative = 1.0
     """Smallest sum of second derivatives in a leaf."""
     gamma: NonNegative = 0.0
     """Smallest gain that splits a leaf."""
-    subsample: Share = 1.0
+    subsample: Ratio = 1.0
     """Share of the rows that each tree sees."""
-    colsample_bytree: Share = 1.0
+    colsample_bytree: Ratio = 1.0
     """Share of the columns that each tree sees."""
     reg_lambda: NonNegative = 1.0
     """L2 penalty on leaf values."""

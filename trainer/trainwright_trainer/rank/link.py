@@ -28,9 +28,9 @@ from trainwright_trainer.rank.messages import (
     FromRankMessage,
     Measured,
     Pace,
+    Pause,
     PhaseChanged,
     Result,
-    Where,
 )
 from trainwright_trainer.rank.progress import Hold, Progress
 
@@ -179,7 +179,7 @@ class SupervisorLink:
             return  # a newer supervisor's message: nothing that this rank could obey
         with self._changed:
             match message:
-                case Where(request=request):
+                case Pause(request=request):
                     # The answer leaves under the lock, so that no boundary is passed between the look and the answer.
                     self._send_locked(At(request=request, tick=self._hold.where(request)))
                 case Act(request=request, action=action, tick=tick):

@@ -72,7 +72,7 @@ class Pace(Report):
 
 
 class At(Contract):
-    """Answer to :class:`Where`; no tick before the training loop has begun or after it has ended."""
+    """Answer to :class:`Pause`; no tick before the training loop has begun or after it has ended."""
 
     type: Literal["at"] = "at"
     request: int
@@ -88,10 +88,10 @@ class Result(Contract):
     step: int | None = None
 
 
-class Where(Contract):
+class Pause(Contract):
     """Say which tick you are in, and hold at the next boundary until :class:`Act` or :class:`Carry` comes."""
 
-    type: Literal["where"] = "where"
+    type: Literal["pause"] = "pause"
     request: int
 
 
@@ -120,7 +120,7 @@ class Ask(Contract):
 
 FromRankMessage = PhaseChanged | Measured | Committed | Heartbeat | Pace | At | Result
 FromRank = Annotated[FromRankMessage, Field(discriminator="type")]
-ToRankMessage = Where | Act | Carry | Ask
+ToRankMessage = Pause | Act | Carry | Ask
 ToRank = Annotated[ToRankMessage, Field(discriminator="type")]
 
 FROM_RANK: TypeAdapter[FromRankMessage] = TypeAdapter(FromRank)

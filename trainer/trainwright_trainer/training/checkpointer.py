@@ -13,10 +13,10 @@ from typing import Protocol, TypeVar, cast
 from trainwright_trainer.checkpoint import (
     CheckpointStore,
     CommitRecord,
+    Corruption,
     Draft,
     FileDigest,
     Lease,
-    Problem,
     Quarantined,
     Snapshot,
     StorageError,
@@ -302,13 +302,13 @@ class Checkpointer:
             found = [record for record in found if record.identity == self._spec.identity]
         return start.in_order(found, self._resume_before)
 
-    def _problems(self, record: CommitRecord) -> list[Problem]:
+    def _problems(self, record: CommitRecord) -> list[Corruption]:
         """What all ranks together find wrong; the same on all of them."""
         rank, ranks = self._reading.share
         found = self._reading.on_each(lambda: self._store.verify(record, rank=rank, world_size=ranks))
         return self._reading.on_rank_0(lambda: found)
 
-    def _set_aside(self, record: CommitRecord, problems: Sequence[Problem]) -> None:
+    def _set_aside(self, record: CommitRecord, problems: Sequence[Corruption]) -> None:
         # Several ranks may find the same file damaged; one sentence about it is enough, and its size says more than its chunks.
         told = sorted(problems, key=lambda problem: problem.kind != "digest")
         one_per_file = list({problem.file: problem for problem in told}.values())

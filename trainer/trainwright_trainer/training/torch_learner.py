@@ -28,7 +28,7 @@ from trainwright_trainer.training.witness import Nobody, Witness
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class LocalBatch:
     """This rank's part of a step, by micro batch."""
 
     samples: list[Samples]
@@ -73,7 +73,7 @@ class TorchLearner:
         self.target_samples = target_samples(self._training.duration, len(work.dataset.train), steps_of)
         self.position = Position()
         self._unread: StepResult | None = None
-        self._ahead: Prefetch[Share] | None = None
+        self._ahead: Prefetch[LocalBatch] | None = None
         self._held_out = HeldOut(work.dataset.held_out)
 
     @property
@@ -106,7 +106,7 @@ class TorchLearner:
         self.position = checkpoint.position
 
     def warm_up(self) -> None:
-        batch = self._share(0).batches[0]
+        batch = self._local_batch(0).batches[0]
         self._link.mark()  # from here on a rank may wait for another
         self._engine.warm_up(batch)
         self._ahead = Prefetch(self._shares())
@@ -172,22 +172,22 @@ class TorchLearner:
         self._engine.world.close()
 
     @property
-    def _shares_ahead(self) -> Iterator[Share]:
+    def _shares_ahead(self) -> Iterator[LocalBatch]:
         if self._ahead is None:
             raise RuntimeError("warm_up comes before the first step")
         return self._ahead
 
-    def _shares(self) -> Iterator[Share]:
+    def _shares(self) -> Iterator[LocalBatch]:
         """This rank's part of each step from here to the target."""
         for samples in range(self.position.samples, self.target_samples, self.step_samples):
-            yield self._share(samples)
+            yield self._local_batch(samples)
 
-    def _share(self, samples: int) -> Share:
+    def _local_batch(self, samples: int) -> LocalBatch:
         """This rank's share of the global batch at a position."""
         batch = self._order.batch(samples, self.step_samples)
         slices = [part if len(part) else NOTHING for part in self._step_shares.slices(batch, self._place.rank)]
         batches = [self._work.task.collate(self._work.dataset.train, part) for part in slices]
-        return Share(slices, [_pinned(batch) for batch in batches] if self._engine.world.device.type == "cuda" else batches)
+        return LocalBatch(slices, [_pinned(batch) for batch in batches] if self._engine.world.device.type == "cuda" else batches)
 
     def _held_out_batch(self, samples: Samples) -> Batch:
         try:

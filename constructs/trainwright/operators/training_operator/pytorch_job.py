@@ -10,7 +10,6 @@ from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.handshake import Binding, Gang, Needs, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
-from trainwright.manifest.pods import is_from
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.operators.base import BROUGHT_BACK_ALONE, AddedContainer, KnownOperator, Rule, Target, Template
@@ -49,7 +48,7 @@ def init_container_is_admitted(context: Context, resolution: Resolution) -> Iter
         )
         yield found("TW454", context.locate.cluster("/operators/training-operator"), message, fix)
     image = installed.init_image or INIT.image
-    if cluster.registries and not is_from(image, cluster.registries):
+    if not cluster.allows(image):
         message = f"cluster {cluster.cluster} does not allow image {image}, of which the operator makes container {INIT.name}"
         fix = (
             f"copy it to {cluster.registries[0]}, name the copy by the operator's flag --pytorch-init-container-image, and write "

@@ -10,7 +10,6 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
-from trainwright.manifest.pods import is_from
 from trainwright.manifest.supporting import fences
 from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
@@ -41,13 +40,12 @@ def image_findings(reference: str, cluster: Cluster, where: Where) -> Iterator[F
         return
     if match["digest"] is None:
         yield found("TW305", where, f"{reference} is not pinned by digest", "write registry/path@sha256:<digest>")
-    allowed = cluster.registries
-    if allowed and not is_from(reference, allowed):
+    if not cluster.allows(reference):
         yield found(
             "TW306",
             where,
             f"cluster {cluster.cluster} does not allow image {reference.partition('@')[0]}",
-            f"use an image from one of: {', '.join(allowed)}; or have its registry added to registries of the profile",
+            f"use an image from one of: {', '.join(cluster.registries)}; or have its registry added to registries of the profile",
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from trainwright.manifest.pods import containers_of
 
 Tree = dict[str, Any]
-Problem = tuple[str, str | None, str]
+LevelViolation = tuple[str, str | None, str]
 """Field of the pod's ``spec``, the item in it by name, and what the level refuses."""
 
 BASELINE_CAPABILITIES = frozenset(
@@ -65,7 +65,7 @@ SAFE_SYSCTLS = frozenset(
 SELINUX_TYPES = frozenset({"", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"})
 
 
-def violations(pod: Tree, level: str, kubernetes: str) -> Iterator[Problem]:
+def violations(pod: Tree, level: str, kubernetes: str) -> Iterator[LevelViolation]:
     """What a pod's ``spec`` holds that a level refuses in a version of Kubernetes; ``privileged`` refuses nothing."""
     if level == "privileged":
         return
@@ -90,7 +90,7 @@ def _context(owner: Tree) -> Tree:
     return context
 
 
-def _pod_baseline(pod: Tree) -> Iterator[Problem]:
+def _pod_baseline(pod: Tree) -> Iterator[LevelViolation]:
     for field in ("hostNetwork", "hostPID", "hostIPC"):
         if pod.get(field):
             yield field, None, field
@@ -104,7 +104,7 @@ def _pod_baseline(pod: Tree) -> Iterator[Problem]:
         yield "securityContext", None, f"{problem} in the pod"
 
 
-def _container_baseline(field: str, container: Tree) -> Iterator[Problem]:
+def _container_baseline(field: str, container: Tree) -> Iterator[LevelViolation]:
     name, context = container["name"], _context(container)
     for problem in (*_privileges(context), *_profiles(context), *_reach(container)):
         yield field, name, f"{problem} in container {name}"
@@ -148,7 +148,7 @@ def _restricted_volumes(kubernetes: str) -> frozenset[str]:
     return RESTRICTED_VOLUMES | {"image"} if release >= IMAGES_ARE_ALLOWED else RESTRICTED_VOLUMES
 
 
-def _pod_restricted(pod: Tree, allowed: frozenset[str]) -> Iterator[Problem]:
+def _pod_restricted(pod: Tree, allowed: frozenset[str]) -> Iterator[LevelViolation]:
     for volume in pod.get("volumes") or []:
         for kind in sorted(volume.keys() - {"name"} - allowed - {"hostPath"}):
             yield "volumes", volume["name"], f"{kind} in volume {volume['name']}"
@@ -156,7 +156,7 @@ def _pod_restricted(pod: Tree, allowed: frozenset[str]) -> Iterator[Problem]:
         yield "securityContext", None, "user 0"
 
 
-def _container_restricted(field: str, container: Tree, pod: Tree) -> Iterator[Problem]:
+def _container_restricted(field: str, container: Tree, pod: Tree) -> Iterator[LevelViolation]:
     name, context = container["name"], _context(container)
     capabilities = context.get("capabilities") or {}
     missing = {

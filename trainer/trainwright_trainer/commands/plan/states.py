@@ -18,7 +18,7 @@ from trainwright_trainer.contract.engine import FSDP2
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import AdamW, Optimizer, Precision, Training
 
-Where = Literal["device", "host"]
+MemoryKind = Literal["device", "host"]
 
 _BYTES: Mapping[str, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
 _STAGES = (0, 1, 2, 3)
@@ -30,7 +30,7 @@ class State:
 
     low: int
     high: int
-    where: Where = "device"
+    where: MemoryKind = "device"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def states(training: Training, parameters: int, ranks: int, deepspeed: dict[str,
     """
     if training.engine == "deepspeed" and deepspeed is not None:
         return _deepspeed(training, parameters, ranks, deepspeed)
-    where: Where = "host" if training.fsdp2 and training.fsdp2.offload_weights else "device"
+    where: MemoryKind = "host" if training.fsdp2 and training.fsdp2.offload_weights else "device"
     shared = (training.fsdp2 or FSDP2()).shards(ranks) if training.engine == "fsdp2" else 1
     return States(*(_each(size, parameters, shared, where) for size in (4, 4, optimizer_bytes(training.optimizer))))
 
@@ -79,7 +79,7 @@ def _deepspeed(training: Training, parameters: int, ranks: int, config: dict[str
     optimizer_where = _where(zero, "offload_optimizer")
     if optimizer_where == "host":
         optimizer += 4  # gradients in fp32, for the step there
-    gradients_where: Where = optimizer_where if stage >= 2 else "device"
+    gradients_where: MemoryKind = optimizer_where if stage >= 2 else "device"
     return States(
         _each(size, parameters, ranks if stage == 3 else 1, weights_where),
         _deepspeed_gradients(training, parameters, ranks, stage, _sums(training.precision, config), gradients_where),
@@ -87,7 +87,7 @@ def _deepspeed(training: Training, parameters: int, ranks: int, config: dict[str
     )
 
 
-def _deepspeed_gradients(training: Training, parameters: int, ranks: int, stage: int, sums: int, where: Where) -> State:
+def _deepspeed_gradients(training: Training, parameters: int, ranks: int, stage: int, sums: int, where: MemoryKind) -> State:
     """Stage 1 keeps whole gradients until the step, beside fp32 sums where those are asked for."""
     size = _BYTES[training.precision]
     if stage >= 2:
@@ -108,10 +108,10 @@ def _sums(precision: Precision, config: dict[str, Any]) -> int:
     return _BYTES.get(str(section(config, "data_types").get("grad_accum_dtype")), _BYTES[precision])
 
 
-def _where(zero: dict[str, Any], part: str) -> Where:
+def _where(zero: dict[str, Any], part: str) -> MemoryKind:
     return "host" if (section(zero, part).get("device") or "none") != "none" else "device"
 
 
-def _each(size: int, parameters: int, ranks: int, where: Where) -> State:
+def _each(size: int, parameters: int, ranks: int, where: MemoryKind) -> State:
     share = -(-size * parameters // ranks)
     return State(share, share, where)

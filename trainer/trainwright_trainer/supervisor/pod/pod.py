@@ -17,7 +17,7 @@ from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe import log
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements
-from trainwright_trainer.rank.messages import Act, Ask, At, Carry, Committed, FromRankMessage, Measured, Result, Where
+from trainwright_trainer.rank.messages import Act, Ask, At, Carry, Committed, FromRankMessage, Measured, Pause, Result
 from trainwright_trainer.supervisor.event_loop import Timers, in_background
 from trainwright_trainer.supervisor.place import PodPlace
 from trainwright_trainer.supervisor.pod.launcher import Launcher
@@ -131,7 +131,7 @@ class Pod:
         match message:
             case Start():
                 self._start(message)
-            case Where():
+            case Pause():
                 self._ask_positions(message)
             case Act() | Carry() | Ask():
                 self._pass_on(message)
@@ -232,9 +232,9 @@ class Pod:
         outcome = outcome_of(rank.number, work, rank.result, status, self._now())
         return outcome if rank.last_words is None else outcome.with_last_words(rank.last_words.read())
 
-    def _ask_positions(self, where: Where) -> None:
-        self._query = PositionQuery(where.request, self._place.short, self.ranks)
-        self._pass_on(where)
+    def _ask_positions(self, pause: Pause) -> None:
+        self._query = PositionQuery(pause.request, self._place.short, self.ranks)
+        self._pass_on(pause)
         self._answer_query()
 
     def _answer_query(self) -> None:
@@ -242,7 +242,7 @@ class Pod:
             self._query = None
             self._send_up(position)
 
-    def _pass_on(self, message: Where | Act | Carry | Ask) -> None:
+    def _pass_on(self, message: Pause | Act | Carry | Ask) -> None:
         for rank in self.ranks:
             rank.say(message)
 

@@ -35,9 +35,9 @@ from trainwright_trainer.rank.messages import (
     FromRankMessage,
     Heartbeat,
     Measured,
+    Pause,
     PhaseChanged,
     Result,
-    Where,
 )
 from trainwright_trainer.supervisor import shim
 from trainwright_trainer.supervisor.pod import process_group
@@ -222,7 +222,7 @@ class Rank(ABC):
         return None
 
     @abstractmethod
-    def say(self, message: Where | Act | Carry | Ask) -> None:
+    def say(self, message: Pause | Act | Carry | Ask) -> None:
         """Send it a message, without waiting for it."""
 
     @abstractmethod
@@ -291,7 +291,7 @@ class RankProcess(Rank):
         self.alive, self.progressed_at = True, asyncio.get_running_loop().time()
         self._theirs.close()
 
-    def say(self, message: Where | Act | Carry | Ask) -> None:
+    def say(self, message: Pause | Act | Carry | Ask) -> None:
         self._link.say(message)
 
     def signal(self, number: signal.Signals) -> None:

@@ -17,7 +17,7 @@ from trainwright_trainer.contract.spec import RunSpec, Script
 from trainwright_trainer.observe.hang import DUMP_SECONDS, Dumped, Hang, Stuck
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.observe.metrics import Measurements, RunPace
-from trainwright_trainer.rank.messages import Act, Action, Carry, Where
+from trainwright_trainer.rank.messages import Act, Action, Carry, Pause
 from trainwright_trainer.supervisor.event_loop import Timers, in_background
 from trainwright_trainer.supervisor.run.agreement import Agreement, AtTick, Impossible, TooLate
 from trainwright_trainer.supervisor.run.history import History, keep_times
@@ -242,7 +242,7 @@ class Coordinator:
         self._requests += 1
         self._agreement = Agreement(self._requests, action, nodes)
         self._timers.after(ANSWER_SECONDS, lambda request=self._requests: self._no_answer(request))  # type: ignore[misc]
-        self._tell_everyone(Where(request=self._requests))
+        self._tell_everyone(Pause(request=self._requests))
 
     def _no_answer(self, request: int) -> None:
         if self._agreement is not None and self._agreement.request == request:
