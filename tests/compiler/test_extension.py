@@ -50,8 +50,8 @@ from trainwright.reading import validate_data
 from trainwright.report.plan import plan_lines
 from trainwright.run import Run
 from trainwright.topology import DDP, Topology, Work
-from trainwright.topology.base import Sharding
 from trainwright.topology.process import processes, rank_variables
+from trainwright_trainer.contract.sharding import Sharding
 
 JOB = "/spec/groups/0/template/spec"
 

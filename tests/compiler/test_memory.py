@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.compiling import compile_data
 
-from trainwright.plan.estimate.layers import layers
-from trainwright.plan.estimate.memory import RankMemory, memory_parts
-from trainwright.plan.model import MemoryPart
+from trainwright.plan.estimate.computation import computed
 from trainwright.run import Batch, TrainerWorkload
 from trainwright.topology import ZeRO
-from trainwright.topology.base import Sharding
 from trainwright_trainer.contract.data import PythonSource
+from trainwright_trainer.contract.estimate.layers import layers
+from trainwright_trainer.contract.estimate.memory import MemoryPart, RankMemory, training_memory
 from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
+from trainwright_trainer.contract.sharding import Sharding
 from trainwright_trainer.contract.training import SGD, AdamW
 
 GIB = 2**30
@@ -50,8 +50,9 @@ def workload(model: Shape, sequence: int = 64, **fields: Any) -> TrainerWorkload
 
 
 def estimate(work: TrainerWorkload, micro: int = 4, sharding: Sharding | None = None, accumulation: int = 1) -> RankMemory:
-    memory = memory_parts(work, Batch(micro=micro, accumulation=accumulation), "cuda", sharding or Sharding())
-    assert memory is not None
+    computation = computed(work, Batch(micro=micro, accumulation=accumulation))
+    assert computation is not None
+    memory = training_memory(computation, sharding or Sharding(), "cuda")
     for part in (*memory.device, *memory.host):
         assert 0 <= part.low <= part.high, part
         assert part.formula
@@ -136,7 +137,7 @@ def test_half_precision_halves_activations_alone() -> None:
 def test_an_unknown_model_has_no_estimate_unless_it_states_its_size() -> None:
     unknown = {"architecture": "transformers", "model_type": "gpt2"}
     work = {"kind": "trainer", "task": "causal-lm", "data": {"source": "python-stdlib"}, "steps": 1}
-    assert memory_parts(TrainerWorkload.model_validate({**work, "model": unknown}), Batch(micro=1), "cuda", Sharding()) is None
+    assert computed(TrainerWorkload.model_validate({**work, "model": unknown}), Batch(micro=1)) is None
     sized = TrainerWorkload.model_validate({**work, "model": {**unknown, "parameters": 10**9}})
     assert total(sized)[0] > 16 * 10**9
     assert part_of(estimate(sized, accumulation=1).device, "gradients") == (4 * 10**9, 4 * 10**9)

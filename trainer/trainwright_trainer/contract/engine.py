@@ -90,6 +90,15 @@ CAPABILITIES: dict[EngineName, Capabilities] = {
     ),
 }
 
+SaveMode = Literal["background", "blocking"] | None
+
+
+def background_save(engine: EngineName | None, save: SaveMode) -> bool:
+    """Whether training goes on while a periodic checkpoint is written, as a run's ``checkpoints.save`` leaves it; never without
+    an engine of ours."""
+    return engine is not None and CAPABILITIES[engine].saves_in_background and save != "blocking"
+
+
 _Asked = Callable[[Any], bool]
 _SETTINGS: dict[str, _Asked] = {
     "precision fp16": lambda work: work.precision == "fp16",

@@ -10,13 +10,13 @@ from trainwright.findings.context import Context
 from trainwright.handshake import Binding
 from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
-from trainwright.plan.estimate.communication import compute_seconds
+from trainwright.plan.estimate.computation import compute_seconds
 from trainwright.plan.estimate.fitting import Change, smallest_change
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import FABRIC_TITLES
 from trainwright.topology import ZeRO
-from trainwright.topology.base import Sharding
 from trainwright.units import GIB
+from trainwright_trainer.contract.sharding import Sharding
 
 NOTICEABLE_SECONDS = 1.0
 """Time of a step on the network from which a warning is worth it."""

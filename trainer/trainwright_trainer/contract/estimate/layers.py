@@ -14,14 +14,18 @@ The logits are gone when the first layer is computed again, so the lower bound c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from trainwright.run import OtherModel, ScriptTraining, Trained
-from trainwright_trainer.contract.data import HFDataset, PythonSource, TokenFiles
-from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, ViT
+from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
 
-PRECISION_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-"""Bytes of one element."""
+
+class Sized(Protocol):
+    """A model's configuration."""
+
+    @property
+    def parameters(self) -> int | None:
+        """None where it does not follow from the configuration."""
+
 
 Tensors = tuple[tuple[int, int], ...]
 """Elements of a tensor, and how many such tensors there are."""
@@ -56,7 +60,7 @@ class Layers(NamedTuple):
     @property
     def block(self) -> int:
         """The largest block."""
-        return max(sum(size * count for size, count in tensors) for tensors, _ in self.blocks)
+        return max((sum(size * count for size, count in tensors) for tensors, _ in self.blocks), default=0)
 
     @property
     def outside(self) -> int:
@@ -68,7 +72,7 @@ class Layers(NamedTuple):
         return sum(size * count for size, count in self.tensors if size <= elements)
 
 
-def layers(model: Model | OtherModel) -> Layers | None:
+def layers(model: Sized) -> Layers | None:
     """The tensors as ``transformers`` makes them; None where the architecture is not known here."""
     match model:
         case Llama():
@@ -157,15 +161,7 @@ def _convolution(inputs: int, outputs: int, kernel: int) -> Tensors:
 # What the forward pass keeps.
 
 
-class Activations(NamedTuple):
-    """Bytes of one micro batch."""
-
-    low: int
-    high: int
-    formula: str
-
-
-class _Kept(NamedTuple):
+class Kept(NamedTuple):
     """Elements that the forward pass of one sample keeps."""
 
     all_layers: int
@@ -177,34 +173,8 @@ class _Kept(NamedTuple):
     formula: str = ""
 
 
-def activations(work: Trained, micro: int, *, autocast: bool) -> Activations:
-    """Activations of one micro batch; with ``autocast``, weights and residuals are fp32."""
-    size = PRECISION_BYTES[work.precision]
-    kept = _kept(work)
-    if kept is None:
-        return Activations(0, 8 * (work.model.parameters or 0), "unknown architecture: between nothing and twice the weights")
-    if not work.activation_checkpointing:
-        low = micro * size * (kept.all_layers + kept.head)
-        each = f"{size} bytes x {micro:,} samples x {kept.all_layers + kept.head:,} elements ({kept.formula})"
-        return Activations(low, 2 * low + 4 * micro * kept.logits, f"{each}, doubled above")
-    low = micro * size * (kept.inputs + max(kept.largest_layer, kept.head))
-    inputs = kept.inputs * (4 if autocast else size)
-    high = micro * (inputs + 2 * size * (kept.largest_layer + kept.head) + 4 * kept.logits)
-    each = f"{size} bytes x {micro:,} samples x ({kept.inputs:,} inputs of layers + one layer of {kept.largest_layer:,})"
-    return Activations(low, high, f"{each}, the layer doubled above, with {kept.head:,} of the head")
-
-
-def sequence_length(work: Trained) -> int | None:
-    """Tokens of one sample; None if samples are not sequences."""
-    if isinstance(work, ScriptTraining):
-        return work.sequence_length or (work.model.sequence_length if isinstance(work.model, ViT) else None)
-    if isinstance(work.data, PythonSource | TokenFiles | HFDataset):
-        return work.data.sequence_length
-    return work.model.sequence_length if isinstance(work.model, ViT) else None
-
-
-def _kept(work: Trained) -> _Kept | None:
-    model, tokens = work.model, sequence_length(work) or 1
+def kept(model: Sized, tokens: int) -> Kept | None:
+    """Of a sample of so many tokens; None where the architecture is not known here."""
     match model:
         case Llama():
             key_value = model.key_value_heads * (model.hidden_size // model.num_attention_heads)
@@ -223,9 +193,9 @@ def _kept(work: Trained) -> _Kept | None:
             return None
 
 
-def _transformer_kept(tokens: int, count: int, layer: int, hidden: int, vocabulary: int) -> _Kept:
+def _transformer_kept(tokens: int, count: int, layer: int, hidden: int, vocabulary: int) -> Kept:
     head = f" + 2 x {vocabulary:,} logits" if vocabulary else ""
-    return _Kept(
+    return Kept(
         all_layers=tokens * count * layer,
         largest_layer=tokens * layer,
         inputs=tokens * count * hidden,
@@ -235,7 +205,7 @@ def _transformer_kept(tokens: int, count: int, layer: int, hidden: int, vocabula
     )
 
 
-def _resnet_kept(model: ResNet) -> _Kept:
+def _resnet_kept(model: ResNet) -> Kept:
     """Outputs of every convolution and of its batch norm."""
     side = max(1, model.image_size // 2)
     total = largest = 2 * side * side * model.embedding_size
@@ -246,4 +216,4 @@ def _resnet_kept(model: ResNet) -> _Kept:
         total += 2 * depth * side * side * block
         largest = max(largest, 2 * side * side * block)
         inputs += depth * side * side * width
-    return _Kept(all_layers=total, largest_layer=largest, inputs=inputs, formula="outputs of convolutions and batch norms")
+    return Kept(all_layers=total, largest_layer=largest, inputs=inputs, formula="outputs of convolutions and batch norms")
