@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from trainwright_trainer.contract.base import MAX_INTEGER
 from trainwright_trainer.contract.engine import DDP, FSDP2
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.contract.training import PRECISION_BYTES, Precision
+from trainwright_trainer.contract.training import PRECISION_BYTES, Precision, Training
 
 Stage = Literal[0, 1, 2, 3]
 
@@ -109,6 +109,13 @@ class Sharding(NamedTuple):
         if self.accumulated_in:
             return self.accumulated_in
         return "fp32" if precision == "bf16" and accumulation > 1 else precision
+
+
+def of_training(work: Training, ranks: int, deepspeed: Mapping[str, Any] | None) -> Sharding | None:
+    """As an engine is told; None where it is told by a configuration of DeepSpeed that is not here."""
+    if work.engine == "deepspeed":
+        return None if deepspeed is None else of_deepspeed(deepspeed, ranks)
+    return of_fsdp2(work.fsdp2, ranks) if work.engine == "fsdp2" else of_ddp(work.ddp, ranks)
 
 
 def of_ddp(settings: DDP | None, ranks: int) -> Sharding:
