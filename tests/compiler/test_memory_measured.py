@@ -13,9 +13,10 @@ from torch.utils.checkpoint import checkpoint
 
 from trainwright.plan.estimate.computation import computed
 from trainwright.run import Batch, TrainerWorkload
-from trainwright_trainer.contract.estimate.computation import Activations, Computation, activations
-from trainwright_trainer.contract.estimate.layers import layers
+from trainwright_trainer.contract.estimate.activations import activations
+from trainwright_trainer.contract.estimate.computation import Computation, MemoryPart
 from trainwright_trainer.contract.estimate.memory import training_memory
+from trainwright_trainer.contract.model import Shaped
 from trainwright_trainer.contract.sharding import Sharding
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.task.base import sums
@@ -60,7 +61,7 @@ def computation_of(work: TrainerWorkload, micro: int) -> Computation:
     return computation
 
 
-def activations_of(work: TrainerWorkload, micro: int) -> Activations:
+def activations_of(work: TrainerWorkload, micro: int) -> MemoryPart:
     return activations(computation_of(work, micro), autocast=True)
 
 
@@ -133,8 +134,8 @@ def one_layer(work: TrainerWorkload, micro: int) -> int:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_tensors_are_those_of_the_module(name: str) -> None:
     work = workload(MODELS[name])
-    known = layers(work.model)
-    assert known is not None
+    assert isinstance(work.model, Shaped)
+    known = work.model.layers
     counted: Counter[int] = Counter()
     for size, count in known.tensors:
         counted[size] += count

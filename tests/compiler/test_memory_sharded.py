@@ -13,7 +13,7 @@ from tests.compiler.test_memory import CLUSTER, GIB, LLAMA_70B, MODELS, STATES, 
 from trainwright.findings import CompileError
 from trainwright.run import TrainerWorkload
 from trainwright.topology import DDP
-from trainwright_trainer.contract.estimate.memory import MemoryPart
+from trainwright_trainer.contract.estimate.computation import MemoryPart
 
 
 def sized(parameters: int, precision: str = "bf16") -> TrainerWorkload:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from trainwright.handshake import Gang
 from trainwright.run import ConfigMapReference, Saver, SecretReference
 from trainwright.units import Bytes, Cpu
-from trainwright_trainer.contract.estimate.memory import MemoryPart
+from trainwright_trainer.contract.estimate.computation import MemoryPart
 
 
 class WorldPlan(NamedTuple):

@@ -11,9 +11,8 @@ from tests.compiler.test_memory import CLUSTER, GIB, MODELS, finetune, workload
 
 from trainwright.findings import CompileError, Finding
 from trainwright.plan.model import MemoryPlan
-from trainwright_trainer.contract.estimate.layers import layers
 from trainwright_trainer.contract.estimate.memory import checkpoint_bytes
-from trainwright_trainer.contract.model import Llama
+from trainwright_trainer.contract.model import Llama, Shaped
 from trainwright_trainer.engine.update import Update, UpdateSettings
 from trainwright_trainer.engine.whole_state import files
 from trainwright_trainer.model.build import build_model
@@ -128,6 +127,6 @@ def test_the_bytes_are_those_of_the_trainers_own_snapshot(name: str, optimizer: 
     assert work.model.parameters is not None
     expected = checkpoint_bytes(work.model.parameters, work.optimizer)
     assert expected <= states <= expected + buffers
-    known = layers(work.model)
-    assert known is not None
+    assert isinstance(work.model, Shaped)
+    known = work.model.layers
     assert known.largest == max(parameter.numel() for parameter in module.parameters())

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from trainwright_trainer.contract.estimate.layers import Layers
+from trainwright_trainer.contract.model import Layers
 
 _RESIDUAL_BLOCKS = ("ResNetBasicLayer", "ResNetBottleNeckLayer")
 """Blocks that ``transformers`` does not mark as such."""

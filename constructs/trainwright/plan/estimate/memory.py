@@ -7,7 +7,8 @@ from trainwright.plan.estimate.computation import computed
 from trainwright.plan.model import MemoryPlan, ResourcesPlan, WorldPlan
 from trainwright.run import BoostingWorkload, Run
 from trainwright_trainer.contract.engine import EngineName, background_save
-from trainwright_trainer.contract.estimate.memory import MemoryPart, Pod, rank_memory
+from trainwright_trainer.contract.estimate.computation import MemoryPart
+from trainwright_trainer.contract.estimate.memory import Pod, rank_memory
 
 
 def plan_memory(run: Run, world: WorldPlan, resources: ResourcesPlan, pool: NodePool) -> tuple[MemoryPlan | None, str | None]:

@@ -17,7 +17,7 @@ from trainwright.compile import CompiledRun
 from trainwright.project.build import build_project
 from trainwright.project.load import Project, load_sources
 from trainwright_trainer.commands.plan.plan import plan
-from trainwright_trainer.contract.estimate.memory import MemoryPart
+from trainwright_trainer.contract.estimate.computation import MemoryPart
 from trainwright_trainer.contract.layout import SPEC_FILE
 from trainwright_trainer.rank.specification import read_specification
 

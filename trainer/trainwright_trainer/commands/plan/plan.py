@@ -10,9 +10,9 @@ from trainwright_trainer.commands.local.world import read_deepspeed_config
 from trainwright_trainer.contract.data import DIGITS_SAMPLES, Digits, PythonSource
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.estimate.computation import Computation, computation, sequence_length
-from trainwright_trainer.contract.estimate.layers import Layers
 from trainwright_trainer.contract.estimate.memory import Pod, RankMemory, checkpoint_bytes, rank_memory
 from trainwright_trainer.contract.estimate.traffic import collectives
+from trainwright_trainer.contract.model import Layers
 from trainwright_trainer.contract.sharding import Sharding, of_training
 from trainwright_trainer.contract.spec import RunSpec, Script, World
 from trainwright_trainer.contract.training import Checkpoints, LearningRate, Training

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright_trainer.commands.plan.plan import CheckpointPlan, Plan, TrainingPlan
-from trainwright_trainer.contract.estimate.memory import MemoryPart
+from trainwright_trainer.contract.estimate.computation import MemoryPart
 
 _CAN = {
     "reshards": "resumes at another number of ranks",

@@ -1,13 +1,20 @@
-"""What one rank computes in a step of the optimizer, and the activations that it keeps meanwhile."""
+"""What one rank computes in a step of the optimizer: all that the estimates read of a run but how its states are spread."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from trainwright_trainer.contract.data import Data, HFDataset, PythonSource, TokenFiles
-from trainwright_trainer.contract.estimate.layers import Kept, Layers, Sized, kept, layers
-from trainwright_trainer.contract.model import ViT
+from trainwright_trainer.contract.model import Layers, Shaped, ViT
 from trainwright_trainer.contract.training import PRECISION_BYTES, Optimizer, Precision
+
+
+class Sized(Protocol):
+    """A model by its configuration."""
+
+    @property
+    def parameters(self) -> int | None: ...
 
 
 class Trained(Protocol):
@@ -26,15 +33,14 @@ class Trained(Protocol):
 
 
 class Computation(NamedTuple):
-    """All that the estimates of memory and traffic read of a run, besides how its states are spread."""
+    """Of one rank, with its micro batches."""
 
+    model: Sized
+    tokens: int | None
+    """Of one sample; None where samples are no sequences."""
     parameters: int
     layers: Layers | None
     """None where the tensors are not known."""
-    blocks: int
-    """Repeated layers; 1 where they are not known."""
-    kept: Kept | None
-    """By the forward pass of one sample; None where that is not known."""
     precision: Precision
     gradient_reduction: Precision | None
     """Type in which gradients are summed over ranks; None leaves it to the engine."""
@@ -57,9 +63,24 @@ class Computation(NamedTuple):
         return self.bytes == 2
 
     @property
+    def blocks(self) -> int:
+        """Repeated layers; 1 where they are not known."""
+        return getattr(self.model, "num_hidden_layers", 1)
+
+    @property
     def largest(self) -> tuple[int, int]:
         """Elements of the largest tensor, as an interval."""
         return (self.layers.largest, self.layers.largest) if self.layers else (0, self.parameters)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """Bytes of one rank, as an interval."""
+
+    name: str
+    low: int
+    high: int
+    formula: str
 
 
 def computation(
@@ -71,15 +92,15 @@ def computation(
         tokens: Of one sample; None where samples are no sequences.
         counted: The tensors of the model itself; default: as far as they follow from its configuration.
     """
-    shapes = counted or layers(work.model)
-    parameters = counted.parameters if counted else work.model.parameters
+    layers = counted or (work.model.layers if isinstance(work.model, Shaped) else None)
+    parameters = layers.parameters if layers else work.model.parameters
     if parameters is None:
         return None
     return Computation(
+        model=work.model,
+        tokens=tokens,
         parameters=parameters,
-        layers=shapes,
-        blocks=getattr(work.model, "num_hidden_layers", 1),
-        kept=kept(work.model, tokens or 1),
+        layers=layers,
         precision=work.precision,
         gradient_reduction=work.gradient_reduction,
         state=work.optimizer.state_bytes,
@@ -94,29 +115,3 @@ def sequence_length(model: Sized, data: Data) -> int | None:
     if isinstance(data, PythonSource | TokenFiles | HFDataset):
         return data.sequence_length
     return model.sequence_length if isinstance(model, ViT) else None
-
-
-class Activations(NamedTuple):
-    """Bytes of one micro batch."""
-
-    low: int
-    high: int
-    formula: str
-
-
-def activations(work: Computation, *, autocast: bool) -> Activations:
-    """Of one micro batch; with ``autocast``, weights and residuals are fp32."""
-    size, of_sample, micro = work.bytes, work.kept, work.micro
-    if of_sample is None:
-        return Activations(0, 8 * work.parameters, "unknown architecture: between nothing and twice the weights")
-    if not work.recomputes:
-        elements = of_sample.all_layers + of_sample.head
-        low = micro * size * elements
-        each = f"{size} bytes x {micro:,} samples x {elements:,} elements ({of_sample.formula})"
-        return Activations(low, 2 * low + 4 * micro * of_sample.logits, f"{each}, doubled above")
-    layer = of_sample.largest_layer
-    low = micro * size * (of_sample.inputs + max(layer, of_sample.head))
-    inputs = of_sample.inputs * (4 if autocast else size)
-    high = micro * (inputs + 2 * size * (layer + of_sample.head) + 4 * of_sample.logits)
-    each = f"{size} bytes x {micro:,} samples x ({of_sample.inputs:,} inputs of layers + one layer of {layer:,})"
-    return Activations(low, high, f"{each}, the layer doubled above, with {of_sample.head:,} of the head")

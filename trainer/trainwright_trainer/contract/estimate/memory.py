@@ -41,7 +41,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from trainwright_trainer.contract.engine import EngineName, SaveMode, background_save
-from trainwright_trainer.contract.estimate.computation import Computation, activations
+from trainwright_trainer.contract.estimate.activations import activations
+from trainwright_trainer.contract.estimate.computation import Computation, MemoryPart
 from trainwright_trainer.contract.sharding import Sharding
 from trainwright_trainer.contract.training import PRECISION_BYTES, Optimizer
 
@@ -56,16 +57,6 @@ PINNED_SLACK = 1.5
 """How many times its content pinned memory can take: DeepSpeed's own factor (estimate_zero3_model_states_mem_needs)."""
 PINNED_BLOCKS = 2
 """How many times its content a block of pinned memory can be, since its size is a power of two."""
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryPart:
-    """Bytes of one rank, as an interval."""
-
-    name: str
-    low: int
-    high: int
-    formula: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +98,7 @@ def rank_memory(
     on_host = (*memory.host, *_saving(work, sharding, pod, engine, save, moved))
     if pod.device == "cpu":
         return RankMemory((*memory.device, *on_host))
-    process = _part("framework", *FRAMEWORK_HOST, "process and libraries (assumed)")
+    process = MemoryPart("framework", *FRAMEWORK_HOST, "process and libraries (assumed)")
     return RankMemory(memory.device, (*on_host, process) if on_host else ())
 
 
@@ -115,10 +106,7 @@ def training_memory(work: Computation, sharding: Sharding, device: str) -> RankM
     """What one rank takes while it trains; of the host what was moved there."""
     kept = activations(work, autocast=sharding.engine is None)
     framework = FRAMEWORK_GPU if device == "cuda" else FRAMEWORK_CPU
-    rest = (
-        _part("activations", kept.low, kept.high, kept.formula),
-        _part("framework", *framework, "context, libraries and buffers (assumed)"),
-    )
+    rest = (kept, MemoryPart("framework", *framework, "context, libraries and buffers (assumed)"))
     if sharding.engine is None:
         return RankMemory((*_whole(work), *rest))
     if sharding.engine == "deepspeed":
@@ -133,7 +121,7 @@ def _whole(work: Computation) -> tuple[MemoryPart, ...]:
     gradients = _each("gradients", 4, work.parameters, 1)
     if work.accumulation > 1 and work.layers is None:
         beside = f"{gradients.formula}, and again beside DDP's buckets if one of them takes no part in a step"
-        gradients = _part("gradients", gradients.low, 2 * gradients.high, beside)
+        gradients = MemoryPart("gradients", gradients.low, 2 * gradients.high, beside)
     return (
         _each("weights", 4, work.parameters, 1),
         gradients,
@@ -148,7 +136,7 @@ def _copies(work: Computation) -> tuple[MemoryPart, ...]:
         return ()
     used = work.parameters - (work.layers.looked_up if work.layers else 0)
     high = 2 * used
-    return (_part(f"{work.precision} copies", high if work.layers else 0, high, f"2 bytes x {used:,} parameters"),)
+    return (MemoryPart(f"{work.precision} copies", high if work.layers else 0, high, f"2 bytes x {used:,} parameters"),)
 
 
 def _deepspeed(
@@ -187,7 +175,7 @@ def _deepspeed_gradients(work: Computation, sharding: Sharding) -> MemoryPart:
     if work.accumulation == 1 and sums == size:
         share = _share(size * work.parameters, sharding.share(1))
         text = f"{size} bytes x {work.parameters:,} parameters; at least the rank's own 1/{sharding.share(1):,}"
-        return _part("gradients", share, size * work.parameters, text)
+        return MemoryPart("gradients", share, size * work.parameters, text)
     return _each("gradients", size + (sums if sums != size else 0), work.parameters, 1)
 
 
@@ -199,7 +187,7 @@ def _gathered(work: Computation, sharding: Sharding) -> tuple[MemoryPart, ...]:
     persistent = work.layers.up_to(sharding.persistent) if work.layers else 0
     most = min(work.parameters, sharding.live + high) + persistent
     text = f"{work.bytes} bytes x {low + persistent:,} to {most:,} parameters gathered"
-    return (_part("gathered", work.bytes * (low + persistent), work.bytes * most, text),)
+    return (MemoryPart("gathered", work.bytes * (low + persistent), work.bytes * most, text),)
 
 
 def _deepspeed_buffers(work: Computation, sharding: Sharding, device: str) -> MemoryPart:
@@ -210,7 +198,7 @@ def _deepspeed_buffers(work: Computation, sharding: Sharding, device: str) -> Me
     least = work.bytes * low + (work.bytes * buckets if device == "cuda" else 0)
     most = work.bytes * high + max(sums, work.bytes) * max(buckets, sharding.bucket)
     text = f"{sharding.buckets} x {sharding.bucket:,} gradients in buckets, and those of the largest tensor of {high:,}"
-    return _part("buffers", least, most, text)
+    return MemoryPart("buffers", least, most, text)
 
 
 def _step(work: Computation, sharding: Sharding, kept: int) -> tuple[MemoryPart, ...]:
@@ -220,7 +208,7 @@ def _step(work: Computation, sharding: Sharding, kept: int) -> tuple[MemoryPart,
     extra = 4 * elements - kept
     if not work.half or extra <= 0:
         return ()
-    return (_part("step", 0, extra, f"4 bytes x {elements:,} gradients, as far as they are more than activations"),)
+    return (MemoryPart("step", 0, extra, f"4 bytes x {elements:,} gradients, as far as they are more than activations"),)
 
 
 def _fsdp2(
@@ -237,14 +225,14 @@ def _fsdp2(
     if sharding.reshards:
         most = max(outside + 3 * block, 2 * outside + block)
         text = f"{size} bytes x {low:,} to {most:,} parameters: a block, the next, all that is in none, and a copy of one of them"
-        gathered = _part("gathered", size * low, size * most, text)
+        gathered = MemoryPart("gathered", size * low, size * most, text)
     else:
         text = f"{size} bytes x {parameters:,} parameters, kept for the backward pass, and a copy of one block"
-        gathered = _part("gathered", size * parameters, size * (parameters + block), text)
+        gathered = MemoryPart("gathered", size * parameters, size * (parameters + block), text)
     wide = PRECISION_BYTES[work.gradient_reduction or "fp32"]
     most = max(size * outside + (size + 2 * wide) * block, (size + wide) * outside)
     text = f"gradients of a block of {block:,}, again in {wide} bytes with those of the block before, and of {outside:,} in none"
-    buffers = _part("buffers", size * low, most, text)
+    buffers = MemoryPart("buffers", size * low, most, text)
     if sharding.offload_weights:
         return (gathered, buffers), tuple(_pinned(part) for part in shards)
     return (*shards, gathered, buffers, *_kept_by_malloc(work, device)), ()
@@ -261,7 +249,7 @@ def _kept_by_malloc(work: Computation, device: str) -> tuple[MemoryPart, ...]:
     if device != "cpu":
         return ()
     text = f"up to {MALLOC_SLACK} x 4 bytes x {work.parameters:,} parameters that were gathered, freed, and kept by glibc"
-    return (_part("kept by malloc", 0, MALLOC_SLACK * 4 * work.parameters, text),)
+    return (MemoryPart("kept by malloc", 0, MALLOC_SLACK * 4 * work.parameters, text),)
 
 
 def _groups(work: Computation) -> tuple[int, int, int]:
@@ -296,7 +284,7 @@ def _snapshot(work: Computation, sharding: Sharding, pod: Pod) -> MemoryPart:
     formula = f"{size} bytes x {work.parameters:,} parameters{over}, a copy that is saved while training goes on"
     pinned = pod.device == "cuda" and not sharding.offload_weights
     text = f"{formula}, pinned: up to {PINNED_BLOCKS} times" if pinned else formula
-    return _part("snapshot", share, PINNED_BLOCKS * share if pinned else share, text)
+    return MemoryPart("snapshot", share, PINNED_BLOCKS * share if pinned else share, text)
 
 
 def _starting(work: Computation, sharding: Sharding, besides: int) -> MemoryPart | None:
@@ -310,7 +298,7 @@ def _starting(work: Computation, sharding: Sharding, besides: int) -> MemoryPart
         formula = f"{size} bytes x {work.parameters:,} parameters, a file of the checkpoint that each rank gets"
     if high <= besides:
         return None
-    return _part("start", max(0, low - besides), high - besides, f"{formula}, as far as that is more than what comes later")
+    return MemoryPart("start", max(0, low - besides), high - besides, f"{formula}, as far as that is more than what comes later")
 
 
 # Parts.
@@ -320,16 +308,12 @@ def _each(name: str, size: int, parameters: int, ranks: int) -> MemoryPart:
     """A part of ``size`` bytes for each parameter, shared by ``ranks``."""
     share = _share(size * parameters, ranks)
     over = f" / {ranks:,} ranks" if ranks > 1 else ""
-    return _part(name, share, share, f"{size} bytes x {parameters:,} parameters{over}")
+    return MemoryPart(name, share, share, f"{size} bytes x {parameters:,} parameters{over}")
 
 
 def _pinned(part: MemoryPart) -> MemoryPart:
-    return _part(part.name, part.low, int(part.high * PINNED_SLACK), f"{part.formula}, pinned: up to {PINNED_SLACK:g} times")
+    return MemoryPart(part.name, part.low, int(part.high * PINNED_SLACK), f"{part.formula}, pinned: up to {PINNED_SLACK:g} times")
 
 
 def _share(size: int, ranks: int) -> int:
     return -(-size // ranks)
-
-
-def _part(name: str, low: int, high: int, formula: str) -> MemoryPart:
-    return MemoryPart(name=name, low=low, high=high, formula=formula)
