@@ -49,10 +49,6 @@ class FSDP2(Contract):
     """Ranks with consecutive numbers that share one copy of weights, gradients and optimizer state; such groups replicate each
     other (HSDP, ``HYBRID_SHARD`` of FSDP1). Default: all ranks share one copy."""
 
-    def shards(self, ranks: int) -> int:
-        """Parts of one copy of the model states, in a world of so many ranks."""
-        return self.shard_degree or ranks
-
 
 class Capabilities(NamedTuple):
     """What an engine promises; its conformance suite holds it to this."""
