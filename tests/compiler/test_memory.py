@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.compiling import compile_data
 
-from trainwright.plan.estimate.computation import computed
+from trainwright.plan.estimate.communication import computed
 from trainwright.run import Batch, TrainerWorkload
 from trainwright.topology import ZeRO
 from trainwright_trainer.contract.data import PythonSource

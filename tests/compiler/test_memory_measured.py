@@ -11,7 +11,7 @@ from tests.compiler.test_memory import BERT, LLAMA, RESNET, VIT, workload
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from trainwright.plan.estimate.computation import computed
+from trainwright.plan.estimate.communication import computed
 from trainwright.run import Batch, TrainerWorkload
 from trainwright_trainer.contract.estimate.activations import activations
 from trainwright_trainer.contract.estimate.computation import Computation, MemoryPart

@@ -9,8 +9,7 @@ from tests.compiler.test_memory import CLUSTER, GIB, LLAMA_70B, finetune
 
 from trainwright.cluster import Cluster
 from trainwright.plan.batch import plan_batch
-from trainwright.plan.estimate.communication import communication
-from trainwright.plan.estimate.computation import computed
+from trainwright.plan.estimate.communication import communication, computed
 from trainwright.plan.estimate.memory import plan_memory
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import plan_world

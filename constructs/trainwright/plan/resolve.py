@@ -26,8 +26,7 @@ from trainwright.plan.environment import (
     told_to_launcher,
     with_own,
 )
-from trainwright.plan.estimate.communication import communication
-from trainwright.plan.estimate.computation import computed
+from trainwright.plan.estimate.communication import communication, computed
 from trainwright.plan.estimate.memory import plan_memory
 from trainwright.plan.model import (
     AmountPlan,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainwright.cluster import NodePool
-from trainwright.plan.estimate.computation import computed
+from trainwright.plan.estimate.communication import computed
 from trainwright.plan.model import MemoryPlan, ResourcesPlan, WorldPlan
 from trainwright.run import BoostingWorkload, Run
 from trainwright_trainer.contract.engine import EngineName, background_save

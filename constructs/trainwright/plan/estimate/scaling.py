@@ -27,8 +27,7 @@ from math import log2
 from typing import NamedTuple
 
 from trainwright.cluster.model import Fabric, Gpu, NodePool
-from trainwright.plan.estimate.communication import bytes_per_second
-from trainwright.plan.estimate.computation import computed, step_operations
+from trainwright.plan.estimate.communication import bytes_per_second, computed, step_operations
 from trainwright.plan.model import BatchPlan
 from trainwright.run import Trained
 from trainwright_trainer.contract.estimate.computation import Computation
@@ -72,7 +71,7 @@ class Scaling(NamedTuple):
 
 def scaling(work: Trained, batch: BatchPlan, sharding: Sharding, pool: NodePool) -> Scaling | None:
     """At 8 to 4,096 GPUs; None where the GPU, the model or the length of a sample is not known."""
-    operations, computation = step_operations(work, batch), computed(work, batch)
+    operations = step_operations(computation := computed(work, batch))
     peak = None if pool.gpu is None else PEAKS.get(pool.gpu.model)
     if operations is None or computation is None or peak is None or pool.gpu is None:
         return None

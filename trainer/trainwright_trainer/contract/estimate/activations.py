@@ -18,10 +18,10 @@ from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
 
 def activations(work: Computation, *, autocast: bool) -> MemoryPart:
     """Of one micro batch; with ``autocast``, weights and residuals are fp32."""
-    size, micro, sample = work.bytes, work.micro, _kept(work.model, work.tokens or 1)
+    size, micro, sample = work.bytes, work.micro, _kept(work.trained.model, work.tokens or 1)
     if sample is None:
         return MemoryPart("activations", 0, 8 * work.parameters, "unknown architecture: between nothing and twice the weights")
-    if not work.recomputes:
+    if not work.trained.activation_checkpointing:
         elements = sample.all_layers + sample.head
         low = micro * size * elements
         each = f"{size} bytes x {micro:,} samples x {elements:,} elements ({sample.formula})"
@@ -53,13 +53,10 @@ def _kept(model: object, tokens: int) -> _Kept | None:
             key_value = model.key_value_heads * (model.hidden_size // model.num_attention_heads)
             layer = 6 * model.hidden_size + 2 * key_value + 4 * model.intermediate_size
             return _transformer_kept(tokens, model.num_hidden_layers, layer, model.hidden_size, model.vocab_size)
-        case Bert():
+        case Bert() | ViT():
             layer = 8 * model.hidden_size + 2 * model.intermediate_size
-            vocabulary = model.vocab_size if model.num_labels is None else 0
+            vocabulary = model.vocab_size if isinstance(model, Bert) and model.num_labels is None else 0
             return _transformer_kept(tokens, model.num_hidden_layers, layer, model.hidden_size, vocabulary)
-        case ViT():
-            layer = 8 * model.hidden_size + 2 * model.intermediate_size
-            return _transformer_kept(tokens, model.num_hidden_layers, layer, model.hidden_size, 0)
         case ResNet():
             return _resnet_kept(model)
         case _:

@@ -35,19 +35,12 @@ class Trained(Protocol):
 class Computation(NamedTuple):
     """Of one rank, with its micro batches."""
 
-    model: Sized
+    trained: Trained
     tokens: int | None
     """Of one sample; None where samples are no sequences."""
     parameters: int
     layers: Layers | None
     """None where the tensors are not known."""
-    precision: Precision
-    gradient_reduction: Precision | None
-    """Type in which gradients are summed over ranks; None leaves it to the engine."""
-    state: int
-    """Bytes of the optimizer's state for each parameter."""
-    recomputes: bool
-    """Whether only the input of each layer is kept for the backward pass."""
     micro: int
     """Samples of a forward pass."""
     accumulation: int
@@ -56,16 +49,21 @@ class Computation(NamedTuple):
     @property
     def bytes(self) -> int:
         """Of one element in the compute precision."""
-        return PRECISION_BYTES[self.precision]
+        return PRECISION_BYTES[self.trained.precision]
 
     @property
     def half(self) -> bool:
         return self.bytes == 2
 
     @property
+    def state(self) -> int:
+        """Bytes of the optimizer's state for each parameter."""
+        return self.trained.optimizer.state_bytes
+
+    @property
     def blocks(self) -> int:
         """Repeated layers; 1 where they are not known."""
-        return getattr(self.model, "num_hidden_layers", 1)
+        return getattr(self.trained.model, "num_hidden_layers", 1)
 
     @property
     def largest(self) -> tuple[int, int]:
@@ -96,18 +94,7 @@ def computation(
     parameters = layers.parameters if layers else work.model.parameters
     if parameters is None:
         return None
-    return Computation(
-        model=work.model,
-        tokens=tokens,
-        parameters=parameters,
-        layers=layers,
-        precision=work.precision,
-        gradient_reduction=work.gradient_reduction,
-        state=work.optimizer.state_bytes,
-        recomputes=work.activation_checkpointing,
-        micro=micro,
-        accumulation=accumulation,
-    )
+    return Computation(work, tokens, parameters, layers, micro, accumulation)
 
 
 def sequence_length(model: Sized, data: Data) -> int | None:

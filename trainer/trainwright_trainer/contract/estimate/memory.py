@@ -132,11 +132,11 @@ def _whole(work: Computation) -> tuple[MemoryPart, ...]:
 
 def _copies(work: Computation) -> tuple[MemoryPart, ...]:
     """The copies that autocast keeps in half precision."""
-    if work.precision == "fp32":
+    if work.trained.precision == "fp32":
         return ()
     used = work.parameters - (work.layers.looked_up if work.layers else 0)
     high = 2 * used
-    return (MemoryPart(f"{work.precision} copies", high if work.layers else 0, high, f"2 bytes x {used:,} parameters"),)
+    return (MemoryPart(f"{work.trained.precision} copies", high if work.layers else 0, high, f"2 bytes x {used:,} parameters"),)
 
 
 def _deepspeed(
@@ -169,7 +169,7 @@ def _deepspeed(
 def _deepspeed_gradients(work: Computation, sharding: Sharding) -> MemoryPart:
     """Stage 1 keeps whole gradients until the step, and fp32 sums as well if the run asks for them."""
     size = work.bytes
-    sums = PRECISION_BYTES[sharding.accumulates(work.precision, work.accumulation)]
+    sums = PRECISION_BYTES[sharding.accumulates(work.trained.precision, work.accumulation)]
     if sharding.stage >= 2:
         return _each("gradients", sums, work.parameters, sharding.share(2))
     if work.accumulation == 1 and sums == size:
@@ -192,7 +192,7 @@ def _gathered(work: Computation, sharding: Sharding) -> tuple[MemoryPart, ...]:
 
 def _deepspeed_buffers(work: Computation, sharding: Sharding, device: str) -> MemoryPart:
     """Buckets, and the gradient of the largest tensor, whole before it is reduced. On CPUs untouched memory costs nothing."""
-    sums = PRECISION_BYTES[work.gradient_reduction or sharding.accumulates(work.precision, work.accumulation)]
+    sums = PRECISION_BYTES[work.trained.gradient_reduction or sharding.accumulates(work.trained.precision, work.accumulation)]
     buckets = sharding.buckets * sharding.bucket
     low, high = work.largest
     least = work.bytes * low + (work.bytes * buckets if device == "cuda" else 0)
@@ -229,7 +229,7 @@ def _fsdp2(
     else:
         text = f"{size} bytes x {parameters:,} parameters, kept for the backward pass, and a copy of one block"
         gathered = MemoryPart("gathered", size * parameters, size * (parameters + block), text)
-    wide = PRECISION_BYTES[work.gradient_reduction or "fp32"]
+    wide = PRECISION_BYTES[work.trained.gradient_reduction or "fp32"]
     most = max(size * outside + (size + 2 * wide) * block, (size + wide) * outside)
     text = f"gradients of a block of {block:,}, again in {wide} bytes with those of the block before, and of {outside:,} in none"
     buffers = MemoryPart("buffers", size * low, most, text)

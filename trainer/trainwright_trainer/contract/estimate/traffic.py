@@ -68,13 +68,13 @@ def collectives(
     parameters, size, steps = work.parameters, work.bytes, work.accumulation
     every = _Group(ranks, min(ranks, per_node), 1)
     if sharding.engine is None:
-        gradients = PRECISION_BYTES[work.gradient_reduction or "fp32"]
+        gradients = PRECISION_BYTES[work.trained.gradient_reduction or "fp32"]
         buckets = ceil(4 * parameters / (4 * sharding.bucket or BUCKET_BYTES))
         formula = f"2 x {gradients} bytes x {parameters:,} gradients, reduced once"
         return (Collective("all-reduce", gradients * parameters, buckets, *every),), formula
     if sharding.engine == "fsdp2":
         return _fsdp2(work, sharding.reshards, sharding.at(ranks), per_node)
-    gradients = PRECISION_BYTES[work.gradient_reduction or work.precision]
+    gradients = PRECISION_BYTES[work.trained.gradient_reduction or work.trained.precision]
     if sharding.stage == 3:
         formula = f"{steps} x (2 x {size} bytes of weights + {gradients} of gradients) x {parameters:,}"
         return _sharded(work, 2 * steps, gradients, every), formula
@@ -107,7 +107,7 @@ def _sharded(work: Computation, gathers: int, gradients: int, group: _Group) -> 
 def _fsdp2(work: Computation, reshards: bool, layout: Layout, per_node: int) -> tuple[tuple[Collective, ...], str]:
     """Within a group for each micro batch, and between groups once a step, where there are several."""
     parameters, steps, (replicas, shards) = work.parameters, work.accumulation, layout
-    gradients, gathers = PRECISION_BYTES[work.gradient_reduction or "fp32"], 2 if reshards else 1
+    gradients, gathers = PRECISION_BYTES[work.trained.gradient_reduction or "fp32"], 2 if reshards else 1
     formula = f"{steps} x ({gathers} x {work.bytes} bytes of weights + {gradients} of gradients) x {parameters:,}"
     if replicas == 1:
         return _sharded(work, gathers * steps, gradients, _Group(shards, min(shards, per_node), 1)), formula
