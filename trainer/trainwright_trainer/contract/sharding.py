@@ -175,7 +175,7 @@ def _stage(zero: Mapping[str, Any]) -> Stage:
 
 
 def _elements(zero: Mapping[str, Any], name: str) -> int:
-    number = zero.get(name, 0)
+    number = zero.get(name) or 0
     if not isinstance(number, int | float) or not 0 <= number <= MAX_INTEGER:
         raise _wrong(f"zero_optimization.{name}", number, "a number of elements")
     return int(number)
