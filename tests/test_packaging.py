@@ -115,6 +115,14 @@ def test_importing_the_compiler_loads_nothing_heavy() -> None:
     assert not {"jsii", "cdk8s", "constructs", "torch", "transformers"} & {name.partition(".")[0] for name in loaded}
 
 
+def test_the_compiler_takes_the_contract_alone_of_the_trainer() -> None:
+    """And the contract nothing of the trainer but itself, the estimate of memory and traffic included."""
+    for folder in ("constructs/trainwright", "trainer/trainwright_trainer/contract"):
+        for path in (ROOT / folder).rglob("*.py"):
+            taken = re.findall(r"^\s*(?:from|import) (trainwright_trainer\S*)", path.read_text(encoding="utf-8"), re.MULTILINE)
+            assert all(name.startswith("trainwright_trainer.contract") for name in taken), path
+
+
 def test_both_packages_have_one_version() -> None:
     version = COMPILER["project"]["version"]
     assert TRAINER["project"]["version"] == version

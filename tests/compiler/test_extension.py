@@ -52,8 +52,8 @@ from trainwright.report.plan import plan_lines
 from trainwright.run import Run
 from trainwright.targets import TARGET_MODULES
 from trainwright.topology import DDP, Topology, Work
-from trainwright.topology.base import Sharding
 from trainwright.topology.process import processes, rank_variables
+from trainwright_trainer.contract.sharding import Sharding
 
 JOB = "/spec/groups/0/template/spec"
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.compiler.compiling import compile_data
 
-from trainwright.plan.estimate.layers import layers
-from trainwright.plan.estimate.memory import RankMemory, memory_parts
-from trainwright.plan.model import MemoryPart
+from trainwright.plan.estimate.communication import computed
 from trainwright.run import Batch, TrainerWorkload
 from trainwright.topology import ZeRO
-from trainwright.topology.base import Sharding
 from trainwright_trainer.contract.data import PythonSource
+from trainwright_trainer.contract.estimate.computation import MemoryPart
+from trainwright_trainer.contract.estimate.memory import RankMemory, training_memory
 from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
+from trainwright_trainer.contract.sharding import Sharding
 from trainwright_trainer.contract.training import SGD, AdamW
 
 GIB = 2**30
@@ -50,8 +50,9 @@ def workload(model: Shape, sequence: int = 64, **fields: Any) -> TrainerWorkload
 
 
 def estimate(work: TrainerWorkload, micro: int = 4, sharding: Sharding | None = None, accumulation: int = 1) -> RankMemory:
-    memory = memory_parts(work, Batch(micro=micro, accumulation=accumulation), "cuda", sharding or Sharding())
-    assert memory is not None
+    computation = computed(work, Batch(micro=micro, accumulation=accumulation))
+    assert computation is not None
+    memory = training_memory(computation, sharding or Sharding(), "cuda")
     for part in (*memory.device, *memory.host):
         assert 0 <= part.low <= part.high, part
         assert part.formula
@@ -136,7 +137,7 @@ def test_half_precision_halves_activations_alone() -> None:
 def test_an_unknown_model_has_no_estimate_unless_it_states_its_size() -> None:
     unknown = {"architecture": "transformers", "model_type": "gpt2"}
     work = {"kind": "trainer", "task": "causal-lm", "data": {"source": "python-stdlib"}, "steps": 1}
-    assert memory_parts(TrainerWorkload.model_validate({**work, "model": unknown}), Batch(micro=1), "cuda", Sharding()) is None
+    assert computed(TrainerWorkload.model_validate({**work, "model": unknown}), Batch(micro=1)) is None
     sized = TrainerWorkload.model_validate({**work, "model": {**unknown, "parameters": 10**9}})
     assert total(sized)[0] > 16 * 10**9
     assert part_of(estimate(sized, accumulation=1).device, "gradients") == (4 * 10**9, 4 * 10**9)
@@ -220,24 +221,3 @@ def test_activation_checkpointing_keeps_the_input_of_each_layer_and_one_layer() 
         inputs = part_of(estimate(workload(deep, activation_checkpointing=True)).device, "activations")
         assert inputs[0] < all_kept[0] / 2, name
         assert inputs[1] < all_kept[1], name
-
-
-@given(name=st.sampled_from(sorted(MODELS)), data=st.data())
-def test_the_tensors_add_up_to_the_parameters(name: str, data: st.DataObject) -> None:
-    model = MODELS[name]
-    sizes: dict[str, Shape] = {
-        "llama": {"num_key_value_heads": st.sampled_from([1, 2, 4]), "tie_word_embeddings": st.booleans()},
-        "bert": {"num_hidden_layers": st.integers(1, 5), "type_vocab_size": st.integers(1, 3)},
-        "vit": {"num_hidden_layers": st.integers(1, 5), "intermediate_size": st.integers(1, 300)},
-        "resnet": {
-            "depths": st.tuples(st.integers(1, 4), st.integers(1, 4)),
-            "layer_type": st.sampled_from(["basic", "bottleneck"]),
-            "hidden_sizes": st.tuples(st.sampled_from([16, 32]), st.sampled_from([32, 64])),
-        },
-    }
-    work = workload({**model, **{key: data.draw(values, key) for key, values in sizes[name].items()}})
-    known = layers(work.model)
-    assert known is not None
-    assert known.parameters == work.model.parameters
-    assert 0 < known.block <= known.parameters
-    assert known.up_to(known.largest) == known.parameters

@@ -11,10 +11,13 @@ from tests.compiler.test_memory import BERT, LLAMA, RESNET, VIT, workload
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from trainwright.plan.estimate.layers import activations, layers
-from trainwright.plan.estimate.memory import memory_parts
+from trainwright.plan.estimate.communication import computed
 from trainwright.run import Batch, TrainerWorkload
-from trainwright.topology.base import Sharding
+from trainwright_trainer.contract.estimate.activations import activations
+from trainwright_trainer.contract.estimate.computation import Computation, MemoryPart
+from trainwright_trainer.contract.estimate.memory import training_memory
+from trainwright_trainer.contract.model import Shaped
+from trainwright_trainer.contract.sharding import Sharding
 from trainwright_trainer.model.build import build_model
 from trainwright_trainer.task.base import sums
 
@@ -50,6 +53,16 @@ def kept_bytes(work: TrainerWorkload, micro: int) -> int:
         loss = loss_of(work, module, micro)
     assert loss.requires_grad
     return sum(tensor.untyped_storage().nbytes() for pointer, tensor in kept.items() if pointer not in parameters)
+
+
+def computation_of(work: TrainerWorkload, micro: int) -> Computation:
+    computation = computed(work, Batch(micro=micro))
+    assert computation is not None
+    return computation
+
+
+def activations_of(work: TrainerWorkload, micro: int) -> MemoryPart:
+    return activations(computation_of(work, micro), autocast=True)
 
 
 def loss_of(work: TrainerWorkload, module: torch.nn.Module, micro: int) -> Tensor:
@@ -88,8 +101,7 @@ def logits_gradient(name: str, micro: int) -> int:
 @pytest.mark.parametrize("name", MODELS)
 def test_what_torch_keeps_lies_in_the_interval(name: str, micro: int, precision: str) -> None:
     work = workload(MODELS[name], precision=precision)
-    memory = memory_parts(work, Batch(micro=micro), "cpu", Sharding())
-    assert memory is not None
+    memory = training_memory(computation_of(work, micro), Sharding(), "cpu")
     parts = [part for part in memory.device if part.name in ("bf16 copies", "activations")]
     assert len(parts) == (2 if precision == "bf16" else 1)
     kept = kept_bytes(work, micro)
@@ -104,7 +116,7 @@ def test_what_torch_keeps_with_activation_checkpointing_lies_in_the_interval(nam
     """The forward pass alone: neither the layer that is computed again nor the copies of its weights are among what it keeps."""
     model = {**MODELS[name], "num_hidden_layers": 12}
     work = workload(model, precision=precision, activation_checkpointing=True)
-    estimate = activations(work, 64, autocast=True)
+    estimate = activations_of(work, 64)
     kept = kept_bytes(work, 64)
     assert kept <= estimate.high
     assert estimate.low <= kept + logits_gradient(name, 64) + one_layer(work, 64)
@@ -115,15 +127,15 @@ def one_layer(work: TrainerWorkload, micro: int) -> int:
     """What one layer keeps, by the difference that one more makes."""
     plain = work.model_copy(update={"activation_checkpointing": False})
     models = [work.model.model_copy(update={"num_hidden_layers": count}) for count in (1, 2)]
-    less, more = (activations(plain.model_copy(update={"model": model}), micro, autocast=True).low for model in models)
+    less, more = (activations_of(plain.model_copy(update={"model": model}), micro).low for model in models)
     return more - less
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_tensors_are_those_of_the_module(name: str) -> None:
     work = workload(MODELS[name])
-    known = layers(work.model)
-    assert known is not None
+    assert isinstance(work.model, Shaped)
+    known = work.model.layers
     counted: Counter[int] = Counter()
     for size, count in known.tensors:
         counted[size] += count

@@ -9,7 +9,7 @@ from tests.compiler.test_memory import CLUSTER, GIB, LLAMA_70B, finetune
 
 from trainwright.cluster import Cluster
 from trainwright.plan.batch import plan_batch
-from trainwright.plan.estimate.communication import communication
+from trainwright.plan.estimate.communication import communication, computed
 from trainwright.plan.estimate.memory import plan_memory
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import plan_world
@@ -53,7 +53,7 @@ def row(name: str, topology: dict[str, Any]) -> str:
     assert memory is not None
     assert batch is not None
     assert run.trainer is not None
-    traffic = communication(run.trainer, batch, world, run.topology.sharding(), pool.fabric)
+    traffic = communication(computed(run.trainer, batch), world, run.topology.sharding(), pool.fabric)
     assert traffic is not None
     cells = [part(memory, name) for name in PARTS]
     host = interval(memory.host.low, memory.host.high) if memory.host else ""

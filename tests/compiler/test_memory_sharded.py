@@ -11,9 +11,9 @@ from tests.compiler.compiling import compile_data
 from tests.compiler.test_memory import CLUSTER, GIB, LLAMA_70B, MODELS, STATES, estimate, finetune, part_of, workload, zero
 
 from trainwright.findings import CompileError
-from trainwright.plan.model import MemoryPart
 from trainwright.run import TrainerWorkload
 from trainwright.topology import DDP
+from trainwright_trainer.contract.estimate.computation import MemoryPart
 
 
 def sized(parameters: int, precision: str = "bf16") -> TrainerWorkload:

@@ -12,13 +12,13 @@ from tests.compiler.test_memory import MODELS, estimate, workload, zero
 
 from trainwright.compile import CompiledRun
 from trainwright.findings import CompileError, Finding
-from trainwright.plan.estimate.layers import sequence_length
-from trainwright.plan.estimate.memory import RankMemory, memory_parts
+from trainwright.plan.estimate.communication import computed, sequence_length
 from trainwright.reading.document import read_yaml
 from trainwright.report.facts import plan_facts
 from trainwright.report.plan import plan_rows
 from trainwright.run import Batch, ScriptTraining
-from trainwright.topology.base import Sharding
+from trainwright_trainer.contract.estimate.memory import training_memory
+from trainwright_trainer.contract.sharding import Sharding
 
 Data = dict[str, Any]
 
@@ -55,8 +55,9 @@ def test_the_estimate_is_that_of_our_trainer(name: str, sharding: Sharding) -> N
         "model": MODELS[name], "precision": ours.precision, "optimizer": {"kind": "adamw"},
         "sequence_length": sequence_length(ours),
     })
-    theirs: RankMemory | None = memory_parts(training, Batch(micro=4, accumulation=1), "cuda", sharding)
-    assert theirs == estimate(ours, sharding=sharding)
+    theirs = computed(training, Batch(micro=4, accumulation=1))
+    assert theirs is not None
+    assert training_memory(theirs, sharding, "cuda") == estimate(ours, sharding=sharding)
 
 
 def test_its_pods_do_not_learn_of_it() -> None:

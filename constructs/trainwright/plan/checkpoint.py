@@ -13,11 +13,12 @@ from trainwright.findings import CompileError
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
 from trainwright.identity import short_hash
-from trainwright.plan.estimate.memory import optimizer_bytes, saves_in_background, writing_ranks
+from trainwright.plan.estimate.memory import saves_in_background
 from trainwright.plan.model import CheckpointPlan, GracePlan
 from trainwright.run import BoostingWorkload, ClaimMount, CommandWorkload, Run, ScriptWorkload
 from trainwright.run.life import DEFAULT_GRACE_SECONDS
 from trainwright.units import Duration
+from trainwright_trainer.contract.estimate.memory import checkpoint_bytes
 
 DEFAULT_EVERY = Duration(1800)
 MINIMUM_GRACE_SECONDS = DEFAULT_GRACE_SECONDS
@@ -145,21 +146,15 @@ def _bytes_per_second(run: Run, cluster: Cluster, name: str | None) -> int:
     """Write speed of all pods together; an object store counts as a claim without a stated speed."""
     namespace = cluster.namespaces.get(run.namespace)
     claim = namespace.claims.get(name) if namespace and name else None
-    needs = run.topology.needs()
-    fewest = needs.elastic.minimum if needs.elastic else needs.nodes
-    sharding = run.topology.sharding()
-    writers = fewest if sharding.optimizer > 1 else 1  # pods write their shards side by side
-    if sharding.shard_degree:
-        writers = len(writing_ranks(run, sharding.shard_degree))
-    return (claim.write_mebibytes_per_second if claim else 200) * 2**20 * writers
+    pods = len(run.topology.sharding().layout.writers(run.topology.needs().processes_per_node))  # they write side by side
+    return (claim.write_mebibytes_per_second if claim else 200) * 2**20 * pods
 
 
 def _size(run: Run) -> int | None:
-    """Weights in fp32 and optimizer state; buffers and random states are too small to count."""
     work = run.trainer
     if work is None or work.model.parameters is None:
         return None
-    return (4 + optimizer_bytes(work.optimizer)) * work.model.parameters
+    return checkpoint_bytes(work.model.parameters, work.optimizer)
 
 
 def _every(run: Run) -> tuple[str, float | None, int | None]:

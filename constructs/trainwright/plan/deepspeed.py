@@ -39,7 +39,7 @@ def plan_deepspeed(run: Run, batch: BatchPlan | None) -> dict[str, Any] | None:
         "data_types": {"grad_accum_dtype": topology.sharding().accumulates(precision, batch.accumulation)},
         "communication_data_type": work.gradient_reduction or precision,
         "prescale_gradients": False,
-        "zero_optimization": _zero(topology),
+        "zero_optimization": topology.zero_optimization,
         **_optimizer(topology, work),
         "checkpoint": {"tag_validation": "FAIL"},
     }
@@ -54,37 +54,6 @@ def _fp16() -> dict[str, Any]:
         "hysteresis": 2,
         "min_loss_scale": 1,
     }
-
-
-def _zero(topology: ZeRO) -> dict[str, Any]:
-    settings = topology.deepspeed_settings
-    zero: dict[str, Any] = {
-        "stage": topology.stage,
-        "overlap_comm": settings.overlap_comm,
-        "contiguous_gradients": settings.contiguous_gradients,
-        "reduce_scatter": True,
-        "reduce_bucket_size": settings.reduce_bucket_size,
-    }
-    if topology.stage < 3:
-        zero |= {
-            "use_multi_rank_bucket_allreduce": True,
-            "allgather_partitions": True,
-            "allgather_bucket_size": settings.allgather_bucket_size,
-        }
-    else:
-        zero |= {
-            "stage3_prefetch_bucket_size": settings.stage3_prefetch_bucket_size,
-            "stage3_param_persistence_threshold": settings.stage3_param_persistence_threshold,
-            "stage3_max_live_parameters": settings.stage3_max_live_parameters,
-            "stage3_max_reuse_distance": settings.stage3_max_reuse_distance,
-            "stage3_gather_16bit_weights_on_model_save": settings.stage3_gather_16bit_weights_on_model_save,
-            "sub_group_size": settings.sub_group_size,
-        }
-    if topology.offload.optimizer == "cpu":
-        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
-    if topology.offload.weights == "cpu":
-        zero["offload_param"] = {"device": "cpu", "pin_memory": True}
-    return zero
 
 
 def _optimizer(topology: ZeRO, work: TrainerWorkload) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from trainwright.handshake import Gang
 from trainwright.run import ConfigMapReference, Saver, SecretReference
 from trainwright.units import Bytes, Cpu
+from trainwright_trainer.contract.estimate.computation import MemoryPart
 
 
 class WorldPlan(NamedTuple):
@@ -103,15 +104,6 @@ class DurationPlan(NamedTuple):
     """None where only the data on the machine can tell."""
     samples: int | None
     reason: str
-
-
-class MemoryPart(NamedTuple):
-    """Bytes of one rank, as an interval."""
-
-    name: str
-    low: int
-    high: int
-    formula: str
 
 
 class MemoryPlan(NamedTuple):

@@ -26,7 +26,7 @@ from trainwright.plan.environment import (
     told_to_launcher,
     with_own,
 )
-from trainwright.plan.estimate.communication import communication
+from trainwright.plan.estimate.communication import communication, computed
 from trainwright.plan.estimate.memory import plan_memory
 from trainwright.plan.model import (
     AmountPlan,
@@ -262,7 +262,7 @@ def _plan(
 def _communication(run: Run, planned: PlannedParts, fabric: Fabric) -> CommunicationPlan | None:
     if run.trained is None or planned.batch is None:
         return None
-    return communication(run.trained, planned.batch, planned.world, run.topology.sharding(), fabric)
+    return communication(computed(run.trained, planned.batch), planned.world, run.topology.sharding(), fabric)
 
 
 def _needs(run: Run, cluster: Cluster, security: SecurityPlan, locate: Locator) -> Needs:

@@ -26,9 +26,9 @@ from trainwright.report.rows import share
 from trainwright.report.schema import described_schema
 from trainwright.run import TrainerWorkload
 from trainwright.topology import Topology
-from trainwright.topology.base import Sharding
 from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, SETTINGS, EngineName, reads
 from trainwright_trainer.contract.model import Llama
+from trainwright_trainer.contract.sharding import Sharding
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -244,9 +244,9 @@ MODELS = {
 }
 SHARDINGS = {
     "DDP": Sharding(),
-    "FSDP2": Sharding(stage=3, weights=8, gradients=8, optimizer=8, engine="fsdp2"),
-    "FSDP2, groups of 8": Sharding(stage=3, weights=8, gradients=8, optimizer=8, engine="fsdp2", shard_degree=8),
-    "ZeRO-3 (DeepSpeed)": Sharding(stage=3, weights=8, gradients=8, optimizer=8, engine="deepspeed"),
+    "FSDP2": Sharding(stage=3, engine="fsdp2"),
+    "FSDP2, groups of 8": Sharding(stage=3, engine="fsdp2", shard_degree=8),
+    "ZeRO-3 (DeepSpeed)": Sharding(stage=3, engine="deepspeed"),
 }
 FABRICS = {
     "8 x 400 Gb/s": Fabric(kind="infiniband", links=8, gigabits_per_link=400),

@@ -1,7 +1,7 @@
 """What every topology offers, what topologies share, and how one spreads the model states over its ranks."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 from pydantic import Field
 
@@ -9,50 +9,7 @@ from trainwright.handshake import Binding, Guarantee, Needs, Process, Rendezvous
 from trainwright.model import Model
 from trainwright.topology.process import Work, processes, rank_variables
 from trainwright_trainer.contract.engine import EngineName
-
-ShardingEngine = Literal["deepspeed", "fsdp2"]
-GradientType = Literal["fp32", "bf16", "fp16"]
-
-
-class Sharding(NamedTuple):
-    """Ranks that share one copy of each part of the model states; 1 where every rank holds all of it.
-
-    With an engine, sizes are in elements (parameters), as DeepSpeed counts them.
-    """
-
-    stage: Literal[0, 1, 2, 3] = 0
-    """Of ZeRO: 3 shares weights, gradients and optimizer state, 2 the last two, 1 the last, 0 nothing."""
-    weights: int = 1
-    gradients: int = 1
-    optimizer: int = 1
-    engine: ShardingEngine | None = None
-    """What shards, and so decides the precision of each part; None where every rank holds everything."""
-    offload_optimizer: bool = False
-    """Whether master weights, optimizer state and their gradients lie in the host's memory, where the optimizer steps."""
-    offload_weights: bool = False
-    """Whether the shards of the weights lie in the host's memory too."""
-    reshards: bool = True
-    """Whether gathered weights are let go after the forward pass and gathered again for the backward pass."""
-    shard_degree: int | None = None
-    """Ranks of a group that shares one copy, where groups replicate each other (HSDP); None where all ranks share it."""
-    accumulated_in: GradientType | None = None
-    """Type in which DeepSpeed adds up gradients; None leaves it to :meth:`accumulates`."""
-    buckets: int = 0
-    """Buffers in which DeepSpeed reduces gradients: two where one fills while the other travels."""
-    bucket: int = 0
-    """Size of one; of DDP, where it is stated."""
-    persistent: int = 0
-    """Weights of at most this many elements stay whole on every rank."""
-    live: int = 0
-    """Gathered weights that may be kept, or fetched ahead of their use."""
-    sub_group: int = 0
-    """Weights that the optimizer updates at a time."""
-
-    def accumulates(self, precision: GradientType, accumulation: int) -> GradientType:
-        """Type in which gradients are added up: fp32 where more than one is added in bf16, whose 8 bits lose small ones."""
-        if self.accumulated_in:
-            return self.accumulated_in
-        return "fp32" if precision == "bf16" and accumulation > 1 else precision
+from trainwright_trainer.contract.sharding import Sharding
 
 
 class Topology(Protocol):
@@ -82,7 +39,7 @@ class Topology(Protocol):
         """What it asks of a target."""
 
     def sharding(self) -> Sharding:
-        """Over how many ranks it spreads the model states."""
+        """How it spreads the model states over its ranks."""
 
     def settings(self) -> Mapping[str, Any]:
         """What the trainer's engine is told besides the work, by the contract's names."""
@@ -123,7 +80,7 @@ class PodTopology(Model):
 
     def sharding(self) -> Sharding:
         """Every rank holds everything."""
-        return Sharding()
+        return Sharding(self.needs().world_size)
 
     def settings(self) -> Mapping[str, Any]:
         """Nothing besides the work, for an engine without settings of its own."""

@@ -9,10 +9,11 @@ from trainwright.handshake import Binding, Needs, Rendezvous, Success, Variable
 from trainwright.model import Model, PlacedError
 from trainwright.rendezvous.mpi import MPI, MPIName
 from trainwright.rendezvous.torch import meeting
-from trainwright.topology.base import Sharding
 from trainwright.topology.process import Work
 from trainwright.topology.torch import ElasticTopology
+from trainwright_trainer.contract import engine as contract
 from trainwright_trainer.contract.layout import RANK_COMMAND
+from trainwright_trainer.contract.sharding import Sharding, of_ddp
 
 
 class DDPSettings(Model):
@@ -63,7 +64,7 @@ class DDP(ElasticTopology):
 
     def sharding(self) -> Sharding:
         """Every rank holds everything."""
-        return Sharding(bucket=(self.bucket_megabytes or 0) * 2**20 // 4)
+        return of_ddp(contract.DDP.model_construct(bucket_cap_mb=self.bucket_megabytes), self.fewest_ranks)
 
     def variables(self, binding: Binding, work: Work) -> tuple[Variable, ...]:
         """As of every torch topology; under mpirun where rank 0 is as well. Our program reads it in the specification."""

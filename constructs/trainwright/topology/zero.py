@@ -6,10 +6,13 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from trainwright.model import Model, PlacedError
-from trainwright.topology.base import GradientType, Sharding, ShardingEngine
 from trainwright.topology.torch import ElasticTopology
+from trainwright_trainer.contract import engine as contract
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY
+from trainwright_trainer.contract.sharding import Sharding, of_deepspeed, of_fsdp2
+from trainwright_trainer.contract.training import Precision
 
+ShardingEngine = Literal["deepspeed", "fsdp2"]
 Elements = Annotated[int, Field(ge=1, le=2**53)]
 OffloadDevice = Literal["none", "cpu"]
 
@@ -36,7 +39,7 @@ class DeepSpeed(Model):
     """Gradients that are reduced at a time."""
     allgather_bucket_size: Annotated[int, Field(ge=2, le=2**53, multiple_of=2)] = 500_000_000
     """Weights that are gathered at a time after the step (stages 1 and 2)."""
-    grad_accum_dtype: GradientType | None = None
+    grad_accum_dtype: Precision | None = None
     """Type in which gradients are added up; default: fp32 if bf16 is accumulated, otherwise that of the weights."""
     stage3_prefetch_bucket_size: Elements = 50_000_000
     """Weights that are gathered ahead of their use."""
@@ -182,29 +185,34 @@ class ZeRO(ElasticTopology):
         groups = {"shard_degree": self.shard_degree} if self.shard_degree else {}  # left out, so that no identity moves
         return {"fsdp2": {"reshard_after_forward": self.reshards, "offload_weights": self.offload.weights == "cpu", **groups}}
 
+    @property
+    def zero_optimization(self) -> dict[str, Any]:
+        """What the ranks share and in which portions it travels, as DeepSpeed's configuration says it."""
+        settings = self.deepspeed_settings
+        zero: dict[str, Any] = {
+            "stage": self.stage,
+            "overlap_comm": settings.overlap_comm,
+            "contiguous_gradients": settings.contiguous_gradients,
+            "reduce_scatter": True,
+            "reduce_bucket_size": settings.reduce_bucket_size,
+        }
+        if self.stage < 3:
+            zero |= {
+                "use_multi_rank_bucket_allreduce": True,
+                "allgather_partitions": True,
+                "allgather_bucket_size": settings.allgather_bucket_size,
+            }
+        else:
+            zero |= {key: getattr(settings, key) for key in STAGE_3_ONLY}
+        if self.offload.optimizer == "cpu":
+            zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
+        if self.offload.weights == "cpu":
+            zero["offload_param"] = {"device": "cpu", "pin_memory": True}
+        return zero
+
     def sharding(self) -> Sharding:
-        """Each part over all ranks or those of a group, from the stage on that shares it; of an elastic run over the fewest
-        ranks: the largest shares.
-        """
-        ranks, settings = self.shard_degree or self.fewest_ranks, self.deepspeed_settings
-        shared = Sharding(
-            stage=self.stage,
-            weights=ranks if self.stage == 3 else 1,
-            gradients=ranks if self.stage >= 2 else 1,
-            optimizer=ranks,
-            engine=self.engine,
-            offload_optimizer=self.offload.optimizer == "cpu",
-            offload_weights=self.offload.weights == "cpu",
-            reshards=self.reshards,
-            shard_degree=self.shard_degree,
-        )
+        """As the trainer reads it from the engine's settings."""
         if self.engine == "fsdp2":
-            return shared
-        return shared._replace(
-            accumulated_in=settings.grad_accum_dtype,
-            buckets=0 if not settings.contiguous_gradients else 2 if settings.overlap_comm and self.stage < 3 else 1,
-            bucket=settings.reduce_bucket_size,
-            persistent=settings.stage3_param_persistence_threshold,
-            live=settings.stage3_max_live_parameters,
-            sub_group=settings.sub_group_size,
-        )
+            return of_fsdp2(contract.FSDP2.model_construct(**self.settings()["fsdp2"]), self.fewest_ranks)
+        kept = {"grad_accum_dtype": self.deepspeed_settings.grad_accum_dtype}
+        return of_deepspeed({"zero_optimization": self.zero_optimization, "data_types": kept}, self.fewest_ranks)

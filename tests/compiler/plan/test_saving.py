@@ -10,10 +10,9 @@ from tests.compiler.compiling import compile_data
 from tests.compiler.test_memory import CLUSTER, GIB, MODELS, finetune, workload
 
 from trainwright.findings import CompileError, Finding
-from trainwright.plan.estimate.layers import layers
-from trainwright.plan.estimate.memory import optimizer_bytes
 from trainwright.plan.model import MemoryPlan
-from trainwright_trainer.contract.model import Llama
+from trainwright_trainer.contract.estimate.memory import checkpoint_bytes
+from trainwright_trainer.contract.model import Llama, Shaped
 from trainwright_trainer.engine.update import Update, UpdateSettings
 from trainwright_trainer.engine.whole_state import files
 from trainwright_trainer.model.build import build_model
@@ -126,8 +125,8 @@ def test_the_bytes_are_those_of_the_trainers_own_snapshot(name: str, optimizer: 
     states = sum(tensor.nbytes for tensor in tensors if tensor.numel() > 1)
     buffers = sum(buffer.nbytes for buffer in module.buffers() if buffer.numel() > 1)
     assert work.model.parameters is not None
-    expected = (4 + optimizer_bytes(work.optimizer)) * work.model.parameters
+    expected = checkpoint_bytes(work.model.parameters, work.optimizer)
     assert expected <= states <= expected + buffers
-    known = layers(work.model)
-    assert known is not None
+    assert isinstance(work.model, Shaped)
+    known = work.model.layers
     assert known.largest == max(parameter.numel() for parameter in module.parameters())

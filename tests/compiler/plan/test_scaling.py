@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from trainwright.cluster.model import NodePool
-from trainwright.plan.estimate.communication import Collective
 from trainwright.plan.estimate.scaling import collective_seconds, scaling
 from trainwright.plan.model import BatchPlan
 from trainwright.report.tables import MODELS, SHARDINGS
 from trainwright.run import TrainerWorkload
+from trainwright_trainer.contract.estimate.traffic import Collective
 
 WORK: dict[str, Any] = {
     "kind": "trainer", "task": "causal-lm", "precision": "bf16", "epochs": 1,

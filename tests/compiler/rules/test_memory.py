@@ -9,11 +9,11 @@ from tests.compiler import example
 from tests.compiler.findings.page import overlay
 
 from trainwright.cluster.model import Fabric
-from trainwright.plan.estimate.communication import communication, compute_seconds
+from trainwright.plan.estimate.communication import communication, compute_seconds, computed
 from trainwright.plan.model import BatchPlan, WorldPlan
 from trainwright.run import TrainerWorkload
 from trainwright.topology import DDP, ZeRO
-from trainwright.topology.base import Sharding
+from trainwright_trainer.contract.sharding import Sharding
 
 FAST = {"namespaces": {"training": {"claims": {"checkpoints": {"size": "100Ti", "write_mebibytes_per_second": 20_000}}}}}
 """A claim on which no checkpoint is too large or too slow: that is another rule's."""
@@ -107,7 +107,7 @@ def sent(sharding: Sharding, accumulation: int = 1, precision: str = "bf16", nod
     """Bytes for each parameter, as if there were infinitely many ranks."""
     workload = TrainerWorkload.model_validate({"kind": "trainer", "steps": 1, "precision": precision, **fields, **llama(1024, 2)})
     batch = BatchPlan(micro=1, accumulation=accumulation, ranks=8 * nodes, effective=8 * nodes * accumulation)
-    plan = communication(workload, batch, world(nodes), sharding, Fabric(links=8, gigabits_per_link=400))
+    plan = communication(computed(workload, batch), world(nodes), sharding, Fabric(links=8, gigabits_per_link=400))
     assert plan is not None
     assert plan.formula
     assert workload.model.parameters is not None
@@ -147,6 +147,6 @@ def test_computation_is_counted_in_tokens() -> None:
     batch = BatchPlan(micro=2, accumulation=3, ranks=1, effective=6)
     assert plain.model.parameters is not None
     seconds = 6 * plain.model.parameters * 2048 * 6 / 100e12
-    assert compute_seconds(plain, batch) == pytest.approx(seconds)
+    assert compute_seconds(computed(plain, batch)) == pytest.approx(seconds)
     again = plain.model_copy(update={"activation_checkpointing": True})
-    assert compute_seconds(again, batch) == pytest.approx(seconds * 8 / 6)
+    assert compute_seconds(computed(again, batch)) == pytest.approx(seconds * 8 / 6)

@@ -66,7 +66,7 @@ NULLS = {"zero_optimization": {"stage": 2, "offload_param": None, "offload_optim
     ([], "holds a list; it must be a JSON object"),
     ({"zero_optimization": 2}, "zero_optimization in DeepSpeed's configuration is 2; it must be an object"),
     ({"zero_optimization": {"offload_param": "cpu"}}, 'offload_param in DeepSpeed\'s configuration is "cpu"'),
-    ({"zero_optimization": {"stage": "two"}}, "zero_optimization.stage in DeepSpeed's configuration is 'two'; it must be 0, 1"),
+    ({"zero_optimization": {"stage": "two"}}, 'zero_optimization.stage in DeepSpeed\'s configuration is "two"; it must be 0, 1'),
 ])
 def test_any_configuration_of_deepspeed_is_read_or_refused(config: Any, says: str | None, tmp_path: Path) -> None:
     (tmp_path / "ds_config.json").write_text(json.dumps(config))

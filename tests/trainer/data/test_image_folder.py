@@ -15,10 +15,12 @@ from structlog.testing import capture_logs
 
 from trainwright_trainer.contract.data import ImageFolder
 from trainwright_trainer.contract.failures import DataError
+from trainwright_trainer.contract.training import Batch
 from trainwright_trainer.data import image_folder
+from trainwright_trainer.data.batch import share_step
 from trainwright_trainer.data.dataset import Array, Dataset
 from trainwright_trainer.data.image_folder import AREA, NUMBERS, RATIO, evaluation_crop, training_crop
-from trainwright_trainer.data.order import PADDING, DataOrder, Samples, rank_slice, uniforms
+from trainwright_trainer.data.order import PADDING, DataOrder, Samples, uniforms
 
 
 def folder(path: Path, **keys: Any) -> ImageFolder:
@@ -125,7 +127,8 @@ def test_world_size_and_micro_batch_change_no_image(digits: Path, start: int, wo
     data = image_folder.load(folder(digits), seed=1)
     batch = DataOrder(5, len(data.train), data.fingerprint).batch(start, 16)
     whole = data.train.read(batch)
-    parts = [data.train.read(part) for rank in range(world) for part in rank_slice(batch, rank, world, micro)]
+    shares = share_step(Batch(micro=micro, accumulation=16 // world // micro), world)
+    parts = [data.train.read(part) for rank in range(world) for part in shares.slices(batch, rank)]
     for name in ("images", "labels"):
         assert np.array_equal(np.concatenate([part[name] for part in parts]), whole[name])
 

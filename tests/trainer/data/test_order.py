@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from trainwright_trainer.data.order import (
     Samples,
     evaluation_slices,
     permuted,
-    rank_slice,
     uniforms,
 )
 
@@ -44,16 +42,6 @@ def test_how_a_stretch_is_cut_changes_nothing(seed: int, size: int, start: int, 
         parts.append(order(seed, size).batch(position, batch))
         position += batch
     assert pairs(parts) == pairs([order(seed, size).batch(start, sum(batches))])
-
-
-@given(seed=seeds, start=st.integers(0, 3000), per_rank=st.integers(1, 6).map(lambda n: 2**n), data=st.data())
-def test_world_size_and_accumulation_change_nothing(seed: int, start: int, per_rank: int, data: st.DataObject) -> None:
-    world = data.draw(st.sampled_from([1, 2, 4, 8]))
-    micro = data.draw(st.sampled_from([2**n for n in range(per_rank.bit_length())]))
-    batch = order(seed, 300).batch(start, 8 * per_rank)
-    shares = [rank_slice(batch, rank, world, micro) for rank in range(world)]
-    assert pairs([part for share in shares for part in share]) == pairs([batch])
-    assert [[len(part) for part in share] for share in shares] == [[micro] * (len(batch) // world // micro)] * world
 
 
 def test_the_order_is_pinned() -> None:
@@ -88,11 +76,6 @@ def test_positions_are_uniform() -> None:
     """Each sample comes first about equally often: 4,000 epochs of 10 samples, five standard deviations of a binomial."""
     firsts = np.bincount([order(3, 10).batch(epoch * 10, 1).ids[0] for epoch in range(4000)], minlength=10)
     assert np.abs(firsts - 400).max() < 5 * np.sqrt(4000 * 0.1 * 0.9)
-
-
-def test_batch_that_does_not_divide() -> None:
-    with pytest.raises(ValueError, match="a global batch of 10 does not divide into 4 ranks"):
-        rank_slice(order(0, 10).batch(0, 10), 0, 4, 1)
 
 
 def test_epoch_counts_fractions() -> None:

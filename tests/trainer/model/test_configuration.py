@@ -172,7 +172,7 @@ def test_the_plan_names_what_is_ignored() -> None:
         "task": "causal-lm", "model": {"architecture": "transformers", "model_type": "gpt2", "config": HUB["gpt2"]},
         "data": TEXT.model_dump(),
     })
-    assert "model.config.n_ctx is ignored" in model_size(training).how
+    assert "model.config.n_ctx is ignored" in model_size(training)[0].how
 
 
 @pytest.mark.parametrize(("config", "model_type", "message"), [

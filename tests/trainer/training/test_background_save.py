@@ -22,6 +22,7 @@ from trainwright_trainer.contract import ExitCode, RunSpec, Training
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import DivergedError
 from trainwright_trainer.contract.metrics import Phase
+from trainwright_trainer.contract.sharding import Layout
 from trainwright_trainer.data.dataset import Columns, Dataset
 from trainwright_trainer.data.order import Samples
 from trainwright_trainer.engine.base import HostMemory, Recipe, StepResult, TensorSnapshot
@@ -122,7 +123,7 @@ class Counting:
     """Its state is how many steps it took."""
 
     capabilities = CAPABILITIES["ddp"]
-    world = OneRank()
+    world, layout = OneRank(), Layout()
 
     def __init__(self, disk: Disk, diverges_at: int | None, on_step: Callable[[int], None]) -> None:
         self._disk, self._diverges_at, self._on_step = disk, diverges_at, on_step

@@ -49,10 +49,6 @@ class FSDP2(Contract):
     """Ranks with consecutive numbers that share one copy of weights, gradients and optimizer state; such groups replicate each
     other (HSDP, ``HYBRID_SHARD`` of FSDP1). Default: all ranks share one copy."""
 
-    def shards(self, ranks: int) -> int:
-        """Parts of one copy of the model states, in a world of so many ranks."""
-        return self.shard_degree or ranks
-
 
 class Capabilities(NamedTuple):
     """What an engine promises; its conformance suite holds it to this."""
@@ -89,6 +85,15 @@ CAPABILITIES: dict[EngineName, Capabilities] = {
         reshards=True, sigterm_save=True, saves_in_background=False, skips_without_sync=False, every_rank_writes=False
     ),
 }
+
+SaveMode = Literal["background", "blocking"] | None
+
+
+def background_save(engine: EngineName | None, save: SaveMode) -> bool:
+    """Whether training goes on while a periodic checkpoint is written, as a run's ``checkpoints.save`` leaves it; never without
+    an engine of ours."""
+    return engine is not None and CAPABILITIES[engine].saves_in_background and save != "blocking"
+
 
 _Asked = Callable[[Any], bool]
 _SETTINGS: dict[str, _Asked] = {

@@ -1,14 +1,78 @@
 """Model architectures a run can name: typed subsets of ``transformers`` configurations, and their parameter counts.
 
-Every field is written into the run's specification, so a new default in ``transformers`` changes no model.
-Parameter counts are derived from the layer shapes and tested against the real modules.
+Every field is written into the run's specification, so a new default in ``transformers`` changes no model. The tensors of each
+are tested against the real modules.
 """
 
-from typing import Annotated, Any, Literal, Self
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from trainwright_trainer.contract.base import Contract, Count, ListOf
+
+Tensors = tuple[tuple[int, int], ...]
+"""Elements of a tensor, and how many such tensors there are."""
+
+
+class Layers(NamedTuple):
+    """The weights of a model in elements: what sharding gathers at a time, and what is too small to share."""
+
+    blocks: tuple[tuple[Tensors, int], ...]
+    """Tensors of a block, and how often the model has such a block."""
+    ends: Tensors
+    """Before and after the blocks: embeddings, norms, head."""
+    looked_up: int = 0
+    """Elements of an embedding table that is in no matrix product."""
+
+    @property
+    def tensors(self) -> Iterator[tuple[int, int]]:
+        """Every tensor of the model, with how many there are."""
+        yield from self.ends
+        for tensors, times in self.blocks:
+            yield from ((size, count * times) for size, count in tensors)
+
+    @property
+    def parameters(self) -> int:
+        return _elements(self.tensors)
+
+    @property
+    def largest(self) -> int:
+        """The largest tensor."""
+        return max(size for size, _ in self.tensors)
+
+    @property
+    def block(self) -> int:
+        """The largest block."""
+        return max((_elements(tensors) for tensors, _ in self.blocks), default=0)
+
+    @property
+    def outside(self) -> int:
+        """Everything that is in no block."""
+        return _elements(self.ends)
+
+    def up_to(self, elements: int) -> int:
+        """Weights in tensors of at most this many elements."""
+        return _elements((size, count) for size, count in self.tensors if size <= elements)
+
+
+def _elements(tensors: Iterable[tuple[int, int]]) -> int:
+    return sum(size * count for size, count in tensors)
+
+
+class Shaped(Contract):
+    """An architecture whose tensors are known here."""
+
+    @property
+    @abstractmethod
+    def layers(self) -> Layers:
+        """Its tensors as ``transformers`` makes them."""
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights, tied ones once."""
+        return self.layers.parameters
 
 
 class LlamaRopeScaling(Contract):
@@ -36,7 +100,7 @@ class LlamaRopeScaling(Contract):
 _NEWER_LLAMA_KEYS = ("rope_scaling", "rms_norm_eps")
 
 
-class Llama(Contract):
+class Llama(Shaped):
     """A Llama decoder with an untied or tied language-model head."""
 
     architecture: Literal["llama"] = "llama"
@@ -82,16 +146,19 @@ class Llama(Contract):
         return self.num_key_value_heads or self.num_attention_heads
 
     @property
-    def parameters(self) -> int:
-        """Embedding, per layer q/k/v/o and gate/up/down projections with two norms, final norm, and the head if untied."""
-        head = self.hidden_size // self.num_attention_heads
-        attention = 2 * self.hidden_size * self.hidden_size + 2 * self.hidden_size * head * self.key_value_heads
-        layer = attention + 3 * self.hidden_size * self.intermediate_size + 2 * self.hidden_size
-        embeddings = self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
-        return embeddings + self.num_hidden_layers * layer + self.hidden_size
+    def layers(self) -> Layers:
+        """A block is q/k/v/o and gate/up/down projections with two norms; at the ends embedding, norm, and the head if untied."""
+        hidden, table, tied = self.hidden_size, self.vocab_size * self.hidden_size, self.tie_word_embeddings
+        key_value = hidden * (hidden // self.num_attention_heads) * self.key_value_heads
+        block = ((hidden * hidden, 2), (key_value, 2), (hidden * self.intermediate_size, 3), (hidden, 2))
+        return Layers(
+            blocks=((block, self.num_hidden_layers),),
+            ends=((table, 1 if tied else 2), (hidden, 1)),
+            looked_up=0 if tied else table,
+        )
 
 
-class ViT(Contract):
+class ViT(Shaped):
     """A vision transformer with a linear classifier on the class token."""
 
     architecture: Literal["vit"] = "vit"
@@ -127,15 +194,17 @@ class ViT(Contract):
         return (self.image_size // self.patch_size) ** 2 + 1
 
     @property
-    def parameters(self) -> int:
-        """Patch and position embeddings, per layer q/k/v/o and a two-layer MLP with biases and two norms, norm, classifier."""
-        hidden, inner = self.hidden_size, self.intermediate_size
-        embeddings = hidden * (self.num_channels * self.patch_size**2 + 1) + hidden * (self.sequence_length + 1)
-        layer = 4 * (hidden * hidden + hidden) + (hidden * inner + inner) + (inner * hidden + hidden) + 4 * hidden
-        return embeddings + self.num_hidden_layers * layer + 2 * hidden + hidden * self.num_labels + self.num_labels
+    def layers(self) -> Layers:
+        """At the ends the embeddings of patches and positions with the class token, norm, classifier."""
+        hidden, patch = self.hidden_size, self.num_channels * self.patch_size**2
+        ends = ((hidden * patch, 1), (hidden, 4), (hidden * self.sequence_length, 1))
+        return Layers(
+            blocks=((_encoder(hidden, self.intermediate_size), self.num_hidden_layers),),
+            ends=(*ends, (hidden * self.num_labels, 1), (self.num_labels, 1)),
+        )
 
 
-class ResNet(Contract):
+class ResNet(Shaped):
     """A ResNet with bottleneck or basic blocks. It uses batch statistics, so accumulation changes its numbers."""
 
     architecture: Literal["resnet"] = "resnet"
@@ -161,28 +230,31 @@ class ResNet(Contract):
         return self
 
     @property
-    def parameters(self) -> int:
-        """Stem, blocks (convolutions without bias, each with a batch norm's scale and shift) and the classifier."""
-
-        def conv(inputs: int, outputs: int, kernel: int) -> int:
-            return inputs * outputs * kernel * kernel + 2 * outputs
-
-        total, inputs = conv(self.num_channels, self.embedding_size, 7), self.embedding_size
+    def layers(self) -> Layers:
+        """Stem, blocks and classifier."""
+        blocks, inputs = [], self.embedding_size
         for stage, (width, depth) in enumerate(zip(self.hidden_sizes, self.depths, strict=True)):
-            for block in range(depth):
+            for block in range(min(depth, 2)):
                 stride = 2 if block == 0 and stage > 0 else 1
-                if self.layer_type == "bottleneck":
-                    inner = width // 4
-                    total += conv(inputs, inner, 1) + conv(inner, inner, 3) + conv(inner, width, 1)
-                else:
-                    total += conv(inputs, width, 3) + conv(width, width, 3)
-                if inputs != width or stride != 1:
-                    total += conv(inputs, width, 1)
+                tensors = self._residual(inputs, width, shortcut=inputs != width or stride != 1)
+                blocks.append((tensors, 1 if block == 0 else depth - 1))
                 inputs = width
-        return total + inputs * self.num_labels + self.num_labels
+        ends = (*_convolution(self.num_channels, self.embedding_size, 7), (inputs * self.num_labels, 1), (self.num_labels, 1))
+        return Layers(tuple(blocks), ends)
+
+    def _residual(self, inputs: int, width: int, *, shortcut: bool) -> Tensors:
+        inner = width // 4
+        steps: tuple[tuple[int, int, int], ...]
+        if self.layer_type == "bottleneck":
+            steps = ((inputs, inner, 1), (inner, inner, 3), (inner, width, 1))
+        else:
+            steps = ((inputs, width, 3), (width, width, 3))
+        if shortcut:
+            steps = (*steps, (inputs, width, 1))
+        return tuple(tensor for step in steps for tensor in _convolution(*step))
 
 
-class Bert(Contract):
+class Bert(Shaped):
     """A BERT encoder with a masked-language-model head, or, with ``num_labels``, with a classifier on the pooled first token."""
 
     architecture: Literal["bert"] = "bert"
@@ -211,21 +283,21 @@ class Bert(Contract):
         return self
 
     @property
-    def parameters(self) -> int:
-        """Embeddings with a norm, per layer as in :class:`ViT`, and the head.
+    def layers(self) -> Layers:
+        """At the ends embeddings with a norm, and the head.
 
         The masked-language-model head is a dense layer with a norm and a bias for each token; its weights are the
         word embeddings. A classifier is a pooler and a linear layer.
         """
-        hidden, inner = self.hidden_size, self.intermediate_size
-        embeddings = (self.vocab_size + self.max_position_embeddings + self.type_vocab_size) * hidden + 2 * hidden
-        layer = 4 * (hidden * hidden + hidden) + (hidden * inner + inner) + (inner * hidden + hidden) + 4 * hidden
-        dense = hidden * hidden + hidden
-        if self.num_labels is None:
-            head = dense + 2 * hidden + self.vocab_size
-        else:
-            head = dense + hidden * self.num_labels + self.num_labels
-        return embeddings + self.num_hidden_layers * layer + head
+        hidden, table = self.hidden_size, self.vocab_size * self.hidden_size
+        embeddings = ((table, 1), (self.max_position_embeddings * hidden, 1), (self.type_vocab_size * hidden, 1), (hidden, 2))
+        dense, labels = ((hidden * hidden, 1), (hidden, 1)), self.num_labels
+        head: Tensors = ((hidden, 2), (self.vocab_size, 1)) if labels is None else ((hidden * labels, 1), (labels, 1))
+        return Layers(
+            blocks=((_encoder(hidden, self.intermediate_size), self.num_hidden_layers),),
+            ends=(*embeddings, *dense, *head),
+            looked_up=0 if labels is None else table,
+        )
 
 
 _AUXILIARY_LOSS = "output_router_logits"
@@ -259,6 +331,16 @@ class TransformersModel(Contract):
 
 
 Model = Annotated[Llama | Bert | ViT | ResNet | TransformersModel, Field(discriminator="architecture")]
+
+
+def _encoder(hidden: int, inner: int) -> Tensors:
+    """A transformer layer with biases: q, k, v, o, the two of the MLP, two norms."""
+    return ((hidden * hidden, 4), (hidden * inner, 2), (hidden, 9), (inner, 1))
+
+
+def _convolution(inputs: int, outputs: int, kernel: int) -> Tensors:
+    """Its weights without a bias, and the scale and shift of its batch norm."""
+    return ((inputs * outputs * kernel * kernel, 1), (outputs, 2))
 
 
 def _check_heads(hidden_size: int, heads: int) -> None:

@@ -153,6 +153,12 @@ class World(Contract):
         return self.nodes * self.processes_per_node
 
     @property
+    def fewest_ranks(self) -> int:
+        """Of the smallest size that the run may have."""
+        nodes = self.rendezvous.min_nodes if isinstance(self.rendezvous, ElasticRendezvous) else self.nodes
+        return nodes * self.processes_per_node
+
+    @property
     def replicas(self) -> int:
         """Copies of the model that each see a micro batch of their own."""
         return self.size * (self.replicas_per_process or 1)

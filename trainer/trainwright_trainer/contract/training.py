@@ -34,6 +34,8 @@ from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, ViT
 
 TaskName = Literal["image-classification", "causal-lm", "masked-lm", "text-classification"]
 Precision = Literal["fp32", "bf16", "fp16"]
+PRECISION_BYTES: dict[Precision, int] = {"fp32": 4, "bf16": 2, "fp16": 2}
+"""Bytes of one element."""
 Schedule = Literal["constant", "linear", "cosine", "wsd"]
 Scaling = Literal["none", "linear", "square_root"]
 
@@ -46,6 +48,11 @@ class AdamW(Contract):
     """Added to the root of the averaged square, against division by zero."""
     weight_decay: NonNegative = 0.01
     """Decoupled from the gradient (Loshchilov and Hutter 2019, arXiv:1711.05101)."""
+
+    @property
+    def state_bytes(self) -> int:
+        """Two moments of each parameter, in fp32."""
+        return 8
 
 
 class SGD(Contract):
@@ -62,6 +69,11 @@ class SGD(Contract):
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
         return self
+
+    @property
+    def state_bytes(self) -> int:
+        """A momentum of each parameter, in fp32."""
+        return 4 if self.momentum else 0
 
 
 Optimizer = Annotated[AdamW | SGD, Field(discriminator="kind")]

@@ -85,21 +85,6 @@ class DataOrder:
         return samples_consumed / self.size
 
 
-def rank_slice(batch: Samples, rank: int, world_size: int, micro: int) -> list[Samples]:
-    """One rank's share of a global batch, cut into micro batches.
-
-    A rank takes one contiguous stretch, so its share does not depend on how micro batch and accumulation split it.
-
-    Raises:
-        ValueError: The batch is not a multiple of ``world_size * micro``.
-    """
-    share, rest = divmod(len(batch), world_size)
-    if rest or share % micro:
-        raise ValueError(f"a global batch of {len(batch)} does not divide into {world_size} ranks with micro batches of {micro}")
-    mine = batch[rank * share:(rank + 1) * share]
-    return [mine[start:start + micro] for start in range(0, share, micro)]
-
-
 def evaluation_slices(size: int, rank: int, world_size: int, micro: int) -> list[Samples]:
     """One rank's evaluation batches: every rank gets equally many of equal length, filled up with ``PADDING``.
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from trainwright_trainer.checkpoint import CommittedFiles, Draft, FileDigest, Snapshot, tensor_file
 from trainwright_trainer.contract.engine import Capabilities
+from trainwright_trainer.contract.sharding import Layout
 from trainwright_trainer.engine.world import World
 from trainwright_trainer.model.initialise import Store
 from trainwright_trainer.task.base import Batch, Task
@@ -55,6 +56,10 @@ class Engine(Protocol):
     @property
     def world(self) -> World:
         """The ranks that it connects. Closing it is the last thing that is done."""
+
+    @property
+    def layout(self) -> Layout:
+        """Which of them replicate, share, read and write what."""
 
     def setup(self, recipe: Recipe) -> None:
         """Build module and optimizer. Their values come from :meth:`load` or :meth:`initialise`."""

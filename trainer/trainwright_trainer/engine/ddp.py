@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES, DDP
+from trainwright_trainer.contract.sharding import Layout
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
 from trainwright_trainer.engine.base import HostMemory, Recipe, StepResult, TensorSnapshot
@@ -40,6 +41,7 @@ class ReplicatedEngine(Generic[AnyWorld]):
 
     def __init__(self, world: AnyWorld, rules: UpdateSettings) -> None:
         self.world, self._rules = world, rules
+        self.layout = Layout(replicate=world.place.world_size)
         self._host_memory = HostMemory()
         self._loss = torch.zeros((), device=world.device)
         """Of the step under way: this rank's part of the mean over the global batch."""
@@ -79,7 +81,8 @@ class ReplicatedEngine(Generic[AnyWorld]):
 
     def snapshot(self) -> Snapshot:
         self._buffers.synchronize()
-        state = whole_state.files(self._module, self._optimizer, self._update) if self.world.place.leads else {}
+        writes = self.layout.written(self.world.place.rank) is not None
+        state = whole_state.files(self._module, self._optimizer, self._update) if writes else {}
         return TensorSnapshot(state, self._host_memory)
 
 

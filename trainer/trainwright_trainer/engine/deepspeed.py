@@ -17,6 +17,7 @@ from transformers.initialization import no_init_weights
 from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES
 from trainwright_trainer.contract.failures import InvalidRunError
+from trainwright_trainer.contract.sharding import of_deepspeed
 from trainwright_trainer.contract.training import AdamW, Optimizer, Precision
 from trainwright_trainer.engine import deepspeed_files, whole_state
 from trainwright_trainer.engine.base import Recipe, StepResult
@@ -50,6 +51,7 @@ class DeepSpeedEngine:
     def __init__(self, world: TorchWorld, precision: Precision, config: Path, optimizer: Optimizer) -> None:
         self.world, self._precision, self._settings = world, precision, optimizer
         self._config = _read_config(config, precision)
+        self.layout = of_deepspeed(self._config, world.place.world_size).layout
         self._deepspeed = _import_deepspeed(world.device)
         _check_precision(precision, world.device)
         backend = "gloo" if world.device.type == "cpu" else "nccl"

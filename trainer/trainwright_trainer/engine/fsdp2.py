@@ -20,6 +20,7 @@ from torch.distributed.tensor import DTensor
 from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
 from trainwright_trainer.contract.engine import CAPABILITIES, FSDP2
 from trainwright_trainer.contract.failures import TopologyMismatchError
+from trainwright_trainer.contract.sharding import of_fsdp2
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import sharded_state
 from trainwright_trainer.engine.base import HostMemory, Recipe, StepResult, TensorSnapshot
@@ -49,12 +50,10 @@ class FSDP2Engine:
         self.world, self._rules = world, rules
         self._reduction: Precision = gradient_reduction or "fp32"
         self._settings = settings or FSDP2()
-        self._shards = self._settings.shards(world.place.world_size)
-        self._replicas, torn = divmod(world.place.world_size, self._shards)
-        if torn:
-            raise TopologyMismatchError(
-                f"fsdp2.shard_degree is {self._shards}, which does not divide the {world.place.world_size} ranks that are here"
-            )
+        try:
+            self.layout = of_fsdp2(self._settings, world.place.world_size).layout
+        except ValueError as error:
+            raise TopologyMismatchError(f"fsdp2.shard_degree does not fit the world that is here: {error}") from error
         self._host_memory = HostMemory()
         self._loss = torch.zeros((), device=world.device)
 
@@ -72,10 +71,10 @@ class FSDP2Engine:
         self._update = Update(self._optimizer, self._rules)
 
     def _mesh(self) -> DeviceMesh:
-        ranks, device = self.world.place.world_size, self.world.device.type
-        if self._replicas == 1:
-            return init_device_mesh(device, (ranks,), mesh_dim_names=("shard",))
-        return init_device_mesh(device, (self._replicas, self._shards), mesh_dim_names=("replicate", "shard"))
+        device, names = self.world.device.type, self.layout._fields
+        if self.layout.replicate == 1:
+            return init_device_mesh(device, self.layout[1:], mesh_dim_names=names[1:])
+        return init_device_mesh(device, tuple(self.layout), mesh_dim_names=names)
 
     def _shard(self, module: nn.Module, recipe: Recipe) -> None:
         mesh = self._mesh()
@@ -98,7 +97,7 @@ class FSDP2Engine:
             # What they ask for has no public name of torch's.
             part.set_custom_all_gather(TimedAllGather(self.world.waits))  # type: ignore[arg-type]
             part.set_custom_reduce_scatter(reduce_scatter)  # type: ignore[arg-type]
-            if self._replicas > 1:
+            if self.layout.replicate > 1:
                 part.set_all_reduce_hook(reduce_scatter.all_reduced)
 
     def initialise(self) -> None:
@@ -120,8 +119,8 @@ class FSDP2Engine:
         # Sums of the micro batches before the last lie beside the gradients, in the precision in which gradients are reduced.
         self._sharded.set_requires_all_reduce(sync or self._reduction != "fp32")
         loss = measure(self._task, self._module, batch, self.world.device).loss / loss_denominator
-        # Gradients are averaged over ranks; the world size turns the mean back into the sum that the denominator asks for.
-        (loss * (self.world.place.world_size * self._update.scale)).backward()  # type: ignore[no-untyped-call]
+        # Gradients are averaged over readers; their number turns the mean back into the sum that the denominator asks for.
+        (loss * (self.layout.readers * self._update.scale)).backward()  # type: ignore[no-untyped-call]
         self._loss += loss.detach()
         self._buffers.changed()
 
@@ -129,7 +128,7 @@ class FSDP2Engine:
         gradients = [local(parameter.grad) for parameter in self._module.parameters() if parameter.grad is not None]
         loss = self._loss.clone()
         squared = nn.utils.get_total_norm(gradients).to(self.world.device).square()
-        sums = torch.stack([loss, squared / self._replicas])  # each shard counts once
+        sums = torch.stack([loss, squared / self.layout.replicate])  # each shard counts once
         self.world.all_reduce(sums)
         self._loss.zero_()
         return self._update.apply(sums[0], sums[1].sqrt(), gradients, rate)
@@ -145,14 +144,9 @@ class FSDP2Engine:
     def snapshot(self) -> Snapshot:
         self._buffers.synchronize()
         self._let_go()
-        place, written = self.world.place, self._written_shard()
-        state = sharded_state.files(self._module, self._optimizer, self._update, place, written)
+        place = self.world.place
+        state = sharded_state.files(self._module, self._optimizer, self._update, place, self.layout.written(place.rank))
         return TensorSnapshot(state, self._host_memory)
-
-    def _written_shard(self) -> int | None:
-        """The shard that this rank writes. Groups take turns, so that the pods of all of them write."""
-        replica, shard = divmod(self.world.place.rank, self._shards)
-        return shard if shard % self._replicas == replica else None
 
     def _let_go(self) -> None:
         """Make the module's parameters this rank's shards again.

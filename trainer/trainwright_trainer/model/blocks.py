@@ -17,7 +17,10 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
+
+from trainwright_trainer.contract.model import Layers
 
 _RESIDUAL_BLOCKS = ("ResNetBasicLayer", "ResNetBottleNeckLayer")
 """Blocks that ``transformers`` does not mark as such."""
@@ -33,6 +36,29 @@ def blocks(module: nn.Module) -> list[nn.Module]:
     """
     marked = list(_outermost(module, _is_block))
     return marked or [layer for layers in _outermost(module, _is_list_of_layers) for layer in layers.children()]
+
+
+def counted_layers(module: nn.Module) -> Layers:
+    """The parameters of a model block by block, tied ones once, for the estimates of what it takes."""
+    parts = blocks(module)
+    inside = {id(parameter) for block in parts for parameter in block.parameters()}
+    return Layers(
+        blocks=tuple((tuple((parameter.numel(), 1) for parameter in block.parameters()), 1) for block in parts),
+        ends=tuple((parameter.numel(), 1) for parameter in module.parameters() if id(parameter) not in inside),
+        looked_up=_looked_up(module),
+    )
+
+
+def _looked_up(module: nn.Module) -> int:
+    """Elements of the table of tokens, where it is in no matrix product."""
+    if not isinstance(module, PreTrainedModel):
+        return 0
+    try:
+        table, head = module.get_input_embeddings(), module.get_output_embeddings()  # type: ignore[no-untyped-call]
+    except NotImplementedError:  # as of models that read no tokens
+        return 0
+    multiplied = getattr(head, "weight", None)
+    return table.weight.numel() if isinstance(table, nn.Embedding) and table.weight is not multiplied else 0
 
 
 def _outermost(module: nn.Module, wanted: Callable[[nn.Module], bool]) -> Iterator[nn.Module]:

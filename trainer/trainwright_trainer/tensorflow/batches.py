@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainwright_trainer.checkpoint.array_file import Array
+from trainwright_trainer.data.batch import StepShares
 from trainwright_trainer.data.dataset import Split
-from trainwright_trainer.data.order import PADDING, DataOrder, Samples, evaluation_slices, rank_slice
+from trainwright_trainer.data.order import PADDING, DataOrder, Samples, evaluation_slices
 from trainwright_trainer.rank.place import Place
 
 IGNORED = -1
@@ -40,11 +41,11 @@ class Batches:
     replicas: int
     micro: int
 
-    def step(self, split: Split, order: DataOrder, samples: int, global_batch: int) -> list[list[Batch]]:
+    def step(self, split: Split, order: DataOrder, samples: int, shares: StepShares) -> list[list[Batch]]:
         """For each micro batch of a step, that of each replica."""
-        batch = order.batch(samples, global_batch)
-        shares = [rank_slice(batch, number, self._world, self.micro) for number in self._numbers]
-        return [[_read(split, share) for share in micro] for micro in zip(*shares, strict=True)]
+        batch = order.batch(samples, shares.samples)
+        slices = [shares.slices(batch, number) for number in self._numbers]
+        return [[_read(split, part) for part in micro] for micro in zip(*slices, strict=True)]
 
     def evaluation(self, split: Split, most: int | None) -> Iterator[list[Batch]]:
         """For each batch of an evaluation, that of each replica; equally many on every worker."""

@@ -16,6 +16,7 @@ from trainwright_trainer.checkpoint.record import TRAINED, Trained
 from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.spec import World
 from trainwright_trainer.contract.training import Training
+from trainwright_trainer.data.batch import share_step
 from trainwright_trainer.data.dataset import Dataset, Prefetch
 from trainwright_trainer.data.order import DataOrder
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
@@ -52,8 +53,8 @@ class TensorFlowLearner:
     ) -> None:
         self._training, self._link, self._group, self._dataset = training, link, group, dataset
         self._order = DataOrder(training.seed, len(dataset.train), dataset.fingerprint)
-        self._global_batch = training.batch.samples(world.replicas)
-        self._target = target_samples(training.duration, len(dataset.train), self._global_batch)
+        self._shares = share_step(training.batch, world.replicas)
+        self._target = target_samples(training.duration, len(dataset.train), self._shares.samples)
         self._batches = Batches(place, world.replicas_per_process or 1, training.batch.micro)
         self._report, self._meter = report, Meter()
         with strategy.scope():
@@ -80,7 +81,7 @@ class TensorFlowLearner:
 
     @property
     def step_samples(self) -> int:
-        return self._global_batch
+        return self._shares.samples
 
     @property
     def done(self) -> bool:
@@ -101,21 +102,21 @@ class TensorFlowLearner:
         self._at = checkpoint.position
 
     def warm_up(self) -> None:
-        self._functions.trace(self._batches.step(self._dataset.train, self._order, 0, self._global_batch)[0])
+        self._functions.trace(self._batches.step(self._dataset.train, self._order, 0, self._shares)[0])
         self._steps = Prefetch(self._ahead(self._at.samples))
 
     def step(self) -> None:
-        with self._meter.step(self._global_batch):
+        with self._meter.step(self._shares.samples):
             micro_batches = next(self._prefetched)
             self._link.mark()  # who waits for data has said it less often than those who wait for him
             self.check()
-            at = Position(self._at.step + 1, self._at.samples + self._global_batch)
+            at = Position(self._at.step + 1, self._at.samples + self._shares.samples)
             rate = learning_rate(self._training.learning_rate, at.samples, self._target)
             noise = [_noise(self._training.seed, at.step, number) for number in range(len(micro_batches))]
             for replicas, seed in zip(micro_batches[:-1], noise[:-1], strict=True):
-                self._functions.accumulate(replicas, seed, self._global_batch)
+                self._functions.accumulate(replicas, seed, self._shares.samples)
             numbers = self._optimizer.numbers(at.step, rate)
-            self._unread = self._functions.update(micro_batches[-1], noise[-1], self._global_batch, numbers)
+            self._unread = self._functions.update(micro_batches[-1], noise[-1], self._shares.samples, numbers)
             self._at = at
         if at.step == 1 or at.step % self._training.log_every_steps == 0 or self.done:
             self._report_step(rate)
@@ -156,8 +157,8 @@ class TensorFlowLearner:
 
     def _ahead(self, start: int) -> Iterator[list[list[Batch]]]:
         """The batches of each step from here to the target."""
-        for samples in range(start, self._target, self._global_batch):
-            yield self._batches.step(self._dataset.train, self._order, samples, self._global_batch)
+        for samples in range(start, self._target, self._shares.samples):
+            yield self._batches.step(self._dataset.train, self._order, samples, self._shares)
 
     def _files(self) -> Mapping[str, Iterable[Piece]]:
         files = {MODEL_FILE: self._weights, OPTIMIZER_FILE: self._optimizer.slots}

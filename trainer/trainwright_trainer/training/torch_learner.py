@@ -66,7 +66,8 @@ class TorchLearner:
         self._work, self._training, self._engine = work, work.training, work.engine
         self._place, self._link, self._report, self._group, self._meter = place, link, report, group, meter
         self._order = DataOrder(self._training.seed, len(work.dataset.train), work.dataset.fingerprint)
-        self._step_shares = _step_shares(self._training.batch, place.world_size)
+        self._reader, self._readers = work.engine.layout.reader(place.rank), work.engine.layout.readers
+        self._step_shares = _step_shares(self._training.batch, self._readers)
         self.step_samples = self._step_shares.samples
         # Counted in the run's own steps: those of a world that has grown or shrunk may be of another size.
         steps_of = self._training.batch.effective or self.step_samples
@@ -150,7 +151,7 @@ class TorchLearner:
     def evaluate(self, before_batch: Callable[[], None]) -> None:
         """Score the held-out split, spread over all ranks, or each rank's first ``max_batches`` batches of it."""
         split, task, known = self._held_out, self._work.task, len(self._held_out.left_out)
-        slices = evaluation_slices(len(split), self._place.rank, self._place.world_size, self._training.batch.micro)
+        slices = evaluation_slices(len(split), self._reader, self._readers, self._training.batch.micro)
         slices = slices[:self._training.evaluation.max_batches]
         sums, items = torch.zeros(2, dtype=torch.float64, device=self._engine.world.device), 0
         with Prefetch(self._held_out_batch(samples) for samples in slices) as batches:
@@ -185,7 +186,7 @@ class TorchLearner:
     def _local_batch(self, samples: int) -> LocalBatch:
         """This rank's share of the global batch at a position."""
         batch = self._order.batch(samples, self.step_samples)
-        slices = [part if len(part) else NOTHING for part in self._step_shares.slices(batch, self._place.rank)]
+        slices = [part if len(part) else NOTHING for part in self._step_shares.slices(batch, self._reader)]
         batches = [self._work.task.collate(self._work.dataset.train, part) for part in slices]
         return LocalBatch(slices, [_pinned(batch) for batch in batches] if self._engine.world.device.type == "cuda" else batches)
 
@@ -212,9 +213,9 @@ class TorchLearner:
             self._report.step(self.position, epoch, loss, norm, rate, speed)
 
 
-def _step_shares(batch: contract.Batch, world_size: int) -> StepShares:
+def _step_shares(batch: contract.Batch, readers: int) -> StepShares:
     try:
-        return share_step(batch, world_size)
+        return share_step(batch, readers)
     except ValueError as error:
         raise InvalidRunError(str(error)) from error
 

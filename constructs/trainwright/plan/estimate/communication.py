@@ -1,145 +1,45 @@
-"""What each rank sends for one step of the optimizer, and how long the network takes for it at least.
+"""What each rank computes and sends for one step of the optimizer, and how long that takes at least.
 
-A collective over N ranks moves (N - 1) / N of its data through each of them: a reduce-scatter and an all-gather once, an
-all-reduce twice (Rajbhandari et al. 2020, arXiv:1910.02054, section 7). With P parameters, a step of A micro batches sends
-
-- DDP: an all-reduce of gradients, 2 x 4 P in fp32, once (ranks add up gradients by themselves until the last micro batch);
-- ZeRO-1: an all-reduce of gradients and an all-gather of new weights (DeepSpeed sums buckets of several ranks in one all-reduce
-  instead of reducing to each rank, ``allreduce_and_scatter`` in deepspeed/runtime/zero/stage_1_and_2.py);
-- ZeRO-2: the gradients for each of the A micro batches, since nobody keeps them whole, and new weights once;
-- ZeRO-3: for each micro batch the weights twice, for the forward and the backward pass, and the gradients once: with A = 1 half
-  as much again as DDP in the same precision. Weights that stay gathered are sent once.
-
-- HSDP: the same as ZeRO-3 within each group of S ranks, and an all-reduce of 4 P / S between the N / S ranks that hold the same
-  shard (Zhao et al. 2023, PyTorch FSDP, arXiv:2304.11277, section 3.2.2), once; for each micro batch where sums are not in fp32.
-
-A ring crosses the border of each node once, so a node sends as much as one rank does; its links share it. A group within a node
-crosses none, and S rings between groups that are nodes cross it with 2 x 4 P together.
+The links of a node share what leaves it.
 """
 
 from __future__ import annotations
 
-from math import ceil, gcd
-from typing import Literal, NamedTuple
-
 from trainwright.cluster.model import Fabric
-from trainwright.plan.estimate.layers import PRECISION_BYTES, sequence_length
 from trainwright.plan.model import BatchPlan, CommunicationPlan, WorldPlan
-from trainwright.run import Trained
-from trainwright.topology.base import Sharding
+from trainwright.run import Batch, ScriptTraining, Trained
+from trainwright_trainer.contract.estimate import computation
+from trainwright_trainer.contract.estimate.computation import Computation
+from trainwright_trainer.contract.estimate.traffic import collectives
+from trainwright_trainer.contract.model import ViT
+from trainwright_trainer.contract.sharding import Sharding
 
 FLOPS = 100e12
 """Floating-point operations per second that a GPU is assumed to do. One of today that trains well does several times as many."""
-BUCKET_BYTES = 25 * 2**20
-"""Size of the buckets in which DDP sums gradients (``bucket_cap_mb``)."""
 
 
-class Collective(NamedTuple):
-    """One kind of collectives in a step, within groups of ranks that all make the same ones at the same time."""
+def computed(work: Trained, batch: Batch | BatchPlan) -> Computation | None:
+    """As far as it follows from the run; None where the model's size is not known."""
+    return computation.computation(work, sequence_length(work), batch.micro, batch.accumulation)
 
-    kind: Literal["all-reduce", "all-gather", "reduce-scatter"]
-    size: int
-    """Bytes of what one group reduces or gathers, in all of them together."""
-    calls: int
-    """How many there are."""
-    ranks: int
-    """Of one group."""
-    neighbours: int
-    """Of them in one node."""
-    groups: int
-    """With ranks in the same node, so that as many rings cross its border."""
 
-    @property
-    def sent(self) -> int:
-        """Bytes that each rank sends in a ring."""
-        return (2 if self.kind == "all-reduce" else 1) * self.size * (self.ranks - 1) // self.ranks
-
-    @property
-    def nodes(self) -> int:
-        """Over which a group is spread."""
-        return -(-self.ranks // self.neighbours)
-
-    @property
-    def leaves_node(self) -> int:
-        """Bytes that a node sends to others."""
-        return self.groups * self.sent if self.nodes > 1 else 0
+def sequence_length(work: Trained) -> int | None:
+    """Tokens of one sample; None if samples are not sequences."""
+    if isinstance(work, ScriptTraining):
+        return work.sequence_length or (work.model.sequence_length if isinstance(work.model, ViT) else None)
+    return computation.sequence_length(work.model, work.data)
 
 
 def communication(
-    work: Trained, batch: BatchPlan, world: WorldPlan, sharding: Sharding, fabric: Fabric
+    work: Computation | None, world: WorldPlan, sharding: Sharding, fabric: Fabric
 ) -> CommunicationPlan | None:
     """Traffic of one optimizer step; None where the model's size is not known or one rank is alone."""
-    if work.model.parameters is None or world.size == 1:
+    if work is None or world.size == 1:
         return None
-    made, formula = collectives(work, batch, sharding, world.size, world.processes_per_node)
+    made, formula = collectives(work, sharding, world.size, world.processes_per_node)
     leaves = sum(each.leaves_node for each in made)
     seconds = leaves / bytes_per_second(fabric) if world.nodes > 1 else None
     return CommunicationPlan(sent=sum(each.sent for each in made), leaves_node=leaves, formula=formula, seconds=seconds)
-
-
-def collectives(
-    work: Trained, batch: BatchPlan, sharding: Sharding, ranks: int, per_node: int
-) -> tuple[tuple[Collective, ...], str]:
-    """What so many ranks make in one optimizer step, with the formula of its bytes. The model's size must be known."""
-    parameters, size, steps = work.model.parameters or 0, PRECISION_BYTES[work.precision], batch.accumulation
-    every = _Group(ranks, min(ranks, per_node), 1)
-    if sharding.engine is None:
-        gradients = PRECISION_BYTES[work.gradient_reduction or "fp32"]
-        buckets = ceil(4 * parameters / (4 * sharding.bucket or BUCKET_BYTES))
-        formula = f"2 x {gradients} bytes x {parameters:,} gradients, reduced once"
-        return (Collective("all-reduce", gradients * parameters, buckets, *every),), formula
-    if sharding.engine == "fsdp2":
-        return _fsdp2(work, steps, sharding, ranks, per_node)
-    gradients = PRECISION_BYTES[work.gradient_reduction or work.precision]
-    if sharding.stage == 3:
-        formula = f"{steps} x (2 x {size} bytes of weights + {gradients} of gradients) x {parameters:,}"
-        return _sharded(work, 2 * steps, gradients, steps, every), formula
-    times, bucket = steps if sharding.stage == 2 else 1, sharding.bucket or parameters
-    buckets = ceil(parameters / bucket)
-    formula = f"({size} bytes of weights + {times} x 2 x {gradients} of gradients) x {parameters:,}"
-    return (
-        Collective("all-gather", size * parameters, buckets, *every),
-        Collective("all-reduce", times * gradients * parameters, times * buckets, *every),
-    ), formula
-
-
-class _Group(NamedTuple):
-    """As in :class:`Collective`."""
-
-    ranks: int
-    neighbours: int
-    groups: int
-
-
-def _sharded(work: Trained, gathers: int, gradients: int, steps: int, group: _Group) -> tuple[Collective, ...]:
-    """A block at a time; what is in none is counted as part of one."""
-    parameters, blocks = work.model.parameters or 0, getattr(work.model, "num_hidden_layers", 1)
-    return (
-        Collective("all-gather", gathers * PRECISION_BYTES[work.precision] * parameters, gathers * blocks, *group),
-        Collective("reduce-scatter", steps * gradients * parameters, steps * blocks, *group),
-    )
-
-
-def _fsdp2(
-    work: Trained, steps: int, sharding: Sharding, ranks: int, per_node: int
-) -> tuple[tuple[Collective, ...], str]:
-    """Within a group for each micro batch, and between groups once a step, where there are several."""
-    parameters, size = work.model.parameters or 0, PRECISION_BYTES[work.precision]
-    gradients, gathers = PRECISION_BYTES[work.gradient_reduction or "fp32"], 2 if sharding.reshards else 1
-    formula = f"{steps} x ({gathers} x {size} bytes of weights + {gradients} of gradients) x {parameters:,}"
-    shards = sharding.shard_degree or ranks
-    replicas = ranks // shards
-    if replicas <= 1:
-        return _sharded(work, gathers * steps, gradients, steps, _Group(ranks, min(ranks, per_node), 1)), formula
-    times = 1 if gradients == 4 else steps  # sums of several micro batches need fp32
-    here = gcd(shards, per_node)
-    blocks = getattr(work.model, "num_hidden_layers", 1)
-    between = Collective(
-        "all-reduce", times * gradients * ceil(parameters / shards), times * blocks, replicas, max(1, per_node // here), here
-    )
-    within = _sharded(work, gathers * steps, gradients, steps, _Group(shards, here, per_node // here))
-    summed = f"{times} x 2 x {gradients} bytes x {parameters:,} / {shards:,} gradients between {replicas:,} groups"
-    return (*within, between), f"{formula} in groups of {shards:,}, and {summed}"
 
 
 def bytes_per_second(fabric: Fabric) -> float:
@@ -147,20 +47,19 @@ def bytes_per_second(fabric: Fabric) -> float:
     return fabric.links * fabric.gigabits_per_link * 1e9 / 8
 
 
-def compute_seconds(work: Trained, batch: BatchPlan) -> float | None:
+def compute_seconds(work: Computation | None) -> float | None:
     """Time of one step's computation on a slow GPU; None where it is not known."""
-    operations = step_operations(work, batch)
+    operations = step_operations(work)
     return None if operations is None else operations / FLOPS
 
 
-def step_operations(work: Trained, batch: BatchPlan) -> float | None:
+def step_operations(work: Computation | None) -> float | None:
     """Floating-point operations of one rank in one step; None where they are not known.
 
     6 for each parameter and token, forward and backward, and 2 more where activations are computed again (Narayanan et al. 2021,
     arXiv:2104.04473, section 3.5, without the attention matrix).
     """
-    tokens, parameters = sequence_length(work), work.model.parameters
-    if tokens is None or parameters is None:
+    if work is None or work.tokens is None:
         return None
-    operations = 8 if work.activation_checkpointing else 6
-    return operations * parameters * tokens * batch.micro * batch.accumulation
+    operations = 8 if work.trained.activation_checkpointing else 6
+    return operations * work.parameters * work.tokens * work.micro * work.accumulation

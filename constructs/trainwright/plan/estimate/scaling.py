@@ -27,10 +27,12 @@ from math import log2
 from typing import NamedTuple
 
 from trainwright.cluster.model import Fabric, Gpu, NodePool
-from trainwright.plan.estimate.communication import Collective, bytes_per_second, collectives, step_operations
+from trainwright.plan.estimate.communication import bytes_per_second, computed, step_operations
 from trainwright.plan.model import BatchPlan
 from trainwright.run import Trained
-from trainwright.topology.base import Sharding
+from trainwright_trainer.contract.estimate.computation import Computation
+from trainwright_trainer.contract.estimate.traffic import Collective, collectives
+from trainwright_trainer.contract.sharding import Sharding
 
 PEAKS = {
     "A100": 312e12, "B200": 2250e12, "H100": 989e12, "H200": 989e12, "L4": 121e12, "L40S": 362e12, "MI300X": 1307e12,
@@ -69,13 +71,13 @@ class Scaling(NamedTuple):
 
 def scaling(work: Trained, batch: BatchPlan, sharding: Sharding, pool: NodePool) -> Scaling | None:
     """At 8 to 4,096 GPUs; None where the GPU, the model or the length of a sample is not known."""
-    operations = step_operations(work, batch)
+    operations = step_operations(computation := computed(work, batch))
     peak = None if pool.gpu is None else PEAKS.get(pool.gpu.model)
-    if operations is None or peak is None or pool.gpu is None:
+    if operations is None or computation is None or peak is None or pool.gpu is None:
         return None
     compute = operations / (peak * (pool.gpu.utilization or UTILIZATION))
     sizes = [gpus for gpus in GPUS if gpus % (sharding.shard_degree or 1) == 0]
-    found = (_efficiency(compute, _traffic_seconds(work, batch, sharding, pool, gpus), gpus) for gpus in sizes)
+    found = (_efficiency(compute, _traffic_seconds(computation, sharding, pool, gpus), gpus) for gpus in sizes)
     return Scaling(tuple(found), tuple(_assumed(pool.gpu, pool.fabric)))
 
 
@@ -91,11 +93,11 @@ def _efficiency(compute: float, sent: float, gpus: int) -> Efficiency:
     return Efficiency(gpus, compute / (compute + sent), compute / max(compute, sent))
 
 
-def _traffic_seconds(work: Trained, batch: BatchPlan, sharding: Sharding, pool: NodePool, gpus: int) -> float:
+def _traffic_seconds(work: Computation, sharding: Sharding, pool: NodePool, gpus: int) -> float:
     per_node = pool.gpu.per_node if pool.gpu else 1
     if gpus <= per_node:
         return 0.0
-    made, _ = collectives(work, batch, sharding, gpus, per_node)
+    made, _ = collectives(work, sharding, gpus, per_node)
     return sum(collective_seconds(each, bytes_per_second(pool.fabric)) for each in made if each.nodes > 1)
 
 

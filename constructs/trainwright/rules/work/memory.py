@@ -10,13 +10,13 @@ from trainwright.findings.context import Context
 from trainwright.handshake import Binding
 from trainwright.operators import TARGETS
 from trainwright.plan import Resolution
-from trainwright.plan.estimate.communication import compute_seconds
+from trainwright.plan.estimate.communication import compute_seconds, computed
 from trainwright.plan.estimate.fitting import Change, smallest_change
 from trainwright.plan.model import MemoryPlan
 from trainwright.plan.pods import FABRIC_TITLES
 from trainwright.topology import ZeRO
-from trainwright.topology.base import Sharding
 from trainwright.units import GIB
+from trainwright_trainer.contract.sharding import Sharding
 
 NOTICEABLE_SECONDS = 1.0
 """Time of a step on the network from which a warning is worth it."""
@@ -89,7 +89,7 @@ def slow_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
     if work is None or plan.batch is None or not plan.world.gpus_per_node or fabric.kind != "tcp":
         return
     sharding, traffic = context.run.topology.sharding(), plan.communication
-    compute = compute_seconds(work, plan.batch)
+    compute = compute_seconds(computed(work, plan.batch))
     if sharding.stage < 3 or traffic is None or traffic.seconds is None or compute is None:
         return
     if traffic.seconds <= max(compute, NOTICEABLE_SECONDS):

@@ -48,16 +48,6 @@ def read_deepspeed_config(config: str, source: Path) -> dict[str, Any] | None:
     return None
 
 
-def section(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """An object within it; empty where it is left out or null. Raises :class:`InvalidRunError` for anything else."""
-    found = document.get(name)
-    if found is None:
-        return {}
-    if not isinstance(found, dict):
-        raise InvalidRunError(f"{name} in DeepSpeed's configuration is {json.dumps(found)[:80]}; it must be an object")
-    return found
-
-
 NODE_INDEX_ENV = "TRAINWRIGHT_LOCAL_NODE"
 _TF_CONFIG = "TF_CONFIG"
 _WITNESSED = ("ddp", "fsdp2", "deepspeed")

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright_trainer.commands.local.world import read_deepspeed_config
-from trainwright_trainer.commands.plan.states import States, checkpoint_bytes, states
 from trainwright_trainer.contract.data import DIGITS_SAMPLES, Digits, PythonSource
 from trainwright_trainer.contract.engine import CAPABILITIES
-from trainwright_trainer.contract.spec import RunSpec, Script
+from trainwright_trainer.contract.estimate.computation import Computation, computation, sequence_length
+from trainwright_trainer.contract.estimate.memory import Pod, RankMemory, checkpoint_bytes, rank_memory
+from trainwright_trainer.contract.estimate.traffic import collectives
+from trainwright_trainer.contract.model import Layers
+from trainwright_trainer.contract.sharding import Sharding, of_training
+from trainwright_trainer.contract.spec import RunSpec, Script, World
 from trainwright_trainer.contract.training import Checkpoints, LearningRate, Training
 from trainwright_trainer.optim.schedule import learning_rate, target_samples
 from trainwright_trainer.rank.ending import seconds_for_save
@@ -86,8 +90,10 @@ class TrainingPlan:
     length: LengthPlan
     rate: RatePlan
     model: ModelSize
-    states: States | None
-    """Of one rank."""
+    memory: RankMemory | None
+    """Of one rank. None, as what it sends, where the model's size or DeepSpeed's configuration is not known here."""
+    sent: int | None
+    """Bytes that one rank sends in a step."""
     capabilities: dict[str, bool]
 
 
@@ -138,11 +144,13 @@ def plan(spec: RunSpec, source: Path) -> Plan:
 def _training(work: Training, spec: RunSpec, source: Path) -> TrainingPlan:
     replicas = spec.world.replicas
     samples = work.batch.samples(replicas)
-    data, size = data_size(work), model_size(work)
+    data, (size, counted) = data_size(work), model_size(work)
     length = _length(work, samples, data)
     config = None if work.deepspeed is None else read_deepspeed_config(work.deepspeed.config, source)
-    known = size.parameters is not None and (work.engine != "deepspeed" or config is not None)
-    able = CAPABILITIES[work.engine]
+    sharding = of_training(work, spec.world.fewest_ranks, config)
+    tokens = sequence_length(work.model, work.data)
+    computed = computation(work, tokens, work.batch.micro, work.batch.accumulation, counted)
+    memory, sent = _cost(computed, sharding, work, spec.world) if computed and sharding else (None, None)
     return TrainingPlan(
         engine=work.engine,
         task=work.task,
@@ -153,9 +161,18 @@ def _training(work: Training, spec: RunSpec, source: Path) -> TrainingPlan:
         length=length,
         rate=_rate(work.learning_rate, samples, length),
         model=size,
-        states=states(work, size.parameters, spec.world.size, config) if known and size.parameters is not None else None,
-        capabilities=able._asdict(),
+        memory=memory,
+        sent=sent,
+        capabilities=CAPABILITIES[work.engine]._asdict(),
     )
+
+
+def _cost(computed: Computation, sharding: Sharding, work: Training, world: World) -> tuple[RankMemory, int]:
+    """Memory of one rank, and bytes that it sends in a step."""
+    pod = Pod(world.device, world.processes_per_node)
+    made, _ = collectives(computed, sharding, world.size, world.processes_per_node)
+    memory = rank_memory(computed, sharding, pod, work.engine, work.checkpoints.save)
+    return memory, sum(each.sent for each in made)
 
 
 def _length(work: Training, batch: int, data: DataSize) -> LengthPlan:
@@ -178,7 +195,7 @@ def _checkpoints(settings: Checkpoints, spec: RunSpec, training: TrainingPlan | 
     work, lifecycle = spec.work, spec.lifecycle
     return CheckpointPlan(
         directory=settings.directory,
-        size=checkpoint_bytes(work, parameters) if isinstance(work, Training) and parameters is not None else None,
+        size=checkpoint_bytes(parameters, work.optimizer) if isinstance(work, Training) and parameters is not None else None,
         every_steps=settings.every_steps,
         every_seconds=settings.every_seconds,
         keep=settings.keep,
@@ -229,13 +246,14 @@ class ModelSize:
     """Where the number comes from, or why there is none."""
 
 
-def model_size(training: Training) -> ModelSize:
-    """Built without memory and counted, tied weights once; by the contract's formula where torch is not there.
+def model_size(training: Training) -> tuple[ModelSize, Layers | None]:
+    """Built without memory and counted, tied weights once; by the contract's formula where torch is not there. With its tensors.
 
     Raises:
         InvalidRunError: ``transformers`` cannot build the model.
     """
     try:
+        from trainwright_trainer.model.blocks import counted_layers
         from trainwright_trainer.model.build import build_model
         from trainwright_trainer.model.configuration import ignored_keys
         from trainwright_trainer.model.initialise import skeleton
@@ -243,7 +261,8 @@ def model_size(training: Training) -> ModelSize:
         formula = training.model.parameters
         said = "nor stated" if training.model.architecture == "transformers" else "known"
         how = f"{error.name} is not installed, so not counted" + ("; by formula" if formula is not None else f", {said}")
-        return ModelSize(formula, how)
+        return ModelSize(formula, how), None
     module = skeleton(lambda: build_model(training.model, training.task, training.data))
     note = "".join(f"; model.config.{key} is ignored" for key in ignored_keys(training.model))
-    return ModelSize(sum(parameter.numel() for parameter in module.parameters()), f"counted on the meta device{note}")
+    counted = counted_layers(module)
+    return ModelSize(counted.parameters, f"counted on the meta device{note}"), counted

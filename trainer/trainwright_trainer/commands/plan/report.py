@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainwright_trainer.commands.plan.plan import CheckpointPlan, Plan, TrainingPlan
-from trainwright_trainer.commands.plan.states import State
+from trainwright_trainer.contract.estimate.computation import MemoryPart
 
 _CAN = {
     "reshards": "resumes at another number of ranks",
@@ -68,12 +68,14 @@ def _training(training: TrainingPlan) -> Iterator[tuple[str, str]]:
     yield "learning rate", _joined(rate.schedule, f"peak {rate.peak:.3g}", warm_up or "no warm-up", last)
     parameters = _number(training.model.parameters, "parameters")
     yield "model", _joined(f"{training.architecture} for {training.task} in {training.precision}", parameters, training.model.how)
-    if training.states is not None:
-        kept = training.states
-        parts = {"weights": kept.weights, "gradients": kept.gradients, "optimizer": kept.optimizer}
-        yield "each rank", _joined(*(f"{name} {_state(part)}" for name, part in parts.items()))
+    if training.memory is not None:
+        yield "each rank", _memory(training.memory.device)
+        if training.memory.host:
+            yield "on its host", _memory(training.memory.host)
     elif training.engine == "deepspeed":
         yield "each rank", "not known: DeepSpeed's configuration is not on this machine"
+    if training.sent:
+        yield "traffic", f"each rank sends {size(training.sent)} a step"
     yield "engine", _joined(*(words for name, words in _CAN.items() if training.capabilities[name]))
 
 
@@ -92,9 +94,13 @@ def _budget(plan: CheckpointPlan, grace_seconds: float) -> str:
     return f"{needs}; {left}" + ("" if plan.fits else ": it does not fit, and the run would end with 211")
 
 
-def _state(state: State) -> str:
-    text = size(state.low) if state.low == state.high else f"{size(state.low)} to {size(state.high)}"
-    return text + (" on the host" if state.where == "host" else "")
+def _memory(parts: tuple[MemoryPart, ...]) -> str:
+    low, high = sum(part.low for part in parts), sum(part.high for part in parts)
+    return f"{_interval(low, high)}: " + _joined(*(f"{part.name} {_interval(part.low, part.high)}" for part in parts))
+
+
+def _interval(low: int, high: int) -> str:
+    return size(low) if low == high else f"{size(low)} to {size(high)}"
 
 
 def _number(number: int | None, noun: str) -> str | None:
