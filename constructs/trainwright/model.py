@@ -10,29 +10,15 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import BaseModel, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import tagged_union_schema
 
-
-class Model(BaseModel):
-    """A frozen value that refuses keys it does not know and numbers that JSON cannot hold.
-
-    A value that is handed over is validated again: pydantic's ``model_copy`` and ``model_construct`` put anything into one.
-    """
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True, revalidate_instances="always"
-    )
+from trainwright_trainer.contract.base import Contract
 
 
-class PlacedError(ValueError):
-    """What a validator of a whole model says of one of its keys: the finding is on the line of that key."""
-
-    def __init__(self, message: str, *keys: str | int) -> None:
-        """``keys`` lead from the model to the place."""
-        self.keys = keys
-        super().__init__(message)
+class Model(Contract):
+    """A value of the compiler. What it shares with the trainer is a :class:`Contract` alone."""
 
 
 Fact = str | int | float | bool
@@ -146,9 +132,6 @@ LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=253)]
 """An environment variable's name, as shells and programs accept it."""
-
-AbsolutePath = Annotated[str, Field(pattern=r"^/[^:\x00]*[^:/\x00]$", max_length=1024)]
-"""An absolute path inside the container, without a colon and not the root."""
 
 NodePath = Annotated[str, Field(pattern=r"^/([^:\x00]*[^:/\x00])?$", max_length=1024)]
 """An absolute path of a node; `/` is all of its files."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
 from trainwright.handshake import MOST_FURTHER, TargetName
-from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, PlacedError, QualifiedName
+from trainwright.model import DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.containers import AnyContainer, PortNumber
 from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, PortName, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
@@ -19,7 +19,7 @@ from trainwright.run.workload import CommandWorkload, ScriptWorkload, Trained, T
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Duration
-from trainwright_trainer.contract.base import ListOf
+from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
 from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
@@ -88,7 +88,7 @@ class Checkpoints(Model):
     """Who saves: `trainer` is ours, and `own` a script or command that saves into `mount` or `store` by itself. Default: our
     trainer where it runs; of a script or command nothing is known then, and no plan, review or alert claims anything.
     """
-    mount: AbsolutePath = "/checkpoints"
+    mount: MountPath = "/checkpoints"
     """Mount path of the checkpoint claim."""
     store: ObjectStore | None = None
     """An object store instead of a claim, `s3://bucket/prefix`, on S3 or a store with its protocol. Region, endpoint and keys
@@ -140,7 +140,7 @@ def _sorted_by_path(entries: dict[str, T]) -> dict[str, T]:
     return dict(sorted(entries.items()))
 
 
-ByPath = Annotated[dict[AbsolutePath, T], AfterValidator(_sorted_by_path)]
+ByPath = Annotated[dict[MountPath, T], AfterValidator(_sorted_by_path)]
 """A mapping whose order means nothing and would otherwise show in the pods, and so move the run's identity."""
 
 

@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from trainwright.model import AbsolutePath, Model, PlacedError
-from trainwright_trainer.contract.base import Count, Fraction, ListOf
+from trainwright.model import Model
+from trainwright_trainer.contract.base import Count, Fraction, ListOf, MountPath, PlacedError
 from trainwright_trainer.contract.boosting import Booster, MetricName, boosting_disagreements
 from trainwright_trainer.contract.data import Data, Table
 from trainwright_trainer.contract.metrics import Sink, sink_disagreements
@@ -64,7 +64,7 @@ class TrainerWorkload(Model):
     """What to learn."""
     model: TrainedModel
     """The architecture and its sizes."""
-    initial_weights: AbsolutePath | None = None
+    initial_weights: MountPath | None = None
     """Directory of safetensors to start from, in a mount; default: random weights."""
     data: Data
     """The training data."""
@@ -84,7 +84,7 @@ class TrainerWorkload(Model):
     """Keep only the input of each block for the backward pass, and recompute the rest: less memory, a third more computation."""
     compile: bool = False
     """Compile each block of the model: a slower first step, and faster ones after it."""
-    compile_cache: AbsolutePath | None = None
+    compile_cache: MountPath | None = None
     """Folder in a mount for what `compile` generates, so that later attempts and other runs need not compile it again. Whoever
     can write there decides what these pods execute."""
     deterministic: bool = False
@@ -183,11 +183,11 @@ class ScriptWorkload(Model):
     """Your program under our supervisor."""
     command: Command
     """Program and arguments, each a list element; one process per rank."""
-    working_dir: AbsolutePath | None = None
+    working_dir: MountPath | None = None
     """Directory in which the program starts. Default: that of the image."""
     protocol: bool = False
     """Whether the program uses the trainer's exit codes; otherwise any failure means "user failure"."""
-    resume_from: AbsolutePath | None = None
+    resume_from: MountPath | None = None
     """As that of a command: a directory to start from, told in `TRAINWRIGHT_RESUME_DIRECTORY`."""
     training: ScriptTraining | None = None
     """What the program trains, for the plan alone; with the run's `batch`, memory and traffic are estimated and checked."""
@@ -202,13 +202,13 @@ class CommandWorkload(Model):
     """Program and arguments, each a list element; one process per pod. Default: the image's entrypoint, with `args`."""
     args: Arguments = ()
     """Arguments after `command`, or of the image's entrypoint; `[]` without a command starts that as it is."""
-    working_dir: AbsolutePath | None = None
+    working_dir: MountPath | None = None
     """Directory in which the program starts. Default: that of the image."""
     launcher_variables: bool | None = None
     """Whether each pod is told `MASTER_ADDR`, `MASTER_PORT`, `NNODES`, `NODE_RANK` and `NPROC_PER_NODE`. Default: those that the
     command, or a file or variable of the run, reads.
     """
-    resume_from: AbsolutePath | None = None
+    resume_from: MountPath | None = None
     """Directory to start from, which the program only reads: pods are told it in `TRAINWRIGHT_RESUME_DIRECTORY`. Where to save
     is another variable.
     """

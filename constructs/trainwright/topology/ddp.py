@@ -6,10 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from trainwright.handshake import MPI, Binding, MPIName, Needs, Rendezvous, Success, Variable
-from trainwright.model import Model, PlacedError
+from trainwright.model import Model
 from trainwright.topology.base import Sharding
 from trainwright.topology.process import Work, torch_meeting
 from trainwright.topology.torch import ElasticTopology
+from trainwright_trainer.contract.base import PlacedError
 
 
 class DDPSettings(Model):

@@ -5,8 +5,9 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from trainwright.handshake import Bounds, Guarantee, Needs, Rendezvous, RestartUnit, Success
-from trainwright.model import DnsLabel, Model, PlacedError
+from trainwright.model import DnsLabel, Model
 from trainwright.topology.base import PodTopology
+from trainwright_trainer.contract.base import PlacedError
 
 
 class AutoscaledPods(Model):

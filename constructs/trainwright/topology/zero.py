@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.model import Model, PlacedError
+from trainwright.model import Model
 from trainwright.topology.base import GradientType, Sharding, ShardingEngine
 from trainwright.topology.torch import ElasticTopology
+from trainwright_trainer.contract.base import PlacedError
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY
 
 Elements = Annotated[int, Field(ge=1, le=2**53)]

@@ -20,6 +20,8 @@ Variable = Annotated[str, Field(pattern=r"^[-._A-Za-z][-._A-Za-z0-9]*$", max_len
 """Name of an environment variable, as Kubernetes takes it."""
 AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00]*$", max_length=4096)]
 """Of a file or a directory inside the pod."""
+MountPath = Annotated[str, Field(pattern=r"^/[^:\x00]*[^:/\x00]$", max_length=1024)]
+"""Of a mount, or in one: without a colon and not the root."""
 EntryName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][-A-Za-z0-9_.]*$", max_length=255)]
 """Name of one entry of a directory: no slash, no leading dot."""
 
@@ -41,6 +43,15 @@ class Contract(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True, revalidate_instances="always"
     )
+
+
+class PlacedError(ValueError):
+    """What a validator of a whole model says of one of its keys: the finding is on the line of that key."""
+
+    def __init__(self, message: str, *keys: str | int) -> None:
+        """``keys`` lead from the model to the place."""
+        self.keys = keys
+        super().__init__(message)
 
 
 class Report(Contract):
