@@ -11,6 +11,7 @@ from functools import cache
 from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import tagged_union_schema
 
@@ -28,6 +29,11 @@ Fact = str | int | float | bool
 def quantity_field(default: Any) -> Any:
     """A field whose default is a quantity, which schemas show as people write it; pydantic would show the parts of an object."""
     return Field(default=default, json_schema_extra={"default": default.canonical})
+
+
+def type_of(info: FieldInfo) -> Any:
+    """The type of a field with its bounds, for a field of another model."""
+    return Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
 
 
 class ByKeys:
@@ -100,13 +106,13 @@ def closest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
     return candidates[match[0]] if match else None
 
 
-def changed_fields(part: Model) -> dict[str, Any]:
+def changed_fields(part: BaseModel) -> dict[str, Any]:
     """Fields that hold something else than their default, from whatever source."""
     return {name: value for name, default in _defaults(type(part)).items() if (value := getattr(part, name)) != default}
 
 
 @cache
-def _defaults(model: type[Model]) -> Mapping[str, Any]:
+def _defaults(model: type[BaseModel]) -> Mapping[str, Any]:
     """Field -> its default, which pydantic would copy each time."""
     return {name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()}
 

@@ -1,24 +1,17 @@
 """torch DistributedDataParallel: every rank holds the whole model and sees its share of each batch."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from trainwright.handshake import MPI, Binding, MPIName, Needs, Rendezvous, Success, Variable
-from trainwright.model import Model
+from trainwright.model import changed_fields
 from trainwright.topology.base import Sharding
 from trainwright.topology.process import Work, torch_meeting
 from trainwright.topology.torch import ElasticTopology
 from trainwright_trainer.contract.base import PlacedError
-
-
-class DDPSettings(Model):
-    """Settings of torch's ``DistributedDataParallel``."""
-
-    bucket_cap_mb: Annotated[int, Field(ge=1, le=65_536)] | None = None
-    """Size of the buckets in which gradients are summed, in MiB: larger ones make fewer messages, smaller ones leave earlier in
-    the backward pass. Default: torch's 25, and 1 for the first."""
+from trainwright_trainer.contract.engine import DDPSettings
 
 
 class DDP(ElasticTopology):
@@ -51,8 +44,8 @@ class DDP(ElasticTopology):
         return needs
 
     def settings(self) -> Mapping[str, Any]:
-        """Of the buckets, where the run states them: so no identity moves."""
-        return {"ddp": {"bucket_cap_mb": self.bucket_megabytes}} if self.bucket_megabytes else {}
+        """Where the run states any, so that no identity moves."""
+        return {"ddp": self.ddp} if self.ddp and changed_fields(self.ddp) else {}
 
     @property
     def bucket_megabytes(self) -> int | None:

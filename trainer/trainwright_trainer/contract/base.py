@@ -1,9 +1,10 @@
 """What every contract model shares: frozen, and closed to unknown keys. Reports take any number that was measured."""
 
 import math
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 MAX_INTEGER = 2**53
 """Largest integer that survives a round trip through JSON in every language (and through jsii)."""
@@ -43,6 +44,33 @@ class Contract(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True, revalidate_instances="always"
     )
+
+    before: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    """Inherited field -> fields of the class that stand before it wherever they are written. The others follow the inherited."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        fields, moved = cls.__pydantic_fields__, {name for names in cls.before.values() for name in names}
+        if moved:
+            order = [each for name in fields if name not in moved for each in (*cls.before.get(name, ()), name)]
+            cls.__pydantic_fields__ = {name: fields[name] for name in order}
+
+
+class Specified(Contract):
+    """A part of a specification. What is at its default is left out, for a specification is in its run's identity: so a setting
+    that a release adds renames no run.
+    """
+
+    always: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are there at their default too, as they were from the first release on."""
+
+    @model_serializer(mode="wrap")
+    def _without_defaults(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        return {
+            name: value for name, value in fields.items()
+            if name in self.always or getattr(self, name) != type(self).model_fields[name].default
+        }
 
 
 class PlacedError(ValueError):

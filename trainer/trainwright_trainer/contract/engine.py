@@ -4,11 +4,11 @@ Plans refuse by these tables, engines declare themselves by them, and docs/engin
 """
 
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from trainwright_trainer.contract.base import AbsolutePath, Contract, Count
+from trainwright_trainer.contract.base import AbsolutePath, Contract, Specified
 from trainwright_trainer.contract.model import Model
 
 EngineName = Literal["ddp", "fsdp2", "deepspeed", "horovod", "tensorflow"]
@@ -24,11 +24,12 @@ ENGINE_RENDEZVOUS: dict[EngineName, tuple[RendezvousKind, ...]] = {
 }
 """Engine -> how its ranks may find each other."""
 
-class DDP(Contract):
-    """Settings of engine ``ddp``: torch's ``DistributedDataParallel``."""
+class DDPSettings(Specified):
+    """Settings of torch's ``DistributedDataParallel``."""
 
-    bucket_cap_mb: Count | None = None
-    """Size of the buckets in which gradients are summed, in MiB. Default: torch's 25, and 1 for the first."""
+    bucket_cap_mb: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    """Size of the buckets in which gradients are summed, in MiB: larger ones make fewer messages, smaller ones leave earlier in
+    the backward pass. Default: torch's 25, and 1 for the first."""
 
 
 class DeepSpeed(Contract):
@@ -38,20 +39,43 @@ class DeepSpeed(Contract):
     """DeepSpeed's own configuration, which also says the stage of ZeRO: ``ds_config.json`` beside the specification."""
 
 
-class FSDP2(Contract):
-    """Settings of engine ``fsdp2``: torch's ``fully_shard`` on every block of the model."""
+class FSDP2Settings(Contract):
+    """Settings of torch's ``fully_shard``."""
 
     reshard_after_forward: bool = True
-    """Free gathered weights after the forward pass and gather them again for the backward pass; false keeps them till then."""
+    """Free gathered weights after the forward pass; false keeps them for the backward pass: more memory, less traffic."""
+    shard_degree: Annotated[int, Field(ge=2, le=65_536)] | None = None
+    """Ranks that share one copy of the model states; groups of so many replicate each other (HSDP). The GPUs of a node keep the
+    weights' traffic inside it. If left out, all ranks share one copy."""
+
+
+class FSDP2(FSDP2Settings, Specified):
+    """Settings of engine ``fsdp2``: torch's ``fully_shard`` on every block of the model."""
+
+    before: ClassVar = {"shard_degree": ("offload_weights",)}
+    always: ClassVar = frozenset(("reshard_after_forward", "offload_weights"))
+
     offload_weights: bool = False
     """Keep the shards of weights, gradients and optimizer state in the host's memory (``CPUOffloadPolicy``)."""
-    shard_degree: Annotated[int, Field(ge=2)] | None = None
-    """Ranks with consecutive numbers that share one copy of weights, gradients and optimizer state; such groups replicate each
-    other (HSDP, ``HYBRID_SHARD`` of FSDP1). Default: all ranks share one copy."""
 
     def shards(self, ranks: int) -> int:
         """Parts of one copy of the model states, in a world of so many ranks."""
         return self.shard_degree or ranks
+
+
+def torn_groups(degree: int, nodes: int, ranks_per_node: int, *, nodes_move: bool) -> str:
+    """Why groups of ``degree`` ranks are not whole at every number of nodes that a run may have; empty where they are."""
+    if nodes_move and ranks_per_node % degree:
+        return (
+            f"fsdp2.shard_degree {degree} does not divide the {ranks_per_node} ranks of a node, and elastic lets nodes come and "
+            "go, so a group would be torn; write a divisor of it, or remove shard_degree"
+        )
+    if not nodes_move and (ranks := nodes * ranks_per_node) % degree:
+        return (
+            f"fsdp2.shard_degree {degree} does not divide the {ranks} ranks of {nodes} x {ranks_per_node}, so a group would not "
+            f"be whole; write a divisor of {ranks}, or remove shard_degree"
+        )
+    return ""
 
 
 class Capabilities(NamedTuple):
@@ -148,7 +172,7 @@ _KERAS_ARCHITECTURES = ("resnet", "vit")
 
 
 def engine_disagreements(
-    engine: EngineName, model: Model, deepspeed: DeepSpeed | None, fsdp2: FSDP2 | None, ddp: DDP | None = None
+    engine: EngineName, model: Model, deepspeed: DeepSpeed | None, fsdp2: FSDP2 | None, ddp: DDPSettings | None = None
 ) -> list[str]:
     """What an engine lacks or cannot read, in sentences that name the key to change."""
     problems = []

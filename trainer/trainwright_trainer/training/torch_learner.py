@@ -212,7 +212,7 @@ class TorchLearner:
             self._report.step(self.position, epoch, loss, norm, rate, speed)
 
 
-def _step_shares(batch: contract.Batch, world_size: int) -> StepShares:
+def _step_shares(batch: contract.WorldBatch, world_size: int) -> StepShares:
     try:
         return share_step(batch, world_size)
     except ValueError as error:

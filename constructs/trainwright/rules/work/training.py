@@ -15,7 +15,7 @@ from trainwright.units import counted
 from trainwright_trainer.contract.data import Digits, ImageFolder
 from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, engine_disagreements, unread
 from trainwright_trainer.contract.model import ResNet
-from trainwright_trainer.contract.training import SGD, AdamW
+from trainwright_trainer.contract.training import SGD, AdamW, CheckpointSettings
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
 LARGE_SCALING = 4.0
@@ -83,9 +83,7 @@ def without_effect(context: Context) -> Iterator[Finding]:
     if run.trainer:
         return
     fields = [key for key in ("batch", "learning_rate") if getattr(run, key) is not None and run.trained is None]
-    saving = ("save",) if run.saved_by == "trainer" else (
-        "every", "every_steps", "keep", "resume", "save", "failed_saves",
-    )
+    saving = ("save",) if run.saved_by == "trainer" else ("every", *CheckpointSettings.model_fields)
     fields += [f"checkpoints/{key}" for key in saving if key in run.checkpoints.model_fields_set]
     if isinstance(work, CommandWorkload):
         fields += [
