@@ -3,7 +3,7 @@
 Plans refuse by these tables, engines declare themselves by them, and docs/engines.md shows them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
@@ -114,22 +114,6 @@ CAPABILITIES: dict[EngineName, Capabilities] = {
     ),
 }
 
-_Asked = Callable[[Any], bool]
-_SETTINGS: dict[str, _Asked] = {
-    "precision fp16": lambda work: work.precision == "fp16",
-    "gradient_reduction": lambda work: work.gradient_reduction not in (None, "fp32"),
-    "gradient_reduction bf16": lambda work: work.gradient_reduction == "bf16",
-    "initial_weights": lambda work: bool(getattr(work, "initial_weights", None)),
-    "activation_checkpointing": lambda work: bool(work.activation_checkpointing),
-    "compile": lambda work: bool(work.compile),
-    "deterministic": lambda work: bool(getattr(work, "deterministic", None)),
-    "cudnn_benchmark": lambda work: bool(getattr(work, "cudnn_benchmark", None)),
-    "expandable_segments": lambda work: bool(getattr(work, "expandable_segments", None)),
-    "skip_non_finite": lambda work: bool(getattr(work, "skip_non_finite", None)),
-    "checkpoints.save background": lambda work: getattr(getattr(work, "checkpoints", None), "save", None) == "background",
-}
-"""Setting that not every engine reads, or one value of it -> whether a ``Training``, or the compiler's workload, asks for it."""
-SETTINGS = tuple(_SETTINGS)
 _BLOCKS = "remove it: a save blocks training here"
 _UNREAD: dict[EngineName, dict[str, str]] = {
     "ddp": {},
@@ -155,12 +139,22 @@ _UNREAD: dict[EngineName, dict[str, str]] = {
         "checkpoints.save background": _BLOCKS,
     },
 }
-"""Engine -> what it does not read, and what to write instead."""
+"""Engine -> setting, or one value of it, that it does not read, and what to write instead."""
+SETTINGS = tuple(dict.fromkeys(setting for of_engine in reversed(_UNREAD.values()) for setting in of_engine))
+"""What not every engine reads."""
 
 
 def unread(engine: EngineName, work: Any) -> Iterator[tuple[str, str]]:
-    """Settings that ``work`` asks for and the engine does not read, each with what to write instead."""
-    return ((setting, instead) for setting, instead in _UNREAD[engine].items() if _SETTINGS[setting](work))
+    """What a ``Training``, or the compiler's workload, asks for and the engine does not read, and what to write instead."""
+    return ((setting, instead) for setting, instead in _UNREAD[engine].items() if _asks(work, setting))
+
+
+def _asks(work: Any, setting: str) -> bool:
+    name, _, value = setting.partition(" ")
+    found = work
+    for key in name.split("."):
+        found = getattr(found, key, None)
+    return found == value if value else found not in (None, False, "fp32")  # every engine can sum in fp32
 
 
 def reads(engine: EngineName, setting: str) -> bool:
