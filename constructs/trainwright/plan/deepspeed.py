@@ -15,6 +15,7 @@ from typing import Any
 from trainwright.plan.model import BatchPlan
 from trainwright.run import Run, TrainerWorkload
 from trainwright.topology import ZeRO
+from trainwright.topology.zero import STAGE_3_ONLY
 from trainwright_trainer.contract.training import SGD
 
 DYNAMIC_LOSS_SCALE = 0
@@ -72,14 +73,7 @@ def _zero(topology: ZeRO) -> dict[str, Any]:
             "allgather_bucket_size": settings.allgather_bucket_size,
         }
     else:
-        zero |= {
-            "stage3_prefetch_bucket_size": settings.stage3_prefetch_bucket_size,
-            "stage3_param_persistence_threshold": settings.stage3_param_persistence_threshold,
-            "stage3_max_live_parameters": settings.stage3_max_live_parameters,
-            "stage3_max_reuse_distance": settings.stage3_max_reuse_distance,
-            "stage3_gather_16bit_weights_on_model_save": settings.stage3_gather_16bit_weights_on_model_save,
-            "sub_group_size": settings.sub_group_size,
-        }
+        zero |= {key: getattr(settings, key) for key in STAGE_3_ONLY}
     if topology.offload.optimizer == "cpu":
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     if topology.offload.weights == "cpu":
