@@ -73,6 +73,7 @@ def say() -> Data:
     work: Any = RunSpec.model_validate_json(payload.text).work
     return {
         "identity": plain.identity,
+        "stated": [stated.identity, getattr(stated.plan.checkpoint, "lineage", None)],
         "default": plain.resolution.payloads[0].text,
         "file": json.loads(payload.text),
         "read": work.label_smoothing,
@@ -96,6 +97,14 @@ def refused(work: Data) -> tuple[str, str, str]:
 def test_at_its_default_it_is_not_there(told: Data) -> None:
     plain = compiled({})
     assert (told["identity"], told["default"]) == (plain.identity, plain.resolution.payloads[0].text)
+
+
+def test_an_edit_of_it_is_a_new_name_that_resumes(told: Data) -> None:
+    plain = compiled({})
+    assert plain.plan.checkpoint is not None
+    identity, lineage = told["stated"]
+    assert identity != plain.identity
+    assert lineage == plain.plan.checkpoint.lineage
 
 
 def test_the_trainer_reads_what_a_run_states(told: Data) -> None:
