@@ -165,19 +165,8 @@ def reads(engine: EngineName, setting: str) -> bool:
 _KERAS_ARCHITECTURES = ("resnet", "vit")
 
 
-def engine_disagreements(
-    engine: EngineName, model: Model, deepspeed: DeepSpeed | None, fsdp2: FSDP2 | None, ddp: DDPSettings | None = None
-) -> list[str]:
-    """What an engine lacks or cannot read, in sentences that name the key to change."""
-    problems = []
-    if engine == "deepspeed" and deepspeed is None:
-        problems.append("engine deepspeed needs deepspeed.config")
-    if engine != "deepspeed" and deepspeed is not None:
-        problems.append(f"engine {engine} does not read deepspeed; remove it, or use engine deepspeed")
-    if engine != "fsdp2" and fsdp2 is not None:
-        problems.append(f"engine {engine} does not read fsdp2; remove it, or use engine fsdp2")
-    if engine != "ddp" and ddp is not None:
-        problems.append(f"engine {engine} does not read ddp; remove it, or use engine ddp")
-    if engine == "tensorflow" and model.architecture not in _KERAS_ARCHITECTURES:
-        problems.append(f"engine tensorflow cannot build architecture {model.architecture}; use resnet or vit, or a torch engine")
-    return problems
+def cannot_build(engine: EngineName, model: Model) -> str:
+    """Why an engine has no such model, and what to use instead; empty where it has one."""
+    if engine != "tensorflow" or model.architecture in _KERAS_ARCHITECTURES:
+        return ""
+    return f"engine tensorflow cannot build architecture {model.architecture}; use resnet or vit, or a torch engine"

@@ -1,7 +1,7 @@
 """The work of ``kind: trainer``: task, data, model, optimizer, schedule, batch and checkpoints, and what fits together."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -30,7 +30,7 @@ from trainwright_trainer.contract.data import (
     PythonSource,
     TokenFiles,
 )
-from trainwright_trainer.contract.engine import FSDP2, DDPSettings, DeepSpeed, EngineName, engine_disagreements, unread
+from trainwright_trainer.contract.engine import FSDP2, DDPSettings, DeepSpeed, EngineName, cannot_build, unread
 from trainwright_trainer.contract.metrics import Sink, sink_disagreements
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, ViT
 
@@ -228,8 +228,12 @@ class TrainingSettings(Contract):
 
     @model_validator(mode="after")
     def _settings_agree(self) -> Self:
-        for problem in kernel_disagreements(self.model, self.deterministic, self.cudnn_benchmark):
-            raise PlacedError(problem, "cudnn_benchmark")
+        if self.cudnn_benchmark and self.deterministic:
+            message = "cudnn_benchmark picks kernels by a stopwatch, other ones in each attempt; remove it, or deterministic"
+            raise PlacedError(message, "cudnn_benchmark")
+        if self.cudnn_benchmark and isinstance(self.model, Llama | Bert):
+            message = f"architecture {self.model.architecture} has no convolutions for cudnn_benchmark to time; remove it"
+            raise PlacedError(message, "cudnn_benchmark")
         for problem in (*disagreements(self.task, self.model, self.data), *sink_disagreements(self.metrics)):
             raise ValueError(problem)
         return self
@@ -260,7 +264,12 @@ class Training(TrainingSettings, Specified):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
-        problems = engine_disagreements(self.engine, self.model, self.deepspeed, self.fsdp2, self.ddp)
+        others = [name for name in get_args(EngineName) if name != self.engine and getattr(self, name, None) is not None]
+        problems = [f"engine {self.engine} does not read {name}; remove it, or use engine {name}" for name in others]
+        if self.engine == "deepspeed" and self.deepspeed is None:
+            problems.append("engine deepspeed needs deepspeed.config")
+        if problem := cannot_build(self.engine, self.model):
+            problems.append(problem)
         problems += [f"engine {self.engine} does not read {setting}; {instead}" for setting, instead in unread(self.engine, self)]
         if self.learning_rate.scaling is not None and self.batch.keep != "micro":
             problems.append("learning_rate.scaling is for a batch that moves; remove it, or set batch.keep to micro")
@@ -285,14 +294,6 @@ _KINDS: dict[TaskName, _Kind] = {
 def disagreements(task: TaskName, model: Model, data: Data) -> list[str]:
     """What does not fit between task, model and data, in sentences that name the key to change."""
     return [*_misfits(task, model, data), *_tokenizer(data)]
-
-
-def kernel_disagreements(model: Model, deterministic: bool, cudnn_benchmark: bool) -> Iterator[str]:
-    """Settings of kernels that exclude each other, or that a model has no use for, in sentences that name the key to change."""
-    if cudnn_benchmark and deterministic:
-        yield "cudnn_benchmark picks kernels by a stopwatch, other ones in each attempt; remove it, or deterministic"
-    if cudnn_benchmark and isinstance(model, Llama | Bert):
-        yield f"architecture {model.architecture} has no convolutions for cudnn_benchmark to time; remove it"
 
 
 def _misfits(task: TaskName, model: Model, data: Data) -> Iterator[str]:
