@@ -10,29 +10,16 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic import BaseModel, Field, GetCoreSchemaHandler
+from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import tagged_union_schema
 
-
-class Model(BaseModel):
-    """A frozen value that refuses keys it does not know and numbers that JSON cannot hold.
-
-    A value that is handed over is validated again: pydantic's ``model_copy`` and ``model_construct`` put anything into one.
-    """
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True, revalidate_instances="always"
-    )
+from trainwright_trainer.contract.base import Contract
 
 
-class PlacedError(ValueError):
-    """What a validator of a whole model says of one of its keys: the finding is on the line of that key."""
-
-    def __init__(self, message: str, *keys: str | int) -> None:
-        """``keys`` lead from the model to the place."""
-        self.keys = keys
-        super().__init__(message)
+class Model(Contract):
+    """A value of the compiler. What it shares with the trainer is a :class:`Contract` alone."""
 
 
 Fact = str | int | float | bool
@@ -42,6 +29,11 @@ Fact = str | int | float | bool
 def quantity_field(default: Any) -> Any:
     """A field whose default is a quantity, which schemas show as people write it; pydantic would show the parts of an object."""
     return Field(default=default, json_schema_extra={"default": default.canonical})
+
+
+def type_of(info: FieldInfo) -> Any:
+    """The type of a field with its bounds, for a field of another model."""
+    return Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
 
 
 class ByKeys:
@@ -114,13 +106,13 @@ def closest(word: str, known: Iterable[str], least: float = 0.6) -> str | None:
     return candidates[match[0]] if match else None
 
 
-def changed_fields(part: Model) -> dict[str, Any]:
+def changed_fields(part: BaseModel) -> dict[str, Any]:
     """Fields that hold something else than their default, from whatever source."""
     return {name: value for name, default in _defaults(type(part)).items() if (value := getattr(part, name)) != default}
 
 
 @cache
-def _defaults(model: type[Model]) -> Mapping[str, Any]:
+def _defaults(model: type[BaseModel]) -> Mapping[str, Any]:
     """Field -> its default, which pydantic would copy each time."""
     return {name: field.get_default(call_default_factory=True) for name, field in model.model_fields.items()}
 
@@ -146,9 +138,6 @@ LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z
 
 EnvName = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=253)]
 """An environment variable's name, as shells and programs accept it."""
-
-AbsolutePath = Annotated[str, Field(pattern=r"^/[^:\x00]*[^:/\x00]$", max_length=1024)]
-"""An absolute path inside the container, without a colon and not the root."""
 
 NodePath = Annotated[str, Field(pattern=r"^/([^:\x00]*[^:/\x00])?$", max_length=1024)]
 """An absolute path of a node; `/` is all of its files."""

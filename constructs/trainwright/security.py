@@ -4,8 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from trainwright.model import Model, PlacedError
-from trainwright_trainer.contract.base import ListOf
+from trainwright.model import Model
+from trainwright_trainer.contract.base import ListOf, PlacedError
 
 UserId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 """Of a user or a group (core/v1 validation: 0 to 2147483647)."""

@@ -18,10 +18,10 @@ from trainwright.cdk8s.fields import RunFields, run_from_fields
 from trainwright.cdk8s.job import TrainingJob, caller
 from trainwright.cluster import Cluster
 from trainwright.rendezvous.mpi import MPIName
-from trainwright.topology.ddp import DDPSettings
 from trainwright.topology.ray import AutoscaledPods
 from trainwright.topology.torch import ElasticNodes
-from trainwright.topology.zero import FSDP2, DeepSpeed, Offload
+from trainwright.topology.zero import DeepSpeed, Offload
+from trainwright_trainer.contract.engine import DDPSettings, FSDP2Settings
 
 
 class _TopologyJob(TrainingJob):
@@ -68,7 +68,7 @@ class ZeRO3Job(_TopologyJob):
     def __init__(
         self, scope: Construct, id: str, *, cluster: Cluster, nodes: int, gpus_per_node: int,
         engine: Literal["deepspeed", "fsdp2"], processes_per_node: int | None = None, offload: Offload | None = None,
-        deepspeed: DeepSpeed | None = None, fsdp2: FSDP2 | None = None, elastic: ElasticNodes | None = None,
+        deepspeed: DeepSpeed | None = None, fsdp2: FSDP2Settings | None = None, elastic: ElasticNodes | None = None,
         **fields: Unpack[RunFields],
     ) -> None:
         """``deepspeed`` and ``fsdp2`` are the settings of the engine of that name; with ``fsdp2`` nodes may come and go."""

@@ -8,12 +8,12 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from trainwright.cluster.addons import Kueue, Monitoring, Operator, Queue, Scheduling, TopologyLevel
 from trainwright.handshake import OperatorName, TargetName
-from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, PlacedError, QualifiedName
+from trainwright.model import DnsLabel, DnsSubdomain, ExtendedResource, LabelValue, Model, QualifiedName
 from trainwright.run.containers import PoolPods
 from trainwright.run.model import Waiver
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
-from trainwright_trainer.contract.base import ListOf
+from trainwright_trainer.contract.base import ListOf, PlacedError
 
 AccessMode = Literal["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"]
 PodSecurity = Literal["restricted", "baseline", "privileged"]

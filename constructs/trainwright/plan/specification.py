@@ -17,7 +17,7 @@ from trainwright.findings import CompileError, Finding
 from trainwright.findings.codes import found
 from trainwright.findings.locate import Locator, escape
 from trainwright.handshake import Binding, Needs, Rendezvous
-from trainwright.model import changed_fields
+from trainwright.model import Model, changed_fields
 from trainwright.plan.checkpoint import directory_source
 from trainwright.plan.deepspeed import SOURCES as DEEPSPEED_SOURCES
 from trainwright.plan.model import (
@@ -31,11 +31,14 @@ from trainwright.plan.model import (
     WorldPlan,
 )
 from trainwright.rendezvous.mpi import HOSTFILE, Mpirun
-from trainwright.run import BoostingWorkload, Preflight, Run, ScriptWorkload, TrainerWorkload, Watchdog
+from trainwright.run import BoostingWorkload, Run, ScriptWorkload, TrainerWorkload
 from trainwright.units import Duration
 from trainwright_trainer.contract import RunSpec
+from trainwright_trainer.contract.base import Contract
+from trainwright_trainer.contract.boosting import BoostingSettings
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY, SPEC_FILE
-from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES, DEFAULT_SKIP_UNREADABLE
+from trainwright_trainer.contract.training import CheckpointSettings, RateShape, TrainingSettings
+from trainwright_trainer.contract.training import Duration as Length
 
 
 class PlannedParts(NamedTuple):
@@ -82,8 +85,8 @@ def build_specification(
             "save_seconds": grace.save_seconds,
             "peer_wait_seconds": run.peer_wait.seconds,
             "peer_lost_seconds": run.peer_lost.seconds,
-            "watchdog": _stated(run.watchdog),
-            "preflight": _stated(run.preflight),
+            "watchdog": _in_seconds(run.watchdog),
+            "preflight": _in_seconds(run.preflight),
         },
         "http_port": rendezvous.http_port,
         "work": work,
@@ -94,13 +97,18 @@ def build_specification(
         raise CompileError([_out_of_range(problem, content, locate) for problem in error.errors(include_url=False)]) from error
 
 
-def _stated(settings: Watchdog | Preflight) -> dict[str, Any] | None:
+def _in_seconds(settings: Model) -> dict[str, Any] | None:
     """What a run states that is not the default, by the contract's names; None if that is nothing, so that no identity moves."""
     stated = {
         f"{name}_seconds" if isinstance(value, Duration) else name: value.seconds if isinstance(value, Duration) else value
         for name, value in changed_fields(settings).items()
     }
     return stated or None
+
+
+def _taken(part: BaseModel, shared: type[Contract]) -> dict[str, Any]:
+    """The fields that a part of the run shares with one of the contract, as they are."""
+    return {name: getattr(part, name) for name in shared.model_fields}
 
 
 def _rendezvous(run: Run, needs: Needs, binding: Binding, rendezvous: RendezvousPlan) -> dict[str, Any]:
@@ -151,8 +159,7 @@ def _work(run: Run, planned: PlannedParts) -> dict[str, Any] | None:
     if isinstance(workload, TrainerWorkload):
         return _training(run, workload, planned)
     if isinstance(workload, BoostingWorkload):
-        fields = {key: getattr(workload, key) for key in BoostingWorkload.model_fields if key != "kind"}
-        return {"kind": "xgboost", **fields, "checkpoints": _checkpoints(run, planned)}
+        return {"kind": "xgboost", **_taken(workload, BoostingSettings), "checkpoints": _checkpoints(run, planned)}
     return None
 
 
@@ -164,30 +171,11 @@ def _training(run: Run, workload: TrainerWorkload, planned: PlannedParts) -> dic
         "kind": "trainer",
         "engine": run.topology.engine,
         **run.topology.settings(),
-        "task": workload.task,
-        "model": workload.model,
-        "initial_weights": workload.initial_weights,
-        "data": workload.data,
+        **_taken(workload, TrainingSettings),
         "batch": {"micro": batch.micro, "accumulation": batch.accumulation},
-        "optimizer": workload.optimizer,
-        "learning_rate": {
-            "peak": rate.peak, "schedule": workload.schedule, "decay_fraction": workload.decay_fraction,
-            "warmup_samples": rate.warmup_samples,
-        },
-        "clip_norm": workload.clip_norm,
-        "skip_non_finite": workload.skip_non_finite,
-        "skip_unreadable": _unless(DEFAULT_SKIP_UNREADABLE, workload.skip_unreadable),
-        "precision": workload.precision,
-        "gradient_reduction": workload.gradient_reduction,
-        "activation_checkpointing": workload.activation_checkpointing,
-        "compile": workload.compile or None,  # left out where it is not asked for, so that no identity moves
-        "deterministic": workload.deterministic or None,
-        "cudnn_benchmark": workload.cudnn_benchmark or None,
-        "duration": {"epochs": workload.epochs, "steps": workload.steps},
-        "seed": workload.seed,
-        "evaluation": workload.evaluation,
+        "learning_rate": {"peak": rate.peak, "warmup_samples": rate.warmup_samples, **_taken(workload, RateShape)},
+        "duration": _taken(workload, Length),
         "checkpoints": _checkpoints(run, planned),
-        "metrics": workload.metrics or None,
     }
     if elastic is not None:
         content["batch"] |= {"keep": "effective" if elastic.keeps_batch else "micro", "effective": batch.effective}
@@ -202,18 +190,9 @@ def _checkpoints(run: Run, planned: PlannedParts) -> dict[str, Any]:
         raise AssertionError("the rules demand a checkpoint claim of our trainer's work")
     return {
         "directory": checkpoint.directory,
-        "every_steps": checkpoint.every_steps,
         "every_seconds": checkpoint.every_seconds,
-        "keep": checkpoint.keep,
-        "resume": run.checkpoints.resume,
-        "save": run.checkpoints.save,
-        "failed_saves": _unless(DEFAULT_FAILED_SAVES, run.checkpoints.failed_saves),
+        **_taken(run.checkpoints, CheckpointSettings),
     }
-
-
-def _unless(default: int, stated: int) -> int | None:
-    """None for the default, which is left out: so a field that a release adds moves no identity."""
-    return None if stated == default else stated
 
 
 WORK = "/work"
@@ -260,11 +239,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "/work/batch/keep": ("run:/topology/elastic/batch", "what stays when nodes come and go"),
     **{
         f"/work/{key}": (f"run:/workload/{key}", STATED)
-        for key in (
-            "task", "model", "initial_weights", "data", "optimizer", "clip_norm", "skip_non_finite", "skip_unreadable",
-            "precision", "gradient_reduction", "activation_checkpointing", "compile", "deterministic", "cudnn_benchmark", "seed",
-            "evaluation", "metrics", "command", "protocol", "booster", "rounds", "evaluation_metrics", "early_stopping_rounds",
-        )
+        for key in (*TrainingSettings.model_fields, *BoostingSettings.model_fields, "command", "protocol")
     },
 }
 """Pointer into the specification -> where the value comes from and why; the nearest entry answers."""

@@ -18,6 +18,7 @@ from trainwright.reading.scalar import ScalarError, read_scalar
 from trainwright.reading.shape import WORDS, Keys, Slot, find_spot, homes, shape_of, wanted
 from trainwright.reading.words import Word, key_word, value_word
 from trainwright.units import counted, in_quotes, literal
+from trainwright_trainer.contract.base import MountPath, PlacedError
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -75,7 +76,7 @@ class Case(NamedTuple):
         """Where to point: at the value, at the key that chooses the kind of a mapping where that is wrong, or at the key that a
         validator of a whole mapping names.
         """
-        if isinstance(error := self.context.get("error"), names.PlacedError):
+        if isinstance(error := self.context.get("error"), PlacedError):
             return (*self.keys, *error.keys)
         chooser = self.slot.chooser if self.kind == "union_tag_invalid" else None
         return (*self.keys, chooser) if chooser else self.keys[:_LONGEST_PATH]
@@ -358,7 +359,7 @@ _PATTERNS = (
     (names.QualifiedName, "letters, digits, dashes, dots and underscores, with an optional prefix such as example.com/"),
     (names.LabelValue, "letters, digits, dashes, dots and underscores, with a letter or digit first and last"),
     (names.EnvName, "letters, digits and underscores, with no digit first"),
-    (names.AbsolutePath, "an absolute path such as /data, without a colon and without a slash at its end"),
+    (MountPath, "an absolute path such as /data, without a colon and without a slash at its end"),
     (names.NodePath, "an absolute path such as /data, without a colon and without a slash at its end"),
 )
 _PATTERN_WORDS = {item.pattern: words for alias, words in _PATTERNS for field in get_args(alias)[1:]

@@ -26,7 +26,8 @@ def described_schema(model: type[BaseModel]) -> dict[str, Any]:
         if name in models:
             texts = _field_texts(models[name])
             for field, described in part.get("properties", {}).items():
-                described.update({"description": texts[field]} if field in texts else {})
+                text = texts.get(field, texts.get(f"{field}_seconds"))  # as the contract calls what a run writes with a unit
+                described.update({"description": text} if text else {})
     _ask_the_chooser(schema)
     return schema
 

@@ -13,7 +13,6 @@ from trainwright.run.containers import (
 from trainwright.run.life import PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
 from trainwright.run.model import (
-    Batch,
     Checkpoints,
     LearningRate,
     ObjectOverride,
@@ -64,6 +63,7 @@ from trainwright.run.workload import (
     Workload,
 )
 from trainwright.security import Security
+from trainwright_trainer.contract.training import Batch
 
 __all__ = [
     "AccessKeys",

@@ -5,18 +5,18 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Discriminator, Field, JsonValue, Tag, model_validator
 
-from trainwright.model import AbsolutePath, ByKeys, DnsLabel, EnvName, LabelValue, Model, PlacedError, QualifiedName
+from trainwright.model import ByKeys, DnsLabel, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.surroundings import EnvValue, OfItsOwn, OwnMount, ResourceClaim
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
 from trainwright.units import Bytes, Cpu, Duration
-from trainwright_trainer.contract.base import ListOf
+from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
 
 
 class SharedMount(Model):
     """The volume that the container which trains has at a path."""
 
-    same_as: AbsolutePath
+    same_as: MountPath
     """Path of that mount."""
     read_only: bool = False
     """Whether the mount is read-only."""
@@ -73,7 +73,7 @@ class Container(Model):
     """Arguments of the command, or of the entrypoint."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Its own variables; it has none of the run's."""
-    mounts: dict[AbsolutePath, ContainerMount] = Field(default_factory=dict)
+    mounts: dict[MountPath, ContainerMount] = Field(default_factory=dict)
     """Path in it -> a volume of its own, or one that it shares with the container that trains."""
     cpu: Cpu
     """CPUs, as request and limit: they add to those of the pod."""
@@ -104,7 +104,7 @@ class SharedVolume(Model):
 
     name: DnsLabel
     """What `volumeMounts` of the container calls it."""
-    same_as: AbsolutePath
+    same_as: MountPath
     """Path of that mount."""
 
 
@@ -192,7 +192,7 @@ class PoolPods(Model):
     """Annotations, such as devices that an injector gives to a container. Those of a run win."""
     env: dict[EnvName, EnvValue] = Field(default_factory=dict)
     """Variables of the container that trains. Those of a run win."""
-    mounts: dict[AbsolutePath, OwnMount] = Field(default_factory=dict)
+    mounts: dict[MountPath, OwnMount] = Field(default_factory=dict)
     """Mounts of the container that trains, such as libraries on the node. A mount of the run at the same path wins."""
     resource_claims: dict[DnsLabel, ResourceClaim] = Field(default_factory=dict)
     """Devices that pods with ranks get by dynamic resource allocation. One of a run with the same name replaces one."""

@@ -3,12 +3,11 @@
 Their fields are the run's own, so that each has one type and one text.
 """
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field, create_model
-from pydantic.fields import FieldInfo
 
-from trainwright.model import DnsLabel, Model
+from trainwright.model import DnsLabel, Model, type_of
 from trainwright.run.life import ONLY_UNKNOWN
 from trainwright.run.model import Run
 
@@ -32,14 +31,10 @@ class Layer(Model):
 def _layer(name: str, text: str, *fixed: str) -> type[Layer]:
     """A model of what may be a default, without the fields that are ``fixed`` where it holds."""
     fields: dict[str, Any] = {
-        field: (_type(info), Field(default=None, json_schema_extra=_without_default))
+        field: (type_of(info), Field(default=None, json_schema_extra=_without_default))
         for field, info in Run.model_fields.items() if field not in OWN and field not in fixed
     }
     return create_model(name, __base__=Layer, __module__=__name__, __doc__=text, **fields)
-
-
-def _type(info: FieldInfo) -> Any:
-    return Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
 
 
 def _without_default(schema: dict[str, Any]) -> None:

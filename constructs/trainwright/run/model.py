@@ -1,12 +1,12 @@
 """The run: what an ML engineer asks for, in training terms."""
 
 from datetime import date
-from typing import Annotated, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, JsonValue, Tag, model_validator
 
 from trainwright.handshake import MOST_FURTHER, TargetName
-from trainwright.model import AbsolutePath, DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, PlacedError, QualifiedName
+from trainwright.model import DnsLabel, DnsSubdomain, EnvName, LabelValue, Model, QualifiedName
 from trainwright.run.containers import AnyContainer, PortNumber
 from trainwright.run.life import DEFAULT_GRACE_SECONDS, ONLY_UNKNOWN, PortName, PreStop, Probes
 from trainwright.run.lifecycle import Preflight, Watchdog
@@ -19,8 +19,8 @@ from trainwright.run.workload import CommandWorkload, ScriptWorkload, Trained, T
 from trainwright.security import Security
 from trainwright.topology import AnyTopology
 from trainwright.units import Duration
-from trainwright_trainer.contract.base import ListOf
-from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES
+from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
+from trainwright_trainer.contract.training import Batch, CheckpointSettings, Scaling
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
 LineageName = Annotated[
@@ -53,15 +53,6 @@ ObjectStore = Annotated[
 Rate = Annotated[float, Field(gt=0, le=1e6)]
 
 
-class Batch(Model):
-    """Samples per rank and forward pass, and forward passes per optimizer step."""
-
-    micro: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Samples of one rank in one forward pass."""
-    accumulation: Annotated[int, Field(ge=1, le=1_000_000)] = 1
-    """Forward passes for each optimizer step."""
-
-
 class LearningRate(Model):
     """A base rate, and how it follows the effective batch."""
 
@@ -69,7 +60,7 @@ class LearningRate(Model):
     """The rate before scaling."""
     base_batch: Annotated[int, Field(ge=1, le=2**40)] | None = None
     """Effective batch that the base rate was tuned for."""
-    scaling: Literal["none", "linear", "square_root"] = "none"
+    scaling: Scaling = "none"
     """How the rate follows the effective batch."""
     warmup_steps: Annotated[int, Field(ge=0, le=2**40)] = 0
     """Optimizer steps from 0 to the peak rate."""
@@ -81,14 +72,16 @@ class LearningRate(Model):
         return self
 
 
-class Checkpoints(Model):
+class Checkpoints(CheckpointSettings):
     """Who saves, how often, and where."""
+
+    before: ClassVar = {"every_steps": ("by", "mount", "store", "lineage", "every")}
 
     by: Annotated[Literal["trainer", "own"], BeforeValidator(_no_library_yet)] | None = None
     """Who saves: `trainer` is ours, and `own` a script or command that saves into `mount` or `store` by itself. Default: our
     trainer where it runs; of a script or command nothing is known then, and no plan, review or alert claims anything.
     """
-    mount: AbsolutePath = "/checkpoints"
+    mount: MountPath = "/checkpoints"
     """Mount path of the checkpoint claim."""
     store: ObjectStore | None = None
     """An object store instead of a claim, `s3://bucket/prefix`, on S3 or a store with its protocol. Region, endpoint and keys
@@ -100,21 +93,6 @@ class Checkpoints(Model):
     """
     every: Duration | None = None
     """Time between checkpoints; default 30m if `every_steps` is not set."""
-    every_steps: Annotated[int, Field(ge=1, le=2**40)] | None = None
-    """Optimizer steps between checkpoints."""
-    keep: Annotated[int, Field(ge=2, le=1000)] = 3
-    """Number of committed checkpoints to keep; older ones are removed."""
-    resume: Literal["auto", "required", "never"] = "auto"
-    """`auto` starts at step 0 if there is no checkpoint, `required` fails in that case, `never` ignores checkpoints of earlier
-    identities.
-    """
-    save: Literal["background", "blocking"] | None = None
-    """`background` continues training while a checkpoint is written from a copy in host memory; `blocking` needs no copy.
-    Default: in the background if the engine supports it.
-    """
-    failed_saves: Annotated[int, Field(ge=0, le=1000)] = DEFAULT_FAILED_SAVES
-    """How many periodic saves in a row may fail while training continues. The last save of a run must succeed."""
-
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         if self.store is not None and "mount" in self.model_fields_set:
@@ -140,7 +118,7 @@ def _sorted_by_path(entries: dict[str, T]) -> dict[str, T]:
     return dict(sorted(entries.items()))
 
 
-ByPath = Annotated[dict[AbsolutePath, T], AfterValidator(_sorted_by_path)]
+ByPath = Annotated[dict[MountPath, T], AfterValidator(_sorted_by_path)]
 """A mapping whose order means nothing and would otherwise show in the pods, and so move the run's identity."""
 
 

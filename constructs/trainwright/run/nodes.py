@@ -4,8 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.model import LabelValue, Model, PlacedError, QualifiedName
-from trainwright_trainer.contract.base import ListOf
+from trainwright.model import LabelValue, Model, QualifiedName
+from trainwright_trainer.contract.base import ListOf, PlacedError
 
 
 class NodeLabel(Model):

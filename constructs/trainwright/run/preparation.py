@@ -4,9 +4,10 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.model import ByKeys, DnsSubdomain, Model, PlacedError
+from trainwright.model import ByKeys, DnsSubdomain, Model
 from trainwright.run.surroundings import SecretReference
 from trainwright.units import Bytes, Cpu
+from trainwright_trainer.contract.base import PlacedError
 
 Source = Annotated[
     str, Field(pattern=r"^(s3|gs)://[a-z0-9][-a-z0-9._]{1,61}[a-z0-9](/[^/\x00-\x1f\x7f]+)*$", max_length=1024,

@@ -4,8 +4,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from trainwright.model import ExtendedResource, Model, PlacedError
+from trainwright.model import ExtendedResource, Model
 from trainwright.units import Bytes, Cpu
+from trainwright_trainer.contract.base import PlacedError
 
 NONE = "none"
 """An amount that is not limited."""

@@ -5,13 +5,14 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from trainwright.handshake import Start
-from trainwright.model import AbsolutePath, DnsLabel, EnvName, Model, PlacedError
+from trainwright.model import DnsLabel, EnvName, Model
 from trainwright.run.containers import PortNumber, Probe
 from trainwright.run.life import PortName
 from trainwright.run.resources import Resources
 from trainwright.run.surroundings import EnvValue
 from trainwright.run.workload import Arguments, Command
 from trainwright.security import Security
+from trainwright_trainer.contract.base import MountPath, PlacedError
 
 ONLY_FURTHER = ("gpus", "starts", "must_end", "security")
 """Fields that mean nothing where the target itself has the role."""
@@ -30,7 +31,7 @@ class RoleParts(Model):
     """What they run in place of what the plan has for them (workload `command`, and further roles)."""
     args: Arguments = ()
     """Arguments in place of the run's (workload `command`, and further roles)."""
-    working_dir: AbsolutePath | None = None
+    working_dir: MountPath | None = None
     """Directory in which the program starts. Default: of the run's own pods that of the workload, of a further role that of its
     image.
     """

@@ -5,9 +5,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, JsonValue, model_validator
 
-from trainwright.model import AbsolutePath, ByKeys, DnsLabel, DnsSubdomain, EnvName, Model, NodePath, PlacedError
+from trainwright.model import ByKeys, DnsLabel, DnsSubdomain, EnvName, Model, NodePath
 from trainwright.units import Bytes, Duration
-from trainwright_trainer.contract.base import ListOf
+from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
 
 ConfigKey = Annotated[str, Field(pattern=r"^([-_a-zA-Z0-9]|\.[-_a-zA-Z0-9])[-._a-zA-Z0-9]*$", max_length=253)]
 """A key of a Secret or ConfigMap."""
@@ -145,7 +145,7 @@ class NfsMount(Model):
 
     nfs: Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-A-Za-z0-9.:]*[A-Za-z0-9])?$", max_length=253)]
     """Name or address of the server."""
-    path: AbsolutePath
+    path: MountPath
     """The export."""
     read_only: bool = False
     """Whether the mount is read-only."""

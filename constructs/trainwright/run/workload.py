@@ -1,28 +1,15 @@
 """Kinds of work, each with an honest set of guarantees."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from trainwright.model import AbsolutePath, Model, PlacedError
-from trainwright_trainer.contract.base import Count, Fraction, ListOf
-from trainwright_trainer.contract.boosting import Booster, MetricName, boosting_disagreements
-from trainwright_trainer.contract.data import Data, Table
-from trainwright_trainer.contract.metrics import Sink, sink_disagreements
+from trainwright.model import Model
+from trainwright_trainer.contract.base import ListOf, MountPath, PlacedError
+from trainwright_trainer.contract.boosting import BoostingSettings
 from trainwright_trainer.contract.model import Bert, Llama, ResNet, ViT
-from trainwright_trainer.contract.model import Model as TrainedModel
-from trainwright_trainer.contract.training import (
-    DEFAULT_SKIP_UNREADABLE,
-    AdamW,
-    Evaluation,
-    Optimizer,
-    Precision,
-    Schedule,
-    TaskName,
-    disagreements,
-    kernel_disagreements,
-)
+from trainwright_trainer.contract.training import Duration, Optimizer, Precision, RateShape, TrainingSettings
 
 Argument = Annotated[str, Field(max_length=131_072)]
 
@@ -55,99 +42,36 @@ Command = Annotated[_Words, Field(min_length=1, max_length=1024), AfterValidator
 Arguments = Annotated[_Words, Field(max_length=1024), AfterValidator(_can_be_given)]
 
 
-class TrainerWorkload(Model):
+class TrainerWorkload(TrainingSettings, RateShape, Duration):
     """Our trainer, with all guarantees."""
+
+    before: ClassVar = {
+        "task": ("kind",), "deterministic": ("compile_cache",),
+        "seed": ("expandable_segments", "schedule", "decay_fraction", "epochs", "steps"),
+    }
 
     kind: Literal["trainer"] = "trainer"
     """Our trainer."""
-    task: TaskName
-    """What to learn."""
-    model: TrainedModel
-    """The architecture and its sizes."""
-    initial_weights: AbsolutePath | None = None
-    """Directory of safetensors to start from, in a mount; default: random weights."""
-    data: Data
-    """The training data."""
-    optimizer: Optimizer = Field(default_factory=lambda: AdamW.model_construct(kind="adamw"))
-    """Default: adamw."""
-    clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = 1.0
-    """Largest global gradient norm; null turns clipping off."""
-    skip_non_finite: Count | None = None
-    """How many steps in a row may be skipped because loss or gradients are not finite; default: the first one ends the run."""
-    skip_unreadable: Annotated[int, Field(ge=0, le=10**6)] = DEFAULT_SKIP_UNREADABLE
-    """How many images that cannot be decoded one rank may skip; one more ends the run (data source `image-folder`)."""
-    precision: Precision = "bf16"
-    """Of forward and backward pass; weights and optimizer stay fp32."""
-    gradient_reduction: Precision | None = None
-    """Data type in which gradients are summed over ranks; default: the engine's own."""
-    activation_checkpointing: bool = False
-    """Keep only the input of each block for the backward pass, and recompute the rest: less memory, a third more computation."""
-    compile: bool = False
-    """Compile each block of the model: a slower first step, and faster ones after it."""
-    compile_cache: AbsolutePath | None = None
+    compile_cache: MountPath | None = None
     """Folder in a mount for what `compile` generates, so that later attempts and other runs need not compile it again. Whoever
     can write there decides what these pods execute."""
-    deterministic: bool = False
-    """Use kernels on GPUs that give the same bits each time: slower, for a resume with [the same bits](verify-resume.md#on-gpus).
-    CPUs always do."""
-    cudnn_benchmark: bool = False
-    """Let cuDNN time its convolutions for each shape and use the fastest; for models with convolutions."""
     expandable_segments: bool = False
     """Let torch's allocator grow its segments of GPU memory, which fragments less where sizes change."""
-    schedule: Schedule = "cosine"
-    """Shape of the rate after warm-up; `wsd` stays at the peak and falls at the end."""
-    decay_fraction: Fraction | None = None
-    """Share of the run over which the rate of `wsd` falls; default: 0.2."""
-    epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Passes over the data; or `steps`."""
-    steps: Annotated[int, Field(ge=1, le=2**53)] | None = None
-    """Optimizer steps; or `epochs`."""
-    seed: Annotated[int, Field(ge=0, le=2**53)] = 0
-    """Of weights, dropout and data order."""
-    evaluation: Evaluation = Field(default_factory=Evaluation.model_construct)
-    """How often to look at held-out data; always at the end."""
-    metrics: ListOf[Sink] = ()
-    """Where rank 0 writes the run's metrics, in addition to `/metrics` and the log."""
 
     @model_validator(mode="after")
-    def _parts_agree(self) -> Self:
-        if (self.epochs is None) == (self.steps is None):
-            raise ValueError("epochs and steps are both given, or none of them; give exactly one")
-        if self.decay_fraction is not None and self.schedule != "wsd":
-            message = f"decay_fraction is for schedule wsd, and schedule is {self.schedule}; remove it, or write wsd"
-            raise PlacedError(message, "decay_fraction")
+    def _cache_has_a_use(self) -> Self:
         if self.compile_cache and not self.compile:
             raise PlacedError("compile_cache is for what compile generates; remove it, or write compile: true", "compile_cache")
-        for problem in kernel_disagreements(self.model, self.deterministic, self.cudnn_benchmark):
-            raise PlacedError(problem, "cudnn_benchmark")
-        for problem in (*disagreements(self.task, self.model, self.data), *sink_disagreements(self.metrics)):
-            raise ValueError(problem)
         return self
 
 
-class BoostingWorkload(Model):
+class BoostingWorkload(BoostingSettings):
     """Our trainer's gradient-boosted trees: XGBoost on a table, one round a step."""
+
+    before: ClassVar = {"booster": ("kind",)}
 
     kind: Literal["boosting"] = "boosting"
     """Gradient-boosted trees."""
-    booster: Booster
-    """Parameters of the trees, with XGBoost's own names."""
-    data: Table
-    """The table, and the column to learn."""
-    rounds: Annotated[int, Field(ge=1, le=2**53)]
-    """Number of trees, or of trees per class."""
-    evaluation_metrics: Annotated[ListOf[MetricName], Field(max_length=8)] = ()
-    """Default: the objective's own."""
-    early_stopping_rounds: Annotated[int, Field(ge=1, le=2**53)] | None = None
-    """End after this many rounds in which the last metric did not improve."""
-    seed: Annotated[int, Field(ge=0, le=2**53)] = 0
-    """Of the sampling of rows and columns."""
-
-    @model_validator(mode="after")
-    def _parts_agree(self) -> Self:
-        for problem in boosting_disagreements(self.data, self.early_stopping_rounds):
-            raise ValueError(problem)
-        return self
 
 
 class OtherModel(Model):
@@ -183,11 +107,11 @@ class ScriptWorkload(Model):
     """Your program under our supervisor."""
     command: Command
     """Program and arguments, each a list element; one process per rank."""
-    working_dir: AbsolutePath | None = None
+    working_dir: MountPath | None = None
     """Directory in which the program starts. Default: that of the image."""
     protocol: bool = False
     """Whether the program uses the trainer's exit codes; otherwise any failure means "user failure"."""
-    resume_from: AbsolutePath | None = None
+    resume_from: MountPath | None = None
     """As that of a command: a directory to start from, told in `TRAINWRIGHT_RESUME_DIRECTORY`."""
     training: ScriptTraining | None = None
     """What the program trains, for the plan alone; with the run's `batch`, memory and traffic are estimated and checked."""
@@ -202,13 +126,13 @@ class CommandWorkload(Model):
     """Program and arguments, each a list element; one process per pod. Default: the image's entrypoint, with `args`."""
     args: Arguments = ()
     """Arguments after `command`, or of the image's entrypoint; `[]` without a command starts that as it is."""
-    working_dir: AbsolutePath | None = None
+    working_dir: MountPath | None = None
     """Directory in which the program starts. Default: that of the image."""
     launcher_variables: bool | None = None
     """Whether each pod is told `MASTER_ADDR`, `MASTER_PORT`, `NNODES`, `NODE_RANK` and `NPROC_PER_NODE`. Default: those that the
     command, or a file or variable of the run, reads.
     """
-    resume_from: AbsolutePath | None = None
+    resume_from: MountPath | None = None
     """Directory to start from, which the program only reads: pods are told it in `TRAINWRIGHT_RESUME_DIRECTORY`. Where to save
     is another variable.
     """

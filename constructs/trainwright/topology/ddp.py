@@ -1,27 +1,20 @@
 """torch DistributedDataParallel: every rank holds the whole model and sees its share of each batch."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from trainwright.handshake import Binding, Needs, Rendezvous, Success, Variable
-from trainwright.model import Model, PlacedError
+from trainwright.model import changed_fields
 from trainwright.rendezvous.mpi import MPI, MPIName
 from trainwright.rendezvous.torch import meeting
 from trainwright.topology.process import Work
 from trainwright.topology.torch import ElasticTopology
-from trainwright_trainer.contract import engine as contract
+from trainwright_trainer.contract.base import PlacedError
+from trainwright_trainer.contract.engine import DDPSettings
 from trainwright_trainer.contract.layout import RANK_COMMAND
 from trainwright_trainer.contract.sharding import Sharding, of_ddp
-
-
-class DDPSettings(Model):
-    """Settings of torch's ``DistributedDataParallel``."""
-
-    bucket_cap_mb: Annotated[int, Field(ge=1, le=65_536)] | None = None
-    """Size of the buckets in which gradients are summed, in MiB: larger ones make fewer messages, smaller ones leave earlier in
-    the backward pass. Default: torch's 25, and 1 for the first."""
 
 
 class DDP(ElasticTopology):
@@ -54,17 +47,12 @@ class DDP(ElasticTopology):
         return needs
 
     def settings(self) -> Mapping[str, Any]:
-        """Of the buckets, where the run states them: so no identity moves."""
-        return {"ddp": {"bucket_cap_mb": self.bucket_megabytes}} if self.bucket_megabytes else {}
-
-    @property
-    def bucket_megabytes(self) -> int | None:
-        """MiB of a bucket; None for torch's default."""
-        return self.ddp.bucket_cap_mb if self.ddp else None
+        """Where the run states any, so that no identity moves."""
+        return {"ddp": self.ddp} if self.ddp and changed_fields(self.ddp) else {}
 
     def sharding(self) -> Sharding:
         """Every rank holds everything."""
-        return of_ddp(contract.DDP.model_construct(bucket_cap_mb=self.bucket_megabytes), self.fewest_ranks)
+        return of_ddp(self.ddp, self.fewest_ranks)
 
     def variables(self, binding: Binding, work: Work) -> tuple[Variable, ...]:
         """As of every torch topology; under mpirun where rank 0 is as well. Our program reads it in the specification."""

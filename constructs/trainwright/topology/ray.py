@@ -5,9 +5,10 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, JsonValue, model_validator
 
 from trainwright.handshake import Bounds, Guarantee, Needs, Rendezvous, Success
-from trainwright.model import DnsLabel, Model, PlacedError
+from trainwright.model import DnsLabel, Model
 from trainwright.rendezvous.ray import RayCluster
 from trainwright.topology.base import NodeCount, PodTopology
+from trainwright_trainer.contract.base import PlacedError
 
 
 class AutoscaledPods(Model):

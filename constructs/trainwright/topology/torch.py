@@ -5,9 +5,10 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from trainwright.handshake import Elastic, Guarantee, Needs, Rendezvous, Success
-from trainwright.model import Model, PlacedError, quantity_field
+from trainwright.model import Model, quantity_field
 from trainwright.topology.base import PodTopology, RankCount
 from trainwright.units import Duration
+from trainwright_trainer.contract.base import PlacedError
 
 
 class TorchTopology(PodTopology):

@@ -5,9 +5,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright.model import Model, PlacedError
+from trainwright.model import Model
 from trainwright.topology.torch import ElasticTopology
 from trainwright_trainer.contract import engine as contract
+from trainwright_trainer.contract.base import PlacedError
+from trainwright_trainer.contract.engine import FSDP2Settings, torn_groups
 from trainwright_trainer.contract.layout import DEEPSPEED_FILE, SPEC_DIRECTORY
 from trainwright_trainer.contract.sharding import Sharding, of_deepspeed, of_fsdp2
 from trainwright_trainer.contract.training import Precision
@@ -66,16 +68,6 @@ STAGE_3_ONLY = (
 """Keys of :class:`DeepSpeed` that only stage 3 reads (deepspeed/runtime/zero/stage3.py)."""
 
 
-class FSDP2(Model):
-    """Settings of torch's ``fully_shard``."""
-
-    reshard_after_forward: bool = True
-    """Free gathered weights after the forward pass; false keeps them for the backward pass: more memory, less traffic."""
-    shard_degree: Annotated[int, Field(ge=2, le=65_536)] | None = None
-    """Ranks that share one copy of the model states; groups of so many replicate each other (HSDP). The GPUs of a node keep the
-    weights' traffic inside it. If left out, all ranks share one copy."""
-
-
 class ZeRO(ElasticTopology):
     """``kind: zero1``, ``zero2`` or ``zero3`` (Rajbhandari et al. 2020, arXiv:1910.02054)."""
 
@@ -87,7 +79,7 @@ class ZeRO(ElasticTopology):
     """What is moved to host memory."""
     deepspeed: DeepSpeed | None = None
     """Settings of engine deepspeed."""
-    fsdp2: FSDP2 | None = None
+    fsdp2: FSDP2Settings | None = None
     """Settings of engine fsdp2."""
 
     @model_validator(mode="after")
@@ -113,21 +105,10 @@ class ZeRO(ElasticTopology):
     @model_validator(mode="after")
     def _groups_are_whole(self) -> Self:
         """At every number of nodes that the run may have."""
-        degree, ranks = self.shard_degree, self.nodes * self.ranks_per_node
         moves = self.elastic is not None and self.elastic.min_nodes < self.elastic.max_nodes
-        if degree is None or (self.ranks_per_node if moves else ranks) % degree == 0:
-            return self
-        if moves:
-            raise PlacedError(
-                f"fsdp2.shard_degree {degree} does not divide the {self.ranks_per_node} ranks of a node, and elastic lets nodes "
-                "come and go, so a group would be torn; write a divisor of it, or remove shard_degree",
-                "fsdp2", "shard_degree",
-            )
-        raise PlacedError(
-            f"fsdp2.shard_degree {degree} does not divide the {ranks} ranks of {self.nodes} x {self.ranks_per_node}, so a group "
-            f"would not be whole; write a divisor of {ranks}, or remove shard_degree",
-            "fsdp2", "shard_degree",
-        )
+        if self.shard_degree and (torn := torn_groups(self.shard_degree, self.nodes, self.ranks_per_node, nodes_move=moves)):
+            raise PlacedError(torn, "fsdp2", "shard_degree")
+        return self
 
     @model_validator(mode="after")
     def _fits_the_stage(self) -> Self:
@@ -182,8 +163,7 @@ class ZeRO(ElasticTopology):
         """Where DeepSpeed's configuration is, or what ``fully_shard`` is told."""
         if self.engine == "deepspeed":
             return {"deepspeed": {"config": f"{SPEC_DIRECTORY}/{DEEPSPEED_FILE}"}}
-        groups = {"shard_degree": self.shard_degree} if self.shard_degree else {}  # left out, so that no identity moves
-        return {"fsdp2": {"reshard_after_forward": self.reshards, "offload_weights": self.offload.weights == "cpu", **groups}}
+        return {"fsdp2": {**dict(self.fsdp2 or FSDP2Settings()), "offload_weights": self.offload.weights == "cpu"}}
 
     @property
     def zero_optimization(self) -> dict[str, Any]:

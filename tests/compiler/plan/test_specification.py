@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from tests.compiler.example import Data, command, compiled, findings, script
 
 from trainwright.report.plan import plan_rows
-from trainwright.run import Preflight, Watchdog
-from trainwright.units import Duration
-from trainwright_trainer.contract import spec as preflight
-from trainwright_trainer.contract import spec as watchdog
-from trainwright_trainer.contract.base import Contract
 from trainwright_trainer.contract.training import Training
 
 
@@ -78,15 +72,6 @@ def test_an_object_store_is_mounted_nowhere() -> None:
     assert result.resolution.spec is not None
     assert isinstance(result.resolution.spec.work, Training)
     assert result.resolution.spec.work.checkpoints.directory.startswith("s3://example-checkpoints/example/")
-
-
-@pytest.mark.parametrize(("ours", "theirs"), [(Watchdog, watchdog.Watchdog), (Preflight, preflight.Preflight)])
-def test_words_and_defaults_are_those_of_the_contract(ours: type[Watchdog | Preflight], theirs: type[Contract]) -> None:
-    def default(value: Any) -> Any:
-        return value.seconds if isinstance(value, Duration) else value
-
-    said = {name: default(field.default) for name, field in ours.model_fields.items()}
-    assert said == {name.removesuffix("_seconds"): field.default for name, field in theirs.model_fields.items()}
 
 
 def test_the_plan_shows_what_is_not_the_default() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright_trainer.contract.engine import DDP, FSDP2
+from trainwright_trainer.contract.engine import FSDP2, DDPSettings
 from trainwright_trainer.contract.sharding import Layout, of_ddp, of_deepspeed, of_fsdp2
 
 LAYOUTS = st.builds(Layout, st.integers(1, 12), st.integers(1, 12))
@@ -35,7 +35,7 @@ def test_groups_take_turns_so_that_pods_write_about_as_much(layout: Layout, per_
 
 
 def test_a_layout_is_that_of_the_engine() -> None:
-    assert of_ddp(DDP(), 8).layout == Layout(replicate=8)
+    assert of_ddp(DDPSettings(), 8).layout == Layout(replicate=8)
     assert of_fsdp2(None, 8).layout == Layout(shard=8)
     groups = of_fsdp2(FSDP2(shard_degree=4), 8)
     assert groups.layout == Layout(replicate=2, shard=4)

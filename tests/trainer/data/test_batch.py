@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.contract.training import Batch
+from trainwright_trainer.contract.training import WorldBatch
 from trainwright_trainer.data.batch import divisors, refit, share_step
 from trainwright_trainer.data.order import Samples
 
@@ -19,16 +19,16 @@ def samples(count: int) -> Samples:
 
 
 @st.composite
-def batches(draw: st.DrawFn) -> tuple[Batch, int]:
+def batches(draw: st.DrawFn) -> tuple[WorldBatch, int]:
     micro, accumulation, base = draw(st.integers(1, 9)), draw(st.integers(1, 6)), draw(st.integers(1, 9))
     effective = micro * accumulation * base
     keep = draw(st.sampled_from(["effective", "micro"]))
     ranks = draw(st.integers(1, min(24, effective)))
-    return Batch(micro=micro, accumulation=accumulation, keep=keep, effective=effective), ranks
+    return WorldBatch(micro=micro, accumulation=accumulation, keep=keep, effective=effective), ranks
 
 
 @given(batches())
-def test_every_sample_is_on_one_rank(drawn: tuple[Batch, int]) -> None:
+def test_every_sample_is_on_one_rank(drawn: tuple[WorldBatch, int]) -> None:
     batch, ranks = drawn
     shared = share_step(batch, ranks)
     step = samples(shared.samples)
@@ -37,7 +37,7 @@ def test_every_sample_is_on_one_rank(drawn: tuple[Batch, int]) -> None:
 
 
 @given(batches())
-def test_the_shape_of_shares(drawn: tuple[Batch, int]) -> None:
+def test_the_shape_of_shares(drawn: tuple[WorldBatch, int]) -> None:
     batch, ranks = drawn
     shared = share_step(batch, ranks)
     shares = [sum(sizes) for sizes in shared.passes]
@@ -53,29 +53,29 @@ def test_the_shape_of_shares(drawn: tuple[Batch, int]) -> None:
 
 @given(st.integers(1, 8), st.integers(1, 8), st.integers(1, 8))
 def test_at_the_size_of_the_run_it_is_micro_times_accumulation(micro: int, accumulation: int, ranks: int) -> None:
-    batch = Batch(micro=micro, accumulation=accumulation, keep="effective", effective=micro * accumulation * ranks)
+    batch = WorldBatch(micro=micro, accumulation=accumulation, keep="effective", effective=micro * accumulation * ranks)
     assert share_step(batch, ranks).passes == ((micro,) * accumulation,) * ranks
 
 
 def test_a_world_that_does_not_divide_the_batch() -> None:
-    shared = share_step(Batch(micro=4, accumulation=2, keep="effective", effective=16), 3)
+    shared = share_step(WorldBatch(micro=4, accumulation=2, keep="effective", effective=16), 3)
     assert shared.passes == ((4, 2), (4, 1), (4, 1))
-    shared = share_step(Batch(micro=4, accumulation=2, keep="effective", effective=9), 2)
+    shared = share_step(WorldBatch(micro=4, accumulation=2, keep="effective", effective=9), 2)
     assert shared.passes == ((4, 1), (3, 1)), "a pass less would leave the others waiting"
 
 
 def test_without_keep_the_step_follows_the_ranks() -> None:
-    assert share_step(Batch(micro=4, accumulation=2), 3).samples == 24
+    assert share_step(WorldBatch(micro=4, accumulation=2), 3).samples == 24
 
 
 def test_more_ranks_than_samples() -> None:
     with pytest.raises(ValueError, match=r"batch\.effective is 4 and there are 5 ranks"):
-        share_step(Batch(micro=4, keep="effective", effective=4), 5)
+        share_step(WorldBatch(micro=4, keep="effective", effective=4), 5)
 
 
 def test_a_step_of_another_size() -> None:
     with pytest.raises(ValueError, match="a step of 8 samples, and 7 are given"):
-        share_step(Batch(micro=4, accumulation=2), 1).slices(samples(7), 0)
+        share_step(WorldBatch(micro=4, accumulation=2), 1).slices(samples(7), 0)
 
 
 @given(st.integers(1, 64), st.integers(1, 16), st.integers(1, 64))

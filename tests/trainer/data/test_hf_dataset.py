@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from trainwright_trainer.contract.data import HFDataset
 from trainwright_trainer.contract.failures import DataError
-from trainwright_trainer.contract.training import Batch
+from trainwright_trainer.contract.training import WorldBatch
 from trainwright_trainer.data import hf_dataset
 from trainwright_trainer.data.batch import share_step
 from trainwright_trainer.data.dataset import IGNORED, Split
@@ -97,7 +97,7 @@ def test_world_size_and_micro_batch_change_no_row(reviews: Path, tokenizer: Path
     data = hf_dataset.load(source(reviews, tokenizer, label_column="label", classes=3))
     batch = DataOrder(5, len(data.train), data.fingerprint).batch(start, 16)
     whole = data.train.read(batch)
-    shares = share_step(Batch(micro=micro, accumulation=16 // world // micro), world)
+    shares = share_step(WorldBatch(micro=micro, accumulation=16 // world // micro), world)
     parts = [data.train.read(part) for rank in range(world) for part in shares.slices(batch, rank)]
     for name in whole:
         assert np.array_equal(np.concatenate([part[name] for part in parts]), whole[name])

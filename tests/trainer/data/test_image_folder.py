@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from trainwright_trainer.contract.data import ImageFolder
 from trainwright_trainer.contract.failures import DataError
-from trainwright_trainer.contract.training import Batch
+from trainwright_trainer.contract.training import WorldBatch
 from trainwright_trainer.data import image_folder
 from trainwright_trainer.data.batch import share_step
 from trainwright_trainer.data.dataset import Array, Dataset
@@ -127,7 +127,7 @@ def test_world_size_and_micro_batch_change_no_image(digits: Path, start: int, wo
     data = image_folder.load(folder(digits), seed=1)
     batch = DataOrder(5, len(data.train), data.fingerprint).batch(start, 16)
     whole = data.train.read(batch)
-    shares = share_step(Batch(micro=micro, accumulation=16 // world // micro), world)
+    shares = share_step(WorldBatch(micro=micro, accumulation=16 // world // micro), world)
     parts = [data.train.read(part) for rank in range(world) for part in shares.slices(batch, rank)]
     for name in ("images", "labels"):
         assert np.array_equal(np.concatenate([part[name] for part in parts]), whole[name])

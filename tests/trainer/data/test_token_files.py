@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trainwright_trainer.contract.data import TokenFiles
 from trainwright_trainer.contract.failures import DataError
-from trainwright_trainer.contract.training import Batch
+from trainwright_trainer.contract.training import WorldBatch
 from trainwright_trainer.data import token_files
 from trainwright_trainer.data.batch import share_step
 from trainwright_trainer.data.dataset import Split
@@ -100,7 +100,7 @@ def test_world_size_and_micro_batch_change_no_sample(text: tuple[Path, bytes], s
     order = DataOrder(5, len(data.train), data.fingerprint)
     batch = order.batch(start, 32)
     whole = data.train.read(batch)
-    shares = share_step(Batch(micro=micro, accumulation=32 // world // micro), world)
+    shares = share_step(WorldBatch(micro=micro, accumulation=32 // world // micro), world)
     parts = [data.train.read(part) for rank in range(world) for part in shares.slices(batch, rank)]
     for name in ("inputs", "targets"):
         assert np.array_equal(np.concatenate([part[name] for part in parts]), whole[name])

@@ -18,7 +18,7 @@ from transformers.modeling_outputs import ImageClassifierOutput
 from trainwright_trainer.checkpoint import CheckpointStore, CommittedFiles, Snapshot
 from trainwright_trainer.commands.local import free_port
 from trainwright_trainer.contract import RunSpec, Training
-from trainwright_trainer.contract.engine import DDP
+from trainwright_trainer.contract.engine import DDPSettings
 from trainwright_trainer.contract.failures import DivergedError, InvalidRunError
 from trainwright_trainer.contract.training import SGD
 from trainwright_trainer.engine.base import Engine, Recipe
@@ -309,7 +309,7 @@ def test_a_parameter_that_takes_no_part_is_not_moved(engine: Engine) -> None:
 
 
 def test_ddp_sums_in_buckets_of_the_stated_size(world: TorchWorld) -> None:
-    for settings, size in ((None, 25), (DDP(bucket_cap_mb=3), 3)):
+    for settings, size in ((None, 25), (DDPSettings(bucket_cap_mb=3), 3)):
         engine = DDPEngine(world, RULES, settings=settings)
         warmed_up(engine, Plain)
         assert engine._ddp.bucket_bytes_cap == size * 2**20

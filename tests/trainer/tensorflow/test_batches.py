@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright_trainer.contract.training import Batch
+from trainwright_trainer.contract.training import WorldBatch
 from trainwright_trainer.data.batch import share_step
 from trainwright_trainer.data.dataset import Columns
 from trainwright_trainer.data.order import DataOrder, evaluation_slices
@@ -27,7 +27,7 @@ def numbered(size: int) -> Columns:
 )
 def test_training(workers: int, replicas: int, micro: int, accumulation: int, size: int, consumed: int) -> None:
     split, order = numbered(size), DataOrder(seed=3, size=size, fingerprint="x")
-    shares = share_step(Batch(micro=micro, accumulation=accumulation), workers * replicas)
+    shares = share_step(WorldBatch(micro=micro, accumulation=accumulation), workers * replicas)
     batch = order.batch(consumed, shares.samples)
     for worker in range(workers):
         ours = Batches(Place(worker, workers, 0, worker), replicas, micro).step(split, order, consumed, shares)
@@ -55,7 +55,7 @@ def test_evaluation(workers: int, replicas: int, micro: int, size: int) -> None:
 def test_channels_come_last() -> None:
     images = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
     split = Columns({"images": images, "labels": np.zeros(1, dtype=np.int64)})
-    [[batch]] = Batches(Place(0, 1, 0, 0), 1, 1).step(split, DataOrder(0, 1, "x"), 0, share_step(Batch(micro=1), 1))
+    [[batch]] = Batches(Place(0, 1, 0, 0), 1, 1).step(split, DataOrder(0, 1, "x"), 0, share_step(WorldBatch(micro=1), 1))
     assert batch.images.shape == (1, 3, 4, 2)
     assert batch.images[0, 2, 3, 1] == images[0, 1, 2, 3]
     assert batch.images.flags.c_contiguous

@@ -1,10 +1,10 @@
 """What the workers of a boosting run do: XGBoost on a table, one round an optimizer step."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from trainwright_trainer.contract.base import Contract, Count, Index, ListOf, NonNegative, Positive
+from trainwright_trainer.contract.base import Contract, Count, Index, ListOf, NonNegative, Positive, Specified
 from trainwright_trainer.contract.data import Table
 from trainwright_trainer.contract.training import Checkpoints
 
@@ -64,19 +64,40 @@ class Booster(Contract):
         return self
 
 
-class Boosting(Contract):
-    """The work of ``kind: xgboost``."""
+class BoostingSettings(Contract):
+    """What a run states of its trees, and its specification has as it is: as :class:`TrainingSettings` of a network."""
 
-    kind: Literal["xgboost"] = "xgboost"
     booster: Booster
+    """Parameters of the trees, with XGBoost's own names."""
     data: Table
+    """The table, and the column to learn."""
     rounds: Count
-    """Trees, or for classes trees of each class, in all."""
+    """Number of trees, or of trees per class."""
     evaluation_metrics: Annotated[ListOf[MetricName], Field(max_length=8)] = ()
     """Default: the objective's own."""
     early_stopping_rounds: Count | None = None
-    """End after so many rounds in which the last metric on ``data.evaluation_path`` did not improve."""
+    """End after this many rounds in which the last metric did not improve."""
     seed: Index = 0
+    """Of the sampling of rows and columns."""
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Self:
+        if self.data.format == "libsvm" and self.data.label is not None:
+            raise ValueError("format libsvm has the label first in each row; remove data.label")
+        if self.data.format != "libsvm" and self.data.label is None:
+            raise ValueError(f"format {self.data.format} needs data.label, the name of the label's column")
+        if self.early_stopping_rounds is not None and self.data.evaluation_path is None:
+            raise ValueError("early_stopping_rounds needs data.evaluation_path")
+        return self
+
+
+class Boosting(BoostingSettings, Specified):
+    """The work of ``kind: xgboost``."""
+
+    before: ClassVar = {"booster": ("kind",)}
+    always: ClassVar = frozenset(("kind", "evaluation_metrics", "seed", "log_every_steps"))
+
+    kind: Literal["xgboost"] = "xgboost"
     checkpoints: Checkpoints
     """A step is a round here."""
     log_every_steps: Count = 10
@@ -85,21 +106,3 @@ class Boosting(Contract):
     def scored_by(self) -> tuple[MetricName, ...]:
         """``evaluation_metrics``, or the objective's own."""
         return tuple(self.evaluation_metrics) or (_SCORED_BY[self.booster.objective],)
-
-    @model_validator(mode="after")
-    def _parts_agree(self) -> Self:
-        for problem in boosting_disagreements(self.data, self.early_stopping_rounds):
-            raise ValueError(problem)
-        return self
-
-
-def boosting_disagreements(data: Table, early_stopping_rounds: int | None) -> list[str]:
-    """What does not fit between the table and the rest, in sentences that name the key to change."""
-    problems = []
-    if data.format == "libsvm" and data.label is not None:
-        problems.append("format libsvm has the label first in each row; remove data.label")
-    if data.format != "libsvm" and data.label is None:
-        problems.append(f"format {data.format} needs data.label, the name of the label's column")
-    if early_stopping_rounds is not None and data.evaluation_path is None:
-        problems.append("early_stopping_rounds needs data.evaluation_path")
-    return problems

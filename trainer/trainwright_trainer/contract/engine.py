@@ -3,12 +3,12 @@
 Plans refuse by these tables, engines declare themselves by them, and docs/engines.md shows them.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from trainwright_trainer.contract.base import AbsolutePath, Contract, Count
+from trainwright_trainer.contract.base import AbsolutePath, Contract, Specified
 from trainwright_trainer.contract.model import Model
 
 EngineName = Literal["ddp", "fsdp2", "deepspeed", "horovod", "tensorflow"]
@@ -24,11 +24,12 @@ ENGINE_RENDEZVOUS: dict[EngineName, tuple[RendezvousKind, ...]] = {
 }
 """Engine -> how its ranks may find each other."""
 
-class DDP(Contract):
-    """Settings of engine ``ddp``: torch's ``DistributedDataParallel``."""
+class DDPSettings(Specified):
+    """Settings of torch's ``DistributedDataParallel``."""
 
-    bucket_cap_mb: Count | None = None
-    """Size of the buckets in which gradients are summed, in MiB. Default: torch's 25, and 1 for the first."""
+    bucket_cap_mb: Annotated[int, Field(ge=1, le=65_536)] | None = None
+    """Size of the buckets in which gradients are summed, in MiB: larger ones make fewer messages, smaller ones leave earlier in
+    the backward pass. Default: torch's 25, and 1 for the first."""
 
 
 class DeepSpeed(Contract):
@@ -38,16 +39,39 @@ class DeepSpeed(Contract):
     """DeepSpeed's own configuration, which also says the stage of ZeRO: ``ds_config.json`` beside the specification."""
 
 
-class FSDP2(Contract):
-    """Settings of engine ``fsdp2``: torch's ``fully_shard`` on every block of the model."""
+class FSDP2Settings(Contract):
+    """Settings of torch's ``fully_shard``."""
 
     reshard_after_forward: bool = True
-    """Free gathered weights after the forward pass and gather them again for the backward pass; false keeps them till then."""
+    """Free gathered weights after the forward pass; false keeps them for the backward pass: more memory, less traffic."""
+    shard_degree: Annotated[int, Field(ge=2, le=65_536)] | None = None
+    """Ranks that share one copy of the model states; groups of so many replicate each other (HSDP). The GPUs of a node keep the
+    weights' traffic inside it. If left out, all ranks share one copy."""
+
+
+class FSDP2(FSDP2Settings, Specified):
+    """Settings of engine ``fsdp2``: torch's ``fully_shard`` on every block of the model."""
+
+    before: ClassVar = {"shard_degree": ("offload_weights",)}
+    always: ClassVar = frozenset(("reshard_after_forward", "offload_weights"))
+
     offload_weights: bool = False
     """Keep the shards of weights, gradients and optimizer state in the host's memory (``CPUOffloadPolicy``)."""
-    shard_degree: Annotated[int, Field(ge=2)] | None = None
-    """Ranks with consecutive numbers that share one copy of weights, gradients and optimizer state; such groups replicate each
-    other (HSDP, ``HYBRID_SHARD`` of FSDP1). Default: all ranks share one copy."""
+
+
+def torn_groups(degree: int, nodes: int, ranks_per_node: int, *, nodes_move: bool) -> str:
+    """Why groups of ``degree`` ranks are not whole at every number of nodes that a run may have; empty where they are."""
+    if nodes_move and ranks_per_node % degree:
+        return (
+            f"fsdp2.shard_degree {degree} does not divide the {ranks_per_node} ranks of a node, and elastic lets nodes come and "
+            "go, so a group would be torn; write a divisor of it, or remove shard_degree"
+        )
+    if not nodes_move and (ranks := nodes * ranks_per_node) % degree:
+        return (
+            f"fsdp2.shard_degree {degree} does not divide the {ranks} ranks of {nodes} x {ranks_per_node}, so a group would not "
+            f"be whole; write a divisor of {ranks}, or remove shard_degree"
+        )
+    return ""
 
 
 class Capabilities(NamedTuple):
@@ -95,22 +119,6 @@ def background_save(engine: EngineName | None, save: SaveMode) -> bool:
     return engine is not None and CAPABILITIES[engine].saves_in_background and save != "blocking"
 
 
-_Asked = Callable[[Any], bool]
-_SETTINGS: dict[str, _Asked] = {
-    "precision fp16": lambda work: work.precision == "fp16",
-    "gradient_reduction": lambda work: work.gradient_reduction not in (None, "fp32"),
-    "gradient_reduction bf16": lambda work: work.gradient_reduction == "bf16",
-    "initial_weights": lambda work: bool(getattr(work, "initial_weights", None)),
-    "activation_checkpointing": lambda work: bool(work.activation_checkpointing),
-    "compile": lambda work: bool(work.compile),
-    "deterministic": lambda work: bool(getattr(work, "deterministic", None)),
-    "cudnn_benchmark": lambda work: bool(getattr(work, "cudnn_benchmark", None)),
-    "expandable_segments": lambda work: bool(getattr(work, "expandable_segments", None)),
-    "skip_non_finite": lambda work: bool(getattr(work, "skip_non_finite", None)),
-    "checkpoints.save background": lambda work: getattr(getattr(work, "checkpoints", None), "save", None) == "background",
-}
-"""Setting that not every engine reads, or one value of it -> whether a ``Training``, or the compiler's workload, asks for it."""
-SETTINGS = tuple(_SETTINGS)
 _BLOCKS = "remove it: a save blocks training here"
 _UNREAD: dict[EngineName, dict[str, str]] = {
     "ddp": {},
@@ -136,12 +144,22 @@ _UNREAD: dict[EngineName, dict[str, str]] = {
         "checkpoints.save background": _BLOCKS,
     },
 }
-"""Engine -> what it does not read, and what to write instead."""
+"""Engine -> setting, or one value of it, that it does not read, and what to write instead."""
+SETTINGS = tuple(dict.fromkeys(setting for of_engine in reversed(_UNREAD.values()) for setting in of_engine))
+"""What not every engine reads."""
 
 
 def unread(engine: EngineName, work: Any) -> Iterator[tuple[str, str]]:
-    """Settings that ``work`` asks for and the engine does not read, each with what to write instead."""
-    return ((setting, instead) for setting, instead in _UNREAD[engine].items() if _SETTINGS[setting](work))
+    """What a ``Training``, or the compiler's workload, asks for and the engine does not read, and what to write instead."""
+    return ((setting, instead) for setting, instead in _UNREAD[engine].items() if _asks(work, setting))
+
+
+def _asks(work: Any, setting: str) -> bool:
+    name, _, value = setting.partition(" ")
+    found = work
+    for key in name.split("."):
+        found = getattr(found, key, None)
+    return found == value if value else found not in (None, False, "fp32")  # every engine can sum in fp32
 
 
 def reads(engine: EngineName, setting: str) -> bool:
@@ -152,19 +170,8 @@ def reads(engine: EngineName, setting: str) -> bool:
 _KERAS_ARCHITECTURES = ("resnet", "vit")
 
 
-def engine_disagreements(
-    engine: EngineName, model: Model, deepspeed: DeepSpeed | None, fsdp2: FSDP2 | None, ddp: DDP | None = None
-) -> list[str]:
-    """What an engine lacks or cannot read, in sentences that name the key to change."""
-    problems = []
-    if engine == "deepspeed" and deepspeed is None:
-        problems.append("engine deepspeed needs deepspeed.config")
-    if engine != "deepspeed" and deepspeed is not None:
-        problems.append(f"engine {engine} does not read deepspeed; remove it, or use engine deepspeed")
-    if engine != "fsdp2" and fsdp2 is not None:
-        problems.append(f"engine {engine} does not read fsdp2; remove it, or use engine fsdp2")
-    if engine != "ddp" and ddp is not None:
-        problems.append(f"engine {engine} does not read ddp; remove it, or use engine ddp")
-    if engine == "tensorflow" and model.architecture not in _KERAS_ARCHITECTURES:
-        problems.append(f"engine tensorflow cannot build architecture {model.architecture}; use resnet or vit, or a torch engine")
-    return problems
+def cannot_build(engine: EngineName, model: Model) -> str:
+    """Why an engine has no such model, and what to use instead; empty where it has one."""
+    if engine != "tensorflow" or model.architecture in _KERAS_ARCHITECTURES:
+        return ""
+    return f"engine tensorflow cannot build architecture {model.architecture}; use resnet or vit, or a torch engine"

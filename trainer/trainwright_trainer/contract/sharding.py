@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from trainwright_trainer.contract.base import MAX_INTEGER
-from trainwright_trainer.contract.engine import DDP, FSDP2
+from trainwright_trainer.contract.engine import FSDP2, DDPSettings
 from trainwright_trainer.contract.failures import InvalidRunError
 from trainwright_trainer.contract.training import PRECISION_BYTES, Precision, Training
 
@@ -118,7 +118,7 @@ def of_training(work: Training, ranks: int, deepspeed: Mapping[str, Any] | None)
     return of_fsdp2(work.fsdp2, ranks) if work.engine == "fsdp2" else of_ddp(work.ddp, ranks)
 
 
-def of_ddp(settings: DDP | None, ranks: int) -> Sharding:
+def of_ddp(settings: DDPSettings | None, ranks: int) -> Sharding:
     """Every rank holds everything, as under all engines without settings of their own."""
     megabytes = settings.bucket_cap_mb if settings else None
     return Sharding(ranks, bucket=(megabytes or 0) * 2**20 // 4)

@@ -4,13 +4,24 @@ How the processes of a run find each other is in it too, one model for each kind
 """
 
 
-from typing import Annotated, Final, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
-from trainwright_trainer.contract.base import AbsolutePath, Contract, Count, HostName, Index, Port, Positive, Seconds, Variable
+from trainwright_trainer.contract.base import (
+    AbsolutePath,
+    Contract,
+    Count,
+    HostName,
+    Index,
+    Port,
+    Positive,
+    Seconds,
+    Specified,
+    Variable,
+)
 from trainwright_trainer.contract.boosting import Boosting
-from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS
+from trainwright_trainer.contract.engine import ENGINE_RENDEZVOUS, torn_groups
 from trainwright_trainer.contract.training import Training
 
 
@@ -172,51 +183,60 @@ class World(Contract):
         return Meeting(where.host, where.port, control_port, index)
 
 
-class Watchdog(Contract):
-    """Limits in seconds. Whoever exceeds one is taken to hang, and the run ends with HANG after a dump of all stacks."""
+class Watchdog(Specified):
+    """When a rank counts as hung. The run then dumps all stacks and ends with 204, which is retried."""
+
+    always: ClassVar = frozenset((
+        "starting_seconds", "restoring_seconds", "warming_up_seconds", "training_seconds", "slowdown", "saving_seconds",
+    ))
 
     starting_seconds: Seconds = 1800
-    """Imports, the process group, the data and the model."""
+    """Imports, the process group, preflight, data and model."""
+    # A terabyte at 300 MB/s.
     restoring_seconds: Seconds = 3600
-    """A terabyte at 300 MB/s."""
+    """Verifying and reading a checkpoint."""
     warming_up_seconds: Seconds = 1800
     """The first batch, compilation included."""
+    # Below the 300 s after which a collective gives up by itself.
     training_seconds: Seconds = 240
-    """A step of training or a batch of evaluation, at least; below the 300 s after which a collective gives up by itself."""
-    slowdown: Annotated[float, Field(gt=1, le=1e6, allow_inf_nan=False)] = 10
-    """Where this many times the median of the latest steps is more than ``training_seconds``, it holds instead."""
+    """A step of training or a batch of evaluation, at least."""
+    slowdown: Annotated[float, Field(gt=1, le=1e6)] = 10
+    """The limit of a step is this many times the median of the latest steps, if that is more than `training`; likewise for
+    saves.
+    """
     saving_seconds: Seconds = 1200
-    """A save, at least; ``slowdown`` times ``lifecycle.save_seconds`` holds where that is more."""
+    """A save, at least."""
 
 
 MIN_SHARE_ON_GPUS = 0.8
 """GPUs of one model differ by a few percent. CPUs have no such default, since pods share machines there."""
 
-ShareOfMedian = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 
-
-class Preflight(Contract):
-    """Checks of device, network and volume at the start of each attempt. A node that fails one ends with NODE_UNHEALTHY.
+class Preflight(Specified):
+    """Checks of devices, network and volume at the start of each attempt. If a node fails one, its pod ends with 201.
 
     Wrong numbers always fail, and so does a GPU whose driver says that it is broken; a slow node fails where there is a
     threshold for it.
     """
 
+    always: ClassVar = frozenset(("when", "budget_seconds"))
+
     when: Literal["on-gpus", "always", "never"] = "on-gpus"
+    """Which runs are checked."""
     budget_seconds: Seconds = 60
     """A check that would begin later is skipped."""
     min_tflops: Positive | None = None
-    """Of a bf16 matrix product (fp32 on CPUs), in 10^12 floating point operations per second."""
-    min_share_of_median: ShareOfMedian | None = None
-    """Of a rank's matrix product, over the median of all ranks. Default: 0.8 on GPUs, nothing on CPUs. 0 compares nothing."""
+    """Slowest matrix product (bf16, on CPUs fp32), in 10^12 operations per second; wrong numbers always fail."""
+    min_share_of_median: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Slowest rank's matrix product over the median of all ranks; by default 0.8 on GPUs, 0 compares nothing."""
     min_memory_gigabytes_per_second: Positive | None = None
-    """Read and written by a copy in the device's memory, in 10^9 bytes per second."""
+    """Slowest copy in a device's memory, in 10^9 bytes per second, read and written."""
     min_bus_gigabytes_per_second: Positive | None = None
-    """Bus bandwidth of an all-reduce over all ranks, as nccl-tests counts it, in 10^9 bytes per second."""
+    """Slowest all-reduce over all ranks, as bus bandwidth of nccl-tests, in 10^9 bytes per second."""
     max_storage_seconds: Seconds | None = None
-    """To write a file to the checkpoint volume durably, rename it, and read it back."""
+    """Longest time to write a file to the checkpoint volume durably, rename it and read it back."""
     max_clock_skew_seconds: Seconds | None = None
-    """Between a node's clock and rank 0's, beyond what the network makes uncertain."""
+    """Largest difference between a node's clock and that of rank 0's node."""
 
     def least_share_of_median(self, device: str) -> float:
         """What a rank on this kind of device, ``cuda`` or ``cpu``, must reach; 0 where nothing is compared."""
@@ -297,23 +317,10 @@ def _of_training(work: Training, world: World) -> list[str]:
         problems.append("rendezvous c10d lets the number of nodes change: say in batch.keep what stays then")
     if rendezvous.kind != "c10d" and batch.keep is not None:
         problems.append(f"the number of nodes is fixed by rendezvous {rendezvous.kind}; remove batch.keep and batch.effective")
-    problems += _of_shard_groups(work, world)
+    if work.fsdp2 and work.fsdp2.shard_degree:
+        moves = isinstance(rendezvous, ElasticRendezvous) and rendezvous.min_nodes < rendezvous.max_nodes
+        torn = torn_groups(work.fsdp2.shard_degree, world.nodes, world.processes_per_node, nodes_move=moves)
+        problems += [torn] if torn else []
     if batch.effective not in (None, samples := batch.samples(world.replicas)):
         problems.append(f"batch.effective is {batch.effective}, and micro x accumulation x replicas is {samples}")
     return problems
-
-
-def _of_shard_groups(work: Training, world: World) -> list[str]:
-    """A group of ``shard_degree`` ranks is whole at every number of nodes that the run may have."""
-    degree, rendezvous = work.fsdp2.shard_degree if work.fsdp2 else None, world.rendezvous
-    if degree is None:
-        return []
-    if isinstance(rendezvous, ElasticRendezvous) and rendezvous.min_nodes < rendezvous.max_nodes:
-        if world.processes_per_node % degree:
-            return [
-                f"fsdp2.shard_degree {degree} does not divide world.processes_per_node {world.processes_per_node}, so a group "
-                "would be torn where the number of nodes changes; write a divisor of it"
-            ]
-    elif world.size % degree:
-        return [f"fsdp2.shard_degree {degree} does not divide the world of {world.size} ranks; write a divisor of it"]
-    return []

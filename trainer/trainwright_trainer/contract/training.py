@@ -1,20 +1,22 @@
 """The work of ``kind: trainer``: task, data, model, optimizer, schedule, batch and checkpoints, and what fits together."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, model_validator
 
 from trainwright_trainer.contract.base import (
-    AbsolutePath,
     Contract,
     Count,
     Fraction,
     Index,
     ListOf,
+    MountPath,
     NonNegative,
+    PlacedError,
     Positive,
     Seconds,
+    Specified,
 )
 from trainwright_trainer.contract.data import (
     BYTE_VOCABULARY,
@@ -28,7 +30,7 @@ from trainwright_trainer.contract.data import (
     PythonSource,
     TokenFiles,
 )
-from trainwright_trainer.contract.engine import DDP, FSDP2, DeepSpeed, EngineName, engine_disagreements, unread
+from trainwright_trainer.contract.engine import FSDP2, DDPSettings, DeepSpeed, EngineName, cannot_build, unread
 from trainwright_trainer.contract.metrics import Sink, sink_disagreements
 from trainwright_trainer.contract.model import Bert, Llama, Model, ResNet, ViT
 
@@ -79,33 +81,48 @@ class SGD(Contract):
 Optimizer = Annotated[AdamW | SGD, Field(discriminator="kind")]
 
 
-class LearningRate(Contract):
-    """Peak rate and its schedule. Warm-up is counted in samples, so it means the same at any batch."""
+class RateShape(Contract):
+    """How the rate goes over the run."""
 
-    peak: Positive
     schedule: Schedule = "cosine"
-    warmup_samples: Index = 0
-    final_fraction: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Rate at the end as a share of the peak (all but constant)."""
+    """Shape of the rate after warm-up; `wsd` stays at the peak and falls at the end."""
     decay_fraction: Fraction | None = None
-    """Share of the run over which the rate falls at its end (wsd: warm up, stay, decay). Default: 0.2."""
-    scaling: Scaling | None = None
-    """How the rate follows the effective batch where ``batch.keep: micro`` lets it move; ``peak`` is its value at
-    ``batch.effective``."""
+    """Share of the run over which the rate of `wsd` falls; default: 0.2."""
 
     @model_validator(mode="after")
     def _only_wsd_has_a_decay_of_its_own(self) -> Self:
         if self.decay_fraction is not None and self.schedule != "wsd":
-            raise ValueError(f"decay_fraction is for schedule wsd, and schedule is {self.schedule}; remove it, or write wsd")
+            message = f"decay_fraction is for schedule wsd, and schedule is {self.schedule}; remove it, or write wsd"
+            raise PlacedError(message, "decay_fraction")
         return self
 
 
-class Batch(Contract):
-    """Samples: per rank and forward pass, and forward passes per optimizer step."""
+class LearningRate(RateShape):
+    """Peak rate and its schedule. Warm-up is counted in samples, so it means the same at any batch."""
 
-    micro: Count
-    accumulation: Count = 1
-    """At the number of nodes that ``world.nodes`` states."""
+    before: ClassVar = {"schedule": ("peak",), "decay_fraction": ("warmup_samples", "final_fraction")}
+
+    peak: Positive
+    warmup_samples: Index = 0
+    final_fraction: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Rate at the end as a share of the peak (all but constant)."""
+    scaling: Scaling | None = None
+    """How the rate follows the effective batch where ``batch.keep: micro`` lets it move; ``peak`` is its value at
+    ``batch.effective``."""
+
+
+class Batch(Contract):
+    """Samples per rank and forward pass, and forward passes per optimizer step."""
+
+    micro: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Samples of one rank in one forward pass."""
+    accumulation: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    """Forward passes for each optimizer step."""
+
+
+class WorldBatch(Batch):
+    """The batch at the number of nodes that ``world.nodes`` states, and what stays at another."""
+
     keep: Literal["effective", "micro"] | None = None
     """What stays when the number of ranks changes (c10d only).
 
@@ -130,7 +147,9 @@ class Duration(Contract):
     """How long to train: exactly one of the two."""
 
     epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Passes over the data; or `steps`."""
     steps: Count | None = None
+    """Optimizer steps; or `epochs`."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -139,26 +158,35 @@ class Duration(Contract):
         return self
 
 
-DEFAULT_FAILED_SAVES = 3
-"""A volume that comes back within three intervals costs nothing then; one that does not loses as much as it would otherwise."""
+class CheckpointSettings(Contract):
+    """What a run states of its checkpoints, and its specification has as it is."""
+
+    every_steps: Annotated[int, Field(ge=1, le=2**40)] | None = None
+    """Optimizer steps between checkpoints."""
+    keep: Annotated[int, Field(ge=2, le=1000)] = 3
+    """Number of committed checkpoints to keep; older ones are removed."""
+    resume: Literal["auto", "required", "never"] = "auto"
+    """`auto` starts at step 0 if there is no checkpoint, `required` fails in that case, `never` ignores checkpoints of earlier
+    identities.
+    """
+    save: Literal["background", "blocking"] | None = None
+    """`background` continues training while a checkpoint is written from a copy in host memory; `blocking` needs no copy.
+    Default: in the background if the engine supports it.
+    """
+    # A volume that comes back within three intervals costs nothing; one that does not loses as much as it would otherwise.
+    failed_saves: Annotated[int, Field(ge=0, le=1000)] = 3
+    """How many periodic saves in a row may fail while training continues. The last save of a run must succeed."""
 
 
-class Checkpoints(Contract):
-    """Where checkpoints live and how often they are taken; one is always taken at the end."""
+class Checkpoints(CheckpointSettings, Specified):
+    """Where checkpoints live and how often they are taken; one is always taken at the end, and that save always blocks."""
+
+    before: ClassVar = {"every_steps": ("directory",), "keep": ("every_seconds",)}
+    always: ClassVar = frozenset(("keep", "resume"))
 
     directory: str
     """The lineage's own directory on the checkpoint volume: ``<mount>/<run>/<lineage>``."""
-    every_steps: Count | None = None
     every_seconds: Seconds | None = None
-    keep: Annotated[int, Field(ge=2, le=1000)] = 3
-    """Committed checkpoints kept; the one before the newest is always among them."""
-    resume: Literal["auto", "required", "never"] = "auto"
-    save: Literal["background", "blocking"] | None = None
-    """Whether training goes on while a periodic checkpoint is written, from a copy in the host's memory. Default: it does where
-    the engine can; a save on the way out always blocks."""
-    failed_saves: Index | None = None
-    """Periodic saves in a row that may fail while training goes on; one more ends the attempt. Default: 3. The last save of a
-    run must succeed."""
 
 
 class Evaluation(Contract):
@@ -168,66 +196,93 @@ class Evaluation(Contract):
     """Batches of each rank; default: all of the held-out data."""
 
 
-DEFAULT_SKIP_UNREADABLE = 10
-"""A few broken files in a million are usual; more are a broken copy of the data."""
+class TrainingSettings(Contract):
+    """What a run states of training, and its specification has as it is. A setting of the trainer is one field here, with its
+    text: run file, plan, specification, JSON Schema and docs read it.
+    """
+
+    task: TaskName
+    """What to learn."""
+    model: Model
+    """The architecture and its sizes."""
+    initial_weights: MountPath | None = None
+    """Directory of safetensors to start from, in a mount; default: random weights."""
+    data: Data
+    """The training data."""
+    optimizer: Optimizer = Field(default_factory=lambda: AdamW.model_construct(kind="adamw"))
+    """Default: adamw."""
+    clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = 1.0
+    """Largest global gradient norm; null turns clipping off."""
+    skip_non_finite: Count | None = None
+    """How many steps in a row may be skipped because loss or gradients are not finite; default: the first one ends the run."""
+    # A few broken files in a million are usual; more are a broken copy of the data.
+    skip_unreadable: Annotated[int, Field(ge=0, le=10**6)] = 10
+    """How many images that cannot be decoded one rank may skip; one more ends the run (data source `image-folder`)."""
+    precision: Precision = "bf16"
+    """Of forward and backward pass; weights and optimizer stay fp32."""
+    gradient_reduction: Precision | None = None
+    """Data type in which gradients are summed over ranks; default: the engine's own."""
+    activation_checkpointing: bool = False
+    """Keep only the input of each block for the backward pass, and recompute the rest: less memory, a third more computation."""
+    compile: bool = False
+    """Compile each block of the model: a slower first step, and faster ones after it."""
+    deterministic: bool = False
+    """Use kernels on GPUs that give the same bits each time: slower, for a resume with [the same bits](verify-resume.md#on-gpus).
+    CPUs always do."""
+    cudnn_benchmark: bool = False
+    """Let cuDNN time its convolutions for each shape and use the fastest; for models with convolutions."""
+    seed: Index = 0
+    """Of weights, dropout and data order."""
+    evaluation: Evaluation = Field(default_factory=Evaluation.model_construct)
+    """How often to look at held-out data; always at the end."""
+    metrics: ListOf[Sink] = ()
+    """Where rank 0 writes the run's metrics, in addition to `/metrics` and the log."""
+
+    @model_validator(mode="after")
+    def _settings_agree(self) -> Self:
+        if self.cudnn_benchmark and self.deterministic:
+            message = "cudnn_benchmark picks kernels by a stopwatch, other ones in each attempt; remove it, or deterministic"
+            raise PlacedError(message, "cudnn_benchmark")
+        if self.cudnn_benchmark and isinstance(self.model, Llama | Bert):
+            message = f"architecture {self.model.architecture} has no convolutions for cudnn_benchmark to time; remove it"
+            raise PlacedError(message, "cudnn_benchmark")
+        for problem in (*disagreements(self.task, self.model, self.data), *sink_disagreements(self.metrics)):
+            raise ValueError(problem)
+        return self
 
 
-class Training(Contract):
-    """The work of ``kind: trainer``."""
+class Training(TrainingSettings, Specified):
+    """The work of ``kind: trainer``: what the run states, and what the plan makes of the rest."""
+
+    before: ClassVar = {
+        "task": ("kind", "engine", "deepspeed", "fsdp2", "ddp"), "optimizer": ("batch",), "clip_norm": ("learning_rate",),
+        "seed": ("duration",), "metrics": ("checkpoints", "log_every_steps"),
+    }
+    always: ClassVar = frozenset(("kind", "precision", "activation_checkpointing", "seed", "log_every_steps"))
 
     kind: Literal["trainer"] = "trainer"
     engine: EngineName
     deepspeed: DeepSpeed | None = None
     fsdp2: FSDP2 | None = None
     """Default of engine ``fsdp2``: the defaults of its settings."""
-    ddp: DDP | None = None
+    ddp: DDPSettings | None = None
     """Default of engine ``ddp``: the defaults of its settings."""
-    task: TaskName
-    model: Model
-    initial_weights: AbsolutePath | None = None
-    """Directory of safetensors as ``transformers`` names them, read where training starts at step 0. Default: random weights."""
-    data: Data
-    batch: Batch
-    optimizer: Optimizer
+    batch: WorldBatch
     learning_rate: LearningRate
-    clip_norm: Positive | None = None
-    """Largest global gradient norm; None does not clip."""
-    skip_non_finite: Count | None = None
-    """Steps in a row that may be left out because loss or gradients are not finite. Default: the first one ends the run."""
-    skip_unreadable: Index | None = None
-    """Images that one rank may leave out because they cannot be decoded; one more ends the run. Default: 10."""
-    precision: Precision = "bf16"
-    """Of forward and backward pass."""
-    gradient_reduction: Precision | None = None
-    """Data type in which gradients are summed over ranks. Default: the engine's own."""
-    activation_checkpointing: bool = False
-    """Keep only the input of each block for the backward pass, and compute the rest of it again there."""
-    compile: bool | None = None
-    """Compile each block (``torch.compile``): a slower first step, and faster ones after it. Default: no."""
-    deterministic: bool | None = None
-    """Use kernels on GPUs whose result does not depend on the order of threads; CPUs always do. Default: the fast ones."""
-    cudnn_benchmark: bool | None = None
-    """Let cuDNN time its convolutions for each shape, and use the fastest. Default: no."""
+    clip_norm: Annotated[float, Field(gt=0, le=1e6)] | None = None  # null is left out of a file, so nothing means null here
     duration: Duration
-    seed: Index = 0
-    evaluation: Evaluation = Field(default_factory=Evaluation)
     checkpoints: Checkpoints
     log_every_steps: Count = 10
-    metrics: ListOf[Sink] | None = None
-    """Where metrics go, beside ``/metrics`` and the log. Default: nowhere else."""
-
-    @property
-    def unreadable_images(self) -> int:
-        """``skip_unreadable``, or its default."""
-        return DEFAULT_SKIP_UNREADABLE if self.skip_unreadable is None else self.skip_unreadable
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Self:
-        problems = disagreements(self.task, self.model, self.data)
-        problems += engine_disagreements(self.engine, self.model, self.deepspeed, self.fsdp2, self.ddp)
+        others = [name for name in get_args(EngineName) if name != self.engine and getattr(self, name, None) is not None]
+        problems = [f"engine {self.engine} does not read {name}; remove it, or use engine {name}" for name in others]
+        if self.engine == "deepspeed" and self.deepspeed is None:
+            problems.append("engine deepspeed needs deepspeed.config")
+        if problem := cannot_build(self.engine, self.model):
+            problems.append(problem)
         problems += [f"engine {self.engine} does not read {setting}; {instead}" for setting, instead in unread(self.engine, self)]
-        problems += sink_disagreements(self.metrics or ())
-        problems += kernel_disagreements(self.model, bool(self.deterministic), bool(self.cudnn_benchmark))
         if self.learning_rate.scaling is not None and self.batch.keep != "micro":
             problems.append("learning_rate.scaling is for a batch that moves; remove it, or set batch.keep to micro")
         for problem in problems:
@@ -251,14 +306,6 @@ _KINDS: dict[TaskName, _Kind] = {
 def disagreements(task: TaskName, model: Model, data: Data) -> list[str]:
     """What does not fit between task, model and data, in sentences that name the key to change."""
     return [*_misfits(task, model, data), *_tokenizer(data)]
-
-
-def kernel_disagreements(model: Model, deterministic: bool, cudnn_benchmark: bool) -> Iterator[str]:
-    """Settings of kernels that exclude each other, or that a model has no use for, in sentences that name the key to change."""
-    if cudnn_benchmark and deterministic:
-        yield "cudnn_benchmark picks kernels by a stopwatch, other ones in each attempt; remove it, or deterministic"
-    if cudnn_benchmark and isinstance(model, Llama | Bert):
-        yield f"architecture {model.architecture} has no convolutions for cudnn_benchmark to time; remove it"
 
 
 def _misfits(task: TaskName, model: Model, data: Data) -> Iterator[str]:

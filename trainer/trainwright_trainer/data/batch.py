@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainwright_trainer.contract.failures import InvalidRunError
-from trainwright_trainer.contract.training import Batch
+from trainwright_trainer.contract.training import WorldBatch
 
 if TYPE_CHECKING:  # numpy is not for a supervisor, which refits a run that it plays
     from trainwright_trainer.data.order import Samples
@@ -39,7 +39,7 @@ class StepShares:
         return slices
 
 
-def share_step(batch: Batch, world_size: int) -> StepShares:
+def share_step(batch: WorldBatch, world_size: int) -> StepShares:
     """How ``world_size`` ranks make a step.
 
     With ``keep: effective`` a step has exactly ``effective`` samples at every size. Shares differ by one sample at most, and as

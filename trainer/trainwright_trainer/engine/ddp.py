@@ -16,7 +16,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from trainwright_trainer.checkpoint import CommittedFiles, Snapshot
-from trainwright_trainer.contract.engine import CAPABILITIES, DDP
+from trainwright_trainer.contract.engine import CAPABILITIES, DDPSettings
 from trainwright_trainer.contract.sharding import Layout
 from trainwright_trainer.contract.training import Precision
 from trainwright_trainer.engine import whole_state
@@ -106,10 +106,11 @@ class DDPEngine(ReplicatedEngine[TorchWorld]):
     capabilities = CAPABILITIES["ddp"]
 
     def __init__(
-        self, world: TorchWorld, rules: UpdateSettings, gradient_reduction: Precision | None = None, settings: DDP | None = None
+        self, world: TorchWorld, rules: UpdateSettings, gradient_reduction: Precision | None = None,
+        settings: DDPSettings | None = None,
     ) -> None:
         super().__init__(world, rules)
-        self._reduction, self._settings = gradient_reduction, settings or DDP()
+        self._reduction, self._settings = gradient_reduction, settings or DDPSettings()
         self._undecided = False
         """Whether it is open if gradients stay in DDP's buckets between steps."""
 

@@ -148,7 +148,7 @@ def open_sinks(spec: RunSpec, *, leads: bool) -> Sinks:
         return Sinks({}, {})
     directory = training.checkpoints.directory
     sinks: dict[str, Sink] = {}
-    for settings in training.metrics or ():
+    for settings in training.metrics:
         _refuse_absent(settings.to)
         if isinstance(settings, TensorBoard):
             sinks[settings.to] = TensorBoardSink(f"{directory}/tensorboard/{spec.identity}")

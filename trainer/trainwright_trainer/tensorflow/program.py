@@ -47,7 +47,7 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
     from trainwright_trainer.tensorflow.strategy import StrategyGroup, make_strategy, prepare_devices, tensorflow_checks
 
     prepare_devices(spec.world)
-    dataset = load(training.data, training.seed, skip_unreadable=training.unreadable_images)
+    dataset = load(training.data, training.seed, skip_unreadable=training.skip_unreadable)
     if place.world_size > 1:
         addresses, bind = tasks(environment, spec.world).addresses, bind_address(environment)
         gather(addresses, place.rank, bind, spec.lifecycle.peer_wait_seconds)

@@ -151,7 +151,7 @@ def assemble(spec: RunSpec, place: Place, link: Link, environment: Mapping[str, 
         raise InvalidRunError("work.kind is script: its command runs instead of this rank")
     device = _device(spec, place)
     choose_kernels(device, training, os.environ)
-    dataset = load(training.data, training.seed, getattr(training.model, "vocab_size", None), training.unreadable_images)
+    dataset = load(training.data, training.seed, getattr(training.model, "vocab_size", None), training.skip_unreadable)
     task = build_task(training.task, training.data, training.seed)
     engine = build_engine(training, place, device, _timeout(spec))
     control, meter = engine.world.control, Meter()
@@ -210,7 +210,7 @@ def choose_kernels(device: torch.device, training: Training, environment: Mutabl
         training: What the run asks for.
         environment: Of this process; what is set there stays.
     """
-    torch.backends.cudnn.benchmark = bool(training.cudnn_benchmark)
+    torch.backends.cudnn.benchmark = training.cudnn_benchmark
     if device.type == "cpu" or training.deterministic:
         environment.update({name: value for name, value in ORDERED.items() if name not in environment})
         torch.backends.cudnn.deterministic = True

@@ -25,7 +25,7 @@ from trainwright_trainer.checkpoint import (
 from trainwright_trainer.checkpoint.volume import CheckpointName
 from trainwright_trainer.contract.failures import own_code
 from trainwright_trainer.contract.spec import RunSpec
-from trainwright_trainer.contract.training import DEFAULT_FAILED_SAVES, Checkpoints
+from trainwright_trainer.contract.training import Checkpoints
 from trainwright_trainer.observe.log import get_log
 from trainwright_trainer.rank.ending import warn_of_slow_save
 from trainwright_trainer.rank.group import Group
@@ -246,15 +246,11 @@ class Checkpointer:
         try:
             self._conclude(saving)
         except StorageError as error:
-            if self._failed_in_a_row > self._may_fail:
+            if self._failed_in_a_row > self._settings.failed_saves:
                 raise
             if self._place.leads:
-                row = {"in_a_row": self._failed_in_a_row, "allowed": self._may_fail}
+                row = {"in_a_row": self._failed_in_a_row, "allowed": self._settings.failed_saves}
                 self._log.warning("checkpoint_failed", step=saving.position.step, reason=str(error), **row)
-
-    @property
-    def _may_fail(self) -> int:
-        return DEFAULT_FAILED_SAVES if self._settings.failed_saves is None else self._settings.failed_saves
 
     def _conclude(self, saving: Saving) -> None:
         """Wait for the end of a save, and raise what it failed with. All ranks fail together, so all count alike."""

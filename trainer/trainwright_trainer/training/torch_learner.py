@@ -213,7 +213,7 @@ class TorchLearner:
             self._report.step(self.position, epoch, loss, norm, rate, speed)
 
 
-def _step_shares(batch: contract.Batch, readers: int) -> StepShares:
+def _step_shares(batch: contract.WorldBatch, readers: int) -> StepShares:
     try:
         return share_step(batch, readers)
     except ValueError as error:

@@ -56,8 +56,9 @@ def rate(context: Context, resolution: Resolution) -> Iterator[Finding]:
 def limits(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Limits of the watchdog that a healthy rank passes."""
     watchdog, checkpoint = context.run.watchdog, resolution.plan.checkpoint
-    for name in ("starting", "restoring", "warming_up", "training", "saving"):
-        stated = getattr(watchdog, name)
+    for name, stated in watchdog:
+        if not isinstance(stated, Duration):
+            continue
         limit = stated.seconds
         where = context.locate.run(f"/watchdog/{name}")
         if limit < SHORTEST_LIMIT:

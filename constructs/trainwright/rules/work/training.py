@@ -13,9 +13,9 @@ from trainwright.plan import Resolution
 from trainwright.run import BoostingWorkload, CommandWorkload, Run, ScriptWorkload
 from trainwright.units import counted
 from trainwright_trainer.contract.data import Digits, ImageFolder
-from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, engine_disagreements, unread
+from trainwright_trainer.contract.engine import CAPABILITIES, ENGINE_RENDEZVOUS, cannot_build, unread
 from trainwright_trainer.contract.model import ResNet
-from trainwright_trainer.contract.training import SGD, AdamW
+from trainwright_trainer.contract.training import SGD, AdamW, CheckpointSettings
 from trainwright_trainer.contract.versions import KNOWN_VERSIONS
 
 LARGE_SCALING = 4.0
@@ -47,11 +47,9 @@ def engine_fits(context: Context) -> Iterator[Finding]:
         message = f"engine {engine} cannot train under rendezvous {rendezvous}"
         fix = f"use a topology whose rendezvous is {' or '.join(ENGINE_RENDEZVOUS[engine])}"
         yield found("TW210", context.locate.run("/topology"), message, fix)
-    # the topology itself says where DeepSpeed's configuration is; only the model is the run's own here
-    for problem in engine_disagreements(engine, work.model, None, None):
-        if "architecture" in problem:
-            yield found("TW210", context.locate.run("/workload/model/architecture"), problem.partition("; ")[0],
-                        problem.partition("; ")[2] or "use another topology")
+    if problem := cannot_build(engine, work.model):
+        message, _, fix = problem.partition("; ")
+        yield found("TW210", context.locate.run("/workload/model/architecture"), message, fix)
     asked = SimpleNamespace(**dict(work), checkpoints=run.checkpoints)  # the contract has both in one
     for setting, instead in unread(engine, asked):
         pointer = setting.split()[0].replace(".", "/")
@@ -83,9 +81,7 @@ def without_effect(context: Context) -> Iterator[Finding]:
     if run.trainer:
         return
     fields = [key for key in ("batch", "learning_rate") if getattr(run, key) is not None and run.trained is None]
-    saving = ("save",) if run.saved_by == "trainer" else (
-        "every", "every_steps", "keep", "resume", "save", "failed_saves",
-    )
+    saving = ("save",) if run.saved_by == "trainer" else ("every", *CheckpointSettings.model_fields)
     fields += [f"checkpoints/{key}" for key in saving if key in run.checkpoints.model_fields_set]
     if isinstance(work, CommandWorkload):
         fields += [

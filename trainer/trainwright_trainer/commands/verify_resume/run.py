@@ -102,7 +102,7 @@ class _Comparison:
     ) -> None:
         self._trial, self._whole, self._killed, self._incomparable = trial, whole, killed, incomparable
         self._training, self._steps = training, request.steps
-        self._deterministic = request.specification.spec.world.device == "cpu" or bool(training.deterministic)
+        self._deterministic = request.specification.spec.world.device == "cpu" or training.deterministic
         precision = training.precision
         self._tolerance = TOLERANCES[precision] if request.tolerance is None else request.tolerance
         weights = request.weight_tolerance
