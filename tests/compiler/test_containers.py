@@ -180,7 +180,7 @@ def test_a_container_knows_its_own_variables_alone(stated: Data, places: list[st
 
 
 @pytest.mark.parametrize(("asked", "level", "places"), [
-    ({"privileged": True, "user": 0, "capabilities": ["NET_ADMIN"]}, "restricted", ["privileged", "capabilities", "user"]),
+    ({"privileged": True, "user": 0, "capabilities": ["NET_ADMIN"]}, "restricted", ["privileged", "capabilities/0", "user"]),
     ({"privileged": True}, "restricted", ["privileged"]),
     ({"privileged": True, "capabilities": ["CHOWN"]}, "baseline", ["privileged"]),
     ({"user": 0}, "baseline", []),
@@ -214,7 +214,7 @@ def test_a_container_has_the_user_of_its_pod_unless_it_states_one(user: int | No
     ({"env": {"RANK": "0"}}, "TW403", "/env/RANK"),
     ({"env": {"APP_TOKEN": "hf_" + "a" * 34}}, "TW409", "/env/APP_TOKEN"),
     ({"mounts": {"/dev/shm": {"scratch": "1Gi"}}}, "TW233", "/mounts/~1dev~1shm"),
-    ({"mounts": {"/x": {"host_path": "/sys"}}}, "TW604", "/mounts"),
+    ({"mounts": {"/x": {"host_path": "/sys"}}}, "TW604", "/mounts/~1x"),
     ({"containers": [{"name": "helper", "kind": "beside", **AMOUNTS}]}, "TW607", "/containers/0"),
 ])  # fmt: skip
 def test_a_pool_is_held_to_them_too(pods: Data, code: str, place: str) -> None:

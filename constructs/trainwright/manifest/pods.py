@@ -57,10 +57,10 @@ def _holds_containers(value: Any) -> bool:
 
 
 def containers_of(pod: Mapping[str, Any]) -> Iterator[tuple[str, Tree]]:
-    """Every container of a pod's spec, with the list that it is in."""
+    """Every container of a pod's spec, with its pointer there."""
     for field in CONTAINER_LISTS:
-        for container in pod.get(field) or []:
-            yield field, container
+        for number, container in enumerate(pod.get(field) or []):
+            yield f"/{field}/{number}", container
 
 
 def images_outside(manifest: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -81,8 +81,8 @@ def _images(node: Any, pointer: str) -> Iterator[tuple[str, str]]:
 
 
 def image_volumes(pod: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Name and reference of each volume of a pod that is an image."""
-    for volume in pod.get("volumes") or []:
+    """Reference of each volume of a pod that is an image, with its pointer in the pod's spec."""
+    for number, volume in enumerate(pod.get("volumes") or []):
         reference = at(volume, "/image/reference")
         if isinstance(reference, str):
-            yield str(volume.get("name")), reference
+            yield f"/volumes/{number}/image/reference", reference

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,13 +12,14 @@ from trainwright.handshake import Binding, Needs, OperatorName, Refusal, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned, Reasons
 from trainwright.manifest.labels import in_foundation
 from trainwright.manifest.pods import FoundPod, pods_in
-from trainwright.manifest.provenance import Traced, Tree
+from trainwright.manifest.provenance import Provenance, Traced, Tree, origin
 from trainwright.plan import Resolution
 
 if TYPE_CHECKING:
     from trainwright.cluster import Cluster
-    from trainwright.findings import Finding
+    from trainwright.findings import Finding, Where
     from trainwright.findings.context import Context
+    from trainwright.findings.locate import Locator
 
 BROUGHT_BACK_ALONE = "choose a target that brings back one pod without the others"
 """What to do where a target refuses pods that do not communicate."""
@@ -238,20 +239,35 @@ class RunPod(NamedTuple):
     kind: GroupKind
     """Of the object that it is in."""
     found: FoundPod
+    answers: Provenance
+    """Where the values of that object come from."""
 
-    @property
-    def place(self) -> str:
-        """As findings name it."""
-        return f"{self.kind.kind}{self.found.pointer}"
+    def source(self, below: str) -> str:
+        """What states the value at a pointer into the pod's spec."""
+        return origin(self.answers, self.found.pointer + below)[0]
+
+    def stated(self, locate: Locator, below: str) -> Where | None:
+        """Where a file states what a pointer into the pod's spec leads to, or what is nearest above it; None where none does."""
+        source, rest = origin(self.answers, self.found.pointer + below)
+        return locate.at(source + rest) if source.startswith(("run:", "cluster:")) else None
+
+    def where(self, locate: Locator, below: str, otherwise: str = "/overrides") -> Where:
+        """The same; ``otherwise`` is the field of the run that decides what no file states."""
+        return self.stated(locate, below) or locate.run(otherwise)
 
 
-def run_pods(target: Target, resolution: Resolution, manifests: Iterable[Mapping[str, Any]]) -> Iterator[RunPod]:
-    """Every pod in a run's own objects, wherever it is; those of the roles come first, in the order of the binding."""
+def run_pods(
+    target: Target, resolution: Resolution, manifests: Iterable[Mapping[str, Any]], provenance: Sequence[Provenance] = ()
+) -> Iterator[RunPod]:
+    """Every pod in a run's own objects, wherever it is; those of the roles come first, in the order of the binding.
+
+    ``provenance`` is that of the objects, where somebody asks for places.
+    """
     places = target.templates_of(resolution.binding)
     roles = {place: role for role, place in places.items()}
     pods = [
-        RunPod(role, kind, found)
-        for manifest in manifests
+        RunPod(role, kind, found, provenance[number] if provenance else {})
+        for number, manifest in enumerate(manifests)
         if not in_foundation(manifest)
         for kind in [GroupKind.of(manifest)]
         for found in pods_in(manifest)

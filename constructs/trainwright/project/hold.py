@@ -178,7 +178,7 @@ def check_held(run: str, held: HeldRun, cluster: Cluster, namespace: str) -> Ite
     where, fix = Where(held.shown), f"let it restart with `trainwright roll {run}`"
     level = cluster.namespaces[namespace].pod_security
     for pod in (pod.spec for manifest in held.manifests for pod in pods_in(manifest)):
-        problems = dict.fromkeys(problem for _, _, problem in violations(pod, level, cluster.kubernetes))
+        problems = dict.fromkeys(problem for _, problem in violations(pod, level, cluster.kubernetes))
         if problems:
             message = f"{run} is held, and pod security {level} refuses its pods: {', '.join(problems)}"
             yield found("TW604", where, message, fix)

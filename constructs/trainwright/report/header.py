@@ -56,4 +56,6 @@ def _comment(lines: Iterable[str]) -> str:
 
 def _ascii(text: str) -> str:
     """On one line, with everything but printable ASCII escaped."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(one if " " <= one <= "~" else ascii(one)[1:-1] for one in text)

@@ -18,12 +18,13 @@ from trainwright.rules.program import command, deepspeed, environment, launcher_
 from trainwright.rules.work import data, life, memory, monitoring, plausible, roles, training
 
 _FAMILIES = (
-    training, plausible, memory, deepspeed, storage, data, capacity, roles, kubernetes, containers, profile, security,
+    training, plausible, memory, deepspeed, pod, storage, data, capacity, roles, kubernetes, containers, profile, security,
     secrets, environment, ray, command, shell, launchers, launcher_files, life, mpi, operators, rank_variables,
     scheduling, nodes, monitoring, objects,
 )
 _RUN = tuple(rule for family in _FAMILIES for rule in getattr(family, "RUN", ()))
 _PLAN = tuple(rule for family in _FAMILIES for rule in getattr(family, "PLAN", ()))
+_PODS = tuple(rule for family in _FAMILIES for rule in getattr(family, "PODS", ()))
 
 
 def check_run(context: Context) -> list[Finding]:
@@ -44,17 +45,17 @@ def check_manifests(
     if findings:
         return findings  # the rules on pods read what the API's schema allows
     # found once: there are many rules, and many values to walk through
-    pods = list(run_pods(TARGETS[resolution.plan.target], resolution, manifests))
-    counted = [*objects.pods_are_counted(context, resolution, pods), *objects.images_are_counted(context, manifests)]
-    alone = scheduling.stays_behind(context, resolution, manifests)
-    changed = pod.changed_pods(context, resolution, pods)
-    rules = (*capacity.PODS, *scheduling.PODS, *environment.PODS, *rank_variables.PODS, *security.PODS)
-    return [
-        *counted,
-        *alone,
-        *dict.fromkeys(finding for rule in pod.CHANGED_PODS for finding in rule(context, resolution, changed)),  # not per role
-        *(finding for rule in rules for finding in rule(context, resolution, pods)),
+    target = TARGETS[resolution.plan.target]
+    pods = list(run_pods(target, resolution, manifests, provenance))
+    judged = [pod for pod in pods if (pod.kind, pod.found.pointer.removesuffix("/spec")) not in target.helpers]
+    findings = [
+        *objects.pods_are_counted(context, judged),
+        *objects.images_are_counted(context, manifests, provenance),
+        *scheduling.stays_behind(context, resolution, manifests),
+        *dict.fromkeys(finding for rule in _PODS for finding in rule(context, resolution, judged)),  # not per role
     ]
+    told = {finding.where for finding in findings}  # in words of our own, which say more
+    return findings + [one for one in dict.fromkeys(pod.is_consistent(context, resolution, judged)) if one.where not in told]
 
 
 __all__ = ["Context", "check_manifests", "check_plan", "check_run"]

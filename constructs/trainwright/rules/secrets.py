@@ -67,11 +67,6 @@ def _named_secret(name: str, value: str) -> bool:
     return bool(_SECRET_NAME.search(name)) and not _HARMLESS_NAME.search(name) and not _HARMLESS_VALUE.fullmatch(value)
 
 
-def variables(context: Context) -> Iterator[Finding]:
-    """The run's own."""
-    yield from secret_findings(context.run.env, lambda name: context.locate.run(f"/env/{name}"))
-
-
 def texts_of_the_run(context: Context) -> Iterator[Finding]:
     """All texts of a run but its variables, which have a fix of their own."""
     stated = context.run.model_dump(mode="json", exclude_defaults=True)
@@ -117,5 +112,5 @@ def _fix(keys: Keys, expanded: str) -> str:
     return "put it into a Secret, and name that Secret; then replace it, since others may have seen it"
 
 
-RUN = (variables, texts_of_the_run)
+RUN = (texts_of_the_run,)
 PLAN = (texts_of_pools,)

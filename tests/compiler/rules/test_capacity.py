@@ -78,4 +78,4 @@ def test_what_the_scheduler_reserves() -> None:
     }
     assert asked_by(pod) == Amount(11_000, 3 * GIB), "the last init container runs beside the sidecar"
     assert asked_by({"containers": [asks(4)]}) == Amount(4000, GIB)
-    assert asked_by({"containers": [{}]}) is None
+    assert asked_by({"containers": [{}, asks(4)]}) == Amount(4000, GIB), "of what is not stated nothing is reserved"

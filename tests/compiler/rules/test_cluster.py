@@ -197,7 +197,7 @@ def test_a_run_that_is_not_fenced_off_says_why(run: Data, where: str | None) -> 
 
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     cluster = TRAINER | {"network_policy": True}
-    assert codes({"target": "train-job"} | HOST, cluster) == ["TW604", "TW605", "TW440"]
+    assert codes({"target": "train-job"} | HOST, cluster) == ["TW605", "TW440"], "pods are judged once the plan stands"
 
 
 def test_an_override_beside_the_nodes_network_is_no_clash_of_ports() -> None:

@@ -131,7 +131,7 @@ def test_ports_of_the_plan_are_taken(port: int) -> None:
 )
 def test_images_of_added_containers_follow_the_rules_of_the_run(image: str, code: str) -> None:
     (finding,) = findings(init(image=image))
-    assert (finding.code, finding.where.pointer) == (code, "/overrides/pod/node/initContainers/0")
+    assert (finding.code, finding.where.pointer) == (code, "/overrides/pod/node/initContainers/0/image")
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,8 @@ def test_pod_security_standards(case: str) -> None:
 def test_the_finding_names_level_container_and_place() -> None:
     text = message(trainer(securityContext={"capabilities": {"add": ["SYS_PTRACE"]}}))
     assert text.startswith(
-        "/overrides/pod/node/containers/0: pod security restricted refuses capability SYS_PTRACE in container trainer;"
+        "/overrides/pod/node/containers/0/securityContext/capabilities/add/0: pod security restricted refuses capability "
+        "SYS_PTRACE in container trainer;"
     )
 
 
@@ -245,7 +246,7 @@ def test_the_same_rules_hold_for_a_patch_of_the_job() -> None:
     run = overlay({}, {"overrides": {"objects": [{"target": "indexed-job", "kind": "Job", "patch": patch}]}})
     found = findings(run)
     assert {finding.code for finding in found} == {"TW604", "TW605"}
-    assert {finding.where.pointer for finding in found} == {"/overrides"}
+    assert {finding.where.pointer for finding in found} == {"/overrides/objects/0/patch/spec/template/spec/hostNetwork"}
 
 
 def claim(name: str, **fields: Any) -> Data:
@@ -267,5 +268,5 @@ def of_access(access: str) -> Data:
 ])  # fmt: skip
 def test_claims_that_an_override_mounts_follow_the_rules_of_the_run(run: Data, cluster: Data, code: str | None) -> None:
     assert [(one.code, one.where.pointer) for one in findings(run, cluster)] == (
-        [(code, "/overrides/pod/node/volumes/0")] if code else []
+        [(code, "/overrides/pod/node/volumes/0/persistentVolumeClaim/claimName")] if code else []
     )

@@ -105,7 +105,7 @@ def _container(resolution: Resolution, stated: Stated, mounted: Mounted) -> Why:
     if isinstance(container, KubernetesContainer):
         return _as_written(container, source, mounted)
     amounts = {"cpu": str(container.cpu), "memory": str(container.memory)}
-    security = _security(resolution, container)
+    security = _security(resolution, container, f"{source}/security")
     mounts = [_mount(container, number, path, mounted, source) for number, path in enumerate(container.mounts)]
     tree: Tree = {
         "name": container.name,
@@ -113,7 +113,7 @@ def _container(resolution: Resolution, stated: Stated, mounted: Mounted) -> Why:
         **({"restartPolicy": "Always"} if container.kind == "sidecar" else {}),
         **({"command": list(container.command)} if container.command else {}),
         **({"args": list(container.args)} if container.args else {}),
-        **({"env": stated_variables(container.env)} if container.env else {}),
+        **({"env": _variables(container, source)} if container.env else {}),
         "resources": {"requests": amounts, "limits": dict(amounts)},
         **({"startupProbe": probe(container.started)} if container.started else {}),
         "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -121,6 +121,10 @@ def _container(resolution: Resolution, stated: Stated, mounted: Mounted) -> Why:
         **({"volumeMounts": mounts} if mounts else {}),
     }
     return Why(tree, source, "as asked")
+
+
+def _variables(container: Container, source: str) -> list[Why]:
+    return [Why(one, f"{source}/env/{one['name']}", "as asked") for one in stated_variables(container.env)]
 
 
 def _mount(container: Container, number: int, path: str, mounted: Mounted, source: str) -> Tree:
@@ -174,19 +178,20 @@ def probe(stated: Probe) -> Tree:
     return {**way, "periodSeconds": int(stated.every.seconds), "failureThreshold": stated.failures}
 
 
-def _security(resolution: Resolution, container: Container) -> Tree:
+def _security(resolution: Resolution, container: Container, source: str) -> Tree:
     """What it states, and what a restricted namespace demands of every container."""
     asked, level = container.security, resolution.plan.security.level
     hardened = level == RESTRICTED and not asked.privileged
     capabilities: Tree = {"drop": restricted(["ALL"])} if hardened else {}
     if asked.capabilities:
-        capabilities["add"] = list(asked.capabilities)
+        capabilities["add"] = Why(list(asked.capabilities), f"{source}/capabilities", "as asked")
     root = asked.root if asked.root is not None else asked.user == 0 if asked.user is not None else None
+    said = f"{source}/{'user' if asked.root is None else 'root'}"
     return {
-        **({} if asked.user is None else {"runAsUser": asked.user}),
-        **({} if asked.group is None else {"runAsGroup": asked.group}),
-        **({} if root is None else {"runAsNonRoot": not root}),
-        **({"privileged": True} if asked.privileged else {}),
+        **({} if asked.user is None else {"runAsUser": Why(asked.user, f"{source}/user", "as asked")}),
+        **({} if asked.group is None else {"runAsGroup": Why(asked.group, f"{source}/group", "as asked")}),
+        **({} if root is None else {"runAsNonRoot": Why(not root, said, "as asked")}),
+        **({"privileged": Why(True, f"{source}/privileged", "as asked")} if asked.privileged else {}),
         **({"allowPrivilegeEscalation": restricted(False)} if hardened else {}),
         **({} if asked.read_only_root is None else {"readOnlyRootFilesystem": asked.read_only_root}),
         **({"capabilities": capabilities} if capabilities else {}),

@@ -160,7 +160,7 @@ def volume_of_its_own(mount: Mount, source: str) -> Tree:
         case EphemeralMount():
             wanted: Tree = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": str(mount.ephemeral)}}}
             if mount.storage_class:
-                wanted["storageClassName"] = mount.storage_class
+                wanted["storageClassName"] = Why(mount.storage_class, f"{source}/storage_class", "as asked")
             return {"ephemeral": Why({"volumeClaimTemplate": {"spec": wanted}}, source, "a volume of each pod's own, as asked")}
         case ConfigMapMount():
             return {"configMap": Why({"name": mount.config_map, **_files_of(mount)}, source, "as asked")}
@@ -177,7 +177,8 @@ def volume_of_its_own(mount: Mount, source: str) -> Tree:
             secret = {"nodePublishSecretRef": {"name": mount.secret}} if mount.secret else {}
             return {"csi": Why({"driver": mount.csi, **_read_only(mount), **attributes, **secret}, source, "as asked")}
         case ImageMount():
-            return {"image": Why({"reference": mount.image}, source, "the files of an image, as asked")}
+            reference = Why(mount.image, f"{source}/image", "as asked")
+            return {"image": Why({"reference": reference}, source, "the files of an image, as asked")}
         case ProjectedMount():
             sources = [_projected(one) for one in mount.projected]
             return {"projected": Why({"sources": sources, **_mode(mount)}, source, "files from several places, as asked")}

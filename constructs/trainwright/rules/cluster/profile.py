@@ -10,10 +10,11 @@ from trainwright.findings import Finding, Where
 from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import Locator, escape
+from trainwright.manifest.pods import containers_of, image_volumes
 from trainwright.manifest.supporting import fences
 from trainwright.operators import TARGETS
+from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
-from trainwright.plan.resources import uses_rdma
 from trainwright.rules.cluster.scheduling import by_cost, targets
 from trainwright.run import CommandWorkload
 
@@ -27,9 +28,26 @@ _IMAGE = re.compile(
 )
 
 
-def image(context: Context) -> Iterator[Finding]:
-    """The image of the run."""
-    yield from image_findings(context.run.image, context.cluster, context.locate.run("/image"))
+def images(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """The images of all containers, and of volumes. The API server has volumes of images from 1.31 on, and drops them until the
+    feature is on, which it is by default from 1.35 on.
+    """
+    version = context.cluster.kubernetes
+    minor = int(version.split(".")[1])
+    for pod in pods:
+        for pointer, container in containers_of(pod.found.spec):
+            where = pod.where(context.locate, f"{pointer}/image")
+            yield from image_findings(str(container.get("image", "")), context.cluster, where)
+        for pointer, reference in image_volumes(pod.found.spec):
+            where = pod.where(context.locate, pointer)
+            yield from image_findings(reference, context.cluster, where)
+            if minor < 31:
+                fix = "remove it, or upgrade to 1.35 or newer"
+                yield found("TW307", where, f"Kubernetes {version} has no volumes of images", fix)
+            elif minor < 35:
+                message = f"Kubernetes {version} mounts images only where the feature gate ImageVolume is on"
+                fix = "waive this where it is on, in API server and kubelets; or upgrade to 1.35 or newer"
+                yield found("TW462", where, message, fix)
 
 
 def image_findings(reference: str, cluster: Cluster, where: Where) -> Iterator[Finding]:
@@ -94,35 +112,17 @@ def kubernetes_version(context: Context, resolution: Resolution) -> Iterator[Fin
         yield found("TW307", where, message, f"{instead}upgrade the cluster to {needed} or newer")
 
 
-def pod_security(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    namespace = context.cluster.namespaces.get(context.run.namespace)
-    pool = resolution.pool
-    locks = uses_rdma(resolution.needs, pool) and pool.fabric.ipc_lock
-    if namespace and namespace.pod_security != "privileged" and locks:
-        yield found(
-            "TW310",
-            context.locate.run("/namespace"),
-            f"RDMA on pool {resolution.plan.world.pool} needs IPC_LOCK, which pod security {namespace.pod_security} refuses",
-            "let the nodes' container runtime allow unlimited locked memory and write fabric.ipc_lock: false in the profile; "
-            "or use a namespace of level privileged",
-        )
-
-
-def host_network(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """On the node's network a pod is outside every pod security level but one, and its ports are the node's. Those that an
-    operator declares in the pods of a Ray cluster keep two of them off one node (SetDefaults_PodSpec in pkg/apis/core/v1: a
-    container's port is then the node's too); those of our trainer's ranks there nobody declares.
+def ports_of_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """On the node's network the ports of a pod are the node's. Those that an operator declares in the pods of a Ray cluster keep
+    two of them off one node (SetDefaults_PodSpec in pkg/apis/core/v1: a container's port is then the node's too); those of our
+    trainer's ranks there nobody declares.
     """
-    if not context.run.host_network:
-        return
-    where, binding = context.locate.run("/host_network"), resolution.binding
-    namespace = context.cluster.namespaces.get(context.run.namespace)
-    if namespace and namespace.pod_security != "privileged":
-        message = f"pod security {namespace.pod_security} refuses hostNetwork"
-        yield found("TW604", where, message, "remove host_network, or use a namespace of level privileged")
-    if binding.fixed_port and not (binding.replaces_command and isinstance(context.run.workload, CommandWorkload)):
+    binding = resolution.binding
+    own = binding.replaces_command and isinstance(context.run.workload, CommandWorkload)
+    if context.run.host_network and binding.fixed_port and not own:
         message = f"{resolution.plan.target_title} decides ports itself: two runs on one node would want the same ones"
-        yield found("TW605", where, message, "remove host_network, or choose a target that leaves ports to the plan")
+        fix = "remove host_network, or choose a target that leaves ports to the plan"
+        yield found("TW605", context.locate.run("/host_network"), message, fix)
 
 
 def fenced(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -135,8 +135,9 @@ def fenced(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW440", where, message, f"{fix}; or accept it: the cluster's own policies still apply")
 
 
-RUN = (image, known_namespace)
-PLAN = (pod_security, kubernetes_version, host_network, fenced)
+RUN = (known_namespace,)
+PLAN = (kubernetes_version, ports_of_nodes, fenced)
+PODS = (images,)
 
 
 def check_profile(cluster: Cluster, locate: Locator) -> list[Finding]:

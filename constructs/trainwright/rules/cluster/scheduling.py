@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainwright.cluster.addons import Operator, release
-from trainwright.findings import Finding, Where
+from trainwright.findings import Finding
 from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
 from trainwright.findings.locate import at, escape
@@ -44,25 +44,15 @@ def queue(context: Context) -> Iterator[Finding]:
         yield found("TW431", where, f"Volcano of cluster {cluster.cluster} has no queue {run.queue}", fix)
 
 
-def priority(context: Context) -> Iterator[Finding]:
+def priority(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """The PriorityClass must exist, if the profile lists them."""
-    yield from _priority_findings(context, context.run.priority, context.locate.run("/priority"))
-
-
-def _priority_findings(context: Context, name: str | None, where: Where) -> Iterator[Finding]:
     known = context.cluster.priorities
-    if name is None or known is None or name in known or name.startswith("system-"):
-        return
-    fix = one_of(known, "add it to priorities of the profile if the cluster has it")
-    yield found("TW452", where, f"cluster {context.cluster.cluster} has no PriorityClass {name}", fix)
-
-
-def priority_of_pods(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
-    """The same of pods to which an override gives one."""
-    names = dict.fromkeys(pod.found.spec.get("priorityClassName") for pod in pods)
-    for name in names:
-        if name != context.run.priority:
-            yield from _priority_findings(context, name, context.locate.run("/overrides"))
+    for pod in pods:
+        name = pod.found.spec.get("priorityClassName")
+        if known is not None and name and name not in known and not name.startswith("system-"):
+            fix = one_of(known, "add it to priorities of the profile if the cluster has it")
+            where = pod.where(context.locate, "/priorityClassName")
+            yield found("TW452", where, f"cluster {context.cluster.cluster} has no PriorityClass {name}", fix)
 
 
 def by_hand(context: Context) -> Iterator[Finding]:
@@ -225,10 +215,11 @@ def slices(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> 
     """Slices of Kueue's topology-aware scheduling, which only an override writes: both annotations, and pods enough for a slice
     (kubernetes-sigs/kueue, pkg/controller/jobframework/tas_validation.go)."""
     where, counts = context.locate.run("/overrides"), {role.name: role.pods for role in resolution.binding.roles}
-    for role, _, found_pod in pods:
+    for pod in pods:
+        role = pod.role
         if role is None:
             continue
-        there = at(found_pod.template, "/metadata/annotations") or {}
+        there = at(pod.found.template, "/metadata/annotations") or {}
         level, size = there.get(SLICE), there.get(SLICE_SIZE)
         if (level is None) != (size is None):
             alone, other = (SLICE, SLICE_SIZE) if size is None else (SLICE_SIZE, SLICE)
@@ -289,7 +280,7 @@ def _bound(target: Target, context: Context, resolution: Resolution) -> Binding 
     return answer(target, resolution.needs, context.cluster) if there else None
 
 
-RUN = (queue, topology_level, priority, by_hand)
+RUN = (queue, topology_level, by_hand)
 PLAN = (gang, sent_elsewhere, grouped_anyway, watched, left_to_kueue, two_gates, evictions, disruption)
 def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Dynamic resource allocation is on by default from 1.34 on (KEP-4381), and pods have claims in today's form from 1.31 on.
@@ -319,4 +310,4 @@ def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[R
         yield found("TW463", where, message, "write template, with a ResourceClaimTemplate; or remove queue")
 
 
-PODS = (slices, priority_of_pods, claims_are_served)
+PODS = (slices, priority, claims_are_served)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import Locator, dotted, escape, tokens
+from trainwright.findings.locate import dotted, escape, tokens
 from trainwright.handshake import Role
 from trainwright.manifest.pods import containers_of
 from trainwright.manifest.template.containers import containers_of_role
@@ -16,36 +16,54 @@ from trainwright.manifest.template.volumes import shared_memory
 from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
 from trainwright.plan.resources import NODE_SHARE
-from trainwright.rules.pods.pod import overridden_at
+from trainwright.rules.pods.pod import amount_of
 from trainwright.run import KubernetesContainer, ScratchMount
-from trainwright.units import GIB, Bytes, Cpu, UnitError
+from trainwright.units import GIB, Bytes, UnitError
 
 Tree = dict[str, Any]
 
 
 class Amount(NamedTuple):
-    """CPUs and memory that a pod or a container asks for."""
+    """What a pod or a container asks for: CPUs in thousandths, and bytes of memory."""
 
-    millicores: int
-    bytes: int
+    cpu: int
+    memory: int
 
     def __add__(self, other: Amount) -> Amount:  # type: ignore[override]
-        return Amount(self.millicores + other.millicores, self.bytes + other.bytes)
+        return Amount(self.cpu + other.cpu, self.memory + other.memory)
 
     def most(self, other: Amount) -> Amount:
-        return Amount(max(self.millicores, other.millicores), max(self.bytes, other.bytes))
+        return Amount(max(self.cpu, other.cpu), max(self.memory, other.memory))
 
 
 NOTHING = Amount(0, 0)
 
 
-def pods_fit_nodes(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """What the scheduler keeps free for the pods of each role, those without ranks too."""
-    locate, ranks = context.locate, resolution.binding.ranks
-    for role in [*(role for role in resolution.binding.roles if _is_another(resolution, role, locate)), ranks]:
-        asked, places = _requested(resolution, role, locate)
+def pods_fit_nodes(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """What the scheduler keeps free for the pods of each role, those without ranks too, with all of their containers."""
+    roles, ranks = {role.name: role for role in resolution.binding.roles}, resolution.binding.ranks
+    of_roles = {pod.role: pod for pod in pods if pod.role in roles}
+    for name, pod in of_roles.items():
+        role, main, whole = roles[str(name)], _main(pod), asked_by(pod.found.spec)
         who, fix = ("a pod", "") if role is ranks else (f"the {role.name}'s pod", _OTHER_POOL.format(role=role.name))
-        yield from _too_large(resolution, role, who, asked, places, fix)
+        requests = "/containers/0/resources/requests"
+        places = {key: pod.where(context.locate, f"{requests}/{key}", "/node_pool") for key in Amount._fields}
+        alone = list(_too_large(resolution, role, who, main, places, fix))
+        if role is ranks or role.share is not None or main != _main(of_roles[ranks.name]):
+            yield from alone
+        if whole != main and not alone:
+            beside = [(pointer, amount(one)) for pointer, one in containers_of(pod.found.spec)][1:]
+            largest = {key: max(beside, key=lambda one: getattr(one[1], key))[0] for key in Amount._fields}
+            places = {key: pod.where(context.locate, f"{at}/resources/limits/{key}") for key, at in largest.items()}
+            who, fix = f"with its other containers a pod of role {name}", "lower resources, or those of the other containers"
+            yield from _too_large(resolution, role, who, whole, places, fix)
+
+
+def _main(pod: RunPod) -> Amount:
+    return amount(pod.found.spec["containers"][0])
+
+
+_OTHER_POOL = "use a node pool with larger nodes, or state less in roles.{role}.resources"
 
 
 def shared_memory_fits(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -113,28 +131,6 @@ def _huge_pages_of(context: Context, resolution: Resolution, role: Role) -> Iter
         yield found("TW308", where, message, "lower hugepages or memory; or use another node pool")
 
 
-_OTHER_POOL = "use a node pool with larger nodes, or state less in roles.{role}.resources"
-
-
-def _is_another(resolution: Resolution, role: Role, locate: Locator) -> bool:
-    """Whether its pods ask for something else than those of the role with most ranks."""
-    ranks = resolution.binding.ranks
-    if role is ranks or role.share is not None:
-        return role is not ranks
-    return _requested(resolution, role, locate)[0] != _requested(resolution, ranks, locate)[0]
-
-
-def _requested(resolution: Resolution, role: Role, locate: Locator) -> tuple[Amount, dict[str, Where]]:
-    """What the scheduler counts, and where it is stated."""
-    amounts = {one.name: one for one in resolution.amounts(role) if one.name in ("cpu", "memory")}
-    places = {}
-    for name in ("cpu", "memory"):
-        stated = amounts[name].request_source or amounts[name].source if name in amounts else ""
-        places[name] = locate.run(stated.removeprefix("run:") if stated.startswith("run:") else "/node_pool")
-    cpu, memory = (amounts[name].request if name in amounts else None for name in ("cpu", "memory"))
-    return Amount(Cpu.parse(cpu).millicores if cpu else 0, Bytes.parse(memory).bytes if memory else 0), places
-
-
 def _too_large(
     resolution: Resolution, role: Role, who: str, asked: Amount, places: dict[str, Where], fix: str
 ) -> Iterator[Finding]:
@@ -144,74 +140,41 @@ def _too_large(
     name, pool = resolution.pool_of(role)
     share = f"{NODE_SHARE:.0%}"
     cpus, memory = int(pool.cpus.millicores * NODE_SHARE) / 1000, int(pool.memory.bytes * NODE_SHARE / GIB)
-    if asked.millicores >= pool.cpus.millicores:
-        message = f"{who} asks for {asked.millicores / 1000:g} CPU; a node of {name} has {pool.cpus}, some kept for the system"
+    if asked.cpu >= pool.cpus.millicores:
+        message = f"{who} asks for {asked.cpu / 1000:g} CPU; a node of {name} has {pool.cpus}, some kept for the system"
         advice = fix or f"lower resources.cpu, to {cpus:g} at most to be safe ({share} of a node); or use another node pool"
         yield found("TW308", places["cpu"], message, advice)
-    if asked.bytes >= pool.memory.bytes:
-        message = f"{who} asks for {asked.bytes / GIB:.1f} GiB; a node of {name} has {pool.memory}, some kept for the system"
+    if asked.memory >= pool.memory.bytes:
+        message = f"{who} asks for {asked.memory / GIB:.1f} GiB; a node of {name} has {pool.memory}, some kept for the system"
         advice = fix or f"lower resources.memory, to {memory}Gi at most to be safe ({share} of a node); or use another node pool"
         yield found("TW308", places["memory"], message, advice)
 
 
-def overridden_pods_fit_nodes(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
-    """The same of whole pods, with the containers that overrides add."""
-    brought = context.run.containers or any(pool.pods.containers for pool in resolution.node_pools)
-    if not context.run.overrides.pod and not context.run.overrides.objects and not brought:
-        return
-    roles: dict[str, Role] = {role.name: role for role in resolution.binding.roles}
-    for pod in pods:
-        role = roles.get(pod.role or "")
-        if role is None or (role.holds_ranks and len(list(containers_of(pod.found.spec))) == 1):
-            continue  # the one container of a rank's pod is what the plan says
-        asked, who = asked_by(pod.found.spec), f"with its other containers a pod of role {role.name}"
-        if asked is not None:
-            places = _places(context, role, pod.found.spec)
-            yield from _too_large(resolution, role, who, asked, places, "lower resources, or those of the other containers")
-
-
-def _places(context: Context, role: Role, pod: Tree) -> dict[str, Where]:
-    """Of CPUs and of memory: the container beside the main one that asks for most."""
-    main = pod["containers"][0]
-    asked = [(field, one["name"], amount(one) or NOTHING) for field, one in containers_of(pod) if one is not main]
-    if not asked:
-        return dict.fromkeys(("cpu", "memory"), context.locate.run("/resources"))
-    most = {"cpu": max(asked, key=lambda one: one[2].millicores), "memory": max(asked, key=lambda one: one[2].bytes)}
-    return {
-        key: overridden_at(context, role.name, field, name, f"/resources/limits/{key}") for key, (field, name, _) in most.items()
-    }
-
-
-def asked_by(pod: Tree) -> Amount | None:
+def asked_by(pod: Tree) -> Amount:
     """What the scheduler reserves for a pod: all of its containers and sidecars, or an init container beside the sidecars that
-    started before it, whichever is more (KEP-753). None where an amount is not stated.
+    started before it, whichever is more (KEP-753).
     """
     sidecars, starting = NOTHING, NOTHING
     for container in pod.get("initContainers") or []:
-        asked = amount(container)
-        if asked is None:
-            return None
-        if container.get("restartPolicy") == "Always":
-            sidecars += asked
-        starting = starting.most(sidecars if container.get("restartPolicy") == "Always" else sidecars + asked)
-    together = sidecars
-    for container in pod.get("containers") or []:
-        asked = amount(container)
-        if asked is None:
-            return None
-        together += asked
-    return together.most(starting)
+        asked, stays = amount(container), container.get("restartPolicy") == "Always"
+        sidecars += asked if stays else NOTHING
+        starting = starting.most(sidecars if stays else sidecars + asked)
+    return sum((amount(container) for container in pod.get("containers") or []), sidecars).most(starting)
 
 
-def amount(container: Tree) -> Amount | None:
-    """What a container asks for; None where it does not say, or where nobody can read it."""
+def amount(container: Tree) -> Amount:
+    """What a container asks for; nothing where it does not say, or where nobody can read it."""
     resources = container.get("resources") or {}
     stated = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return Amount(_read("cpu", stated), _read("memory", stated))
+
+
+def _read(key: str, stated: Tree) -> int:
     try:
-        return Amount(Cpu.parse(stated["cpu"]).millicores, Bytes.parse(stated["memory"]).bytes)
+        return amount_of(key, stated[key])
     except (KeyError, UnitError):
-        return None
+        return 0
 
 
-PLAN = (pods_fit_nodes, shared_memory_fits, scratch_fits, huge_pages_fit)
-PODS = (overridden_pods_fit_nodes,)
+PLAN = (shared_memory_fits, scratch_fits, huge_pages_fit)
+PODS = (pods_fit_nodes,)

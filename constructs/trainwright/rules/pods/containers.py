@@ -1,14 +1,13 @@
 """Rules on the containers next to the one that trains, and on what all pods of a pool bring along.
 
-What a pod may be is said of the finished pods (rules/pods/pod.py); here is what only the statement shows.
+What a pod may be is said of the finished pods (``PODS``); here is what only the statement shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
-from trainwright.findings import Finding, Where
+from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
@@ -17,10 +16,7 @@ from trainwright.manifest.template.containers import Stated, all_stated, contain
 from trainwright.manifest.template.volumes import volume_mounts
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
-from trainwright.rules.pods.storage import path_findings
-from trainwright.rules.program.environment import stated_facts, variable_findings
 from trainwright.rules.program.rank_variables import references_in
-from trainwright.rules.secrets import secret_findings
 from trainwright.run import KubernetesContainer, SharedMount, SharedVolume
 
 
@@ -76,22 +72,11 @@ def _shared(stated: Stated) -> Iterator[tuple[str, str]]:
 
 
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Secrets in plain text anywhere, and of a pool's variables what holds for those of a run."""
-    for container, source in all_stated(resolution):
-        if isinstance(container, KubernetesContainer):
-            continue  # its variables are those of the finished pod
-        yield from secret_findings(container.env, partial(_variable_at, context, f"{source}/env"))
+    """Variables of a pool that are not its own to set."""
     for pool in dict.fromkeys(resolution.pools.values()):
-        env = context.cluster.node_pools[pool].pods.env
-        where = partial(_variable_at, context, f"cluster:/node_pools/{escape(pool)}/pods/env")
-        owners = owners_of(env, resolution)
         fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
-        for name, owner in owners.items():
-            yield found("TW403", where(name), owner, fix)
-        yield from secret_findings(env, where)
-        by_fabric = stated_facts(env, resolution) if pool == resolution.plan.world.pool else []
-        reported = owners.keys() | {fact.name for fact in by_fabric}
-        yield from variable_findings({name: value for name, value in env.items() if name not in reported}, where)
+        for name, owner in owners_of(context.cluster.node_pools[pool].pods.env, resolution).items():
+            yield found("TW403", context.locate.cluster(f"/node_pools/{escape(pool)}/pods/env/{name}"), owner, fix)
 
 
 def references(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -135,16 +120,4 @@ def _words(lists: Mapping[str, Sequence[str]], source: str) -> list[tuple[str, s
     return [(word, f"{source}/{field}/{number}") for field, words in lists.items() for number, word in enumerate(words)]
 
 
-def paths(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Mounts of a pool are mounts of the container that trains."""
-    for pool in dict.fromkeys(resolution.pools.values()):
-        at = f"/node_pools/{escape(pool)}/pods/mounts"
-        for path in context.cluster.node_pools[pool].pods.mounts:
-            yield from path_findings(path, context.locate.cluster(f"{at}/{escape(path)}"))
-
-
-def _variable_at(context: Context, source: str, name: str) -> Where:
-    return context.locate.at(f"{source}/{name}")
-
-
-PLAN = (roles_are_there, names_are_free, shares_what_is_there, variables, references, paths)
+PLAN = (roles_are_there, names_are_free, shares_what_is_there, variables, references)

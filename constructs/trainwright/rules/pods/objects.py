@@ -112,7 +112,7 @@ def _invalid(context: Context, kind: str, problem: Problem, answers: Provenance)
     """A problem of a patched object, on the line of the override that made it, where one is known."""
     source, below = origin(answers, problem.pointer)
     where = context.locate.source(source, below) if source.startswith(_IN_KUBERNETES_WORDS) else None
-    return found("TW603", where or patch_of(context, kind), _of_kind(kind, problem), problem.fix)
+    return found("TW603", where or _patch_of(context, kind), _of_kind(kind, problem), problem.fix)
 
 
 _IN_KUBERNETES_WORDS = ("run:/overrides/", "run:/containers/", "run:/mounts/", "cluster:/node_pools/")
@@ -146,26 +146,26 @@ def is_accepted(
                     yield _invalid(context, kind, problem, answers)
 
 
-def pods_are_counted(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+def pods_are_counted(context: Context, pods: Sequence[RunPod]) -> Iterator[Finding]:
     """Pods besides those of the plan: nobody reviewed them, and no rule, gang or queue counts them."""
     for pod in pods:
-        pointer = pod.found.pointer.removesuffix("/spec")
-        if pod.role is None and (pod.kind, pointer) not in TARGETS[resolution.plan.target].helpers:
-            message = f"{pod.kind.kind}{pointer} makes pods that the plan does not count"
+        if pod.role is None:
+            message = f"{pod.kind.kind}{pod.found.pointer.removesuffix('/spec')} makes pods that the plan does not count"
             fix = "remove it, and change topology.nodes; or write what they do as a run of its own"
-            yield found("TW609", patch_of(context, pod.kind.kind), message, fix)
+            yield found("TW609", pod.where(context.locate, ""), message, fix)
 
 
-def images_are_counted(context: Context, manifests: Sequence[Manifest]) -> Iterator[Finding]:
+def images_are_counted(context: Context, manifests: Sequence[Manifest], provenance: Sequence[Provenance]) -> Iterator[Finding]:
     """The same of images outside of pods, of which a controller makes containers."""
-    for manifest in manifests:
+    for manifest, answers in zip(manifests, provenance, strict=True):
         for pointer, reference in () if in_foundation(manifest) else images_outside(manifest):
             message = f"{manifest['kind']}{pointer} starts {reference} in a container that the plan does not count"
             fix = "remove it; write a sidecar under containers of the run"
-            yield found("TW609", patch_of(context, str(manifest["kind"])), message, fix)
+            where = context.locate.source(*origin(answers, pointer)) or context.locate.run("/overrides")
+            yield found("TW609", where, message, fix)
 
 
-def patch_of(context: Context, kind: str) -> Where:
+def _patch_of(context: Context, kind: str) -> Where:
     """The override of an object of that kind."""
     numbers = (number for number, override in enumerate(context.run.overrides.objects) if override.kind == kind)
     number = next(numbers, None)

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from trainwright.findings.locate import at
 from trainwright.manifest.pods import containers_of
 
 Tree = dict[str, Any]
-LevelViolation = tuple[str, str | None, str]
-"""Field of the pod's ``spec``, the item in it by name, and what the level refuses."""
+LevelViolation = tuple[str, str]
+"""Pointer into the pod's ``spec``, and what the level refuses there."""
 
 BASELINE_CAPABILITIES = frozenset(
     {
@@ -70,17 +71,17 @@ def violations(pod: Tree, level: str, kubernetes: str) -> Iterator[LevelViolatio
     if level == "privileged":
         return
     yield from _pod_baseline(pod)
-    for field, container in containers_of(pod):
-        yield from _container_baseline(field, container)
+    for pointer, container in containers_of(pod):
+        yield from _container_baseline(pointer, container)
     if level == "restricted":
         yield from _pod_restricted(pod, _restricted_volumes(kubernetes))
-        for field, container in containers_of(pod):
-            yield from _container_restricted(field, container, _context(pod))
+        for pointer, container in containers_of(pod):
+            yield from _container_restricted(pointer, container, _context(pod))
 
 
 def level_of(pod: Tree, kubernetes: str) -> tuple[str, list[str]]:
     """The strictest level that allows a pod, and all that `restricted` refuses of it."""
-    problems = list(dict.fromkeys(problem for _, _, problem in violations(pod, "restricted", kubernetes)))
+    problems = list(dict.fromkeys(problem for _, problem in violations(pod, "restricted", kubernetes)))
     allowed = (level for level in ("restricted", "baseline") if next(violations(pod, level, kubernetes), None) is None)
     return next(allowed, "privileged"), problems
 
@@ -93,54 +94,56 @@ def _context(owner: Tree) -> Tree:
 def _pod_baseline(pod: Tree) -> Iterator[LevelViolation]:
     for field in ("hostNetwork", "hostPID", "hostIPC"):
         if pod.get(field):
-            yield field, None, field
-    for volume in pod.get("volumes") or []:
+            yield f"/{field}", field
+    for number, volume in enumerate(pod.get("volumes") or []):
         if "hostPath" in volume:
-            yield "volumes", volume["name"], f"hostPath in volume {volume['name']}"
-    for sysctl in _context(pod).get("sysctls") or []:
+            yield f"/volumes/{number}/hostPath", f"hostPath in volume {volume['name']}"
+    for number, sysctl in enumerate(_context(pod).get("sysctls") or []):
         if sysctl["name"] not in SAFE_SYSCTLS:
-            yield "securityContext", None, f"sysctl {sysctl['name']}"
-    for problem in _profiles(_context(pod)):
-        yield "securityContext", None, f"{problem} in the pod"
+            yield f"/securityContext/sysctls/{number}", f"sysctl {sysctl['name']}"
+    for field, problem in _profiles(_context(pod)):
+        yield f"/securityContext/{field}", f"{problem} in the pod"
 
 
-def _container_baseline(field: str, container: Tree) -> Iterator[LevelViolation]:
-    name, context = container["name"], _context(container)
-    for problem in (*_privileges(context), *_profiles(context), *_reach(container)):
-        yield field, name, f"{problem} in container {name}"
+def _container_baseline(pointer: str, container: Tree) -> Iterator[LevelViolation]:
+    context = _context(container)
+    for field, problem in (*_privileges(context), *_profiles(context)):
+        yield f"{pointer}/securityContext/{field}", f"{problem} in container {container['name']}"
+    for field, problem in _reach(container):
+        yield f"{pointer}/{field}", f"{problem} in container {container['name']}"
 
 
-def _privileges(context: Tree) -> Iterator[str]:
+def _privileges(context: Tree) -> Iterator[LevelViolation]:
     if context.get("privileged"):
-        yield "privileged"
-    for capability in (context.get("capabilities") or {}).get("add") or []:
+        yield "privileged", "privileged"
+    for number, capability in enumerate((context.get("capabilities") or {}).get("add") or []):
         if capability not in BASELINE_CAPABILITIES:
-            yield f"capability {capability}"
+            yield f"capabilities/add/{number}", f"capability {capability}"
     if context.get("procMount") not in (None, "Default"):
-        yield f"procMount {context['procMount']}"
+        yield "procMount", f"procMount {context['procMount']}"
 
 
-def _reach(container: Tree) -> Iterator[str]:
+def _reach(container: Tree) -> Iterator[LevelViolation]:
     """Ways from a container to its node, and from the kubelet to other hosts."""
-    if any(port.get("hostPort") for port in container.get("ports") or []):
-        yield "hostPort"
-    handlers = [container.get(f"{kind}Probe") for kind in ("liveness", "readiness", "startup")]
-    hooks = [(container.get("lifecycle") or {}).get(hook) for hook in ("postStart", "preStop")]  # beside them is stopSignal
-    for handler in (*handlers, *hooks):
-        if any(((handler or {}).get(action) or {}).get("host") for action in ("httpGet", "tcpSocket")):
-            yield "the host of a probe or hook"
+    for number, port in enumerate(container.get("ports") or []):
+        if port.get("hostPort"):
+            yield f"ports/{number}/hostPort", "hostPort"
+    for field in ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle/postStart", "lifecycle/preStop"):
+        handler = at(container, f"/{field}") or {}
+        if any((handler.get(action) or {}).get("host") for action in ("httpGet", "tcpSocket")):
+            yield field, "the host of a probe or hook"
 
 
-def _profiles(context: Tree) -> Iterator[str]:
+def _profiles(context: Tree) -> Iterator[LevelViolation]:
     if (context.get("seccompProfile") or {}).get("type") == "Unconfined":
-        yield "seccomp profile Unconfined"
+        yield "seccompProfile", "seccomp profile Unconfined"
     if (context.get("appArmorProfile") or {}).get("type") == "Unconfined":
-        yield "AppArmor profile Unconfined"
+        yield "appArmorProfile", "AppArmor profile Unconfined"
     linux = context.get("seLinuxOptions") or {}
     if linux.get("type", "") not in SELINUX_TYPES or linux.get("user") or linux.get("role"):
-        yield "SELinux options"
+        yield "seLinuxOptions", "SELinux options"
     if (context.get("windowsOptions") or {}).get("hostProcess"):
-        yield "hostProcess"
+        yield "windowsOptions", "hostProcess"
 
 
 def _restricted_volumes(kubernetes: str) -> frozenset[str]:
@@ -149,28 +152,27 @@ def _restricted_volumes(kubernetes: str) -> frozenset[str]:
 
 
 def _pod_restricted(pod: Tree, allowed: frozenset[str]) -> Iterator[LevelViolation]:
-    for volume in pod.get("volumes") or []:
+    for number, volume in enumerate(pod.get("volumes") or []):
         for kind in sorted(volume.keys() - {"name"} - allowed - {"hostPath"}):
-            yield "volumes", volume["name"], f"{kind} in volume {volume['name']}"
+            yield f"/volumes/{number}/{kind}", f"{kind} in volume {volume['name']}"
     if _context(pod).get("runAsUser") == 0:
-        yield "securityContext", None, "user 0"
+        yield "/securityContext/runAsUser", "user 0"
 
 
-def _container_restricted(field: str, container: Tree, pod: Tree) -> Iterator[LevelViolation]:
-    name, context = container["name"], _context(container)
+def _container_restricted(pointer: str, container: Tree, pod: Tree) -> Iterator[LevelViolation]:
+    name, context, above = container["name"], _context(container), f"{pointer}/securityContext"
     capabilities = context.get("capabilities") or {}
-    missing = {
-        "allowPrivilegeEscalation: false": context.get("allowPrivilegeEscalation") is False,
-        "runAsNonRoot: true": context.get("runAsNonRoot", pod.get("runAsNonRoot")) is True,
-        "a seccomp profile": (context.get("seccompProfile") or pod.get("seccompProfile") or {}).get("type")
-        in ("RuntimeDefault", "Localhost"),
-        "capabilities: {drop: [ALL]}": "ALL" in (capabilities.get("drop") or []),
-    }
-    for wanted, there in missing.items():
-        if not there:
-            yield field, name, f"container {name} without {wanted}"
+    profile = (context.get("seccompProfile") or pod.get("seccompProfile") or {}).get("type")
+    if context.get("allowPrivilegeEscalation") is not False:
+        yield f"{above}/allowPrivilegeEscalation", f"container {name} without allowPrivilegeEscalation: false"
+    if context.get("runAsNonRoot", pod.get("runAsNonRoot")) is not True:
+        yield f"{above}/runAsNonRoot", f"container {name} without runAsNonRoot: true"
+    if profile not in ("RuntimeDefault", "Localhost"):
+        yield f"{above}/seccompProfile", f"container {name} without a seccomp profile"
+    if "ALL" not in (capabilities.get("drop") or []):
+        yield f"{above}/capabilities/drop", f"container {name} without capabilities: {{drop: [ALL]}}"
     if context.get("runAsUser") == 0:
-        yield field, name, f"user 0 in container {name}"
-    for capability in capabilities.get("add") or []:
+        yield f"{above}/runAsUser", f"user 0 in container {name}"
+    for number, capability in enumerate(capabilities.get("add") or []):
         if capability in BASELINE_CAPABILITIES - RESTRICTED_CAPABILITIES:
-            yield field, name, f"capability {capability} in container {name}"
+            yield f"{above}/capabilities/add/{number}", f"capability {capability} in container {name}"

@@ -2,39 +2,71 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
-from trainwright.findings import Finding
+from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.findings.locate import escape
-from trainwright.manifest.template.containers import all_stated, containers_of_role
+from trainwright.findings.locate import Locator, escape
+from trainwright.manifest.template.containers import containers_of_role
 from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
-from trainwright.plan.model import SecurityPlan
 from trainwright.plan.security import RESTRICTED, USER_ID
-from trainwright.rules.pods.pod_security import BASELINE_CAPABILITIES, RESTRICTED_CAPABILITIES
+from trainwright.rules.pods.pod_security import violations
 from trainwright.run import Container
 from trainwright.security import Security
 
 
-def level_allows(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """What the run, a further role or the profile asks for, against the level of the namespace."""
-    further = [resolution.security_of(role) for role in resolution.binding.roles if role.further]
-    for security in (resolution.plan.security, *further):
-        for field, problem in _refused(security.level, security):
-            yield _not_allowed(context, security.level, security.sources[field], problem)
+def level_allows(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """What the namespace's pod security standard refuses: the run's object would be there, and never have a pod."""
+    level, locate = resolution.plan.security.level, context.locate
+    for pod in pods:
+        refused = list(violations(pod.found.spec, level, context.cluster.kubernetes))
+        locks = [one for one in refused if pod.source(one[0]).endswith("/fabric/ipc_lock")]
+        if locks:
+            yield _locks_memory(context, resolution)
+        problems = [(_stated(locate, pod, *one), one[1]) for one in refused if one not in locks]
+        causes = {where for where, problem in problems if where and " without " not in problem}
+        follows = any(where for where, _ in problems)
+        for where, problem in problems:
+            missing = problem.partition(" without ")[2].replace("a seccomp profile", "seccompProfile: {type: RuntimeDefault}")
+            if (where is None and follows) or (missing and where in causes):
+                continue  # the plan would have written it, but for what is stated
+            where = where or _root_of(context, resolution, pod)
+            in_words = "/security/" in (where.pointer or "")
+            fix = f"add `{missing}` to its securityContext" if missing and not in_words else "remove it"
+            message = f"pod security {level} refuses {problem}"
+            yield found("TW604", where, message, f"{fix}, or use a namespace of a lower level than {level}")
 
 
-def level_allows_containers(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """What a container states of its own; all else that a level wants of it is written for it. One as Kubernetes writes it is
-    looked at in the finished pod.
+def _stated(locate: Locator, pod: RunPod, pointer: str, problem: str) -> Where | None:
+    """Where a problem is stated, of the container or of its pod; what is missing in a container that is written in the words of a
+    run, the plan would have written.
     """
-    level = resolution.plan.security.level
-    for container, source in all_stated(resolution):
-        if isinstance(container, Container):
-            for field, problem in _refused(level, container.security):
-                yield _not_allowed(context, level, f"{source}/security/{field}", f"{problem} in container {container.name}")
+    if " without " in problem and _IN_WORDS.fullmatch(pod.source(pointer)):
+        return None
+    return pod.stated(locate, pointer) or pod.stated(locate, f"/securityContext/{pointer.rpartition('/')[2]}")
+
+
+_IN_WORDS = re.compile(r".*/containers/[0-9]+")
+
+
+def _locks_memory(context: Context, resolution: Resolution) -> Finding:
+    """What the profile says that RDMA needs."""
+    needs = f"RDMA on pool {resolution.plan.world.pool} needs IPC_LOCK"
+    fix = (
+        "let the nodes' container runtime allow unlimited locked memory and write fabric.ipc_lock: false in the profile; "
+        "or use a namespace of level privileged"
+    )
+    message = f"{needs}, which pod security {resolution.plan.security.level} refuses"
+    return found("TW310", context.locate.run("/namespace"), message, fix)
+
+
+def _root_of(context: Context, resolution: Resolution, pod: RunPod) -> Where:
+    """Where it is stated that the processes of a pod may be root's: of that a manifest says nothing."""
+    role = next((one for one in resolution.binding.roles if one.name == pod.role), None)
+    return context.locate.at(resolution.security_of(role).sources.get("root", "run:/overrides") if role else "run:/overrides")
 
 
 def containers_may_be_whose_they_say(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -50,25 +82,6 @@ def containers_may_be_whose_they_say(context: Context, resolution: Resolution) -
             message = f"container {container.name} has user {user}, that of its pod: {stated} {effect}"
             fix = f"write user: 0; or remove root, and it stays user {user}" if asked.root else "write a user that is not 0"
             yield found("TW601", context.locate.at(f"{source}/security/root"), message, fix)
-
-
-def _not_allowed(context: Context, level: str, source: str, problem: str) -> Finding:
-    fix = f"remove it, or use a namespace of a lower level than {level}"
-    return found("TW604", context.locate.at(source), f"pod security {level} refuses {problem}", fix)
-
-
-def _refused(level: str, asked: SecurityPlan | Security) -> Iterator[tuple[str, str]]:
-    """The field and what is wrong with it."""
-    if asked.privileged and level != "privileged":
-        yield "privileged", "privileged"
-    allowed = {RESTRICTED: RESTRICTED_CAPABILITIES, "baseline": BASELINE_CAPABILITIES}.get(level)
-    if allowed is not None:
-        yield from (("capabilities", f"capability {name}") for name in asked.capabilities or () if name not in allowed)
-    may_be_root = asked.root if isinstance(asked, Security) else not asked.non_root
-    if level == RESTRICTED and asked.user == 0:
-        yield "user", "user 0"
-    elif level == RESTRICTED and may_be_root:
-        yield "root", "processes that may be root's"
 
 
 def user_is_stated(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
@@ -94,5 +107,5 @@ def _user_at(context: Context, resolution: Resolution, role: str) -> str:
     return "/security" if "security" in context.run.model_fields_set else "/namespace"
 
 
-PLAN = (level_allows, level_allows_containers, containers_may_be_whose_they_say)
-PODS = (user_is_stated,)
+PLAN = (containers_may_be_whose_they_say,)
+PODS = (level_allows, user_is_stated)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import ceil
 from pathlib import PurePosixPath
@@ -12,11 +13,14 @@ from pathlib import PurePosixPath
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import ADD_IT, found, one_of
 from trainwright.findings.context import Context
-from trainwright.findings.locate import escape
+from trainwright.findings.locate import at, escape
 from trainwright.manifest.limits import hides_the_system, path_problem
 from trainwright.manifest.template.volumes import RESERVED_PATHS, SCRATCH, SHARED_MEMORY
+from trainwright.operators.base import RunPod
 from trainwright.plan import Resolution
-from trainwright.run import ClaimMount, ConfigMapMount, ImageMount, KubernetesMount, Mount, ProjectedMount, SecretMount
+from trainwright.rules.cluster.profile import class_findings
+from trainwright.rules.pods.pod import added_containers
+from trainwright.run import ConfigMapMount, ImageMount, KubernetesMount, Mount, ProjectedMount, SecretMount
 from trainwright.units import GIB
 from trainwright_trainer.contract.exit_codes import TERMINATION_PATH
 
@@ -62,13 +66,28 @@ def store_credentials(context: Context) -> Iterator[Finding]:
     yield found("TW245", context.locate.run("/checkpoints/store"), f"checkpoints go to {store}, and {has}", fix)
 
 
-def paths(context: Context) -> Iterator[Finding]:
-    """Mounts that hide what the plan mounts, or that are not written in their shortest form."""
-    for path, mount in context.run.mounts.items():
-        yield from path_findings(path, context.locate.run(f"/mounts/{escape(path)}"))
-        sub_path = getattr(mount, "sub_path", None)
-        if sub_path and (problem := path_problem(sub_path)):
-            yield found("TW233", context.locate.run(f"/mounts/{escape(path)}/sub_path"), *problem)
+def paths(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """Mounts of main containers that hide what the plan mounts, or that are not written in their shortest form; those that an
+    override adds may not hide others of the run either.
+    """
+    for pod in pods:
+        mounts = pod.found.spec["containers"][0].get("volumeMounts") or [] if pod.role else []
+        places = {f"/containers/0/volumeMounts/{number}": mount for number, mount in enumerate(mounts)}
+        sources = {place: pod.source(f"{place}/mountPath") for place in places}
+        stated = {place: str(places[place].get("mountPath")) for place, source in sources.items() if _STATED.match(source)}
+        for place, path in stated.items():
+            where = pod.where(context.locate, f"{place}/mountPath")
+            yield from path_findings(path, where)
+            if sources[place].startswith(_OVERRIDES):
+                if any(other != path and PurePosixPath(other).is_relative_to(path) for other in stated.values()):
+                    yield found("TW233", where, f"{path} would hide what the run mounts below it", "use another path")
+            elif problem := path_problem(places[place].get("subPath", "")):
+                yield found("TW233", pod.where(context.locate, f"{place}/subPath"), *problem)
+
+
+_OVERRIDES = "run:/overrides/"
+_STATED = re.compile(r"run:/(mounts|overrides)/|cluster:/node_pools/[^/]+/pods/mounts/")
+"""Sources of mounts that the plan does not make of its own accord."""
 
 
 def scratch_is_writable(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -105,41 +124,41 @@ def _path_problem(path: str) -> tuple[str, str] | None:
     return path_problem(path)
 
 
-def claims(context: Context) -> Iterator[Finding]:
-    """Claims that the cluster profile does not know, or that take no files."""
-    for path, mount in context.run.mounts.items():
-        if isinstance(mount, ClaimMount):
-            use, fix = "mounted for writing", "add `read_only: true`"
-            if path == context.run.checkpoints.root and context.run.needs_checkpoints:
+def claims(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """Claims that the cluster profile does not know, that take no files, or that fewer pods can mount than do: pods without
+    ranks, such as a launcher, mount them too.
+    """
+    known = context.cluster.namespaces[context.run.namespace].claims
+    pods_of, mounting = most_pods(resolution), dict[str, tuple[Where, set[str]]]()
+    for pod in pods:
+        for number, volume in enumerate(pod.found.spec.get("volumes") or []):
+            stated = volume.get("persistentVolumeClaim")
+            if not stated:
+                continue
+            name, where = stated["claimName"], pod.where(context.locate, f"/volumes/{number}/persistentVolumeClaim/claimName")
+            mounting.setdefault(name, (where, set()))[1].add(pod.role or "")
+            if name not in known:
+                yield found("TW234", where, f"namespace {context.run.namespace} has no claim {name}", one_of(known, ADD_IT))
+            elif known[name].access == "ReadOnlyMany" and not stated.get("readOnly"):
+                yield _takes_no_files(context, pod, volume["name"], name, where)
+    for name, (where, roles) in mounting.items():
+        access, count = known[name].access if name in known else "", sum(pods_of.get(role, 1) for role in roles)
+        if access in ("ReadWriteOnce", "ReadWriteOncePod") and count > 1:
+            holder, most = "node" if access == "ReadWriteOnce" else "pod", "up to " if resolution.needs.elastic else ""
+            message = f"claim {name} is {access}: one {holder} can mount it, and the run has {most}{count} pods"
+            yield found("TW235", where, message, "use a ReadWriteMany claim")
+
+
+def _takes_no_files(context: Context, pod: RunPod, volume: str, claim: str, where: Where) -> Finding:
+    """A claim that can only be read, on the line of the mount that writes to it, where there is one."""
+    run, use, fix = context.run, "mounted for writing", "add `read_only: true`; in an override `readOnly: true`"
+    for number, mount in enumerate(pod.found.spec["containers"][0].get("volumeMounts") or []):
+        if mount.get("name") == volume and not mount.get("readOnly"):
+            where = pod.where(context.locate, f"/containers/0/volumeMounts/{number}/mountPath")
+            if run.needs_checkpoints and mount.get("mountPath") == run.checkpoints.root:
                 use, fix = "to hold checkpoints", "use a ReadWriteMany claim"
-            where = context.locate.run(f"/mounts/{escape(path)}")
-            yield from claim_findings(context, mount.claim, where, "" if mount.read_only else use, fix)
-
-
-def claim_findings(context: Context, name: str, where: Where, use: str, fix: str) -> Iterator[Finding]:
-    """What is wrong with mounting a claim, in any pod.
-
-    ``use`` says what is written to it, and is empty where nothing is; ``fix`` is what to do where nothing can be.
-    """
-    namespace = context.cluster.namespaces.get(context.run.namespace)
-    if namespace is None:
-        return
-    claim = namespace.claims.get(name)
-    if claim is None:
-        message = f"namespace {context.run.namespace} has no claim {name}"
-        yield found("TW234", where, message, one_of(namespace.claims, ADD_IT))
-    elif claim.access == "ReadOnlyMany" and use:
-        yield found("TW235", where, f"claim {name} is ReadOnlyMany and is {use}", fix)
-
-
-def shared_claims(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Claims that only one pod or node can mount, in a run of several pods: pods without ranks, such as a launcher, mount them
-    too.
-    """
-    pods = sum(most_pods(resolution).values())
-    for path, mount in context.run.mounts.items():
-        if isinstance(mount, ClaimMount):
-            yield from sharing_findings(context, resolution, mount.claim, context.locate.run(f"/mounts/{escape(path)}"), pods)
+            break
+    return found("TW235", where, f"claim {claim} is ReadOnlyMany and is {use}", fix)
 
 
 def most_pods(resolution: Resolution) -> dict[str, int]:
@@ -150,14 +169,48 @@ def most_pods(resolution: Resolution) -> dict[str, int]:
     }
 
 
-def sharing_findings(context: Context, resolution: Resolution, name: str, where: Where, pods: int) -> Iterator[Finding]:
-    """A claim that several pods mount, and that only one pod or node can."""
-    namespace = context.cluster.namespaces.get(context.run.namespace)
-    claim = namespace.claims.get(name) if namespace else None
-    if pods > 1 and claim and claim.access in ("ReadWriteOnce", "ReadWriteOncePod"):
-        holder, most = "node" if claim.access == "ReadWriteOnce" else "pod", "up to " if resolution.needs.elastic else ""
-        message = f"claim {name} is {claim.access}: one {holder} can mount it, and the run has {most}{pods} pods"
-        yield found("TW235", where, message, "use a ReadWriteMany claim")
+def writes_once(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """Init containers that can write to a claim which several pods mount: each pod runs its own, and all at the same time."""
+    pods_of = most_pods(resolution)
+    writers = [(pod, *writer) for pod in pods if pod.role in pods_of for writer in _writers(pod, resolution)]
+    for pod, pointer, name, claim in writers:
+        count = sum(pods_of[other] for other in {one.role for one, _, _, its in writers if its == claim} if other)
+        if count > 1:
+            message = f"init container {name} can write to claim {claim}, and {count} pods run it at the same time"
+            fix = (
+                "fetch data once, by `prepare`; or mount the claim with readOnly: true, or with a folder for each pod by "
+                "subPathExpr; waive this if it does no harm"
+            )
+            yield found("TW243", pod.where(context.locate, pointer), message, fix)
+
+
+def _writers(pod: RunPod, resolution: Resolution) -> Iterator[tuple[str, str, str]]:
+    """Pointer and name of added init containers that end before the work begins, each with a claim that it mounts for writing as
+    the others do.
+    """
+    claims = {
+        volume["name"]: volume["persistentVolumeClaim"]["claimName"]
+        for volume in pod.found.spec.get("volumes") or []
+        if volume.get("persistentVolumeClaim") and not volume["persistentVolumeClaim"].get("readOnly")
+    }
+    for pointer, container in added_containers(pod, resolution):
+        if pointer.startswith("/initContainers/") and container.get("restartPolicy") != "Always":
+            mounted = [it for it in container.get("volumeMounts") or [] if not it.get("readOnly") and not it.get("subPathExpr")]
+            written = dict.fromkeys(claims[it["name"]] for it in mounted if it.get("name") in claims)
+            yield from ((pointer, str(container.get("name")), claim) for claim in written)
+
+
+def storage_classes(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """Of volumes that each pod has for itself, by the rules of the profile's claims; nothing where it lists no classes."""
+    for pod in pods if context.cluster.storage_classes else ():
+        for number, volume in enumerate(pod.found.spec.get("volumes") or []):
+            claim = at(volume, _CLAIM_OF_A_POD) or {}
+            if name := claim.get("storageClassName"):
+                where = pod.where(context.locate, f"/volumes/{number}{_CLAIM_OF_A_POD}/storageClassName")
+                yield from class_findings(context.cluster, name, claim.get("accessModes") or [], where)
+
+
+_CLAIM_OF_A_POD = "/ephemeral/volumeClaimTemplate/spec"
 
 
 def checkpoints_fit(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -275,5 +328,6 @@ def _keeps(mount: Mount) -> bool:
 _PASSING = ("emptyDir", "ephemeral", "configMap", "secret", "projected", "downwardAPI", "image")
 """Volumes that are deleted with the pod, or that nobody can write to."""
 
-RUN = (checkpoint_volume, store_credentials, paths, claims, files, compile_cache)
-PLAN = (shared_claims, scratch_is_writable, checkpoints_fit, grace_fits, goes_on)
+RUN = (checkpoint_volume, store_credentials, files, compile_cache)
+PLAN = (scratch_is_writable, checkpoints_fit, grace_fits, goes_on)
+PODS = (paths, claims, writes_once, storage_classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,12 +12,12 @@ from trainwright.findings.codes import found, milder
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.manifest.limits import unexpanded
-from trainwright.manifest.pods import FoundPod
+from trainwright.manifest.pods import FoundPod, containers_of
 from trainwright.operators.base import RunPod
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.plan.network import RDMA, Fact, fabric_facts
-from trainwright.rules.secrets import Environment, looks_secret
+from trainwright.rules.secrets import Environment, looks_secret, secret_findings
 from trainwright.run import EnvValue
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def fabric_findings(
             yield found("TW416", where(fact.name), f"{fact.name}={value} repeats {field}", "remove it: the plan sets it")
 
 
-def stated_facts(env: Mapping[str, EnvValue], resolution: Resolution) -> list[Fact]:
+def stated_facts(env: Environment, resolution: Resolution) -> list[Fact]:
     """What the fabric says about variables that somebody states; of those that the plan leaves to the library, only clear cases.
     """
     stated = [fact for fact in fabric_facts(resolution.pool.fabric, resolution.needs) if fact.name in env]
@@ -112,11 +113,32 @@ def _gets_devices(pod: FoundPod) -> bool:
     return bool(annotations.keys() & set(NETWORKS) or pod.spec.get("resourceClaims") or from_node)
 
 
-def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """What the catalogue says about the run's environment, except for names that another finding covers."""
-    reported = {fact.name for fact in stated_facts(context.run.env, resolution)} | owners_of(context.run.env, resolution).keys()
-    env = {name: value for name, value in context.run.env.items() if name not in reported}
-    yield from variable_findings(env, lambda name: context.locate.run(f"/env/{name}"))
+def variables(context: Context, resolution: Resolution, pods: Sequence[RunPod]) -> Iterator[Finding]:
+    """What looks like a secret, and what the catalogue says of every variable that somebody states, but for the names that the
+    fabric decides.
+    """
+    works = {role.name for role in resolution.binding.roles if resolution.binding.runs_the_work(role)}
+    for pod in pods:
+        for pointer, container in containers_of(pod.found.spec):
+            env: dict[str, str | None] = {}
+            places: dict[str, Where] = {}
+            for number, entry in enumerate(container.get("env") or []):
+                if _STATED.match(source := pod.source(f"{pointer}/env/{number}")):
+                    name = str(entry.get("name"))
+                    env[name], places[name] = entry.get("value"), pod.where(context.locate, f"{pointer}/env/{number}")
+                    # one that a later one of the same name replaces is committed too
+                    instead = "" if _IN_WORDS.match(source) else _REFERENCE
+                    yield from secret_findings({name: env[name]}, places.__getitem__, instead)
+            reported = set[str]()
+            if env and pod.role in works and pointer == "/containers/0":
+                reported = {*owners_of(env, resolution), *(fact.name for fact in stated_facts(env, resolution))}
+            yield from variable_findings({name: env[name] for name in env if name not in reported}, places.__getitem__)
+
+
+_IN_WORDS = re.compile(r"(?:run:|run:/roles/[^/]+|cluster:/node_pools/[^/]+/pods|.*/containers/[0-9]+)/env/")
+_STATED = re.compile(rf"{_IN_WORDS.pattern}|run:/overrides/|.*/containers/[0-9]+/container")
+"""Sources of variables that somebody states: in the words of a run or of a profile, or as Kubernetes writes them."""
+_REFERENCE = "write `valueFrom: {secretKeyRef: {name: NAME, key: KEY}}` in place of value"
 
 
 def variable_findings(env: Environment, where: Callable[[str], Where]) -> Iterator[Finding]:
@@ -196,5 +218,5 @@ def peer_list(context: Context, resolution: Resolution) -> Iterator[Finding]:
         yield found("TW401", context.locate.run("/topology/nodes"), message, fix)
 
 
-PLAN = (fabric, variables, peer_list)
-PODS = (rdma,)
+PLAN = (fabric, peer_list)
+PODS = (rdma, variables)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 from trainwright.cluster import NodePool
-from trainwright.findings import Finding, Where
+from trainwright.findings import Finding
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
 from trainwright.findings.locate import escape
 from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
-from trainwright.rules.cluster.profile import image_findings
-from trainwright.rules.program.environment import stated_facts, variable_findings
-from trainwright.rules.secrets import secret_findings
 from trainwright.units import Bytes
 
 
@@ -59,36 +55,13 @@ def order_of_start(context: Context, resolution: Resolution) -> Iterator[Finding
             yield found("TW441", context.locate.run(f"/roles/{escape(role.name)}/starts"), message, fix)
 
 
-def images(context: Context) -> Iterator[Finding]:
-    """By the rules of the run's own image."""
-    for name, parts in context.run.roles.items():
-        if parts.image:
-            yield from image_findings(parts.image, context.cluster, context.locate.run(f"/roles/{escape(name)}/image"))
-
-
-def secrets(context: Context) -> Iterator[Finding]:
-    """By the rules of the run's own variables."""
-    for name, parts in context.run.roles.items():
-        yield from secret_findings(parts.env, partial(_variable_at, context, name))
-
-
 def variables(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Names that are not the run's to set, and what the catalogue says of the others."""
+    """Names that are not the run's to set."""
+    fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
     for role in resolution.binding.roles:
-        name, parts = role.name, context.run.roles.get(role.name)
-        if parts is None:
-            continue
-        owners, where = owners_of(parts.env, resolution, role), partial(_variable_at, context, name)
-        fix = f"remove it; `trainwright plan {context.run.run} --json` shows what is set, and why"
-        for variable, owner in owners.items():
-            yield found("TW403", where(variable), owner, fix)
-        by_fabric = stated_facts(parts.env, resolution) if resolution.binding.runs_the_work(role) else []
-        reported = owners.keys() | {fact.name for fact in by_fabric}
-        yield from variable_findings({key: value for key, value in parts.env.items() if key not in reported}, where)
-
-
-def _variable_at(context: Context, role: str, variable: str) -> Where:
-    return context.locate.run(f"/roles/{escape(role)}/env/{variable}")
+        parts = context.run.roles.get(role.name)
+        for variable, owner in owners_of(parts.env, resolution, role).items() if parts else ():
+            yield found("TW403", context.locate.run(f"/roles/{escape(role.name)}/env/{variable}"), owner, fix)
 
 
 def devices(context: Context, resolution: Resolution) -> Iterator[Finding]:
@@ -132,7 +105,6 @@ def memory_is_reserved(context: Context, resolution: Resolution) -> Iterator[Fin
         yield found("TW325", context.locate.run(f"{at}/{'requests' if memory and memory.limit else 'memory'}"), message, fix)
 
 
-RUN = (images, secrets)
 PLAN = (
     roles_are_there, roles_go_to_pools, further_roles_run_something, order_of_start, variables, devices,
     memory_is_reserved,
