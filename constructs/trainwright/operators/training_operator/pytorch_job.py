@@ -15,6 +15,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.operators.base import BROUGHT_BACK_ALONE, AddedContainer, BaseTarget, KnownOperator, Rule, Target, Template
 from trainwright.operators.training_operator import run_policy
+from trainwright.operators.training_operator.releases import TRAINING_OPERATOR
 from trainwright.plan import Resolution
 from trainwright_trainer.contract.layout import RENDEZVOUS_PORT
 
@@ -38,7 +39,7 @@ def init_container_is_admitted(context: Context, resolution: Resolution) -> Iter
     """It has no security context of its own, and an image that is not the run's."""
     cluster = context.cluster
     namespace = cluster.namespaces.get(context.run.namespace)
-    installed = cluster.operators.get(run_policy.TRAINING_OPERATOR.name)
+    installed = cluster.operators.get(TRAINING_OPERATOR.name)
     workers = resolution.needs.rendezvous is Rendezvous.STATIC and resolution.needs.nodes > 1
     if not workers or namespace is None or installed is None:
         return
@@ -65,7 +66,7 @@ class PyTorchJob(BaseTarget):
     name = "pytorch-job"
     title = "PyTorchJob"
     kind = KIND
-    operator: KnownOperator | None = run_policy.TRAINING_OPERATOR
+    operator: KnownOperator | None = TRAINING_OPERATOR
     kueue: str | None = "kubeflow.org/pytorchjob"
     hides_unready = run_policy.HIDES_UNREADY
     minimum_kubernetes = (1, 29)
