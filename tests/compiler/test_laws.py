@@ -26,7 +26,7 @@ from trainwright.manifest.foundation import foundation
 from trainwright.manifest.labels import KEEP
 from trainwright.manifest.plain import problems
 from trainwright.operators import TARGETS
-from trainwright.operators.kubeflow_trainer.releases import trainer_release
+from trainwright.operators.kubeflow_trainer.releases import PATCHES, trainer_has
 from trainwright.reading.document import read_yaml
 
 Data = dict[str, Any]
@@ -377,7 +377,7 @@ def what_watches_a_run_outlives_its_identities(drawn: Drawn) -> None:
 def what_runs_share_says_nothing_of_one_run(drawn: Drawn) -> None:
     """Two runs that differ in their names share it, byte by byte. (A TrainJob patches nothing before Trainer 2.1: with 2.0 the
     runtime holds all that is a run's own.)"""
-    if trainer_release(drawn.compiled.resolution) < (2, 1):
+    if not trainer_has(PATCHES, drawn.compiled.resolution):
         return
     other = compile_data(drawn.cluster, drawn.run | {"run": "other", "team": "t", "attempt": 7, "labels": {}})
     shared, too = ([compiled.manifests[index] for index in compiled.shared] for compiled in (drawn.compiled, other))

@@ -19,6 +19,7 @@ from trainwright.operators import TARGETS
 from trainwright.policy import Policy
 from trainwright.report.tables import (
     engine_table,
+    feature_table,
     finding_tables,
     gang_table,
     matrix_table,
@@ -39,6 +40,7 @@ TEXTS: dict[str, Callable[[], str]] = {
     "cluster": lambda: reference(Cluster, "A cluster", {"Monitoring": "monitoring.md", "Dashboard": "monitoring.md"}),
     "operators": operator_table,
     "schedulers": scheduler_table,
+    "features": feature_table,
     "matrix": lambda: matrix_table(TOPOLOGIES, ALL, EVERY_TARGET),
     "refusals": lambda: refusal_list(TOPOLOGIES, ALL, EVERY_TARGET),
     "scaling": scaling_table,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainwright.cluster.addons import Queue, Releases
+from trainwright.cluster.addons import Queue
 from trainwright.findings.locate import escape
 from trainwright.handshake import Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
@@ -13,10 +13,6 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.plan import Resolution
 
 GROUP = "kueue.x-k8s.io"
-RELEASES = Releases((0, 15), (0, 19))
-"""From 0.15 on the API is v1beta2."""
-CRD = f"workloads.{GROUP}"
-"""By which a cluster shows that it is installed."""
 LOCAL_QUEUE = ObjectKind(
     GroupKind(GROUP, "LocalQueue"),
     reasons={

@@ -11,10 +11,12 @@ such.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
+from inspect import signature
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from trainwright.objects.formats import FORMATS
@@ -37,7 +39,7 @@ class BreaksError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A compiled expression over ``self``."""
+    """A compiled expression."""
 
     expression: Any
 
@@ -60,21 +62,49 @@ class Program:
                 # the API server's checker would have refused the rule with its CRD, so the difference is ours
                 raise CannotEvaluateError(reason)
             raise BreaksError(reason.partition(": ")[2] or reason)
-        return result.value()
+        return result.plain_value()
 
 
-@cache
-def compile_rule(text: str) -> Program:
-    """A rule over ``self``.
+class Language:
+    """CEL as CRDs have it since Kubernetes 1.29: optionals, strings, and the API server's own functions.
 
-    Raises:
-        CannotEvaluateError: it cannot be parsed, or uses what the library does not have.
+    Args:
+        variables: names that expressions read, with values of any type.
+        more: functions that expressions may call besides.
     """
-    try:
-        return Program(_environment().compile(text))
-    except Exception as error:
-        reason = re.search(r"ERROR: <input>:[0-9]+:[0-9]+: (.+?)(?: \(in container|$)", str(error), re.MULTILINE)
-        raise CannotEvaluateError(reason[1] if reason else " ".join(str(error).split())) from error
+
+    def __init__(self, variables: Iterable[str], more: Mapping[str, Callable[..., Any]] = MappingProxyType({})) -> None:
+        self.names = frozenset(variables)
+        self._more = more
+        self._programs: dict[str, Program] = {}
+
+    def compile(self, text: str) -> Program:
+        """An expression over the variables.
+
+        Raises:
+            CannotEvaluateError: it cannot be parsed, or uses what the library does not have.
+        """
+        if text not in self._programs:
+            try:
+                self._programs[text] = Program(self._environment.compile(text))
+            except Exception as error:
+                reason = re.search(r"ERROR: <input>:[0-9]+:[0-9]+: (.+?)(?: \(in container|$)", str(error), re.MULTILINE)
+                raise CannotEvaluateError(reason[1] if reason else " ".join(str(error).split())) from error
+        return self._programs[text]
+
+    @cached_property
+    def _environment(self) -> Any:
+        from cel_expr_python import cel
+        from cel_expr_python.ext import ext_optional, ext_strings
+
+        # Ours last: it adds lists to `indexOf`, which strings declare, and only an extension may add to a function.
+        own = [_global(name, implementation) for name, implementation in self._more.items()]
+        extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional(), cel.CelExtension("kubernetes", [*functions(), *own])]
+        return cel.NewEnv(variables=dict.fromkeys(self.names, cel.Type.DYN), extensions=extensions)
+
+
+CRD_RULES = Language(("self",))
+"""What rules of CRDs are written in."""
 
 
 @cache
@@ -100,18 +130,6 @@ def _matching() -> Any:
     from cel_expr_python import cel
 
     return cel.NewEnv(variables={"text": cel.Type.STRING, "pattern": cel.Type.STRING})
-
-
-@cache
-def _environment() -> Any:
-    """CEL as CRDs have it since Kubernetes 1.29: optionals, strings, and the API server's own functions."""
-    from cel_expr_python import cel
-    from cel_expr_python.ext import ext_optional, ext_strings
-
-
-    # Ours last: it adds lists to `indexOf`, which strings declare, and only an extension may add to a function.
-    extensions = [ext_strings.ExtStrings(), ext_optional.ExtOptional(), cel.CelExtension("kubernetes", functions())]
-    return cel.NewEnv(variables={"self": cel.Type.DYN}, extensions=extensions)
 
 
 def without_texts(rule: str) -> str:
@@ -159,6 +177,14 @@ def functions() -> list[Any]:
         of_text("isIP", lambda text: FORMATS["ipv4"](text) or FORMATS["ipv6"](text)),
         of_text("isCIDR", FORMATS["cidr"]),
     ]
+
+
+def _global(name: str, implementation: Callable[..., Any]) -> Any:
+    """A function of ours, of values of any type."""
+    from cel_expr_python.cel import FunctionDecl, Overload, Type
+
+    takes = [Type.DYN] * len(signature(implementation).parameters)
+    return FunctionDecl(name, [Overload(f"{name}_any", Type.DYN, takes, is_member=False, impl=implementation)])
 
 
 def _last_index(items: list[Any], item: Any) -> int:

@@ -35,8 +35,3 @@ def whole(owner: object, pointer: str, default: int | None = None) -> int | None
     """A whole number; ``default`` where there is none."""
     value = at(owner, pointer)
     return value if isinstance(value, int) and not isinstance(value, bool) else default
-
-
-def number(owner: object, pointer: str, default: int) -> int:
-    value = whole(owner, pointer, default)
-    return default if value is None else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainwright.findings.locate import escape
 from trainwright.model import closest
@@ -35,15 +35,6 @@ def refused(*rows: tuple[bool, str, str, str]) -> Iterator[Problem]:
     return (Problem("TW705", *said) for holds, *said in rows if holds)
 
 
-class Objection(NamedTuple):
-    """One thing that an operator refuses, or takes and does otherwise (TW714)."""
-
-    pointer: str
-    message: str
-    fix: str
-    code: str = "TW711"
-
-
 def unknown_field(pointer: str, key: str, known: Collection[str]) -> Problem:
     """The problem of a field that the object at ``pointer`` does not have.
 
@@ -57,10 +48,14 @@ def unknown_field(pointer: str, key: str, known: Collection[str]) -> Problem:
 
 def unknown_choice(pointer: str, value: object, allowed: Collection[str]) -> Problem:
     """The problem of a value that is none of the allowed ones."""
+    return Problem("TW705", pointer, f"{shown(pointer)} cannot be {written(value)}", choose(value, allowed))
+
+
+def choose(value: object, allowed: Collection[str]) -> str:
+    """What to write instead of a value that is none of the allowed ones."""
     near = closest(value, list(allowed)) if isinstance(value, str) else None
     choices = ", ".join(allowed)
-    fix = f"did you mean {near}? Allowed: {choices}" if near else f"write one of {choices}"
-    return Problem("TW705", pointer, f"{shown(pointer)} cannot be {written(value)}", fix)
+    return f"did you mean {near}? Allowed: {choices}" if near else f"write one of {choices}"
 
 
 def duplicate(pointer: str, index: int, earlier: int, key: Any) -> Problem:

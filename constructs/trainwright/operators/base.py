@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from trainwright.cluster.addons import Releases
+from trainwright.cluster.addons import Releases, Version, release
 from trainwright.handshake import Binding, Needs, OperatorName, Refusal, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned, Reasons
 from trainwright.manifest.labels import in_foundation
@@ -77,6 +77,20 @@ class Crd(NamedTuple):
     version: str
 
 
+class Feature(NamedTuple):
+    """What not every known release of an operator can do."""
+
+    since: tuple[int, int]
+    what: str
+    """As the table of releases in the docs has it."""
+    source: str
+    """The upstream file, pull request or issue that says so."""
+
+    def of(self, version: Version) -> bool:
+        """Whether a release of the operator has it."""
+        return release(version) >= self.since
+
+
 class KnownOperator(NamedTuple):
     """An operator, as this compiler knows it."""
 
@@ -86,8 +100,10 @@ class KnownOperator(NamedTuple):
     """By which a cluster shows that it is installed."""
     gang_flag: GangFlag | None = None
     """None where it makes no groups by a flag of its own."""
-    managed_since: tuple[int, int] | None = None
-    """Release from which its jobs can name another controller (``managedBy``); None where every known one has the field."""
+    managed_by: Feature | None = None
+    """By which its jobs can name another controller; None where every known release has the field."""
+    features: tuple[Feature, ...] = ()
+    """The others."""
 
 
 class AddedContainer(NamedTuple):

@@ -15,10 +15,10 @@ from trainwright.cluster.addons import Releases
 from trainwright.cluster.model import Fabric, NodePool
 from trainwright.findings.codes import CODES
 from trainwright.handshake import Binding, Gang, Refusal
-from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.operators import TARGETS
 from trainwright.operators.base import Target
+from trainwright.operators.kueue import releases as kueue
 from trainwright.plan.estimate.scaling import GPUS, scaling
 from trainwright.plan.model import BatchPlan
 from trainwright.reading.words import KEYS, TYPES, VALUES
@@ -67,8 +67,22 @@ def scheduler_table() -> str:
     return table(("scheduler", "releases known"), rows)
 
 
+def feature_table() -> str:
+    """What not every known release of an operator can do, and who says so."""
+    known = {one.name: one for target in TARGETS.values() for one in (target.operator, *target.depends_on) if one}
+    features = [(name, feature) for name, one in known.items() for feature in (one.managed_by, *one.features) if feature]
+    rows = [*features, *(("Kueue", feature) for feature in kueue.FEATURES)]
+    return table(
+        ("operator", "from", "what", "source"), [(name, _number(it.since), it.what, f"`{it.source}`") for name, it in rows]
+    )
+
+
 def _releases(releases: Releases) -> str:
-    return f"{'.'.join(map(str, releases.first))} to {'.'.join(map(str, releases.last))}"
+    return f"{_number(releases.first)} to {_number(releases.last)}"
+
+
+def _number(release: tuple[int, int]) -> str:
+    return ".".join(map(str, release))
 
 
 def _section(name: str, part: Schema, elsewhere: Mapping[str, str]) -> str:

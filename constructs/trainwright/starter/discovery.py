@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import yaml
 
 from trainwright.cluster.addons import Releases, Scheduling
-from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.objects.formats import amount
 from trainwright.operators import TARGETS
+from trainwright.operators.kueue.releases import CRD, RELEASES
 from trainwright.units import GIB
 
 Object = Mapping[str, Any]
@@ -135,8 +135,8 @@ def _operators(found: Found, crds: Mapping[str, Object]) -> None:
             found.data["scheduling"] = {"gang": name, "version": _release(found, name, crd, scheduler.releases)}
             found.guesses.append(f"scheduling.scheduler_name: what pods call {name}, if not {Scheduling(gang=name).name}")
             break
-    if crd := crds.get(kueue.CRD):
-        found.data["kueue"] = {"version": _release(found, "kueue", crd, kueue.RELEASES)}
+    if crd := crds.get(CRD):
+        found.data["kueue"] = {"version": _release(found, "kueue", crd, RELEASES)}
         found.guesses.append("namespaces.training.queues: Kueue's LocalQueues, once you have named them")
     if "podmonitors.monitoring.coreos.com" in crds:
         found.data["monitoring"] = {"kind": "prometheus-operator"}

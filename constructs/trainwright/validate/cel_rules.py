@@ -9,13 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainwright.findings.locate import escape
-from trainwright.objects.cel import (
-    BreaksError,
-    CannotEvaluateError,
-    compile_rule,
-    replace_identifier,
-    without_texts,
-)
+from trainwright.objects.cel import CRD_RULES, BreaksError, CannotEvaluateError, replace_identifier, without_texts
 from trainwright.objects.problem import Problem, shown
 from trainwright.validate.admission import field_schema
 from trainwright.validate.crd import Schema
@@ -81,7 +75,7 @@ def _evaluate(rule: Mapping[str, Any], value: Any, schema: Schema, pointer: str)
     try:
         if name := _time_read_by(text, schema):
             raise CannotEvaluateError(f"it reads the time {name}")
-        holds = compile_rule(text)({"self": to_cel(value, schema)})
+        holds = CRD_RULES.compile(text)({"self": to_cel(value, schema)})
     except BreaksError as error:
         yield Problem("TW707", place, f"{broken} ({error})", fix)
         return

@@ -14,7 +14,8 @@ from trainwright.findings.locate import at
 from trainwright.manifest.kinds import GroupKind
 from trainwright.objects.metadata import identity_problems, metadata_problems, with_generated_name
 from trainwright.objects.problem import Problem
-from trainwright.operators.webhooks import objections
+from trainwright.operators.rows import refusals
+from trainwright.operators.webhooks import completed
 from trainwright.units import counted
 from trainwright.validate.admission import unknown_fields
 from trainwright.validate.claims import claims_that_go
@@ -174,13 +175,18 @@ def object_problems(manifest: Mapping[str, Any], catalogue: Catalogue, kubernete
         values = (problem for problem in template_structure(resource, kubernetes) if problem.code != "TW703")
         problems += [problem for problem in values if (problem.code, problem.pointer) not in told]
     beyond = [*pod_problems(manifest), *metadata_problems(manifest, crd.namespaced if crd else None)]
-    refused = [Problem(it.code, it.pointer, it.message, it.fix) for it in objections(resource)]
+    refused = list(refusals(completed(resource)))
     better = {it.pointer: it.fix for it in refused}  # an operator may take less than its schema does
-    problems = [replace(it, fix=better.get(it.pointer, it.fix)) if it.code == "TW705" else it for it in problems]
+    problems = [replace(it, fix=better.get(it.pointer, it.fix)) if _is_a_choice(it) else it for it in problems]
     beyond += [*claims_that_go(manifest), *refused]
     broken = [problem.pointer for problem in problems if problem.code in STRUCTURAL]
     problems += [it for it in beyond if not any(f"{it.pointer}/".startswith(f"{place}/") for place in broken)]
     return list(dict.fromkeys(problems)), by
+
+
+def _is_a_choice(problem: Problem) -> bool:
+    """Whether the value has the type that the schema asks for, and is none of those that it allows."""
+    return problem.code == "TW705" and " cannot be " in problem.message
 
 
 def _by_name(manifest: Mapping[str, Any], kubernetes: str) -> tuple[list[Problem], CheckedBy]:
@@ -195,7 +201,7 @@ def _by_name(manifest: Mapping[str, Any], kubernetes: str) -> tuple[list[Problem
 
 def beyond_schema(manifest: Mapping[str, Any]) -> list[Problem]:
     """What no schema can say of an object of Kubernetes' own kinds that fits its schema."""
-    problems = list(pod_problems(manifest))
+    problems = [*pod_problems(manifest), *refusals(manifest)]
     if not any(problem.code in STRUCTURAL for problem in problems):
         problems += metadata_problems(manifest)
     return list(dict.fromkeys(problems))

@@ -13,11 +13,9 @@ from trainwright.objects.fields import items, mapping, text
 from trainwright.objects.formats import amount
 from trainwright.objects.metadata import annotation_problems, label_problems
 from trainwright.objects.problem import Problem, duplicate, refused, written
-from trainwright.operators.job.rules import job_problems, named_job_problems
 from trainwright.validate.starting import starting_problems
 from trainwright.validate.volumes import outside, volume_problems
 
-JOB, CRON_JOB = GroupKind("batch", "Job"), GroupKind("batch", "CronJob")
 SECRET, CONFIG_MAP = GroupKind("", "Secret"), GroupKind("", "ConfigMap")
 COMPLETED_LATER = frozenset({GroupKind("trainer.kubeflow.org", kind) for kind in ("TrainingRuntime", "ClusterTrainingRuntime")})
 """Kinds whose pods another object completes: a TrainJob brings volumes, images and commands."""
@@ -33,11 +31,6 @@ def pod_problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
             yield from (problem.below(above) for problem in reference_problems(template, _volumes_above(manifest, above)))
     if kind in (SECRET, CONFIG_MAP):
         yield from _keys(manifest)
-    if kind in (JOB, CRON_JOB):
-        pointer = "/spec/jobTemplate" if kind == CRON_JOB else ""
-        yield from (problem.below(pointer) for problem in job_problems(at(manifest, pointer)))
-    if kind == JOB:
-        yield from named_job_problems(manifest)
     if kind.group == "apps":
         yield from _selected(manifest)
     if kind == GroupKind("", "Service"):

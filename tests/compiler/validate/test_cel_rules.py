@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.compiler.validate.samples import UPSTREAM, Data, upstream
 
-from trainwright.objects.cel import BreaksError, CannotEvaluateError, compile_rule, replace_identifier, without_texts
+from trainwright.objects.cel import CRD_RULES, BreaksError, CannotEvaluateError, replace_identifier, without_texts
 from trainwright.validate.cel_rules import escaped, expression, rule_problems, rules_in
 
 
@@ -25,7 +25,7 @@ if UPSTREAM:
         ]
         evaluated = [text for rule in rules if (text := expression(rule)) is not None]
         for text in evaluated:
-            compile_rule(text)
+            CRD_RULES.compile(text)
         assert (len(rules), len(evaluated), len(set(evaluated))) == (102, 56, 29)
 
 
@@ -62,7 +62,7 @@ def test_a_rule_that_fails_on_a_value_is_broken_as_in_the_api_server() -> None:
     assert said({"rule": "self.a > 0"}, {}) == [("TW707", "")]
     assert said({"rule": "self[3] > 0"}, [1]) == [("TW707", "")]
     with pytest.raises(BreaksError, match="a"):
-        compile_rule("self.a > 0")({"self": {}})
+        CRD_RULES.compile("self.a > 0")({"self": {}})
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ def test_texts_in_a_rule_are_no_identifiers() -> None:
 
 def test_a_compile_error_says_what_is_missing() -> None:
     with pytest.raises(CannotEvaluateError, match=r"^undeclared reference to 'quantity'$"):
-        compile_rule("quantity(self) == 1")
+        CRD_RULES.compile("quantity(self) == 1")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainwright.cluster.addons import Releases
 from trainwright.handshake import MOST_FURTHER, Recovery, Rendezvous, Role
 from trainwright.manifest.kinds import Owned
 from trainwright.manifest.provenance import Tree, Why
-from trainwright.operators.base import Crd, KnownOperator, owned_manager
+from trainwright.operators.base import owned_manager
 from trainwright.plan import Resolution
 from trainwright.rendezvous import jax, torch, tracker
 from trainwright_trainer.contract import Disposition, codes_with
-
-JOB_SET_OPERATOR = KnownOperator("jobset", Releases((0, 8), (0, 13)), Crd("jobsets.jobset.x-k8s.io", "v1alpha2"))
 
 INDEX_VARIABLES = {
     Rendezvous.STATIC: torch.INDEX,

@@ -19,7 +19,6 @@ from trainwright.operators.job.child_jobs import (
     INDEX_LABEL,
     INDEX_VARIABLES,
     INJECTED,
-    JOB_SET_OPERATOR,
     MOST_JOBS,
     NUMBERED,
     REPLACED,
@@ -35,6 +34,7 @@ from trainwright.operators.job.child_jobs import (
     together,
     waits_for,
 )
+from trainwright.operators.jobset.releases import JOB_SET_OPERATOR
 from trainwright.plan import Resolution
 
 JOB_SET = GroupKind("jobset.x-k8s.io", "JobSet")

@@ -26,8 +26,18 @@ from trainwright.operators.base import (
     owned_manager,
     run_kind,
 )
-from trainwright.operators.job.child_jobs import BELOW_JOB_SET, INDEX_LABEL, INJECTED, JOB_SET_OPERATOR
-from trainwright.operators.kubeflow_trainer.releases import DEADLINE_SINCE, GROUP, POD_FIELDS, RULES, TRAINER, trainer_release
+from trainwright.operators.job.child_jobs import BELOW_JOB_SET, INDEX_LABEL, INJECTED
+from trainwright.operators.jobset.releases import JOB_SET_OPERATOR
+from trainwright.operators.kubeflow_trainer.releases import (
+    DEADLINE,
+    GROUP,
+    PATCHES,
+    POD_FIELDS,
+    RUNTIME_PATCHES,
+    TRAINER,
+    trainer_has,
+)
+from trainwright.operators.kubeflow_trainer.run_rules import RULES
 from trainwright.operators.kubeflow_trainer.runtime import (
     LAUNCHER,
     NODE,
@@ -276,7 +286,7 @@ def _train_job(resolution: Resolution) -> Tree:
                 ),
             },
             **managed_by(resolution),
-            **(deadline(resolution.run) if trainer_release(resolution) >= DEADLINE_SINCE else {}),
+            **(deadline(resolution.run) if trainer_has(DEADLINE, resolution) else {}),
             **_patches(resolution),
         },
     }
@@ -285,9 +295,9 @@ def _train_job(resolution: Resolution) -> Tree:
 def _patches(resolution: Resolution) -> Tree:
     """An empty patch of the pods of each Job, in the words of the operator's release."""
     names = [name for name, _ in jobs_of(resolution)]
-    if trainer_release(resolution) < (2, 1):
+    if not trainer_has(PATCHES, resolution):
         return {}  # 2.0 has podSpecOverrides, of few fields: all of a pod is the runtime's
-    if trainer_release(resolution) < (2, 2):
+    if not trainer_has(RUNTIME_PATCHES, resolution):
         return {"podTemplateOverrides": [{"targetJobs": [{"name": name}]} for name in names]}
     template = {"spec": {"replicatedJobs": [{"name": name} for name in names]}}
     return {"runtimePatches": [{"manager": "trainwright.dev/compiler", "trainingRuntimeSpec": {"template": template}}]}
@@ -295,10 +305,10 @@ def _patches(resolution: Resolution) -> Tree:
 
 def _patch(resolution: Resolution, runtime: Traced, job: Traced, place: int, role: Role) -> None:
     """Move what is the run's own of the pods of one Job; of a further role also its variables, which name pods of this run."""
-    installed, pod = trainer_release(resolution), pod_at(place)
-    there = overrides_at(place) if installed < (2, 2) else patches_at(place)
-    for field, since in POD_FIELDS.items():
-        if since > installed:
+    pod = pod_at(place)
+    there = patches_at(place) if trainer_has(RUNTIME_PATCHES, resolution) else overrides_at(place)
+    for field, feature in POD_FIELDS.items():
+        if not trainer_has(feature, resolution):
             continue
         if field == "/spec/containers/0/volumeMounts":
             _container(runtime, f"{pod}/spec/containers/0", job, f"{there}/spec/containers", role)

@@ -1,124 +1,55 @@
-"""Releases of Kubeflow Trainer: what each can do, and what a TrainJob can carry therefore."""
+"""Releases of Kubeflow Trainer, and what each can do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-from trainwright.cluster.addons import Releases, release
-from trainwright.findings import Finding
-from trainwright.findings.codes import found
-from trainwright.handshake import Process, Rendezvous
-from trainwright.operators.base import Crd, KnownOperator, Rule
+from trainwright.cluster.addons import Releases
+from trainwright.operators.base import Crd, Feature, KnownOperator
 from trainwright.plan import Resolution
-from trainwright.run import CommandWorkload, ScriptWorkload
-
-if TYPE_CHECKING:
-    from trainwright.findings.context import Context
 
 GROUP = "trainer.kubeflow.org"
-TRAINER = KnownOperator("trainer", Releases((2, 0), (2, 3)), Crd("trainjobs.trainer.kubeflow.org", "v1alpha1"))
+_TYPES = "pkg/apis/trainer/v1alpha1/trainjob_types.go"
 
-POD_FIELDS: Mapping[str, tuple[int, int]] = {
-    "/metadata/labels": (2, 1),
-    "/metadata/annotations": (2, 1),
-    "/spec/terminationGracePeriodSeconds": (2, 3),
-    "/spec/nodeSelector": (2, 1),
-    "/spec/affinity": (2, 1),
-    "/spec/tolerations": (2, 1),
-    "/spec/serviceAccountName": (2, 1),
-    "/spec/imagePullSecrets": (2, 1),
-    "/spec/containers/0/volumeMounts": (2, 1),
-    "/spec/volumes": (2, 1),
+PATCHES = Feature((2, 1), "a TrainJob patches labels, mounts, volumes and placement of its pods", _TYPES)
+RUNTIME_PATCHES = Feature((2, 2), "these patches are `runtimePatches`, and no more `podTemplateOverrides`", _TYPES)
+GRACE_PERIOD = Feature((2, 3), "a TrainJob patches the grace period of its pods", "kubeflow/trainer#3324")
+DEADLINE = Feature((2, 2), "`activeDeadlineSeconds` of a TrainJob", _TYPES)
+LIMITS = Feature((2, 2), "limits of arguments, variables and the image's name of a TrainJob", _TYPES)
+POLICIES = Feature((2, 2), "policies for JAX and XGBoost", "pkg/runtime/framework/plugins")
+ADMITTED = Feature((2, 2), "what Kueue reads from 0.17 on", "kubernetes-sigs/kueue#11931")
+
+TRAINER = KnownOperator(
+    "trainer",
+    Releases((2, 0), (2, 3)),
+    Crd("trainjobs.trainer.kubeflow.org", "v1alpha1"),
+    features=(PATCHES, RUNTIME_PATCHES, DEADLINE, LIMITS, POLICIES, ADMITTED, GRACE_PERIOD),
+)
+
+POD_FIELDS: Mapping[str, Feature] = {
+    **dict.fromkeys(("/metadata/labels", "/metadata/annotations"), PATCHES),
+    "/spec/terminationGracePeriodSeconds": GRACE_PERIOD,
+    **dict.fromkeys(
+        (
+            "/spec/nodeSelector",
+            "/spec/affinity",
+            "/spec/tolerations",
+            "/spec/serviceAccountName",
+            "/spec/imagePullSecrets",
+            "/spec/containers/0/volumeMounts",
+            "/spec/volumes",
+        ),
+        PATCHES,
+    ),
 }
-"""What a TrainJob patches of its pods, and since which release it may (PodSpecPatch in trainjob_types.go; the grace period by
-trainer #3324). Everything else is the runtime's, and with 2.0 all of it: two runs that differ in nothing else share it."""
+"""What a TrainJob patches of its pods. Everything else is the runtime's, and with 2.0 all of it: two runs that differ in nothing
+else share it."""
 
-KUEUE_SINCE = (0, 17)
-ADMITTED_SINCE = (2, 2)
-"""From this Kueue on only Trainers from this release on are admitted (kubernetes-sigs/kueue#11931)."""
-
-DEADLINE_SINCE = (2, 2)
-"""``activeDeadlineSeconds`` of a TrainJob (trainjob_types.go)."""
-
-LIMITED_SINCE = (2, 2)
 MOST_ITEMS, LONGEST_ARGUMENT, LONGEST_IMAGE = 128, 65_536, 500
 """Of ``spec.trainer``: arguments and variables, characters of an argument, and of the image (trainjob_types.go)."""
 
 
-def trainer_release(resolution: Resolution) -> tuple[int, int]:
+def trainer_has(feature: Feature, resolution: Resolution) -> bool:
     """Of the operator in the cluster; the newest known one where the profile names none, which is a finding of its own."""
     installed = resolution.cluster.operators.get(TRAINER.name)
-    return TRAINER.releases.last if installed is None else release(installed.version)
-
-
-def kueue_admits(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """A newer Kueue reads what an older Trainer does not write."""
-    kueue, trainer = context.cluster.kueue, context.cluster.operators.get(TRAINER.name)
-    if context.run.queue is None or kueue is None or trainer is None:
-        return
-    if release(kueue.version) >= KUEUE_SINCE and release(trainer.version) < ADMITTED_SINCE:
-        message = f"Kueue {kueue.version} does not admit TrainJobs of Trainer {trainer.version}"
-        yield found("TW433", context.locate.cluster("/operators/trainer/version"), message, "upgrade Trainer to 2.2 or newer")
-
-
-def policy_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Policies came one after the other."""
-    late = _SINCE_2_2.get(resolution.needs.rendezvous)
-    if late and trainer_release(resolution) < (2, 2):
-        version, (policy, told, others) = context.cluster.operators[TRAINER.name].version, late
-        message = f"Kubeflow Trainer {version} has no policy for {policy} (2.2 has): nobody tells the pods of {told}"
-        where = context.locate.cluster("/operators/trainer/version")
-        yield found("TW425", where, message, f"upgrade Trainer, or write target: {others}")
-
-
-_SINCE_2_2 = {
-    Rendezvous.DMLC_TRACKER: ("XGBoost", "the tracker", "xgboost-job or indexed-job"),
-    Rendezvous.JAX_COORDINATOR: ("JAX", "the coordinator", "job-set or indexed-job"),
-}
-"""Rendezvous -> policy, what its pods are told of, and targets that need none."""
-
-
-def deadline_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Older releases have no such field, and below the TrainJob it would be that of one attempt."""
-    if context.run.deadline and trainer_release(resolution) < DEADLINE_SINCE:
-        message = "TrainJobs have a deadline from release 2.2 of Kubeflow Trainer on"
-        yield found("TW425", context.locate.run("/deadline"), message, "remove deadline, or upgrade Trainer")
-
-
-def fields_hold_the_run(context: Context, resolution: Resolution) -> Iterator[Finding]:
-    """Lists and texts that the kind's own schema bounds; the API server would refuse the object."""
-    if trainer_release(resolution) < LIMITED_SINCE:
-        return
-    run, locate = context.run, context.locate
-    first = resolution.binding.roles[0]
-    yield from _command_fits(context, resolution.processes[first.name])
-    variables = len(resolution.environment(first))
-    if variables > MOST_ITEMS:
-        message = f"the pods have {variables} variables, a TrainJob takes {MOST_ITEMS}"
-        yield found("TW425", locate.run("/env"), message, "put some of them into a file of the run (files)")
-    if len(run.image) > LONGEST_IMAGE:
-        message = f"the image's name has {len(run.image)} characters, a TrainJob takes {LONGEST_IMAGE}"
-        yield found("TW425", locate.run("/image"), message, "give it a shorter one")
-
-
-def _command_fits(context: Context, process: Process) -> Iterator[Finding]:
-    """The run's own words end the command, after those of a launcher."""
-    workload, locate = context.run.workload, context.locate
-    if len(process.command) > MOST_ITEMS and process.supervised:
-        message = f"mpirun is told {len(process.command)} words, two a variable of its ranks, and a TrainJob takes {MOST_ITEMS}"
-        yield found("TW425", locate.run("/env"), message, "put some of the variables into a file of the run (files)")
-    elif len(process.command) > MOST_ITEMS:
-        message = f"the command has {len(process.command)} words, a TrainJob takes {MOST_ITEMS}"
-        yield found("TW425", locate.run("/workload/command"), message, "put them into a file of the run (files), and start that")
-    if len(process.args) > MOST_ITEMS:
-        message = f"there are {len(process.args)} arguments, a TrainJob takes {MOST_ITEMS}"
-        yield found("TW425", locate.run("/workload/args"), message, "put them into a file of the run (files)")
-    own = len(workload.command or ()) if isinstance(workload, CommandWorkload | ScriptWorkload) else 0
-    for number, word in enumerate(process.command, own - len(process.command)):
-        if len(word) > LONGEST_ARGUMENT:
-            message = f"an argument has {len(word)} characters, a TrainJob takes {LONGEST_ARGUMENT}"
-            yield found("TW425", locate.run(f"/workload/command/{number}"), message, "put it into a file of the run (files)")
-
-
-RULES: tuple[Rule, ...] = (kueue_admits, policy_is_there, deadline_is_there, fields_hold_the_run)
+    return installed is None or feature.of(installed.version)

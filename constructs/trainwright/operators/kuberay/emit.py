@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
-from trainwright.cluster.addons import Releases
 from trainwright.handshake import Binding, Gang, Guarantee, Needs, Recovery, Refusal, Rendezvous, Role, Share
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
@@ -17,8 +16,6 @@ from trainwright.manifest.template.pod import template_reasons
 from trainwright.manifest.template.scheduling import top_labels
 from trainwright.operators.base import (
     BROUGHT_BACK_ALONE,
-    Crd,
-    GangFlag,
     KnownOperator,
     Rule,
     Target,
@@ -40,6 +37,7 @@ from trainwright.operators.kuberay.cluster import (
     ray_cluster,
     submitter,
 )
+from trainwright.operators.kuberay.releases import KUBERAY
 from trainwright.operators.kuberay.run_rules import RULES
 from trainwright.plan import Resolution
 from trainwright.rendezvous.ray import RayPods, cluster_of
@@ -47,14 +45,6 @@ from trainwright.run import CommandWorkload
 from trainwright.units import GIB, Bytes, Cpu
 
 KIND = GroupKind("ray.io", "RayJob")
-KUBERAY = KnownOperator(
-    "kuberay",
-    Releases((1, 3), (1, 7)),
-    Crd("rayjobs.ray.io", "v1"),
-    GangFlag(schedulers={"volcano": "volcano", "scheduler-plugins": "scheduler-plugins-scheduler"}),
-)
-"""From 1.3 on the entrypoint keeps its quotes (kuberay #2949), and a submitter that is lost finds its job again (#2154). The
-schedulers are constants of ray-operator/controllers/ray/batchscheduler."""
 GANG_LABEL, PRIORITY_LABEL = "ray.io/gang-scheduling-enabled", "ray.io/priority-class-name"
 VOLCANO_QUEUE_LABEL = "volcano.sh/queue-name"
 """What the operator reads on the RayJob where it makes a PodGroup (ray-operator/controllers/ray/batchscheduler/volcano)."""

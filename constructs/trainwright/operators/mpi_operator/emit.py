@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from trainwright.cluster import Cluster
-from trainwright.cluster.addons import Releases
 from trainwright.handshake import Binding, EnvironmentChannel, Gang, Guarantee, Needs, Recovery, Refusal, Rendezvous, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
-from trainwright.operators.base import BROUGHT_BACK_ALONE, Crd, GangFlag, KnownOperator, Target, Template
+from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Target, Template
+from trainwright.operators.mpi_operator.releases import MPI_OPERATOR
 from trainwright.operators.training_operator import run_policy
 from trainwright.plan import Resolution
 from trainwright.rendezvous.mpi import LAUNCHER, MPI, OPEN_MPI, MPIName, Mpirun, launcher_and_workers
 
 KIND = GroupKind(run_policy.GROUP, "MPIJob")
-MPI_OPERATOR = KnownOperator("mpi-operator", Releases((0, 5), (0, 8)), Crd("mpijobs.kubeflow.org", "v2beta1"), GangFlag(), (0, 6))
-"""runLauncherAsWorker and MPICH came with 0.5. It overwrites the scheduler of its pods with that of its flag
-(pkg/controller/podgroup.go, decoratePodTemplateSpec)."""
 REPLICAS = run_policy.ReplicaSpecs(
     KIND,
     "mpiReplicaSpecs",

@@ -14,6 +14,7 @@ from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.operators.base import BROUGHT_BACK_ALONE, AddedContainer, KnownOperator, Rule, Target, Template
 from trainwright.operators.training_operator import run_policy
+from trainwright.operators.training_operator.releases import TRAINING_OPERATOR
 from trainwright.plan import Resolution
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def init_container_is_admitted(context: Context, resolution: Resolution) -> Iter
     """It has no security context of its own, and an image that is not the run's."""
     cluster = context.cluster
     namespace = cluster.namespaces.get(context.run.namespace)
-    installed = cluster.operators.get(run_policy.TRAINING_OPERATOR.name)
+    installed = cluster.operators.get(TRAINING_OPERATOR.name)
     workers = resolution.needs.rendezvous is Rendezvous.STATIC and resolution.needs.nodes > 1
     if not workers or namespace is None or installed is None:
         return
@@ -63,7 +64,7 @@ class PyTorchJob(Target):
     name = "pytorch-job"
     title = "PyTorchJob"
     kind = KIND
-    operator: KnownOperator | None = run_policy.TRAINING_OPERATOR
+    operator: KnownOperator | None = TRAINING_OPERATOR
     kueue: str | None = "kubeflow.org/pytorchjob"
     hides_unready = run_policy.HIDES_UNREADY
     minimum_kubernetes = (1, 29)

@@ -8,26 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from trainwright.cluster.addons import Releases
 from trainwright.handshake import Recovery, Role
 from trainwright.manifest.kinds import GroupKind, ObjectKind, Owned
 from trainwright.manifest.kueue import managed_by
 from trainwright.manifest.provenance import Tree, Why
 from trainwright.manifest.template.life import deadline, time_to_live
 from trainwright.manifest.template.pod import pod_template, template_reasons
-from trainwright.operators.base import Crd, GangFlag, KnownOperator, Template, owned_manager, run_kind
+from trainwright.operators.base import Template, owned_manager, run_kind
 from trainwright.plan import Resolution
 
 GROUP = "kubeflow.org"
-
-TRAINING_OPERATOR = KnownOperator(
-    "training-operator",
-    Releases((1, 7), (1, 9)),
-    Crd("pytorchjobs.kubeflow.org", "v1"),
-    GangFlag(keeps_scheduler=True),
-    managed_since=(1, 9),
-)
-"""It writes the flag's scheduler into pods that name none (pkg/controller.v1/control/podgroup_control.go)."""
 
 RESERVED_LABELS = ("training.kubeflow.org/",)
 

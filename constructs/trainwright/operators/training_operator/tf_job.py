@@ -14,6 +14,7 @@ from trainwright.manifest.provenance import Tree
 from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Rule, Target, Template, further_roles
 from trainwright.operators.training_operator import run_policy
+from trainwright.operators.training_operator.releases import TRAINING_OPERATOR
 from trainwright.plan import Resolution
 from trainwright.rendezvous.tensorflow import CONTAINER, EVALUATOR, PORT, tasks_of
 
@@ -62,7 +63,7 @@ class TFJob(Target):
     name = "tf-job"
     title = "TFJob"
     kind = KIND
-    operator: KnownOperator | None = run_policy.TRAINING_OPERATOR
+    operator: KnownOperator | None = TRAINING_OPERATOR
     kueue: str | None = "kubeflow.org/tfjob"
     hides_unready = run_policy.HIDES_UNREADY
     minimum_kubernetes = (1, 29)

@@ -11,6 +11,7 @@ from trainwright.manifest.provenance import Tree
 from trainwright.manifest.template.scheduling import top_metadata
 from trainwright.operators.base import BROUGHT_BACK_ALONE, KnownOperator, Target, Template
 from trainwright.operators.training_operator import run_policy
+from trainwright.operators.training_operator.releases import TRAINING_OPERATOR
 from trainwright.plan import Resolution
 
 KIND = GroupKind(run_policy.GROUP, "XGBoostJob")
@@ -30,7 +31,7 @@ class XGBoostJob(Target):
     name = "xgboost-job"
     title = "XGBoostJob"
     kind = KIND
-    operator: KnownOperator | None = run_policy.TRAINING_OPERATOR
+    operator: KnownOperator | None = TRAINING_OPERATOR
     kueue: str | None = "kubeflow.org/xgboostjob"
     hides_unready = run_policy.HIDES_UNREADY
     minimum_kubernetes = (1, 29)

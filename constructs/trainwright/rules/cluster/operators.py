@@ -8,9 +8,9 @@ from trainwright.cluster.addons import Releases, Version, release
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
-from trainwright.manifest import kueue
 from trainwright.manifest.gang import SCHEDULERS
 from trainwright.operators import TARGETS
+from trainwright.operators.kueue.releases import RELEASES
 from trainwright.plan import Resolution
 
 
@@ -35,7 +35,7 @@ def schedulers(context: Context, resolution: Resolution) -> Iterator[Finding]:
     """Kueue and the gang scheduler, where the run meets them."""
     cluster, run = context.cluster, context.run
     if run.queue and cluster.kueue:
-        yield from _known("Kueue", cluster.kueue.version, kueue.RELEASES, context.locate.cluster("/kueue/version"))
+        yield from _known("Kueue", cluster.kueue.version, RELEASES, context.locate.cluster("/kueue/version"))
     name, version = cluster.scheduling.gang, cluster.scheduling.version
     if resolution.plan.gang and name and version:
         yield from _known(name, version, SCHEDULERS[name].releases, context.locate.cluster("/scheduling/version"))

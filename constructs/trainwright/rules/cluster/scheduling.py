@@ -17,6 +17,7 @@ from trainwright.manifest.kinds import GroupKind
 from trainwright.manifest.kueue import PREFIX, SLICE, SLICE_SIZE, dispatching_queue
 from trainwright.operators import TARGETS
 from trainwright.operators.base import GangFlag, RunPod, Target
+from trainwright.operators.kueue.releases import CLAIMS
 from trainwright.overrides.owned import ANNOTATIONS_OF_SCHEDULERS, labels_of_schedulers
 from trainwright.plan import Resolution, answer
 from trainwright.plan.incident import delayed, incident
@@ -180,10 +181,10 @@ def left_to_kueue(context: Context, resolution: Resolution) -> Iterator[Finding]
     """An operator that does not know ``managedBy`` would start the run here, beside its copy in another cluster."""
     known = TARGETS[resolution.plan.target].operator
     installed = context.cluster.operators.get(known.name) if known else None
-    if dispatching_queue(resolution) is None or known is None or known.managed_since is None or installed is None:
+    if dispatching_queue(resolution) is None or known is None or known.managed_by is None or installed is None:
         return
-    if release(installed.version) < known.managed_since:
-        title, first = resolution.plan.target_title, ".".join(map(str, known.managed_since))
+    if not known.managed_by.of(installed.version):
+        title, first = resolution.plan.target_title, ".".join(map(str, known.managed_by.since))
         message = (
             f"queue {context.run.queue} sends its runs to other clusters, and {known.name} {installed.version} would start the "
             f"{title} here too: only from {first} on does it read managedBy"
@@ -301,7 +302,7 @@ def claims_are_served(context: Context, resolution: Resolution, pods: Sequence[R
         yield found("TW462", where, message, "waive this where it is on, in all parts of Kubernetes; or upgrade to 1.34 or newer")
     if context.run.queue is None or cluster.kueue is None:
         return
-    if release(cluster.kueue.version) < (0, 18):
+    if not CLAIMS.of(cluster.kueue.version):
         message = f"Kueue {cluster.kueue.version} admits no pod with resource claims"
         yield found("TW463", where, message, "upgrade it to 0.18, and map the device classes there; or remove queue")
     for name in (name for name, claim in claims.items() if "resourceClaimName" in claim):

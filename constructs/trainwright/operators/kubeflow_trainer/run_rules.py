@@ -1,0 +1,100 @@
+"""What a TrainJob can carry: rules on the plan of a run, by the release of Kubeflow Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from trainwright.findings import Finding
+from trainwright.findings.codes import found
+from trainwright.handshake import Process, Rendezvous
+from trainwright.operators.base import Rule
+from trainwright.operators.kubeflow_trainer.releases import (
+    ADMITTED,
+    DEADLINE,
+    LIMITS,
+    LONGEST_ARGUMENT,
+    LONGEST_IMAGE,
+    MOST_ITEMS,
+    POLICIES,
+    TRAINER,
+    trainer_has,
+)
+from trainwright.operators.kueue.releases import ASKS_TRAINER
+from trainwright.plan import Resolution
+from trainwright.run import CommandWorkload, ScriptWorkload
+
+if TYPE_CHECKING:
+    from trainwright.findings.context import Context
+
+
+def kueue_admits(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """A newer Kueue reads what an older Trainer does not write."""
+    kueue, trainer = context.cluster.kueue, context.cluster.operators.get(TRAINER.name)
+    if context.run.queue is None or kueue is None or trainer is None:
+        return
+    if ASKS_TRAINER.of(kueue.version) and not ADMITTED.of(trainer.version):
+        message = f"Kueue {kueue.version} does not admit TrainJobs of Trainer {trainer.version}"
+        yield found("TW433", context.locate.cluster("/operators/trainer/version"), message, "upgrade Trainer to 2.2 or newer")
+
+
+def policy_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Policies came one after the other."""
+    late = _SINCE_2_2.get(resolution.needs.rendezvous)
+    if late and not trainer_has(POLICIES, resolution):
+        version, (policy, told, others) = context.cluster.operators[TRAINER.name].version, late
+        message = f"Kubeflow Trainer {version} has no policy for {policy} (2.2 has): nobody tells the pods of {told}"
+        where = context.locate.cluster("/operators/trainer/version")
+        yield found("TW425", where, message, f"upgrade Trainer, or write target: {others}")
+
+
+_SINCE_2_2 = {
+    Rendezvous.DMLC_TRACKER: ("XGBoost", "the tracker", "xgboost-job or indexed-job"),
+    Rendezvous.JAX_COORDINATOR: ("JAX", "the coordinator", "job-set or indexed-job"),
+}
+"""Rendezvous -> policy, what its pods are told of, and targets that need none."""
+
+
+def deadline_is_there(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Older releases have no such field, and below the TrainJob it would be that of one attempt."""
+    if context.run.deadline and not trainer_has(DEADLINE, resolution):
+        message = "TrainJobs have a deadline from release 2.2 of Kubeflow Trainer on"
+        yield found("TW425", context.locate.run("/deadline"), message, "remove deadline, or upgrade Trainer")
+
+
+def fields_hold_the_run(context: Context, resolution: Resolution) -> Iterator[Finding]:
+    """Lists and texts that the kind's own schema bounds; the API server would refuse the object."""
+    if not trainer_has(LIMITS, resolution):
+        return
+    run, locate = context.run, context.locate
+    first = resolution.binding.roles[0]
+    yield from _command_fits(context, resolution.processes[first.name])
+    variables = len(resolution.environment(first))
+    if variables > MOST_ITEMS:
+        message = f"the pods have {variables} variables, a TrainJob takes {MOST_ITEMS}"
+        yield found("TW425", locate.run("/env"), message, "put some of them into a file of the run (files)")
+    if len(run.image) > LONGEST_IMAGE:
+        message = f"the image's name has {len(run.image)} characters, a TrainJob takes {LONGEST_IMAGE}"
+        yield found("TW425", locate.run("/image"), message, "give it a shorter one")
+
+
+def _command_fits(context: Context, process: Process) -> Iterator[Finding]:
+    """The run's own words end the command, after those of a launcher."""
+    workload, locate = context.run.workload, context.locate
+    if len(process.command) > MOST_ITEMS and process.supervised:
+        message = f"mpirun is told {len(process.command)} words, two a variable of its ranks, and a TrainJob takes {MOST_ITEMS}"
+        yield found("TW425", locate.run("/env"), message, "put some of the variables into a file of the run (files)")
+    elif len(process.command) > MOST_ITEMS:
+        message = f"the command has {len(process.command)} words, a TrainJob takes {MOST_ITEMS}"
+        yield found("TW425", locate.run("/workload/command"), message, "put them into a file of the run (files), and start that")
+    if len(process.args) > MOST_ITEMS:
+        message = f"there are {len(process.args)} arguments, a TrainJob takes {MOST_ITEMS}"
+        yield found("TW425", locate.run("/workload/args"), message, "put them into a file of the run (files)")
+    own = len(workload.command or ()) if isinstance(workload, CommandWorkload | ScriptWorkload) else 0
+    for number, word in enumerate(process.command, own - len(process.command)):
+        if len(word) > LONGEST_ARGUMENT:
+            message = f"an argument has {len(word)} characters, a TrainJob takes {LONGEST_ARGUMENT}"
+            yield found("TW425", locate.run(f"/workload/command/{number}"), message, "put it into a file of the run (files)")
+
+
+RULES: tuple[Rule, ...] = (kueue_admits, policy_is_there, deadline_is_there, fields_hold_the_run)
