@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from trainwright.command.references import references_in
 from trainwright.findings import Finding, Where
 from trainwright.findings.codes import found
 from trainwright.findings.context import Context
@@ -19,7 +20,6 @@ from trainwright.overrides.owned import owners_of
 from trainwright.plan import Resolution
 from trainwright.rules.pods.storage import path_findings
 from trainwright.rules.program.environment import stated_facts, variable_findings
-from trainwright.rules.program.rank_variables import references_in
 from trainwright.rules.secrets import secret_findings
 from trainwright.run import KubernetesContainer, SharedMount, SharedVolume
 
